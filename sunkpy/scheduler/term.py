@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.owners import kinds_read
@@ -48,7 +48,6 @@ from sunkpy.scheduler.pods.unidentified import Unidentified
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.pods.wake import Wake
 from sunkpy.scheduler.pods.writer import PodWriter
-from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm import NodeCache, Slurm
@@ -143,7 +142,6 @@ class Term:
         self._poller = JobPoller(leader, on_states=causes.saw)
         jobs = JobWriter(leader, self._takeover.jobs)
         self._lines = jobs.lines
-        self._evictions = EvictionEvents(leader, causes, find=lambda key: cluster.pods.get(*key))
         resource = self._settings.handed_out
         allocator = Allocator(
             leader.kube,
@@ -156,7 +154,7 @@ class Term:
             maker=ClaimMaker(leader.kube, cluster.devices, self._settings, leader.clock),
         )
         binder = Binder(leader, cluster, allocator, outbox)
-        evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, self._evictions)
+        evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, EvictionEvents(leader, causes, outbox))
         executor = Executor(leader, members, jobs, binder, allocator, evictor, outbox)
         self._loop = GangLoop(leader, members, self._takeover, self._collector, binder, executor)
 
@@ -167,12 +165,6 @@ class Term:
         proof = HookProof(leader)
         gate = Gate(leader, members, takeover, collector, vanished, proof, self._poller)
         self._hooks = Hooks(leader, members, takeover, collector, vanished, auth, proof, gate.ask)
-
-    def _rechecks(self) -> Iterable[tuple[asyncio.Event, Callable[[Record], bool], float]]:
-        """What has changed, whom it concerns, and how long to wait for more of it."""
-        wake, collector, times = self._wake, self._collector, self._leader.times
-        yield wake.nodes, collector.is_concerned, times.recheck_spread_s
-        yield wake.neighbours, collector.has_other_neighbours, times.other_pods_again_s
 
     async def run(self, answering: Answering) -> None:
         """Work until cancelled."""
@@ -191,13 +183,14 @@ class Term:
                 group.create_task(self._pod_groups.run())
                 answering(self._hooks)
                 # 3. Tell people, follow the jobs, and take over those that an earlier leader left.
-                group.create_task(self._evictions.run())
                 group.create_task(self._poller.run())
                 group.create_task(self._lines.run())
                 group.create_task(self._takeover.run())
                 # 4. Reconcile the gangs that a change has enqueued.
-                for changed, is_concerned, spread_s in self._rechecks():
-                    group.create_task(recheck(self._leader, changed, is_concerned, spread_s=spread_s))
+                leader, wake, collector, times = self._leader, self._wake, self._collector, self._leader.times
+                near, spread_s = collector.has_other_neighbours, times.recheck_spread_s
+                group.create_task(recheck(leader, wake.nodes, collector.is_concerned, spread_s=spread_s))
+                group.create_task(recheck(leader, wake.neighbours, near, spread_s=times.other_pods_again_s))
                 await run_workers(
                     self._ledger.queue,
                     self._loop.reconcile,

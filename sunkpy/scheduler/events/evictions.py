@@ -4,22 +4,21 @@ violated their PodDisruptionBudgets. Slurm chooses the pods, and knows no budget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 import msgspec
 
 from sunkpy.core.gang.job.ends import EndCause, find_violated, named
-from sunkpy.core.model.objects import Budget, Key, Pod
+from sunkpy.core.model.objects import Budget, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.kube import paths
 from sunkpy.runtime.fan_out import fan_out
-from sunkpy.scheduler.events.late_writes import LateWrites
+from sunkpy.scheduler.events.outbox import BUDGETS, CAUSES, Outbox
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.leader import Leader
 
 _AT_ONCE = 4
-_CAUSES = ""
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,32 +37,26 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 class EvictionEvents:
     """Sent in the order in which they came; those that come while others are sent share one search for preemptors.
 
-    The budgets of a namespace are read once for all its pods that went within `budgets_after_s`. `find` gives a pod as
-    the watch has it.
+    The budgets of a namespace are read once for all its pods that went within `budgets_after_s`.
     """
 
-    def __init__(self, leader: Leader, causes: EndCauses, *, find: Callable[[Key], Pod | None]) -> None:
+    def __init__(self, leader: Leader, causes: EndCauses, outbox: Outbox) -> None:
         self._leader = leader
         self._causes = causes
-        self._find = find
+        self._outbox = outbox
         self._waiting: list[Eviction] = []
         self._preempted: dict[str, list[Pod]] = {}
-        self._late: LateWrites[str] = LateWrites("evictions", workers=2)
-
-    async def run(self) -> None:
-        """Send until cancelled."""
-        await self._late.run(self._leader.queues)
 
     def add(self, evictions: Iterable[Eviction]) -> None:
         """These pods were evicted, or their owner was suspended."""
         for eviction in evictions:
             self._waiting.append(eviction)
-            self._late.put(_CAUSES, self._explain_all)
+            self._outbox.later("", CAUSES, self._explain_all)
             if eviction.is_evicted and eviction.cause.is_preemption:
                 namespace = eviction.pod.metadata.namespace
                 self._preempted.setdefault(namespace, []).append(eviction.pod)
                 write = partial(self._check_budgets, namespace)
-                self._late.put(namespace, write, after_s=self._leader.times.budgets_after_s)
+                self._outbox.later(namespace, BUDGETS, write, after_s=self._leader.times.budgets_after_s)
 
     async def _explain_all(self) -> None:
         together, self._waiting = self._waiting, []
@@ -78,9 +71,9 @@ class EvictionEvents:
         action, note = (
             ("Evicting", f"{message}; the pod is evicted") if eviction.is_evicted else ("Suspending", message)
         )
-        await self._leader.events.warning(pod, "Pod", reason=cause.reason, action=action, note=note)
-        seen = self._find(pod.key)
-        if eviction.is_evicted and preemptor is not None and seen is not None and seen.uid == pod.uid:
+        await self._outbox.warn(pod, reason=cause.reason, action=action, note=note)
+        seen = self._outbox.seen(pod)
+        if eviction.is_evicted and preemptor is not None and seen is not None:
             await self._leader.pods.explain_disruption(seen, reason=cause.reason, message=message)
 
     async def _check_budgets(self, namespace: str) -> None:
@@ -92,5 +85,4 @@ class EvictionEvents:
                     f"{budget.status.current_healthy}: Slurm chooses whom it preempts, and knows no budgets. Spread "
                     "the pods by required anti-affinity (kubernetes.io/hostname), or ask for LLN=YES in their partition"
                 )
-                events = self._leader.events
-                await events.warning(pod, "Pod", reason="BudgetViolated", action="Evicting", note=note)
+                await self._outbox.warn(pod, reason="BudgetViolated", action="Evicting", note=note)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
 
 from sunkpy.runtime.queue import QueueMetrics, Urgency, WorkQueue, run_workers
 
-K = TypeVar("K", bound=Hashable)
+Key = tuple[str, str]
+"""About what or whom something is written, and which of the things about it."""
+
 Write = Callable[[], Awaitable[None]]
 
 
-class LateWrites(Generic[K]):
+class LateWrites:
     """Writes that are not done yet. `name`: of their queue, in the metrics; `urgency`: which keys go first."""
 
-    def __init__(self, name: str, *, workers: int, urgency: Callable[[K], Urgency] = lambda _: Urgency.NONE) -> None:
+    def __init__(self, name: str, *, workers: int, urgency: Callable[[Key], Urgency]) -> None:
         self._workers = workers
-        self._queue: WorkQueue[K] = WorkQueue(name, urgency=urgency)
-        self._newest: dict[K, Write] = {}
-        self._under_way: dict[K, asyncio.Event] = {}
+        self._queue: WorkQueue[Key] = WorkQueue(name, urgency=urgency)
+        self._newest: dict[Key, Write] = {}
+        self._under_way: dict[Key, asyncio.Event] = {}
 
-    def put(self, key: K, write: Write, *, after_s: float = 0.0) -> None:
+    def put(self, key: Key, write: Write, *, after_s: float = 0.0) -> None:
         """Write this in place of what was put under the key before, as soon as possible or after a while."""
         self._newest[key] = write
         if after_s:
@@ -29,7 +30,7 @@ class LateWrites(Generic[K]):
         else:
             self._queue.add(key)
 
-    async def withdraw(self, keys: Iterable[K]) -> None:
+    async def withdraw(self, keys: Iterable[Key]) -> None:
         """Drop what is not written yet; return when nothing is being written under these keys."""
         for key in keys:
             self._newest.pop(key, None)
@@ -40,7 +41,7 @@ class LateWrites(Generic[K]):
         """Write until cancelled."""
         await run_workers(self._queue, self._write_one, workers=self._workers, metrics=metrics)
 
-    async def _write_one(self, key: K) -> None:
+    async def _write_one(self, key: Key) -> None:
         write = self._newest.get(key)
         if write is None:
             return

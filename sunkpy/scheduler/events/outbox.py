@@ -32,6 +32,7 @@ _REPORT_EACH_S = 10.0
 _FIRST_REPORT_S = 2.0
 _WORKERS = 10
 _MOST_UNREADABLE = 4096
+CAUSES, BUDGETS = "causes", "budgets"
 _REPORT, _JOB, _UNREADABLE = "report", "job", "unreadable"
 
 
@@ -41,7 +42,7 @@ class Outbox:
     def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
         self._leader = leader
         self._find = find
-        self._late: LateWrites[tuple[str, str]] = LateWrites("outbox", workers=_WORKERS, urgency=_urgency)
+        self._late = LateWrites("outbox", workers=_WORKERS, urgency=_urgency)
         self._unreadable: cachetools.LRUCache[tuple[str, str], str] = cachetools.LRUCache(_MOST_UNREADABLE)
         self._log = structlog.get_logger("unreadable")
 
@@ -76,9 +77,9 @@ class Outbox:
             write = partial(self.warn, pod, reason="OddObject", action="Scheduling", note=note)
             self._late.put((f"{namespace}/{name}", _UNREADABLE), write)
 
-    def later(self, uid: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
-        """Say this of a pod, in place of what was to be said of the same before."""
-        self._late.put((uid, what), write, after_s=after_s)
+    def later(self, about: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
+        """Say this of a pod, or of something else, in place of what was to be said of the same before."""
+        self._late.put((about, what), write, after_s=after_s)
 
     def report(self, record: Record, report: Report) -> None:
         """Say why a pod waits, in its condition and an Event, unless it was said already."""
@@ -103,10 +104,15 @@ class Outbox:
         """These pods are about to be bound: return when nothing more is said of why or with which job they wait."""
         await self._late.withdraw((pod.uid, what) for pod in pods for what in (_REPORT, _JOB))
 
+    def seen(self, pod: Pod) -> Pod | None:
+        """The pod as the watch has it now."""
+        seen = self._find(pod.key)
+        return seen if seen is not None and seen.uid == pod.uid else None
+
     def _waiting(self, pod: Pod) -> Pod | None:
         """The pod as it is now, if it still waits."""
-        seen = self._find(pod.key)
-        return seen if seen is not None and seen.uid == pod.uid and not seen.spec.node_name else None
+        seen = self.seen(pod)
+        return seen if seen is not None and not seen.spec.node_name else None
 
     async def _write_report(self, report: Report) -> None:
         pod = self._waiting(report.pod)
@@ -129,5 +135,5 @@ class Outbox:
 
 
 def _urgency(key: tuple[str, str]) -> Urgency:
-    """The next leader waits for what is noted of jobs; nobody but people waits for the rest."""
-    return Urgency.SOON if key[1] == _JOB else Urgency.NONE
+    """The next leader waits for what is noted of jobs; who is evicted is told before thousands that wait."""
+    return Urgency.SOON if key[1] in (_JOB, CAUSES, BUDGETS) else Urgency.NONE

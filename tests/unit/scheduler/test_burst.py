@@ -7,6 +7,7 @@ import pytest
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.jobs import due as due_jobs
 from sunkpy.scheduler.jobs.poll import JobPoller
 from tests.doubles.leading import make_leader
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
@@ -43,7 +44,8 @@ async def test_an_eviction_and_a_binding_do_not_wait_for_submits(world, tmp_path
         await world.until(lambda: len(world.submissions) == MANY + 2)
 
 
-async def test_a_new_pod_and_one_that_goes_do_not_wait_for_updates_of_jobs_that_queue(world, tmp_path):
+async def test_a_new_pod_and_one_that_goes_do_not_wait_for_updates_of_jobs_that_queue(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(due_jobs, "_FIRST_REASON_S", 3600.0)
     world.hasten(noted_after_s=3600.0, recheck_spread_s=0.01)
     async with leading(world, tmp_path, poll_seconds=0.2):
         for number in range(MANY):
