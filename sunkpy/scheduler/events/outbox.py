@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 import cachetools
@@ -23,8 +23,7 @@ from sunkpy.core.gang.actions import Report
 from sunkpy.core.gang.job.terms import Asked
 from sunkpy.core.model.objects import Key, KubeObject, Pod
 from sunkpy.kube.errors import Conflict, NotFound
-from sunkpy.runtime.queue import Urgency
-from sunkpy.scheduler.events.late_writes import LateWrites, Write
+from sunkpy.runtime.queue import Urgency, WorkQueue, run_workers
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 
@@ -35,6 +34,11 @@ _MOST_UNREADABLE = 4096
 CAUSES, BUDGETS = "causes", "budgets"
 _REPORT, _JOB, _UNREADABLE = "report", "job", "unreadable"
 
+_About = tuple[str, str]
+"""About what or whom something is written, and which of the things about it."""
+
+Write = Callable[[], Awaitable[None]]
+
 
 class Outbox:
     """Of one leader. `find` gives a pod as the watch has it."""
@@ -42,7 +46,9 @@ class Outbox:
     def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
         self._leader = leader
         self._find = find
-        self._late = LateWrites("outbox", workers=_WORKERS, urgency=_urgency)
+        self._queue: WorkQueue[_About] = WorkQueue("outbox", urgency=_urgency)
+        self._newest: dict[_About, Write] = {}
+        self._under_way: dict[_About, asyncio.Event] = {}
         self._unreadable: cachetools.LRUCache[tuple[str, str], str] = cachetools.LRUCache(_MOST_UNREADABLE)
         self._log = structlog.get_logger("unreadable")
 
@@ -50,7 +56,8 @@ class Outbox:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._leader.events.run())
-            group.create_task(self._late.run(self._leader.queues))
+            metrics = self._leader.queues
+            group.create_task(run_workers(self._queue, self._write_one, workers=_WORKERS, metrics=metrics))
 
     async def inform(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
         """An Event about what went as it should."""
@@ -75,11 +82,19 @@ class Outbox:
         if kind == "Pod":
             pod, note = Pod(metadata=about.metadata), f"left alone: {why}"
             write = partial(self.warn, pod, reason="OddObject", action="Scheduling", note=note)
-            self._late.put((f"{namespace}/{name}", _UNREADABLE), write)
+            self.later(f"{namespace}/{name}", _UNREADABLE, write)
 
     def later(self, about: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
-        """Say this of a pod, or of something else, in place of what was to be said of the same before."""
-        self._late.put((about, what), write, after_s=after_s)
+        """Write this in place of what was to be written of the same before, as soon as possible or after a while.
+
+        It is repeated until it succeeds.
+        """
+        key = (about, what)
+        self._newest[key] = write
+        if after_s:
+            self._queue.add_after(key, after_s)
+        else:
+            self._queue.add(key)
 
     def report(self, record: Record, report: Report) -> None:
         """Say why a pod waits, in its condition and an Event, unless it was said already."""
@@ -92,17 +107,33 @@ class Outbox:
             settles_at = max(record.seen_at + _FIRST_REPORT_S, member.reported_at + _REPORT_EACH_S)
             due_at = member.reported_at if member.reported_at > now else max(now, settles_at)
         member.reported, member.reported_at = report.message, due_at
-        self._late.put((report.pod.uid, _REPORT), partial(self._write_report, report), after_s=due_at - now)
+        self.later(report.pod.uid, _REPORT, partial(self._write_report, report), after_s=due_at - now)
 
     def note_job(self, pods: Iterable[Pod], asked: Asked, *, at_once: bool = False) -> None:
         """Annotate these pods with their job and what was asked for it, unless they are bound soon."""
         after_s = 0.0 if at_once else self._leader.times.noted_after_s
         for pod in pods:
-            self._late.put((pod.uid, _JOB), partial(self._write_job, pod, asked), after_s=after_s)
+            self.later(pod.uid, _JOB, partial(self._write_job, pod, asked), after_s=after_s)
 
     async def withdraw(self, pods: Iterable[Pod]) -> None:
         """These pods are about to be bound: return when nothing more is said of why or with which job they wait."""
-        await self._late.withdraw((pod.uid, what) for pod in pods for what in (_REPORT, _JOB))
+        for key in [(pod.uid, what) for pod in pods for what in (_REPORT, _JOB)]:
+            self._newest.pop(key, None)
+            if (under_way := self._under_way.get(key)) is not None:
+                await under_way.wait()
+
+    async def _write_one(self, key: _About) -> None:
+        write = self._newest.get(key)
+        if write is None:
+            return
+        done = self._under_way[key] = asyncio.Event()
+        try:
+            await write()
+        finally:
+            del self._under_way[key]
+            done.set()
+        if self._newest.get(key) is write:
+            del self._newest[key]
 
     def seen(self, pod: Pod) -> Pod | None:
         """The pod as the watch has it now."""
@@ -134,6 +165,6 @@ class Outbox:
                 await self._leader.pods.note(seen, wanted)
 
 
-def _urgency(key: tuple[str, str]) -> Urgency:
+def _urgency(key: _About) -> Urgency:
     """The next leader waits for what is noted of jobs; who is evicted is told before thousands that wait."""
     return Urgency.SOON if key[1] in (_JOB, CAUSES, BUDGETS) else Urgency.NONE
