@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 import cachetools
-import msgspec
 
 from sunkpy.core.gang.job import ends
 from sunkpy.core.gang.job.ends import EndCause
@@ -25,21 +24,6 @@ _NAMED_S = 300.0
 _REMEMBERED = 4096
 
 States = Mapping[JobId, frozenset[str]]
-
-
-class _Candidates(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs among which preemptors are, and the partitions that say who may preempt whom. `begun`: those that hold
-    nodes and waited when one of the preempted was seen to be so.
-    """
-
-    jobs: Sequence[SlurmJob]
-    begun: Sequence[SlurmJob]
-    partitions: Sequence[Partition]
-
-    def tiers(self, node: str) -> dict[str, int]:
-        """Priority tier of each partition that has the node; of all where none names it: as ALL, or by a NodeSet."""
-        own = {p.name: p.priority_tier for p in self.partitions if _has(p, node)}
-        return own or {p.name: p.priority_tier for p in self.partitions}
 
 
 class EndCauses:
@@ -79,21 +63,18 @@ class EndCauses:
         found: dict[JobId, SlurmJob] = {}
         try:
             async with asyncio.timeout(_NAMED_WITHIN_S):
-                candidates = await self._candidates(preempted)
+                states, partitions = await asyncio.gather(self._slurm.jobs_state(), self._slurm.partitions())
+                waited = {id for job in preempted for id in self._waited.get(job, ())}
+                pending = await self._read_all(ends.pending_to_look_at(states))
+                begun = await self._read_all(ends.begun_to_look_at(states, waited))
                 for job, node in preempted.items():
                     if (own := await self._read(job)) is not None:
-                        preemptor = self._choose(own, node, candidates)
+                        beside = [each for each in begun if each.id in self._waited.get(job, ())]
+                        preemptor = self._choose([*pending, *beside], own, node, _tiers(partitions, node))
                         found |= {job: preemptor} if preemptor is not None else {}
         except (SlurmError, TimeoutError):
             pass
         return found
-
-    async def _candidates(self, preempted: Iterable[JobId]) -> _Candidates:
-        waited = {id for job in preempted for id in self._waited.get(job, ())}
-        states, partitions = await asyncio.gather(self._slurm.jobs_state(), self._slurm.partitions())
-        jobs = await self._read_all(ends.pending_to_look_at(states))
-        begun = await self._read_all(ends.begun_to_look_at(states, waited))
-        return _Candidates(jobs=jobs, begun=begun, partitions=partitions)
 
     async def _read_all(self, jobs: Iterable[JobId]) -> list[SlurmJob]:
         return [job for job in await asyncio.gather(*map(self._read, jobs)) if job is not None]
@@ -105,13 +86,19 @@ class EndCauses:
             except (NotFound, UnreadableJob):
                 return None
 
-    def _choose(self, preempted: SlurmJob, node: str, candidates: _Candidates) -> SlurmJob | None:
-        tiers, waited = candidates.tiers(node), self._waited.get(preempted.id, ())
-        jobs = [*candidates.jobs, *(job for job in candidates.begun if job.id in waited)]
+    def _choose(
+        self, jobs: Sequence[SlurmJob], preempted: SlurmJob, node: str, tiers: dict[str, int]
+    ) -> SlurmJob | None:
         preemptor = ends.choose_preemptor(jobs, node=node, preempted=preempted, tiers=tiers, named=self._named)
         if preemptor is not None:
             self._named[preemptor.id] = self._named.get(preemptor.id, frozenset()) | {node}
         return preemptor
+
+
+def _tiers(partitions: Sequence[Partition], node: str) -> dict[str, int]:
+    """Priority tier of each partition that has the node; of all where none names it: as ALL, or by a NodeSet."""
+    own = {p.name: p.priority_tier for p in partitions if _has(p, node)}
+    return own or {p.name: p.priority_tier for p in partitions}
 
 
 def _has(partition: Partition, node: str) -> bool:
