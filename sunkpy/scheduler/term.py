@@ -154,7 +154,8 @@ class Term:
             maker=ClaimMaker(leader.kube, cluster.devices, self._settings, leader.clock),
         )
         binder = Binder(leader, cluster, allocator, outbox)
-        evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, EvictionEvents(leader, causes, outbox))
+        tell = EvictionEvents(leader, causes, outbox).add
+        evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, on_evicted=tell)
         executor = Executor(leader, members, jobs, binder, allocator, evictor, outbox)
         self._loop = GangLoop(leader, members, self._takeover, self._collector, binder, executor)
 

@@ -7,31 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-import msgspec
-
-from sunkpy.core.gang.job.ends import EndCause, find_violated, named
+from sunkpy.core.gang.job.ends import find_violated, named
 from sunkpy.core.model.objects import Budget, Pod
-from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.kube import paths
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.events.outbox import BUDGETS, CAUSES, Outbox
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.leader import Leader
+from sunkpy.scheduler.pods.evict import Eviction
 
 _AT_ONCE = 4
-
-
-class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that has to leave `node` since its job ended. `more` is said after the cause. It `is_evicted`, or its owner
-    was suspended and takes it back.
-    """
-
-    pod: Pod
-    job: JobId | None
-    node: str
-    cause: EndCause
-    more: str = ""
-    is_evicted: bool = True
 
 
 class EvictionEvents:

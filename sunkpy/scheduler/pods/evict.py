@@ -5,18 +5,20 @@ An eviction waits for nothing but its own writes: the Events about it follow (`s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import msgspec
 import structlog
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.decide.grace import at_most
 from sunkpy.core.gang.job.ends import DEVICES_LOST, EndCause
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
 from sunkpy.core.model.times import utc_now
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator
-from sunkpy.scheduler.events.evictions import Eviction, EvictionEvents
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
@@ -24,8 +26,21 @@ from sunkpy.scheduler.owners.suspensions import Suspensions
 from sunkpy.scheduler.record import Record
 
 
+class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that has to leave `node` since its job ended. `more` is said after the cause. It `is_evicted`, or its owner
+    was suspended and takes it back.
+    """
+
+    pod: Pod
+    job: JobId | None
+    node: str
+    cause: EndCause
+    more: str = ""
+    is_evicted: bool = True
+
+
 class Evictor:
-    """Of one leader. Each pod is told once in `again_s`."""
+    """Of one leader. Each pod is told once in `again_s`. `on_evicted` is called with those that were evicted."""
 
     def __init__(
         self,
@@ -34,7 +49,8 @@ class Evictor:
         allocator: Allocator,
         causes: EndCauses,
         suspensions: Suspensions,
-        events: EvictionEvents,
+        *,
+        on_evicted: Callable[[Iterable[Eviction]], None],
     ) -> None:
         self._leader = leader
         self._again_s = leader.times.again_s
@@ -42,7 +58,7 @@ class Evictor:
         self._allocator = allocator
         self._causes = causes
         self._suspensions = suspensions
-        self._events = events
+        self._on_evicted = on_evicted
         self._log = structlog.get_logger("scheduler")
 
     async def evict(self, record: Record, evictions: Sequence[act.Evict]) -> None:
@@ -58,7 +74,7 @@ class Evictor:
             try:
                 await fan_out([partial(self._evict_one, record, action, node, cause, evicted) for action in due])
             finally:
-                self._events.add(evicted)
+                self._on_evicted(evicted)
 
     async def _suspend(self, record: Record, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
         """The owner takes its pods back by itself, if it asks for that; those that are still there when it is time to
@@ -73,7 +89,7 @@ class Evictor:
         more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
         for pod in (action.pod for action in due):
             record.member(pod).evicted_at = now
-            self._events.add([Eviction(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])
+            self._on_evicted([Eviction(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])
         return True
 
     async def _evict_one(
