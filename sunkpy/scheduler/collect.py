@@ -32,7 +32,7 @@ from sunkpy.runtime.verdicts import Verdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.index import PodIndex
-from sunkpy.scheduler.record import Allowed, Record
+from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.settings import SchedulerSettings
 
 _CLAIM_S = 3.0
@@ -85,13 +85,13 @@ class Collector:
 
         The gate asks so from all nodes of a gang at once: with all pods, the time would grow with their square.
         """
-        if record.bound_to is None or record.allowed is None:  # under which job they are is seen by the others
+        if record.bound_to is None or record.gang is None:  # under which job they are is seen by the others
             return self.known(record)
         bound = (*self._cluster.neighbours.sent_to(node), *self._members.on_node(node))
         pods = {pod.uid: pod for pod in bound if self._members.find_id(pod) == record.id}
         role = Role(name="here", seats=len(pods), first=0, members=tuple(Member(pod=pod) for pod in pods.values()))
         placed = dict.fromkeys(pods, self._cluster.slurm_node_on(node))
-        gang = msgspec.structs.replace(record.allowed.gang, roles=(role,))
+        gang = msgspec.structs.replace(record.gang, roles=(role,))
         return record.snapshot(gang, placed=placed, now=self._clock())
 
     def _switch_of(self, slurm_node: str) -> str:
@@ -148,13 +148,13 @@ class Collector:
         if gang is None:
             return None
         namespace = self._cluster.namespace_of(gang.id.namespace)
-        claimed, before = self._cluster.devices.claimed(gang), record.allowed
-        if before is None or before.of is not gang or (before.namespace, before.claimed) != (namespace, claimed):
+        claimed = self._cluster.devices.claimed(gang)
+        seen_by = (gang, namespace, claimed)
+        if record.gang is None or record.seen_by[0] is not gang or record.seen_by[1:] != seen_by[1:]:
             record.ended.clear()
             limited = within_limits(gang, self._settings.gpu_resources, claimed, self._settings.handed_out)
-            allowed = _restricted(limited, namespace, self._settings)
-            record.allowed = before = Allowed(of=gang, namespace=namespace, claimed=claimed, gang=allowed)
-        return before.gang
+            record.gang, record.seen_by = _restricted(limited, namespace, self._settings), seen_by
+        return record.gang
 
     def _with_eligibility(self, snapshot: Snapshot, record: Record) -> Snapshot:
         """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node."""

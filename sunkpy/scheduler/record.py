@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.binding_note import BindingNote
-from sunkpy.core.gang.devices.asked import Claimed
 from sunkpy.core.gang.gang import Gang, with_pods
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
@@ -74,24 +72,15 @@ class MemberRecord:
     is_gone: bool = False
 
 
-class Allowed(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang with what it may have in its namespace, and the three from which that follows."""
-
-    of: Gang
-    namespace: Namespace | None
-    claimed: Claimed | None
-    gang: Gang
-
-
 @dataclass(slots=True, eq=False)
 class Record:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
     held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
     `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
     which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more than
-    that decides. `allowed`: the gang as it was seen last. `ended`: pods of it that had ended when they went, by uid.
-    `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last pass has warned of, by pod,
-    reason and text. `changes`: how many were told of.
+    that decides. `gang`: as it was seen last; `seen_by`: from which three things that follows. `ended`: pods of it that
+    had ended when they went, by uid. `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last
+    pass has warned of, by pod, reason and text. `changes`: how many were told of.
     """
 
     id: GangId
@@ -114,7 +103,8 @@ class Record:
     sending: tuple[str, ...] = ()
     decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None
     avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
-    allowed: Allowed | None = None
+    gang: Gang | None = None
+    seen_by: tuple[object, ...] = ()
     ended: dict[str, Pod] = field(default_factory=dict)
     warned: set[tuple[str, str, str]] = field(default_factory=set)
     changes: int = 0
@@ -206,7 +196,7 @@ class Record:
     @property
     def last_gang(self) -> Gang | None:
         """The gang as it ended, when all its pods are gone; None when one of them went before it had ended."""
-        return with_pods(self.allowed.gang, self.ended) if self.allowed is not None else None
+        return with_pods(self.gang, self.ended) if self.gang is not None else None
 
     def snapshot(self, gang: Gang | None, *, placed: dict[str, str], now: float) -> Snapshot:
         """The value that decisions read, but for the nodes that fit."""
