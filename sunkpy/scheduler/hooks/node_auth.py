@@ -20,13 +20,12 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 
 _TOKEN_TTL_S = 60.0
-_REFUSAL_TTL_S = 1.0
 _LONGEST_LIFE_S = 86400.0
 _REMEMBERED = 20_000
 
 
 class NodeAuth:
-    """Does this token belong to the slurmd pod of that Slurm node? Yes is remembered for a minute, no for a second: the
+    """Does this token belong to the slurmd pod of that Slurm node? Yes is remembered for a minute; no is not, for the
     apiserver may not have seen that pod yet.
     """
 
@@ -39,7 +38,6 @@ class NodeAuth:
         self._limits = ReviewLimits(clock=clock)
         self._known: cachetools.TTLCache[bytes, BoundTo] = cachetools.TTLCache(_REMEMBERED, _TOKEN_TTL_S, clock)
         self._accepted: cachetools.TTLCache[bytes, bool] = cachetools.TTLCache(_REMEMBERED, _LONGEST_LIFE_S, clock)
-        self._refused: cachetools.TTLCache[bytes, Denied] = cachetools.TTLCache(_REMEMBERED, _REFUSAL_TTL_S, clock)
         self._under_way: dict[bytes, asyncio.Task[BoundTo]] = {}
 
     async def check(self, authorization: str, slurm_node: str, *, peer: str) -> Pod:
@@ -74,8 +72,6 @@ class NodeAuth:
 
     async def _review(self, token: str, digest: bytes, *, peer: str, says: BoundTo) -> BoundTo:
         """One question for all who send the same token at the same time."""
-        if (refusal := self._refused.get(digest)) is not None:
-            raise Denied(refusal.status, str(refusal))
         if digest not in self._under_way:
             if digest not in self._accepted and not self._limits.may_ask(peer, says.uid):
                 raise Denied(429, "too many tokens that were not accepted come from there: ask again later")
@@ -86,16 +82,13 @@ class NodeAuth:
 
     async def _ask(self, token: str, digest: bytes, peer: str) -> BoundTo:
         review = await self._kube.review_token(token, audience=self._audience)
-        refusal: Denied | None = None
         expected = f"system:serviceaccount:{self._namespace}:"
         if not review.authenticated:
-            refusal = Denied(401, f"the token is not accepted: {review.error or 'wrong audience or expired'}")
-        elif not review.user.username.startswith(expected):
-            refusal = Denied(403, f"{review.user.username} is not from namespace {self._namespace}")
-        if refusal is not None:
-            self._refused[digest] = refusal
             self._limits.was_refused(peer)
-            raise refusal
+            raise Denied(401, f"the token is not accepted: {review.error or 'wrong audience or expired'}")
+        if not review.user.username.startswith(expected):
+            self._limits.was_refused(peer)
+            raise Denied(403, f"{review.user.username} is not from namespace {self._namespace}")
         if digest not in self._accepted:
             self._accepted[digest] = True
             self._limits.was_accepted(peer)
