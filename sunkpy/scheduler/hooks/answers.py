@@ -36,6 +36,7 @@ from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.takeover import Takeover
+from sunkpy.slurm.errors import NotFound
 
 _LATE_STATE_S = 1.0
 
@@ -130,12 +131,18 @@ class Hooks:
         return answer
 
     async def _refusal(self, record: Record, job: Job, node: str) -> HookAnswer | None:
-        """The answer when Slurm does not say that the job has lost this node; None: it does."""
+        """The answer when Slurm does not say that the job has lost this node; None: it does.
+
+        Slurm orders nodes to end a job that it does not know, and of which it has never said that it ended.
+        """
         if node in job.epilogs or job.is_ended_by_us:
             return None
-        runs = await self._proof.still_runs(record, job.id)
-        if not runs:
-            return FORGOTTEN if runs is None else None
+        try:
+            if not (await self._proof.read_again(record, job.id)).is_running:
+                return None
+        except NotFound:
+            known = record.jobs.get(job.id)
+            return None if known is not None and known.is_over else FORGOTTEN
         nodes = record.jobs[job.id].nodes if job.id in record.jobs else ()
         if nodes and node not in nodes:
             self._ledger.queue.add(record.id)
@@ -170,7 +177,7 @@ class Hooks:
         """A pod there notes this job, and it is not known yet to which gang it belongs."""
         for pod in self._members.on_node(node):
             is_meant = pod.metadata.namespace == record.id.namespace and noted_job(pod) == job.id
-            if is_meant and self._members.unidentified(pod.uid) is not None and not has_left_node(pod):
+            if is_meant and self._members.find_id(pod) is None and not has_left_node(pod):
                 return f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
         return None
 

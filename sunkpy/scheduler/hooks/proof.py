@@ -51,19 +51,6 @@ class HookProof:
         self._ledger.take_job(record, job, asked_at=asked_at)
         return record, record.jobs[job.id]
 
-    async def still_runs(self, record: Record, id: JobId) -> bool | None:
-        """Slurm itself says now that the job has not lost its nodes; None: it does not know a job of which it never
-        said that it ended. Then it orders nodes to end it.
-
-        Raises:
-            SlurmError: Slurm could not be asked.
-        """
-        try:
-            return (await self.read_again(record, id)).is_running
-        except NotFound:
-            job = record.jobs.get(id)
-            return False if job is not None and job.is_over else None
-
     async def read_again(self, record: Record, id: JobId) -> SlurmJob:
         """A job of the gang as it is now; the ledger learns it.
 

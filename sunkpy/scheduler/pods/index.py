@@ -90,10 +90,6 @@ class PodIndex:
         """The pods that are bound to a Kubernetes node, the unidentified ones included."""
         return self._by_node.of(node)
 
-    def unidentified(self, uid: str) -> Pod | None:
-        """A pod of which it is not known yet where it belongs."""
-        return self._unidentified.get(uid)
-
     def assemble(self, id: GangId, pods: Sequence[Pod]) -> Gang | None:
         """The gang made of these pods, with what its owners say now; None when there are none.
 

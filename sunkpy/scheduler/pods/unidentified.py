@@ -44,8 +44,8 @@ class Unidentified:
         self._outbox.later(new.uid, "gang", write)
 
     async def _report(self, uid: str) -> None:
-        pod = self._members.unidentified(uid)
-        if pod is None:
+        pod = self._members.find(uid)
+        if pod is None or self._members.find_id(pod) is not None:
             return
         why = f"not scheduled yet: {self._recognition.why_unknown(uid)}"
         if (told := pod.condition(POD_SCHEDULED)) is not None and told.message == why:

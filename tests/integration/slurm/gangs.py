@@ -172,7 +172,7 @@ class Ring:
 
     async def epilog_called(self) -> bool:
         """As when an epilog calls: Slurm is asked in full. Does the job run on?"""
-        return await self._proof.still_runs(self.record, self.job)
+        return (await self._proof.read_again(self.record, self.job)).is_running
 
     async def step(self) -> list[act.GangAction]:
         """Ask Slurm, decide, and do it."""
