@@ -11,7 +11,6 @@ import structlog
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.phases import is_over
-from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator
 from sunkpy.scheduler.devices.made import Refused
@@ -166,13 +165,8 @@ class Executor:
         node = next(binding.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
         record.refusals[node] = (why, now + self._leader.times.node_refused_s)
         delay_s = record.back_off(why, now=now)
-        then = f"Slurm job {action.job} is cancelled, another is submitted in {delay_s:.0f} s"
-
-        async def say(pod: Pod) -> None:
-            cause = why if pod.uid == refused.pod.uid else f"pod {refused.pod.name} of its gang has no room: {why}"
-            await self._outbox.warn(pod, reason="FailedScheduling", action="Binding", note=f"{cause}; {then}")
-
-        await fan_out([partial(say, binding.pod) for binding in action.bindings])
+        note = f"{why}; Slurm job {action.job} is cancelled, another is submitted in {delay_s:.0f} s"
+        await self._outbox.warn(refused.pod, reason="FailedScheduling", action="Binding", note=note)
         await self._jobs.cancel(record, action.job, why=why)
 
 

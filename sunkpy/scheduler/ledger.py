@@ -130,10 +130,6 @@ class Ledger:
             elif record is None or not any(job.slurm.excluded_nodes for job in record.jobs.values()):
                 del self._excluding[id]
 
-    def observe_job(self, record: Record, id: JobId, state: frozenset[str] | None, *, asked_at: float) -> bool:
-        """As `change_job`, with what Slurm says of the state; None: it does not know the job."""
-        return self.change_job(record, id, lambda job: job.observed(state, asked_at=asked_at))
-
     async def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[Record]:
         """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
         changed = []

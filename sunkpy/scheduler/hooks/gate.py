@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.hooks import gate_waits_for
 from sunkpy.core.gang.identity import parse_comment
-from sunkpy.core.gang.job.job import is_news
+from sunkpy.core.gang.job.job import Job, is_news
 from sunkpy.core.gang.phases import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, is_job_ended, is_job_running
@@ -152,8 +152,8 @@ class Gate:
             return {}
         states, asked_at = await self._job_states.get(asked_for)
         for job, state in states.items():
-            record = self._ledger.by_job(job)
-            if record is not None and self._ledger.observe_job(record, job, state, asked_at=asked_at):
+            record, observe = self._ledger.by_job(job), partial(Job.observed, state=state, asked_at=asked_at)
+            if record is not None and self._ledger.change_job(record, job, observe):
                 self._ledger.queue.add(record.id)
         others: set[JobId] = set()
         await fan_out(partial(self._read_again, record, states, others) for record in near)

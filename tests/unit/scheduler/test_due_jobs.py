@@ -47,7 +47,7 @@ class Course:
             case _, None:
                 pass
             case "poll", _:
-                self.ledger.observe_job(record, id, STATES[detail], asked_at=self.now)
+                self.ledger.change_job(record, id, lambda job: job.observed(STATES[detail], asked_at=self.now))
             case "read", _:
                 reason, nodes = ("Prolog", NODES) if detail % 2 else ("", NODES[:detail])
                 found = SlurmJob(id=id, state=STATES[detail] or RUNNING, state_reason=reason, nodes=nodes)

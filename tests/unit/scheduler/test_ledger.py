@@ -205,7 +205,7 @@ def test_the_gangs_that_exclude_nodes_are_found_without_a_look_at_all(course):
             case "cancel", known:
                 record.jobs[id] = change_job(known, is_cancelled=True)
             case "end", _:
-                ledger.observe_job(record, id, frozenset({"COMPLETED"}), asked_at=1.0)
+                ledger.change_job(record, id, lambda job: job.observed(frozenset({"COMPLETED"}), asked_at=1.0))
             case "drop", _:
                 ledger.drop_job(record, id)
         assert {e.id for e in ledger.excluding()} == {e.id for e in ledger if e.excluded}
