@@ -16,9 +16,6 @@ class SchedulerMetrics:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
         self.bind_seconds = seconds("sunkpy_scheduler_bind_seconds", "From first seeing a pod to its binding")
-        self.start_to_bind_seconds = seconds(
-            "sunkpy_scheduler_start_to_bind_seconds", "From a job's first prolog to the binding of its pod"
-        )
         self.handover_seconds = seconds(
             "sunkpy_scheduler_handover_seconds", "From a job's epilog to the moment its pods are gone"
         )

@@ -188,11 +188,8 @@ class Binder:
             raise
         member.assumed = msgspec.structs.replace(sent, confirmed=True)
         record.now_under(sent.job)
-        now, job = self._leader.clock(), record.jobs.get(sent.job) if sent.job is not None else None
         self._leader.metrics.binds.labels("ok").inc()
-        self._leader.metrics.bind_seconds.observe(now - record.seen_at)
-        if job is not None and job.prologs:
-            self._leader.metrics.start_to_bind_seconds.observe(now - min(job.prologs.values()))
+        self._leader.metrics.bind_seconds.observe(self._leader.clock() - record.seen_at)
 
     async def _announce(self, sent: SentBinding) -> None:
         job = f"Slurm job {sent.note.job} runs on {sent.note.slurm_node}: " if sent.note is not None else ""

@@ -10,7 +10,6 @@ import contextlib
 import operator
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import structlog
 
 from sunkpy.core.gang import families
@@ -22,18 +21,6 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.watch import OnUnreadable
-
-
-class _Assembled(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang, and all that it was made of."""
-
-    gang: Gang
-    id: GangId
-    parts: tuple[object, ...]
-
-    def is_of(self, id: GangId, parts: tuple[object, ...]) -> bool:
-        """Whether it was made of these very objects. A watch keeps an object until it changes, so identity suffices."""
-        return self.id == id and len(self.parts) == len(parts) and all(map(operator.is_, self.parts, parts))
 
 
 class Recognition:
@@ -52,7 +39,7 @@ class Recognition:
         self._owners = owners
         self._on_unreadable = on_unreadable
         self._odd: dict[str, str] = {}
-        self._assembled: dict[str, _Assembled] = {}
+        self._assembled: dict[str, tuple[tuple[object, ...], Gang]] = {}
         self._log = structlog.get_logger("recognition")
 
     def identify(self, pod: Pod) -> GangId | None:
@@ -71,12 +58,11 @@ class Recognition:
         first = pods[0]
         with self._guarding(first):
             above = [self._owners.of(pod) or () for pod in pods]
-            parts = (*pods, None, *apart, None, *(owner for owners in above for owner in owners))
+            parts = (id, *pods, None, *apart, None, *(owner for owners in above for owner in owners))
             known = self._assembled.get(first.uid)
-            if known is None or not known.is_of(id, parts):
-                known = _Assembled(gang=self._assemble(id, pods, apart, above), id=id, parts=parts)
-                self._assembled[first.uid] = known
-            return known.gang
+            if known is None or not _are_same(known[0], parts):
+                known = self._assembled[first.uid] = (parts, self._assemble(id, pods, apart, above))
+            return known[1]
         return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
 
     def why_unknown(self, uid: str) -> str:
@@ -118,3 +104,8 @@ class Recognition:
             self._odd[pod.uid] = why
             self._on_unreadable("Pod", pod, why)
             log.debug("trace", exc_info=error)
+
+
+def _are_same(before: Sequence[object], now: Sequence[object]) -> bool:
+    """A watch keeps an object until it changes, so identity suffices."""
+    return len(before) == len(now) and all(map(operator.is_, before, now))
