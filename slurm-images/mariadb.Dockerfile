@@ -12,10 +12,10 @@ RUN apt-get update && cd /tmp && apt-get download mariadb-client && dpkg -x mari
 
 # Of mariadb-server only its core: the rest is for machines that start it at boot.
 FROM debian
-RUN install-packages mariadb-server-core mariadb-client-core libpcre2-posix3 tini \
+RUN install-packages ca-certificates curl mariadb-server-core mariadb-client-core libpcre2-posix3 tini \
  && rm -rf /var/cache/* /var/log/* \
  && install -d -o mariadb -g mariadb -m 0700 /var/lib/mysql && install -d -o mariadb -g mariadb /run/mysqld /backup
 COPY --from=dump /client/usr/bin/mariadb-dump /usr/bin/
-COPY bin/start-mariadb bin/backup-mariadb bin/restore-mariadb /usr/local/bin/
+COPY bin/start-mariadb bin/backup-mariadb bin/copy-backup bin/restore-mariadb /usr/local/bin/
 USER 404:404
 ENTRYPOINT ["/usr/bin/tini", "--", "/usr/local/bin/start-mariadb"]
