@@ -174,14 +174,31 @@ user: slurm
 {{- end }}
 {{- end }}
 
-{{- /* As whom MariaDB and what works on its volumes run. */}}
-{{- define "slurm.mariadbUser" -}}
+{{- /* As whom what keeps its data on a volume runs. Called with its uid. */}}
+{{- define "slurm.volumeUser" -}}
 runAsNonRoot: true
-runAsUser: 404
-runAsGroup: 404
-fsGroup: 404
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- /* Volumes of some storage classes ignore fsGroup and belong to root. Call with (dict "root" $ "image" … "command" …
+"mounts" list). */}}
+{{- define "slurm.ownVolume" -}}
+- name: own-state
+  image: {{ .image }}
+  imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+  command: [bash, -ec, {{ .command | quote }}]
+  securityContext:
+    runAsNonRoot: false
+    runAsUser: 0
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER]}
+  resources: {requests: {cpu: 10m, memory: 16Mi}}
+  volumeMounts: {{- toYaml .mounts | nindent 4 }}
 {{- end }}
 
 {{- /* A query with what it shortens: $own is what selects the series of this release, $gpus those of a job by uuid as

@@ -73,7 +73,7 @@ def test_nothing_of_it_is_there_without_accounting():
         name
         for name in _names(render("slurm", off))
         for part in ("slurmdbd", "mariadb", "backup", "accounts")
-        if part in name
+        if part in name and "state-backup" not in name
     ]
     assert not left
     assert not [line for line in _conf(off) if "Accounting" in line]
@@ -84,7 +84,7 @@ def test_nothing_of_it_is_there_without_accounting():
 
 def test_a_database_of_the_site_takes_the_place_of_our_own():
     manifests = render("slurm", {"accounting": EXTERNAL})
-    assert not [name for name in _names(manifests) if "mariadb" in name or "backup" in name]
+    assert not [name for name in _names(manifests) if "mariadb" in name or name.endswith("demo-backup")]
     conf = of_kind(manifests, "ConfigMap")["demo-slurmdbd"]["data"]["slurmdbd.conf"].splitlines()
     assert {"StorageHost=db.example.com", "StoragePort=3307", "StorageLoc=slurm", "StorageUser=me"} <= set(conf)
     policy = of_kind(manifests, "NetworkPolicy")["demo-slurmdbd"]["spec"]
@@ -143,17 +143,6 @@ def test_values_say_how_long_slurmctld_and_slurmdbd_have_to_end():
         assert _pod(kind, name, times(77))["terminationGracePeriodSeconds"] == 77
     with pytest.raises(Refused, match="/slurmctld/terminationGracePeriodSeconds': minimum: got 29, want 30"):
         render("slurm", times(29))
-
-
-def test_backups_are_made_beside_the_database_and_outlive_the_release():
-    pod, policy = _pod("CronJob", "demo-backup"), "helm.sh/resource-policy"
-    (beside,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    mariadb = of_kind(render("slurm"), "StatefulSet")["demo-mariadb"]["spec"]["template"]
-    assert beside["labelSelector"]["matchLabels"].items() <= mariadb["metadata"]["labels"].items()
-    assert {"name": "backup", "mountPath": "/backup"} in mariadb["spec"]["containers"][0]["volumeMounts"]
-    assert of_kind(render("slurm"), "PersistentVolumeClaim")["demo-backup"]["metadata"]["annotations"][policy] == "keep"
-    none = render("slurm", {"accounting": {"backup": {"enabled": False}}})
-    assert not [name for name in _names(none) if name.endswith("demo-backup") and "NetworkPolicy" not in name]
 
 
 def test_slurmctld_starts_when_slurmdbd_is_there_and_slurmrestd_asks_both():

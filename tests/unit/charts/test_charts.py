@@ -861,7 +861,7 @@ def test_what_holds_data_is_neither_uninstalled_nor_pruned():
     }
     crd = of_kind(render("sunkpy"), "CustomResourceDefinition")["nodesets.sunkpy.dev"]
     claims = of_kind(render("slurm"), "PersistentVolumeClaim")
-    assert claims.keys() == {"demo-home", "demo-backup"}
+    assert claims.keys() == {"demo-home", "demo-backup", "demo-state-backup"}
     for each in (crd, *claims.values()):
         assert kept.items() <= each["metadata"]["annotations"].items()
 

@@ -10,7 +10,7 @@ from tests.unit.charts.rendering import Manifest, of_kind, render
 
 PARTS = (
     "slurmctld", "slurmrestd", "syncer", "scheduler", "compute", "login", "keys", "check", "uninstall",
-    "slurmdbd", "mariadb", "backup", "accounts",
+    "slurmdbd", "mariadb", "backup", "state-backup", "accounts",
 )  # fmt: skip
 ANY = 40000  # a port that a kernel chose
 SLURMCTLD, SLURMDBD, SLURMRESTD, MARIADB, HOOKS, METRICS = 6817, 6819, 6820, 3306, 8000, 8080

@@ -1,0 +1,58 @@
+{{- /* Address of the bucket for backups; empty without one. Both backups share it, and slurmctld's is there without accounting. */}}
+{{- define "slurm.s3" -}}
+{{- $s3 := .Values.s3 }}
+{{- if or $s3.endpoint $s3.bucket $s3.existingSecret }}
+{{- range list "endpoint" "bucket" "existingSecret" }}
+{{- if not (get $s3 .) }}{{ fail (printf "s3: endpoint, bucket and existingSecret belong together: set s3.%s" .) }}{{ end }}
+{{- end }}
+{{- else if eq .Values.restore.from "s3" }}
+{{- fail "restore.from is s3, and there is no bucket: set s3.endpoint, s3.bucket and s3.existingSecret" }}
+{{- end }}
+{{- $s3.endpoint }}
+{{- end }}
+{{- define "slurm.s3Port" -}}
+{{- regexFind ":[0-9]+$" .Values.s3.endpoint | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https:" .Values.s3.endpoint)) }}
+{{- end }}
+
+{{- /* What copy-backup reads of it. Call with (dict "root" $ "prefix" …). */}}
+{{- define "slurm.s3Env" -}}
+{{- $s3 := .root.Values.s3 }}
+- {name: SUNKPY_S3_ENDPOINT, value: {{ $s3.endpoint | quote }}}
+- {name: SUNKPY_S3_BUCKET, value: {{ $s3.bucket | quote }}}
+- {name: SUNKPY_S3_PREFIX, value: {{ .prefix | default $s3.prefix | default (printf "%s/%s/" .root.Release.Namespace .root.Release.Name) | quote }}}
+- {name: SUNKPY_S3_REGION, value: {{ $s3.region | quote }}}
+{{- end }}
+{{- define "slurm.s3Volume" -}}
+- {name: s3, secret: {secretName: {{ .Values.s3.existingSecret | quote }}, defaultMode: 0440}}
+{{- end }}
+
+{{- /* Fills an empty volume before what uses it starts. Call with (dict "root" $ "image" … "command" list "env" list
+"mounts" list "backup" which is restored). */}}
+{{- define "slurm.restore" -}}
+{{- $restore := .root.Values.restore }}
+{{- $mounts := append .mounts (ternary (dict "name" "s3" "mountPath" "/s3" "readOnly" true) (dict "name" "backup" "mountPath" "/backup" "readOnly" true) (eq $restore.from "s3")) }}
+- name: restore
+  image: {{ .image }}
+  imagePullPolicy: {{ .root.Values.imagePullPolicy }}
+  command: {{ concat (list "/usr/bin/tini" "--") .command | toJson }}
+  env:
+    - {name: SUNKPY_RESTORE_FROM, value: {{ $restore.from | quote }}}
+    - {name: SUNKPY_RESTORE, value: {{ .backup | quote }}}
+    {{- range .env }}
+    - {{ toJson . }}
+    {{- end }}
+    {{- if eq $restore.from "s3" }}
+    {{- include "slurm.s3Env" (dict "root" .root "prefix" $restore.prefix) | nindent 4 }}
+    {{- end }}
+  securityContext: {{- include "sunkpy.locked" .root | nindent 4 }}
+  resources: {requests: {cpu: 10m, memory: 64Mi}}
+  volumeMounts: {{- toYaml $mounts | nindent 4 }}
+{{- end }}
+{{- /* Its volume, where the pod has not that of the backups. Call with (dict "root" $ "of" values with its key backup). */}}
+{{- define "slurm.restoreVolume" -}}
+{{- if eq .root.Values.restore.from "s3" }}
+{{- include "slurm.s3Volume" .root }}
+{{- else if and .root.Values.restore.from (not .of.backup.enabled) }}
+{{- fail "restore.from is volume: enable slurmctld.backup and accounting.backup, whose volumes it reads" }}
+{{- end }}
+{{- end }}
