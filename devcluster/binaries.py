@@ -140,7 +140,8 @@ DRA_DRIVER = pinned(
     packages=("sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin",),
 )
 REGISTRY = Product(name="registry", version="3.1.2", packages=("github.com/distribution/distribution/v3/cmd/registry",))
-PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER, REGISTRY)
+VERSITYGW = Product(name="versitygw", version="1.8.0", packages=("github.com/versity/versitygw/cmd/versitygw",))
+PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER, REGISTRY, VERSITYGW)
 
 
 class Binaries(msgspec.Struct, frozen=True):

@@ -1,0 +1,358 @@
+"""Backups of a real MariaDB and a real slurmctld, copied to a real S3 server, and brought back from it.
+
+The server is Versity's gateway (github.com/versity/versitygw), built from its Go module; it keeps objects as files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import shutil
+import socket
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster.binaries import VERSITYGW, Binaries
+from devcluster.state import default_cache
+from devcluster.waiting import wait_until
+from sunkpy.slurm import Slurm, errors
+from tests.integration.slurm.asking import connect, happens, is_usable
+from tests.integration.slurm.daemons import ONE_SLURMD, Machines, RealAccounting, RealSlurm, free_ports
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+KEY, SECRET = "backups", "se/cr+et="
+NAME = "slurm_acct_db"
+OLD, NEW, NEWEST = (f"{NAME}-{day}T031700Z.sql.gz" for day in ("20260101", "29990101", "29990102"))
+STATE = "/var/lib/slurm/state"
+KEEP_SLURMCTLD = """\
+keep as slurm bash -c 'while [ -e /var/lib/slurm/hold ]; do sleep 0.1; done; exec /usr/sbin/slurmctld -i -D' \
+  >> /var/log/slurmctld.log 2>&1 &
+"""
+MACHINES = Machines(
+    conf=f"{ONE_SLURMD.conf}StateSaveLocation={STATE}\n", start=ONE_SLURMD.start, slurmctld=KEEP_SLURMCTLD
+)
+
+
+class Bucket:
+    """A bucket on a server of its own; `folder` is where its objects are files."""
+
+    def __init__(self, folder: Path) -> None:
+        binaries = Binaries(default_cache())
+        binaries.ensure([VERSITYGW], progress=print)
+        self.folder = folder / "bucket"
+        self.folder.mkdir(parents=True)
+        (self.port,) = free_ports(1)
+        env = {**os.environ, "ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET}
+        argv = [
+            binaries.folder(VERSITYGW) / "versitygw",
+            "--port",
+            f"127.0.0.1:{self.port}",
+            "--quiet",
+            "posix",
+            folder,
+        ]
+        self._process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL)
+        assert wait_until(self._answers, timeout_s=20, every_s=0.1)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
+
+    def names(self) -> set[str]:
+        """Of all objects."""
+        return {path.name for path in self.folder.rglob("*.gz")}
+
+    def env(self, **changes: str) -> list[str]:
+        """A command line with what the chart gives to backups."""
+        values = {"ENDPOINT": f"http://127.0.0.1:{self.port}", "BUCKET": "bucket", "PREFIX": "old/slurm/"} | changes
+        return ["env", *(f"SUNKPY_S3_{key}={value}" for key, value in values.items())]
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    bucket = Bucket(tmp_path_factory.mktemp("objects"))
+    yield bucket
+    bucket.stop()
+
+
+class Database:
+    """MariaDB with slurmdbd, and the folders of its backups and of the key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.accounting = RealAccounting(folder, os.environ.get("SLURM_SUITE", "trixie"))
+        self.root = folder / "database"
+        self.backups = self.root / "backup"
+        give_key(self.root, 404)
+
+    def run(self, *command: str) -> str:
+        return self.accounting.in_database(*command)
+
+    def add(self, name: str, size: int = 1000) -> None:
+        """A backup of this many random bytes is there."""
+        (self.backups / name).write_bytes(gzip.compress(os.urandom(size), 1))
+        os.chown(self.backups / name, 404, 404)
+
+
+def give_key(root: Path, owner: int, secret: str = SECRET) -> None:
+    (root / "s3").mkdir(exist_ok=True)
+    for name, text in (("access-key-id", KEY), ("secret-access-key", secret)):
+        (root / "s3" / name).write_text(text)
+        os.chown(root / "s3" / name, owner, owner)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    database = Database(tmp_path_factory.mktemp("accounting"))
+    yield database
+    database.accounting.stop()
+
+
+@pytest.fixture
+def database(whole: Database, bucket: Bucket) -> Database:
+    """Without a backup, here and in the bucket."""
+    for file in (*whole.backups.iterdir(), *bucket.folder.rglob("*.gz")):
+        file.unlink()
+    give_key(whole.root, 404)
+    return whole
+
+
+def keep(bucket: Bucket, **changes: str) -> list[str]:
+    return [*bucket.env(**changes), "copy-backup", "keep", NAME, "sql.gz"]
+
+
+def get(bucket: Bucket, *named: str) -> list[str]:
+    return [*bucket.env(), *named, "copy-backup", "get", NAME, "sql.gz", "/backup/got"]
+
+
+@contextlib.contextmanager
+def cut_after(port: int, count: int) -> Iterator[int]:
+    """A port that leads to this one, on which each connection breaks after so many bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def lead(near: socket.socket) -> None:
+            with near, socket.create_connection(("127.0.0.1", port)) as far:
+                back = threading.Thread(target=copy, args=(far, near, 1 << 40))
+                back.start()
+                copy(near, far, count)
+                for each in (near, far):
+                    with contextlib.suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+        def copy(source: socket.socket, sink: socket.socket, left: int) -> None:
+            with contextlib.suppress(OSError):
+                while left > 0 and (data := source.recv(min(left, 65536))):
+                    sink.sendall(data)
+                    left -= len(data)
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=lead, args=(listening.accept()[0],)).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_what_the_bucket_lacks_is_copied_once_and_then_old_ones_go(database: Database, bucket: Bucket):
+    others = bucket.folder / "old/slurm"
+    others.mkdir(parents=True, exist_ok=True)
+    foreign = {f"{NAME}-monthly.sql.gz", "slurm_acct_db2-20260101T031700Z.sql.gz", "state-20260101T031700Z.tar.gz"}
+    for name in (*foreign, OLD):
+        (others / name).write_bytes(b"x")
+    for name in (NEW, NEWEST):
+        database.add(name)
+    said = database.run(*keep(bucket))
+    assert f"old/slurm/{NEWEST}, " in said
+    assert bucket.names() == {NEW, NEWEST, *foreign}
+    assert database.run(*keep(bucket)) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "secret", "says"),
+    [
+        ({}, "wrong", r"cannot list backups at http://127.*/bucket/.*403 \(SignatureDoesNotMatch: "),
+        ({"BUCKET": "nowhere"}, SECRET, r"cannot list backups at .*404 \(NoSuchBucket: "),
+        ({"ENDPOINT": "http://127.0.0.1:1"}, SECRET, r"cannot list backups at http://127.0.0.1:1/.*Failed to connect"),
+    ],
+)
+def test_a_copy_that_fails_says_what_was_tried(database: Database, bucket: Bucket, changes, secret: str, says: str):
+    give_key(database.root, 404, secret)
+    database.add(NEW)
+    with pytest.raises(AssertionError, match=says):
+        database.run(*keep(bucket, **changes))
+    assert bucket.names() == set()
+
+
+def test_an_upload_that_breaks_is_no_backup_and_takes_no_old_one_away(database: Database, bucket: Bucket):
+    database.add(OLD)
+    (bucket.folder / "old/slurm").mkdir(parents=True, exist_ok=True)
+    (bucket.folder / "old/slurm" / OLD).write_bytes(b"x")
+    database.add(NEW, size=8_000_000)
+    with (
+        cut_after(bucket.port, 2_000_000) as port,
+        pytest.raises(AssertionError, match=f"cannot copy /backup/{NEW}, 8"),
+    ):
+        database.run(*keep(bucket, ENDPOINT=f"http://127.0.0.1:{port}"))
+    assert bucket.names() == {OLD}
+    database.run(*keep(bucket))
+    assert bucket.names() == {NEW}
+
+
+def test_a_server_refuses_what_is_not_what_was_signed(database: Database, bucket: Bucket):
+    database.add(NEW)
+    lie = 's|sha256sum < "/backup/$file"|printf %064d|'
+    script = f"sed '{lie}' /usr/local/bin/copy-backup > /tmp/lying && bash /tmp/lying keep {NAME} sql.gz"
+    with pytest.raises(AssertionError, match=r"cannot copy .*XAmzContentSHA256Mismatch"):
+        database.run(*bucket.env(), "bash", "-c", script)
+    assert bucket.names() == set()
+
+
+def test_the_newest_backup_or_the_named_one_comes_back_and_none_that_has_changed(database: Database, bucket: Bucket):
+    with pytest.raises(AssertionError, match=rf"there is no backup {NAME}-\*.sql.gz in http://.*/bucket/old/slurm/"):
+        database.run(*get(bucket))
+    for name in (NEW, NEWEST):
+        database.add(name)
+    database.run(*keep(bucket))
+    database.run(*get(bucket))
+    assert (database.backups / "got").read_bytes() == (database.backups / NEWEST).read_bytes()
+    database.run(*get(bucket, f"SUNKPY_RESTORE={NEW}"))
+    assert (database.backups / "got").read_bytes() == (database.backups / NEW).read_bytes()
+    stored = bucket.folder / "old/slurm" / NEWEST
+    with stored.open("r+b") as file:
+        file.seek(50)
+        file.write(b"changed")
+    with pytest.raises(AssertionError, match=f"{NEWEST} has not the checksum with which it was written"):
+        database.run(*get(bucket))
+    os.truncate(database.backups / NEWEST, 100)
+    with pytest.raises(AssertionError, match=f"{NEWEST} of /backup is not whole"):
+        database.run("copy-backup", "get", NAME, "sql.gz", "/backup/got")
+    assert (database.backups / "got").read_bytes() == (database.backups / NEW).read_bytes()
+
+
+def test_a_database_comes_back_onto_an_empty_volume(database: Database, bucket: Bucket):
+    accounting = database.accounting
+
+    def sql(query: str) -> str:
+        return database.run("mariadb", "-N", "-e", query, NAME)
+
+    sql("CREATE TABLE records (id INT); INSERT INTO records VALUES (1)")
+    assert "copy-backup: http://" in database.run(*bucket.env(), "backup-mariadb")
+    sql("INSERT INTO records VALUES (2)")
+    restore = [*bucket.env(), "SUNKPY_RESTORE_FROM=s3", "start-mariadb"]
+    assert database.run(*restore) == ""  # this volume is in use
+    for process in (accounting.slurmdbd, accounting.mariadb):
+        process.terminate()
+        process.wait()
+    shutil.rmtree(database.root / "var/lib/mysql/data")
+    assert "copy-backup: slurm_acct_db-" in database.run(*restore)
+    assert not list((database.root / "var/lib/mysql").glob("restore*"))
+    accounting.start_mariadb()
+    accounting.start_slurmdbd()
+    assert sql("SELECT * FROM records") == "1\n"
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    suite = os.environ.get("SLURM_SUITE", "trixie")
+    slurm = RealSlurm(tmp_path_factory.mktemp("slurm"), suite, machines=MACHINES)
+    give_key(slurm.root, 401)
+    (slurm.root / "backup").mkdir()
+    for folder in ("backup", "var/lib/slurm"):
+        os.chown(slurm.root / folder, 401, 401)
+    yield slurm
+    slurm.stop()
+
+
+async def states_of(admin: Slurm) -> dict[int, str]:
+    try:
+        found = await admin.jobs_state()
+    except errors.SlurmError:
+        return {}
+    return {int(job): next(iter(state)) for job, state in found.items()}
+
+
+async def test_a_queue_comes_back_into_an_empty_state(slurm: RealSlurm, bucket: Bucket):
+    """As when slurmctld is killed: what began later is not known, and what ended later runs until its node says so."""
+    admin = connect(slurm, "slurm")
+    await happens(slurm, lambda: is_usable(admin))
+    waits, goes_on, ends = (submit(slurm, *args) for args in (("--hold",), (), ()))
+    saved = {waits: "PENDING", goes_on: "RUNNING", ends: "RUNNING"}
+
+    async def all_are_as_saved() -> bool:
+        return await states_of(admin) == saved
+
+    async def are_on_disk() -> bool:
+        return b"as saved" in (slurm.root / STATE[1:] / "job_state").read_bytes()
+
+    async def slurmctld_has_ended() -> bool:
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", slurm.slurmctld_port)) != 0
+
+    await happens(slurm, all_are_as_saved)
+    slurm.as_user(401, "scontrol", "update", f"job={waits}", "comment=as saved")
+    await happens(slurm, are_on_disk)
+    pid_file = slurm.root / STATE[1:] / "slurmctld.pid"  # next-job-id takes it for that of one that was killed
+    pid_file.symlink_to("/run/slurmctld/slurmctld.pid")
+    os.chown(pid_file, 401, 401, follow_symlinks=False)
+    assert "copy-backup: http://" in slurm.as_user(401, *bucket.env(), "backup-state")
+    slurm.as_user(401, "scancel", str(ends))
+    submit(slurm, "--hold")
+    assert "stays" in slurm.as_user(401, *bucket.env(), "restore-state")
+    (slurm.root / "var/lib/slurm/hold").touch()
+    slurm.send("TERM", "slurmctld")
+    await happens(slurm, slurmctld_has_ended)
+    shutil.rmtree(slurm.root / STATE[1:])
+    slurm.as_user(401, *bucket.env(), "restore-state")
+    assert pid_file.is_symlink()
+    (slurm.root / "var/lib/slurm/hold").unlink()
+    await happens(slurm, all_are_as_saved)
+    await admin.close()
+
+
+def test_a_backup_under_load_has_each_file_whole(slurm: RealSlurm):
+    """While jobs come and go, and slurmctld saves them."""
+    done = threading.Event()
+
+    def churn() -> None:
+        while not done.is_set():
+            slurm.as_user(401, "scancel", *(str(submit(slurm, "--hold")) for _ in range(5)))
+
+    busy = threading.Thread(target=churn)
+    busy.start()
+    try:
+        for _ in range(8):
+            slurm.as_user(401, "backup-state")
+    finally:
+        done.set()
+        busy.join()
+    for archive in (slurm.root / "backup").glob("state-*"):
+        with tarfile.open(archive) as tar:
+            files = {member.name: member.size for member in tar if member.isfile()}
+            assert files.keys() >= {"./clustername", "./job_state", "./node_state"}
+            assert not [name for name in files if name.endswith(".new")]
+            job_state = tar.extractfile("./job_state")
+            assert job_state is not None
+            assert b"as saved" in job_state.read()
+
+
+def submit(slurm: RealSlurm, *args: str) -> int:
+    script = ("--parsable", "--output=/dev/null", "--chdir=/tmp", "--mem=10", "--wrap=sleep 300")
+    return int(slurm.as_user(401, "sbatch", *args, *script))
