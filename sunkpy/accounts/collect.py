@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from sunkpy.core.accounts import Plan, Wanted, plan_accounts
 from sunkpy.slurm import Slurm
 
 
-async def plan_now(slurm: Slurm, wanted: Wanted, *, cluster: str) -> Plan:
+async def plan_now(slurm: Slurm, wanted: Wanted, *, cluster: str, is_guest: bool = False) -> Plan:
     """What has to be changed in slurmdbd as it is at this moment.
 
     Raises:
         SlurmError: slurmdbd could not be read.
     """
-    return plan_accounts(wanted, await slurm.accounting(cluster))
+    now = await slurm.accounting(cluster)
+    return plan_accounts(wanted, msgspec.structs.replace(now, is_guest=is_guest))

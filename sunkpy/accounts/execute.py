@@ -35,8 +35,9 @@ async def execute(slurm: Slurm, batch: Sequence[Change], *, cluster: str) -> Non
         case DescribeAccount() as change:
             await slurm.describe_account(change.name, change.after)
         case MakeMembership():
-            await slurm.make_memberships(members, cluster=cluster)
+            is_default = any(change.is_default for change in batch if isinstance(change, MakeMembership))
+            await slurm.make_memberships(members, cluster=cluster, is_default=is_default)
         case ChangeAssociation():
             await slurm.change_associations(places, cluster=cluster)
         case SetDefaultAccount() as change:
-            await slurm.set_default_account(change.user, change.after)
+            await slurm.set_default_account(change.association, cluster=cluster)

@@ -90,7 +90,8 @@ class AccountsLoop:
 
     async def _plan(self) -> Plan:
         began_s = self._clock()
-        plan = await plan_now(self._slurm, self._settings.wanted, cluster=self._settings.cluster)
+        settings = self._settings
+        plan = await plan_now(self._slurm, settings.wanted, cluster=settings.cluster, is_guest=settings.is_guest)
         read_s = self._clock()
         self._fresh_until_s = read_s + max(_FRESH_S, read_s - began_s)
         self._due = frozenset(map(_identity, plan.changes))

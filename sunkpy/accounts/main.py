@@ -40,7 +40,8 @@ async def look(config_path: Path, wanted_path: Path | None) -> str:
     slurm = Slurm.connect(settings.slurm)
     try:
         await check_cluster(slurm, settings.cluster)
-        return describe_plan(await plan_now(slurm, wanted, cluster=settings.cluster))
+        plan = await plan_now(slurm, wanted, cluster=settings.cluster, is_guest=settings.is_guest)
+        return describe_plan(plan)
     finally:
         await slurm.close()
 

@@ -9,10 +9,12 @@ from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
 class AccountsSettings(ProcessSettings, frozen=True, kw_only=True):
     """One of them serves one Slurm cluster. `cluster` is Slurm's ClusterName, `wanted` what slurmdbd should say.
 
-    Every `poll_seconds` slurmdbd is read again, because somebody may have changed it.
+    Every `poll_seconds` slurmdbd is read again, because somebody may have changed it. `is_guest`: it is another
+    release's, which keeps what is one for all its clusters.
     """
 
     cluster: str
     slurm: SlurmSettings
     wanted: Wanted = Wanted()
     poll_seconds: float = 60.0
+    is_guest: bool = False

@@ -63,11 +63,14 @@ class AccountingCalls:
         """
         reply = await self._associations(cluster, _ITS_OWN)
         associations = [each.to_core() for each in reply.associations if not each.partition]
+        # A user has a default account in each cluster, and `users/` names that of any.
+        defaults = {each.user: each.account for each in reply.associations if each.user and each.is_default}
         return Accounting(
+            cluster=cluster,
             qos=await self._qos(),
             accounts=await self._accounts(),
             associations={association.key: association for association in associations},
-            default_accounts=await self._default_accounts(),
+            default_accounts=dict.fromkeys(await self._users(), "") | defaults,
             tres=await self._tres(),
         )
 
@@ -111,13 +114,16 @@ class AccountingCalls:
         account = {"name": name, "description": record.description, "organization": record.organization}
         await self._write(f"describe account {name}", "accounts/", {"accounts": [account]}, attempts=1)
 
-    async def make_memberships(self, associations: Sequence[AssociationRecord], *, cluster: str) -> None:
-        """Put users into one account, all alike; the first account of a user is the default.
+    async def make_memberships(
+        self, associations: Sequence[AssociationRecord], *, cluster: str, is_default: bool = False
+    ) -> None:
+        """Put users into one account, all alike; the first account of a user, in any cluster, is the default there.
 
         One takes as long as ten together. No error when there is no such account or QoS, and nothing is made then.
         """
         what = f"put user {_first(associations)} into account {associations[0].account}"
-        await self._write(what, "users_association/", bodies.membership_body(associations, cluster))
+        body = bodies.membership_body(associations, cluster, is_default=is_default)
+        await self._write(what, "users_association/", body)
 
     async def change_associations(
         self, changes: Sequence[tuple[AssociationRecord, AssociationRecord]], *, cluster: str
@@ -132,10 +138,14 @@ class AccountingCalls:
         body = {"associations": [bodies.association_body(after, before, cluster) for after, before in changes]}
         await self._write(f"change {who}", "associations/", body, attempts=1)
 
-    async def set_default_account(self, user: str, account: str) -> None:
-        """The account of the user's jobs that name none; one that the user is in. Sent once."""
-        body = {"users": [{"name": user, "default": {"account": account}}]}
-        await self._write(f"make {account} the default account of user {user}", "users/", body, attempts=1)
+    async def set_default_account(self, association: AssociationRecord, *, cluster: str) -> None:
+        """The account of the user's jobs that name none; one that the user is in. Sent once.
+
+        Not by `users/`, which does it in all clusters.
+        """
+        what = f"make {association.account} the default account of user {association.user}"
+        body = {**bodies.association_body(association, association, cluster), "is_default": True}
+        await self._write(what, "associations/", {"associations": [body]}, attempts=1)
 
     # ---------------------------------------------------------------------------------------------------- the parts
 
@@ -151,9 +161,9 @@ class AccountingCalls:
         reply = await self._transport.ask(_read("accounts"), accounting_wire.AccountsReply)
         return {account.name: account.to_core() for account in _some("accounts", reply.accounts)}
 
-    async def _default_accounts(self) -> dict[str, str]:
-        reply = await self._transport.ask(_read("users", params={"with_assocs": "true"}), accounting_wire.UsersReply)
-        return {user.name: user.default.account for user in _some("users", reply.users)}
+    async def _users(self) -> list[str]:
+        reply = await self._transport.ask(_read("users"), accounting_wire.UsersReply)
+        return [user.name for user in _some("users", reply.users)]
 
     async def _tres(self) -> frozenset[str]:
         reply = await self._transport.ask(_read("tres"), accounting_wire.TresReply)

@@ -33,7 +33,7 @@ def account_body(record: AccountRecord, association: AssociationRecord, cluster:
     }
 
 
-def membership_body(associations: Sequence[AssociationRecord], cluster: str) -> Body:
+def membership_body(associations: Sequence[AssociationRecord], cluster: str, *, is_default: bool) -> Body:
     """POST users_association/: users in an account, alike. They are made if need be."""
     first = associations[0]
     return {
@@ -43,7 +43,7 @@ def membership_body(associations: Sequence[AssociationRecord], cluster: str) -> 
             "clusters": [cluster],
             "association": _new(first),
         },
-        "user": {},
+        "user": {"defaultaccount": first.account} if is_default else {},
     }
 
 

@@ -144,6 +144,7 @@ class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
     shares_raw: int = 1
     qos: tuple[str, ...] = ()
     default: DefaultQos = DefaultQos()
+    is_default: bool = False
     comment: str = ""
     max: AssociationMax = AssociationMax()
     accounting: tuple[WireUsage, ...] = ()
@@ -205,17 +206,10 @@ class AccountsReply(Reply, frozen=True, kw_only=True):
     accounts: tuple[WireAccount, ...] = ()
 
 
-class UserDefault(msgspec.Struct, frozen=True, kw_only=True):
-    """`default`."""
-
-    account: str = ""
-
-
 class WireUser(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of `users`."""
 
     name: str
-    default: UserDefault = UserDefault()
 
 
 class UsersReply(Reply, frozen=True, kw_only=True):

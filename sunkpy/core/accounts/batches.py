@@ -39,7 +39,8 @@ def _likeness(change: Change) -> bytes | None:
     """Equal for changes that go together; None for a change that goes alone."""
     match change:
         case MakeMembership():
-            return msgspec.json.encode(msgspec.structs.replace(change.association, user=""), order="deterministic")
+            alike = msgspec.structs.replace(change.association, user="")
+            return msgspec.json.encode((alike, change.is_default), order="deterministic")
         case ChangeAssociation() if change.after.user:
             return b"changes"
         case _:

@@ -39,9 +39,13 @@ class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
-    """A user in an account; the user is made if need be, and the first account is the default."""
+    """A user in an account; the user is made if need be, and the first account is the default.
+
+    `is_default`: of a user who is there already, and who gets this one as the default in this cluster.
+    """
 
     association: AssociationRecord
+    is_default: bool = False
 
 
 class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +57,9 @@ class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetDefaultAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a user's jobs that name none."""
+    """The account of a user's jobs that name none: one that the user is in. `before` is empty if there was none."""
 
-    user: str
-    after: str
+    association: AssociationRecord
     before: str
 
 

@@ -74,6 +74,8 @@ def _in_texts(tree: Tree) -> Iterator[str]:
 def _in_qos(tree: Tree) -> Iterator[str]:
     known = _known_qos(tree)
     for name, qos in tree.wanted.qos.items():
+        if tree.now.is_guest:
+            yield f"QoS {name}: the QoS of a slurmdbd are for all its clusters: make it where the slurmdbd is"
         for other in qos.preempts:
             if other not in known:
                 yield f"QoS {name} preempts {other}, which does not exist"
@@ -164,8 +166,10 @@ def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
 
 def _known_qos(tree: Tree) -> set[str]:
     """The QoS of the values and of others, without those that are being closed."""
-    return {*tree.wanted.qos, *(name for name, qos in tree.now.qos.items() if not qos.is_ours)} - {CLOSED}
+    now = tree.now
+    others = (name for name, qos in now.qos.items() if now.is_guest or not qos.is_ours)
+    return {*tree.wanted.qos, *others} - {CLOSED}
 
 
 def _known_accounts(tree: Tree) -> set[str]:
-    return {*tree.wanted.accounts, ROOT, *(name for name, each in tree.now.accounts.items() if not each.is_ours)}
+    return {*tree.parents, ROOT}

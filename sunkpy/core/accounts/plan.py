@@ -4,6 +4,10 @@ Ours is what carries our mark: accounts and QoS in their description, users' ass
 lasts as long as the object, also after a restore, and needs no memory here. What others made is left alone, and named
 if it is in the way.
 
+Accounts and QoS are one for all clusters of a slurmdbd, associations and default accounts are of one cluster. So the
+release with the slurmdbd keeps QoS and what accounts are. Those of other clusters, its guests, only make an account
+that is missing, and what is theirs is the association with a marked comment.
+
 Nothing is deleted. Slurm forgets the usage of a deleted association, and with it who had used their share. What is no
 longer in the values is closed: it takes no more jobs, running jobs continue, and usage still counts. When it is in the
 values again, it is opened as before. A limit on the association alone would not close it, because a limit on the job's
@@ -49,7 +53,7 @@ from sunkpy.core.accounts.tree import Tree, grow_tree
 from sunkpy.core.accounts.wanted import Membership, Wanted, count_shares, default_account
 
 COMMENT: Final = mark("values")
-"""Comment of a user's association: set when it is made, because Slurm's API cannot change it."""
+"""Comment of an association: set when it is made, because Slurm's API cannot change it."""
 
 _CLOSED_QOS: Final = QosRecord(
     description=mark("nothing can be submitted"), limits=Limits(submitted=0), per_user=Ceiling(submitted=0)
@@ -133,12 +137,15 @@ def _accounts(tree: Tree) -> Iterator[Change | str]:
     for name in sorted(tree.wanted.accounts, key=lambda name: (tree.depth(name), name)):
         account, place = _wanted_account(name, tree), _wanted_place(name, tree)
         account_now, place_now = tree.now.accounts.get(name), tree.now.associations.get((name, ""))
-        if account_now is not None and not account_now.is_ours:
-            yield _not_ours(f"account {name}", f"modify account {name} set description='{mark(name)}'")
+        if tree.now.is_of_others(name):
+            modify = f"modify account {name} set description='{mark(name)}'"
+            if tree.now.is_guest:
+                modify = f"modify account {name} where cluster={tree.now.cluster} set comment='{COMMENT}'"
+            yield _not_ours(f"account {name}", modify)
         elif account_now is None or place_now is None:
             yield MakeAccount(after=account, association=place)
         else:
-            if account != account_now:
+            if account != account_now and not tree.now.is_guest:
                 yield DescribeAccount(name=name, after=account, before=account_now)
             yield from _change(_as_marked(place, place_now), place_now)
 
@@ -156,6 +163,7 @@ def _wanted_place(name: str, tree: Tree) -> AssociationRecord:
         shares=count_shares(account.shares),
         qos=tree.qos_of(name),
         default_qos=tree.default_qos_of(name),
+        comment=COMMENT,
         limits=account.limits,
     )
 
@@ -172,11 +180,11 @@ def _memberships(tree: Tree) -> Iterator[Change | str]:
         after = _wanted_membership(name, account, members[name].accounts[account], tree)
         before = tree.now.associations.get(after.key)
         if before is None:
-            yield MakeMembership(association=after)
+            yield MakeMembership(association=after, is_default=_becomes_default(name, account, tree))
         elif before.is_ours:
             yield from _change(_as_marked(after, before), before)
         else:
-            modify = f"modify user {name} where account={account} set comment='{COMMENT}'"
+            modify = f"modify user {name} where account={account} cluster={tree.now.cluster} set comment='{COMMENT}'"
             yield _not_ours(f"user {name} in account {account}", modify)
 
 
@@ -193,20 +201,35 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
 
 
 def _defaults(tree: Tree) -> Iterator[Change | str]:
-    """Default accounts of users who exist; a new user's first account is the default.
-
-    A user without an association here is in that account by partitions, which others made.
-    """
+    """Default accounts of users who are in them already; in a new one they are made with it."""
     for name, user in sorted(tree.wanted.members.items()):
         before, after = tree.now.default_accounts.get(name), default_account(user)
         if before is None or before == after:
             continue
-        association = tree.now.associations.get((before, name))
-        if before and (association is None or not association.is_ours):
-            modify = f"modify user {name} set defaultaccount={after}"
+        place = tree.now.associations.get((after, name))
+        if not _is_free(name, tree):
+            modify = f"modify user {name} where cluster={tree.now.cluster} set defaultaccount={after}"
             yield _not_ours(f"default account {before} of user {name}", modify)
-        else:
-            yield SetDefaultAccount(user=name, after=after, before=before)
+        elif place is not None and place.is_ours:
+            wanted = _wanted_membership(name, after, user.accounts[after], tree)
+            yield SetDefaultAccount(association=_as_marked(wanted, place), before=before)
+
+
+def _becomes_default(name: str, account: str, tree: Tree) -> bool:
+    """A new user's first account is the default anyway."""
+    before = tree.now.default_accounts.get(name)
+    is_wanted = default_account(tree.wanted.members[name]) == account
+    return before is not None and before != account and is_wanted and _is_free(name, tree)
+
+
+def _is_free(name: str, tree: Tree) -> bool:
+    """Has the user no default account here that others made?
+
+    A user without an association there is in it by partitions, which others made.
+    """
+    before = tree.now.default_accounts[name]
+    association = tree.now.associations.get((before, name))
+    return not before or (association is not None and association.is_ours)
 
 
 # --------------------------------------------------------------------------------------------------------- closing
@@ -218,14 +241,14 @@ def _closing(tree: Tree) -> Iterator[Change | str]:
     unwanted, closed = list(_unwanted(tree)), now.qos.get(CLOSED)
     if closed is None and unwanted:
         yield MakeQos(name=CLOSED, after=_CLOSED_QOS)
-    elif closed is not None and closed.is_ours and closed != _CLOSED_QOS:
+    elif closed is not None and closed.is_ours and closed != _CLOSED_QOS and not now.is_guest:
         yield ChangeQos(name=CLOSED, after=_CLOSED_QOS, before=closed)
     elif closed is not None and not closed.is_ours and unwanted:
         yield _not_ours(f"QoS {CLOSED}", f"modify qos {CLOSED} set description='{_CLOSED_QOS.description}'")
     for association in unwanted:
         yield from _change(_closed(association), association, closes=True)
     for name, before in sorted(now.qos.items()):
-        if before.is_ours and name not in wanted.qos and name != CLOSED:
+        if before.is_ours and not now.is_guest and name not in wanted.qos and name != CLOSED:
             after = msgspec.structs.replace(before, limits=msgspec.structs.replace(before.limits, submitted=0))
             if after != before:
                 yield ChangeQos(name=name, after=after, before=before, closes=True)

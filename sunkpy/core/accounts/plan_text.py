@@ -45,11 +45,13 @@ def describe_change(change: Change) -> str:
         case DescribeAccount():
             return f"~ account {change.name}: {_difference(change.before, change.after)}"
         case MakeMembership():
-            return f"+ {_name(change.association)}{_facts(change.association)}"
+            default = ", their default account" if change.is_default else ""
+            return f"+ {_name(change.association)}{_facts(change.association)}{default}"
         case ChangeAssociation():
             return _differs(_name(change.after), change)
         case SetDefaultAccount():
-            return f"~ user {change.user}: default account {change.before or 'none'} -> {change.after}"
+            user, after = change.association.user, change.association.account
+            return f"~ user {user}: default account {change.before or 'none'} -> {after}"
 
 
 def _differs(what: str, change: ChangeQos | ChangeAssociation) -> str:

@@ -94,25 +94,39 @@ class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """Of a user: made from values, and changed with them. That of an account is ours when the account is."""
+        """Made from values, and changed with them. That of an account: `Accounting.is_ours`."""
         return is_marked(self.comment)
 
 
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):
-    """All of slurmdbd that is about one Slurm cluster. `default_accounts` by user, `tres` is what Slurm counts."""
+    """All of slurmdbd that is about one Slurm cluster. `tres` is what Slurm counts.
 
+    `default_accounts` are those of this cluster, by user; empty for one who has none here. `is_guest`: the slurmdbd is
+    another release's. Then what it has once for all clusters is not ours: QoS, and what an account is.
+    """
+
+    cluster: str = ""
     qos: Mapping[str, QosRecord] = {}
     accounts: Mapping[str, AccountRecord] = {}
     associations: Mapping[tuple[str, str], AssociationRecord] = {}
     default_accounts: Mapping[str, str] = {}
     tres: frozenset[str] = frozenset()
+    is_guest: bool = False
 
     def is_ours(self, association: AssociationRecord) -> bool:
         """Was it made from values?"""
-        if association.user:
+        if association.user or self.is_guest:
             return association.is_ours
         account = self.accounts.get(association.account)
         return account is not None and account.is_ours
+
+    def is_of_others(self, account: str) -> bool:
+        """Has somebody else made this account; as a guest: has somebody else put it into this cluster?"""
+        if self.is_guest:
+            place = self.associations.get((account, ""))
+            return place is not None and not place.is_ours
+        record = self.accounts.get(account)
+        return record is not None and not record.is_ours
 
 
 def is_marked(text: str) -> bool:

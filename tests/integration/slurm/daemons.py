@@ -28,7 +28,6 @@ PASSWORD = "a'b\\c#d e`f$g%h"
 """All that SQL, bash and Slurm's reader of its configuration may take amiss."""
 
 _SLURM_CONF = """\
-ClusterName=it
 SlurmctldHost=localhost(127.0.0.1)
 SlurmUser=slurm
 AuthType=auth/slurm
@@ -195,7 +194,8 @@ class RealAccounting:
 
 
 class RealSlurm:
-    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. With accounting it lives in its root.
+    """A running Slurm. `url` of slurmrestd, `key_file` to mint tokens with. In the folder of the accounting it lives in
+    its root.
 
     `people`: users with their uids, whom it knows and to whom jobs of pods may belong.
     """
@@ -208,13 +208,15 @@ class RealSlurm:
         *,
         people: Mapping[str, int] | None = None,
         machines: Machines = ONE_SLURMD,
+        cluster: str = "it",
     ) -> None:
         self.root = folder / "root"
-        if accounting is None:
+        if not self.root.exists():
             unpack(suite, ("slurmctld", "slurmrestd", "slurmd"), self.root)
         ctld_port, slurmd_port, rest_port = free_ports(3)
         etc = self.root / "etc/slurm"
-        conf = machines.chart or _SLURM_CONF + machines.conf + (_ACCOUNTING_LINES if accounting else "")
+        conf = f"ClusterName={cluster}\n" + _SLURM_CONF + machines.conf + (_ACCOUNTING_LINES if accounting else "")
+        conf = machines.chart or conf
         if people and not machines.chart:
             conf += "JobSubmitPlugins=lua\n"
         self._ports = {"SlurmctldPort": ctld_port, "SlurmdPort": slurmd_port}
@@ -232,9 +234,13 @@ class RealSlurm:
         if "cgroup.conf" not in machines.files:
             (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         self.key_file = etc / "jwt.key"
-        if accounting is None:
-            for key in (etc / "slurm.key", self.key_file):
-                _give(key, secrets.token_bytes(64), 401)
+        for key in (etc / "slurm.key", self.key_file):
+            if not key.exists():
+                _give(
+                    key,
+                    (accounting.root / "keys" / key.name).read_bytes() if accounting else secrets.token_bytes(64),
+                    401,
+                )
         (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         (self.root / "start-machines").write_text(machines.start)
         (self.root / "start-slurmctld").write_text(machines.slurmctld)

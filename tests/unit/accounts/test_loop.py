@@ -68,10 +68,17 @@ def stands_still() -> float:
 
 
 def loop_for(
-    rest: Rest, wanted: Wanted, waits: Waits | None = None, clock: Callable[[], float] = stands_still
+    rest: Rest,
+    wanted: Wanted,
+    waits: Waits | None = None,
+    clock: Callable[[], float] = stands_still,
+    *,
+    guest: str = "",
 ) -> AccountsLoop:
     unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
-    settings = AccountsSettings(cluster="it", slurm=unused, wanted=wanted, poll_seconds=60)
+    settings = AccountsSettings(
+        cluster=guest or "it", slurm=unused, wanted=wanted, poll_seconds=60, is_guest=bool(guest)
+    )
     metrics = AccountsMetrics(CollectorRegistry())
     slurm, sleep = rest.client(SERVER[1]), waits or Waits(1)
     return AccountsLoop(slurm=slurm, settings=settings, metrics=metrics, sleep=sleep, clock=clock)
@@ -88,6 +95,53 @@ async def test_what_is_as_wanted_is_read_once_and_ready(rest: Rest) -> None:
     assert loop.problem == "slurmdbd has not been read yet"
     assert await loop.settle()
     assert (loop.problem, written(rest)) == (None, [])
+
+
+GUESTS = """
+accounts: {chem: {description: Ours, shares: 7, qos: [fast], defaultQos: fast}, bio: {}}
+users: {user1: {accounts: {chem: {}, bio: {}}, defaultAccount: bio}, eve: {accounts: {bio: {}}}}
+pods: {account: bio}
+"""
+HOSTS = """
+qos: {fast: {priority: 100}, slow: {limits: {submitted: 50}}}
+accounts: {chem: {description: Chemistry, shares: 10, qos: [normal, fast]}, cells: {}}
+users: {user1: {accounts: {chem: {}, cells: {}}, defaultAccount: chem}, zoe: {accounts: {cells: {}}}}
+pods: {account: cells}
+"""
+SHARED = ("shared-associations", "shared-qos", "shared-accounts", "shared-users", "slurmdbd-tres")
+
+
+async def test_on_the_slurmdbd_of_another_release_its_accounts_and_qos_stay_as_they_are(rest: Rest) -> None:
+    """Among them QoS fast and slow and account cells, which the host made from values and the guest has not."""
+    rest.say(*recorded(*SHARED))
+    loop = loop_for(rest, values(GUESTS), guest="guest")
+    assert await loop.settle()
+    assert (loop.problem, written(rest)) == (None, [])
+
+
+async def test_what_a_guest_has_besides_is_nothing_to_the_release_with_the_slurmdbd(rest: Rest) -> None:
+    """Its account bio, its user eve, its other default account of user1."""
+    rest.say(*recorded("shared-host-associations", *SHARED[1:]))
+    loop = loop_for(rest, values(HOSTS))
+    assert await loop.settle()
+    assert (loop.problem, written(rest)) == (None, [])
+
+
+async def test_a_guest_changes_associations_of_its_own_cluster_alone(rest: Rest) -> None:
+    fewer = values(GUESTS.replace("bio: {}}, defaultAccount: bio", "bio: {}}, defaultAccount: chem").replace("7", "8"))
+    rest.say(*recorded(*[*SHARED, "change-association", "change-association"] * 3))
+    assert not await loop_for(rest, fewer, guest="guest").settle()
+    assert set(written(rest)) == {"/associations/"}
+    bodies = [json.loads(request.content) for request in rest.asked if request.method != "GET"]
+    assert {each["cluster"] for body in bodies for each in body["associations"]} == {"guest"}
+
+
+async def test_a_guest_that_wants_a_qos_changes_nothing_and_says_where_it_belongs(rest: Rest) -> None:
+    rest.say(*recorded(*SHARED))
+    loop = loop_for(rest, values(f"qos: {{fast: {{priority: 7}}}}\n{GUESTS.strip()}"), guest="guest")
+    assert await loop.settle()
+    assert loop.problem == "QoS fast: the QoS of a slurmdbd are for all its clusters: make it where the slurmdbd is"
+    assert written(rest) == []
 
 
 @pytest.mark.parametrize("part", ["slurmdbd-qos", "slurmdbd-accounts", "slurmdbd-users", "slurmdbd-tres"])

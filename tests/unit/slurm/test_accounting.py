@@ -63,6 +63,22 @@ async def test_an_association_is_read_without_what_it_inherits(rest: Rest, slurm
     assert first.path == f"/slurmdb/{api}/associations/"
 
 
+async def test_a_default_account_is_that_of_the_cluster(rest: Rest) -> None:
+    """slurmdbd also has user1 in cluster `it`, where chem is the default, and zoe only there."""
+    names = ("shared-associations", "shared-qos", "shared-accounts", "shared-users", "slurmdbd-tres")
+    rest.say(*(answer("26.05", "v0.0.45", name) for name in names))
+    now = await rest.client("v0.0.45").accounting("guest")
+    assert now.default_accounts == {"root": "root", "k8s": "bio", "user1": "bio", "eve": "bio", "zoe": ""}
+    assert now.accounts["cells"] == AccountRecord(description="k8s: cells", organization="cells")
+    assert ("cells", "") not in now.associations
+
+
+async def test_a_user_of_another_cluster_gets_a_default_account_with_their_first(rest: Rest) -> None:
+    rest.say(answer("26.05", "v0.0.45", "make-membership"))
+    await rest.client("v0.0.45").make_memberships([BOB], cluster="it", is_default=True)
+    assert json.loads(rest.asked[0].content)["user"] == {"defaultaccount": "chem"}
+
+
 @every_server
 async def test_fair_share_is_read_by_account_and_user(rest: Rest, slurm: str, api: str) -> None:
     rest.say(answer(slurm, api, "shares"))
@@ -128,11 +144,13 @@ async def test_a_change_is_a_success_without_words(rest, slurm, api, name) -> No
     rest.say(*[answer(slurm, api, name)] * 4)
     slurm_client = rest.client(api)
     await slurm_client.change_associations([(BOB, BOB)], cluster="it")
-    await slurm_client.set_default_account("bob", "chem")
+    await slurm_client.set_default_account(BOB, cluster="it")
     await slurm_client.describe_account("chem", AccountRecord(description="k8s: Chemistry"))
     await slurm_client.put_qos("fast", QosRecord())
     paths = [request.path.removeprefix(f"/slurmdb/{api}/") for request in rest.asked]
-    assert paths == ["associations/", "users/", "accounts/", "qos/"]
+    assert paths == ["associations/", "associations/", "accounts/", "qos/"]
+    (default,) = json.loads(rest.asked[1].content)["associations"]
+    assert (default["cluster"], default["user"], default["is_default"]) == ("it", "bob", True)
 
 
 async def test_a_limit_that_goes_is_lifted_and_not_left_out(rest: Rest) -> None:
@@ -185,7 +203,7 @@ async def test_usage_is_what_slurmdbd_has_added_up(rest: Rest, slurm: str, api: 
         (lambda c: c.put_qos("fast", QosRecord()), 1),
         (lambda c: c.describe_account("chem", AccountRecord()), 1),
         (lambda c: c.change_associations([(BOB, BOB)], cluster="it"), 1),
-        (lambda c: c.set_default_account("bob", "chem"), 1),
+        (lambda c: c.set_default_account(BOB, cluster="it"), 1),
         (lambda c: c.make_account(AccountRecord(), CHEM, cluster="it"), 4),
         (lambda c: c.make_memberships([BOB], cluster="it"), 4),
     ],

@@ -18,6 +18,7 @@ from sunkpy.core.accounts.records import ROOT, AccountRecord, AssociationRecord,
 
 TRES = frozenset({"cpu", "mem", "node", "billing", "gres/gpu"})
 EMPTY = Accounting(
+    cluster="it",
     qos={"normal": QosRecord(description="Normal QOS default")},
     accounts={ROOT: AccountRecord(description="default root account", organization=ROOT)},
     associations={
@@ -58,7 +59,7 @@ def _apply(change: Change, now: Accounting) -> Accounting:
         case MakeAccount():
             place = change.association
             assert (place.parent, "") in now.associations, "slurmdbd: Invalid parent account specified"
-            accounts = {**now.accounts, place.account: change.after}
+            accounts = {place.account: change.after} | now.accounts
             return _place(replace(now, accounts=accounts), place)
         case DescribeAccount():
             return replace(now, accounts={**now.accounts, change.name: change.after})
@@ -66,13 +67,16 @@ def _apply(change: Change, now: Accounting) -> Accounting:
             made = change.association
             assert (made.account, "") in now.associations, "slurmdbd makes nothing and says success"
             defaults = {made.user: made.account} | now.default_accounts
+            if change.is_default:
+                defaults[made.user] = made.account
             return _place(replace(now, default_accounts=defaults), made)
         case ChangeAssociation():
             before = now.associations[change.after.key]
             return _place(now, replace(change.after, comment=before.comment))
         case SetDefaultAccount():
-            assert (change.after, change.user) in now.associations
-            return replace(now, default_accounts={**now.default_accounts, change.user: change.after})
+            place = change.association
+            assert now.associations[place.key] == place, "slurmdbd makes them alike"
+            return replace(now, default_accounts={**now.default_accounts, place.user: place.account})
 
 
 def _place(now: Accounting, association: AssociationRecord) -> Accounting:

@@ -39,7 +39,7 @@ def test_a_thousand_users_are_ten_requests():
     assert [len(batch) for batch in batches] == [AT_MOST] * 10
 
 
-alone = st.builds(SetDefaultAccount, user=st.just("x"), after=st.just("a"), before=st.just("b"))
+alone = st.just(SetDefaultAccount(association=AssociationRecord(account="a", user="x"), before="b"))
 drawn = st.lists(
     st.one_of(
         st.builds(member, st.sampled_from("abc"), st.sampled_from("xy"), st.integers(1, 2)),

@@ -145,7 +145,7 @@ THEIRS = msgspec.structs.replace(
         (
             "accounts: {b: {}}\nusers: {bob: {accounts: {b: {}}}}",
             "! default account a of user bob was made by somebody else and is left as it is. To hand it over: sacctmgr "
-            "modify user bob set defaultaccount=b",
+            "modify user bob where cluster=it set defaultaccount=b",
         ),
     ],
 )
@@ -188,6 +188,64 @@ def test_ours_may_stand_below_and_in_what_others_made():
 def test_an_account_of_ours_that_is_not_in_the_tree_is_put_there():
     now = msgspec.structs.replace(EMPTY, accounts={**EMPTY.accounts, "a": AccountRecord(description="k8s: a")})
     assert [type(change) for change in plan_accounts(values("accounts: {a: {}}"), now).changes] == [MakeAccount]
+
+
+HOSTS = """
+qos: {fast: {}, slow: {}}
+accounts: {chem: {description: Chemistry, shares: 10}, cells: {}}
+users: {bob: {accounts: {chem: {}}}}
+"""
+GUESTS = """
+accounts: {chem: {description: Ours, shares: 7, qos: [fast]}, bio: {}}
+users: {bob: {accounts: {chem: {}, bio: {}}, defaultAccount: bio}, eve: {accounts: {bio: {}}}}
+"""
+
+
+def as_guest(now: Accounting) -> Accounting:
+    """What another cluster of the same slurmdbd finds there at first."""
+    defaults = dict.fromkeys(now.default_accounts, "") | EMPTY.default_accounts
+    return msgspec.structs.replace(
+        now, cluster="guest", associations=EMPTY.associations, default_accounts=defaults, is_guest=True
+    )
+
+
+def test_a_guest_makes_what_is_missing_and_changes_nothing_that_all_clusters_have():
+    hosts = settled(values(HOSTS))
+    before = as_guest(hosts)
+    after = settled(values(GUESTS), before)
+    assert (after.qos, after.accounts) == (hosts.qos, {**hosts.accounts, "bio": after.accounts["bio"]})
+    assert after.associations["chem", ""].shares == 7
+    assert after.default_accounts == {"root": "root", "bob": "bio", "eve": "bio"}
+    lines = describe_plan(plan_accounts(values(GUESTS), before)).splitlines()
+    assert "+ user bob in account bio: shares 1, QoS normal, default QoS normal, their default account" in lines
+    assert plan_accounts(values(GUESTS), after).changes == ()
+
+
+def test_a_guest_closes_its_associations_and_no_qos():
+    before = settled(values(GUESTS), as_guest(settled(values(HOSTS))))
+    after = settled(values("{}"), before)
+    assert {each.qos for each in after.associations.values() if each.is_ours} == {(CLOSED,)}
+    assert {name: each for name, each in after.qos.items() if name != CLOSED} == before.qos
+    spoilt = msgspec.structs.replace(after, qos={**after.qos, CLOSED: QosRecord(description="k8s: x")})
+    assert plan_accounts(values("{}"), spoilt).changes == (), "the host mends it"
+
+
+def test_what_a_person_made_in_the_cluster_of_a_guest_is_left_alone_whoever_described_the_account():
+    hosts = as_guest(settled(values(HOSTS)))
+    place = AssociationRecord(account="cells", parent="root", shares=77)
+    now = msgspec.structs.replace(hosts, associations={**hosts.associations, place.key: place})
+    assert plan_accounts(values("{}"), now).changes == ()
+    assert told("accounts: {cells: {}}", now) == [
+        "! account cells was made by somebody else and is left as it is. To hand it over: sacctmgr modify account "
+        "cells where cluster=guest set comment='k8s: values'",
+        "Nothing to change.",
+    ]
+
+
+def test_a_user_moves_to_a_new_default_account_with_their_membership_there():
+    now = settled(values("accounts: {a: {}}\nusers: {bob: {accounts: {a: {}}}}"))
+    both = values("accounts: {a: {}, b: {}}\nusers: {bob: {accounts: {a: {}, b: {}}, defaultAccount: b}}")
+    assert settled(both, now).default_accounts["bob"] == "b"
 
 
 def test_the_user_of_pods_is_in_every_account_with_the_shares_of_the_account():
