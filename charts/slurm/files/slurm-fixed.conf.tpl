@@ -38,8 +38,9 @@ JobContainerType=job_container/tmpfs
 
 # What ran for whom. slurmctld keeps what it cannot tell slurmdbd, and works from what slurmdbd told it last.
 AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost={{ .Release.Name }}-slurmdbd
-AccountingStoragePort=6819
+{{- $slurmdbd := include "slurm.slurmdbd" . | fromYaml }}
+AccountingStorageHost={{ $slurmdbd.host }}
+AccountingStoragePort={{ int $slurmdbd.port }}
 {{- with .Values.accounting.enforce }}
 AccountingStorageEnforce={{ join "," . }}
 {{- end }}

@@ -154,8 +154,35 @@ trainer.kubeflow.org: [trainjobs]
 {{- /* Whether accounts are kept as values say; empty when people do that themselves. */}}
 {{- define "slurm.keepsAccounts" -}}{{ if and .Values.accounting.enabled .Values.accounts.enabled }}true{{ end }}{{- end }}
 
+{{- /* Whether slurmdbd is the chart's own, and whether it is that of others; both empty without accounting. */}}
+{{- define "slurm.ownSlurmdbd" -}}{{ if and .Values.accounting.enabled (not .Values.accounting.slurmdbd.external.host) }}true{{ end }}{{- end }}
+{{- define "slurm.isGuest" -}}{{ if and .Values.accounting.enabled .Values.accounting.slurmdbd.external.host }}true{{ end }}{{- end }}
+
+{{- /* Where slurmdbd is. Refuses one of others while it could not be used, or would mix up the records of two clusters. */}}
+{{- define "slurm.slurmdbd" -}}
+{{- if include "slurm.isGuest" . }}
+{{- $path := "accounting.slurmdbd.external" }}
+{{- if not (and .Values.keys.existingSlurmSecret .Values.keys.existingJwtSecret) }}
+{{- fail (printf "%s: all clusters of a slurmdbd have its keys: copy its slurm.key and jwt.key into Secrets of this namespace, and name them in keys.existingSlurmSecret and keys.existingJwtSecret" $path) }}
+{{- end }}
+{{- if not .Values.clusterName }}
+{{- fail (printf "%s: set clusterName to a name that no other cluster of that slurmdbd has, for under one name it mixes their records" $path) }}
+{{- end }}
+{{- if .Values.accounts.wanted.qos }}
+{{- fail (printf "accounts.wanted.qos: the QoS of a slurmdbd are for all its clusters: with %s, make them where the slurmdbd is" $path) }}
+{{- end }}
+{{- if and .Values.networkPolicies.enabled (not .Values.accounting.slurmdbd.external.peers) }}
+{{- fail (printf "%s.peers: say who slurmdbd is, or the network policies keep it out: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}]" $path) }}
+{{- end }}
+{{- pick .Values.accounting.slurmdbd.external "host" "port" | toYaml }}
+{{- else }}
+host: {{ .Release.Name }}-slurmdbd
+port: 6819
+{{- end }}
+{{- end }}
+
 {{- /* Whether the chart brings the database; empty when it does not. */}}
-{{- define "slurm.ownDatabase" -}}{{ if and .Values.accounting.enabled (not .Values.accounting.database.external.host) }}true{{ end }}{{- end }}
+{{- define "slurm.ownDatabase" -}}{{ if and (include "slurm.ownSlurmdbd" .) (not .Values.accounting.database.external.host) }}true{{ end }}{{- end }}
 {{- define "slurm.databaseSecret" -}}{{ .Values.accounting.database.existingSecret | default (printf "%s-database" .Release.Name) }}{{- end }}
 
 {{- /* Where slurmdbd finds its tables, and as whom. */}}

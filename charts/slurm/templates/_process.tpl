@@ -86,6 +86,7 @@ pretend: {{ int $plugin.pretend }}
 {{- define "slurm.accountsConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "accounts" "user" "slurm" "values" .Values.accounts) }}
 wanted: {{ toJson .Values.accounts.wanted }}
+isGuest: {{ include "slurm.isGuest" . | eq "true" }}
 {{- end }}
 
 {{- define "slurm.loginsConfig" -}}

@@ -17,6 +17,20 @@ EXTERNAL = {
         "external": {"host": "db.example.com", "port": 3307, "name": "slurm", "user": "me", "cidrs": ["10.1.0.0/16"]},
     }
 }
+GUEST = {
+    "clusterName": "staging",
+    "keys": {"existingSlurmSecret": "shared", "existingJwtSecret": "shared"},
+    "accounting": {
+        "slurmdbd": {
+            "external": {
+                "host": "slurm-slurmdbd.slurm",
+                "peers": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "slurm"}}}],
+            }
+        }
+    },
+}
+"""A release that uses the slurmdbd of another one."""
+
 CORDONED = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -101,6 +115,40 @@ def test_a_database_of_the_site_takes_the_place_of_our_own():
 def test_a_database_of_the_site_wants_its_password_named():
     with pytest.raises(Refused, match="existingSecret"):
         render("slurm", {"accounting": {"database": {"external": {"host": "db"}}}})
+
+
+def test_a_slurmdbd_of_others_takes_the_place_of_our_own():
+    manifests = render("slurm", GUEST)
+    parts = ("slurmdbd", "mariadb", "demo-backup", "database")
+    assert not [name for name in _names(manifests) for part in parts if part in name]
+    assert {"ClusterName=staging", "AccountingStorageHost=slurm-slurmdbd.slurm", "AccountingStoragePort=6819"} <= set(
+        _conf(GUEST)
+    )
+    assert _env(_pod("StatefulSet", "demo-slurmctld", GUEST)) == {"SUNKPY_ACCOUNTING": "slurm-slurmdbd.slurm:6819"}
+    check = of_kind(manifests, "Job")["demo-check"]["spec"]["template"]["spec"]
+    assert [each["name"] for each in check["containers"]] == ["slurmctld"]
+    assert "Job/demo-keys" not in _names(manifests), "nothing is left that it would make"
+    assert (_wanted().is_guest, _wanted(GUEST).is_guest) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"keys": {"existingSlurmSecret": "shared"}}, "slurm.key and jwt.key"),
+        ({"keys": {"existingJwtSecret": "shared"}}, "slurm.key and jwt.key"),
+        ({"clusterName": ""}, "no other cluster of that slurmdbd has"),
+        ({"accounts": {"wanted": {"qos": {"fast": {}}}}}, "accounts.wanted.qos: the QoS of a slurmdbd are for all"),
+        ({"accounting": {"slurmdbd": {"external": {"host": "dbd"}}}}, "accounting.slurmdbd.external.peers: say who"),
+    ],
+)
+def test_a_slurmdbd_of_others_is_refused_while_it_could_not_be_used(change: dict[str, object], says: str):
+    with pytest.raises(Refused, match=says):
+        render("slurm", {**GUEST, **change})
+
+
+def test_a_slurmdbd_of_others_needs_no_peers_without_network_policies():
+    alone = {"accounting": {"slurmdbd": {"external": {"host": "dbd"}}}, "networkPolicies": {"enabled": False}}
+    assert "AccountingStorageHost=dbd" in _conf({**GUEST, **alone})
 
 
 @pytest.mark.parametrize(

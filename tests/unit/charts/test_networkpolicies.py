@@ -108,6 +108,27 @@ def test_pods_of_others_reach_nothing_of_slurm(policies: list[Manifest], to: str
         assert not _may_connect(policies, stranger, _labels(to), port)
 
 
+def _in(namespace: str) -> list[dict[str, object]]:
+    return [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}]
+
+
+def test_another_slurm_cluster_reaches_slurmdbd_where_the_values_of_both_say_so():
+    external = {"slurmdbd": {"external": {"host": "demo-slurmdbd.research", "peers": _in("research")}}}
+    keys = {"existingSlurmSecret": "shared", "existingJwtSecret": "shared"}
+    guest = {"clusterName": "staging", "keys": keys, "accounting": external, "login": {"sets": {"gpu": {}}}}
+    guests = of_kind(render("slurm", guest, release="other"), "NetworkPolicy")
+    rule = {"to": _in("research"), "ports": [{"port": SLURMDBD, "protocol": "TCP"}]}
+    asking = {name for name, each in guests.items() if rule in each["spec"]["egress"]}
+    assert asking == {f"other-{part}" for part in ("slurmctld", "slurmrestd", "compute", "login", "login-set")}
+    told = {"from": _in("research"), "ports": [{"port": SLURMCTLD, "protocol": "TCP"}]}
+    assert [name for name, each in guests.items() if told in (each["spec"]["ingress"] or ())] == ["other-slurmctld"]
+
+    host = of_kind(render("slurm", {"networkPolicies": {"slurmdbdFrom": _in("staging")}}), "NetworkPolicy")
+    spec = host["demo-slurmdbd"]["spec"]
+    assert {"from": _in("staging"), "ports": [{"port": SLURMDBD, "protocol": "TCP"}]} in spec["ingress"]
+    assert {"to": _in("staging"), "ports": [{"port": SLURMCTLD, "protocol": "TCP"}]} in spec["egress"]
+
+
 @pytest.mark.parametrize("part", ["syncer", "scheduler", "accounts"])
 def test_metrics_are_for_everybody(policies: list[Manifest], part: str):
     assert _may_connect(policies, {"app": "prometheus"}, _labels(part), METRICS)
