@@ -146,6 +146,20 @@ def test_each_has_its_own_accounts(stack: Stack, guest: Guest) -> None:
     assert hosts == guest.hosts_before
 
 
+def test_a_third_one_under_the_name_of_one_that_lives_would_not_start(stack: Stack, guest: Guest) -> None:
+    script = (
+        "sed s/^ClusterName=.*/ClusterName=$1/ /etc/slurm/slurm.conf > /tmp/other.conf; "
+        "check-cluster-name /tmp/other.conf 2>&1 || echo ends with $?"
+    )
+
+    def check(name: str) -> str:
+        return guest.stack.admin("bash", "-c", script, "-", name)
+
+    assert check("third") == ""
+    for taken in (stack.cluster, GUEST):
+        assert f"slurmdbd hears a slurmctld of cluster {taken} at " in check(taken)
+
+
 def test_jobs_of_both_are_on_record_for_both(stack: Stack, guest: Guest) -> None:
     other = guest.stack
     jobs = ((stack, submit(stack), "default"), (other, submit(other), "lab"))

@@ -198,6 +198,23 @@ async def test_jobs_of_both_are_on_record_each_in_its_cluster(two: Two, host: Sl
     assert await record(two, two.guest, GUEST) == f"{GUEST}|bio|COMPLETED"
 
 
+async def test_a_new_slurmctld_under_the_name_of_one_that_lives_is_refused(two: Two, guest: Slurm) -> None:
+    assert (await guest.accounting(GUEST)).associations, "it lives"
+    conf = (two.host.root / "etc/slurm/slurm.conf").read_text()
+
+    def check(name: str) -> str:
+        (two.host.root / "tmp/other.conf").write_text(conf.replace(f"ClusterName={HOST}\n", f"ClusterName={name}\n"))
+        return two.host.as_user(401, "bash", "-c", "check-cluster-name /tmp/other.conf 2>&1 || echo ends with $?")
+
+    os.chown(two.host.root / "run", 401, 401)
+    assert check("third") == ""
+    for taken in (HOST, GUEST):
+        told = check(taken)
+        assert told.startswith(f"check-cluster-name: slurmdbd hears a slurmctld of cluster {taken} at 127.0.0.1, and")
+        assert told.endswith("ends with 1")
+    assert await record(two, two.host, HOST) == f"{HOST}|chem|COMPLETED", "its commands find slurmctld's socket again"
+
+
 async def test_slurmdbd_reads_the_token_of_who_asks_slurmrestd(two: Two, guest: Slurm, tmp_path: Path) -> None:
     """So all clusters have one jwt.key."""
     assert (await guest.accounting(GUEST)).associations
