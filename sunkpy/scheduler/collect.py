@@ -8,13 +8,11 @@ import msgspec
 
 from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.gang import Gang, Member, Role
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, turn
 from sunkpy.core.gang.job.job import along_switches
 from sunkpy.core.gang.job.terms import takes_features
 from sunkpy.core.gang.limits import (
-    are_rivals,
     deciding_specs,
-    looks_around,
     wants_to_be_alone,
     within_limits,
 )
@@ -176,9 +174,8 @@ class Collector:
         eligibility = record.eligibility(minus(reachable, avoided), now=self._clock())
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
-        # No event tells when a claim or what Slurm does not count is left, nor for which domain others wait.
-        has_rivals = bool(gang.one_domain) and any(map(looks_around, unlike))
-        is_to_be_polled = bool(full) or "" in eligibility.refused or has_rivals
+        # No event tells when a claim or what Slurm does not count is left.
+        is_to_be_polled = bool(full) or "" in eligibility.refused
         return msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
 
     def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: Record) -> Snapshot:
@@ -216,19 +213,9 @@ class Collector:
             apart=gang.one_per_node,
             excluded=frozenset(next((job.slurm.excluded_nodes for job in snapshot.live_jobs), ())),
             refused=record.refusals,
-            alone=wants_to_be_alone(gang.members, gang.one_domain),
-            rivals=self._excluded_by_rivals(gang, record),
+            turn=turn(gang.id) if wants_to_be_alone(gang.members, gang.one_domain) else None,
         )
         return in_one_domain(eligibility, self._cluster.candidates.now(), wish)
-
-    def _excluded_by_rivals(self, gang: Gang, record: Record) -> set[tuple[str, ...]]:
-        """The nodes that are excluded by the jobs of gangs which must not share a domain with this one."""
-        others = (other for other in self._ledger.excluding() if other is not record)
-        return {
-            other.excluded
-            for other in others
-            if are_rivals(gang.members, self._members.pods_of(other.id), gang.one_domain)
-        }
 
 
 def _restricted(gang: Gang, namespace: Namespace | None, settings: SchedulerSettings) -> Gang:

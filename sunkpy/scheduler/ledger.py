@@ -29,7 +29,6 @@ class Ledger:
         self._gangs: dict[GangId, Record] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: Groups[GangId, GangId, GangId] = Groups()
-        self._excluding: dict[GangId, None] = {}
         self.due = DueJobs()
         self.all_jobs_known = False
         """All jobs of gangs are known: before that, none is submitted."""
@@ -89,8 +88,6 @@ class Ledger:
             return False
         record.jobs[job.id] = job
         self.due.file(job)
-        if job.slurm.excluded_nodes:
-            self._excluding[record.id] = None
         return known is None or is_news(job, known)
 
     def drop_job(self, record: Record, job: JobId) -> None:
@@ -106,7 +103,6 @@ class Ledger:
         for job in tuple(record.jobs):
             self.drop_job(record, job)
         self._gangs.pop(record.id, None)
-        self._excluding.pop(record.id, None)
         self._generations.drop(_any_generation(record.id), record.id)
         record.fire()
 
@@ -114,21 +110,6 @@ class Ledger:
         """The gangs of the same owner and unit, before or after this one, that are known."""
         others = (other for other in self._generations.of(_any_generation(id)) if other != id)
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
-
-    def note_sending(self, record: Record, excluded: tuple[str, ...]) -> None:
-        """A job that excludes these nodes is about to be submitted for the gang."""
-        record.sending = excluded
-        if excluded:
-            self._excluding[record.id] = None
-
-    def excluding(self) -> Iterator[Record]:
-        """The gangs that exclude nodes (`Record.excluded`), without a look at all others."""
-        for id in tuple(self._excluding):
-            record = self._gangs.get(id)
-            if record is not None and record.excluded:
-                yield record
-            elif record is None or not any(job.slurm.excluded_nodes for job in record.jobs.values()):
-                del self._excluding[id]
 
     async def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[Record]:
         """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Submit
+from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.identity import GangId
@@ -80,13 +80,7 @@ class GangLoop:
 
     async def _execute(self, record: Record, actions: Sequence[GangAction], *, is_gone: bool) -> None:
         record.wait_for_nothing(but=_to_bind(actions))
-        # Before the first await: the next gang that looks must see which nodes the job of this one will exclude.
-        excluded = next((a.request.excluded_nodes for a in actions if isinstance(a, Submit)), ())
-        self._ledger.note_sending(record, excluded)
-        try:
-            await self._executor.run_all(record, actions, is_gone=is_gone)
-        finally:
-            record.sending = ()
+        await self._executor.run_all(record, actions, is_gone=is_gone)
 
     def _wake_other_generations(self, id: GangId) -> None:
         for other in self._ledger.other_generations(id):

@@ -76,11 +76,11 @@ class MemberRecord:
 class Record:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
     held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
-    `suspended_for`: the job whose preemption the owner was suspended for. `sending`: the nodes that a job excludes
-    which is just being submitted. `decided_on`: where its templates could run at the last decision; None when more than
-    that decides. `gang`: as it was seen last; `seen_by`: from which three things that follows. `ended`: pods of it that
-    had ended when they went, by uid. `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last
-    pass has warned of, by pod, reason and text. `changes`: how many were told of.
+    `suspended_for`: the job whose preemption the owner was suspended for. `decided_on`: where its templates could run
+    at the last decision; None when more than that decides. `gang`: as it was seen last; `seen_by`: from which three
+    things that follows. `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which a
+    pass has seen the end. `warned`: what the last pass has warned of, by pod, reason and text. `changes`: how many were
+    told of.
     """
 
     id: GangId
@@ -100,7 +100,6 @@ class Record:
     is_half_bound: bool = False
     is_several: bool = False
     suspended_for: JobId | None = None
-    sending: tuple[str, ...] = ()
     decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None
     avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
     gang: Gang | None = None
@@ -113,12 +112,6 @@ class Record:
     def member(self, pod: Pod) -> MemberRecord:
         """What is remembered of a pod, made known if it was not."""
         return self.members.setdefault(pod.uid, MemberRecord(key=pod.key))
-
-    @property
-    def excluded(self) -> tuple[str, ...]:
-        """The nodes to which its job may not go; empty without one."""
-        jobs = (job for job in self.jobs.values() if job.cancelled_at is None and not states.is_job_ended(job.state))
-        return self.sending or next((job.slurm.excluded_nodes for job in jobs if job.slurm.excluded_nodes), ())
 
     @property
     def urgency(self) -> Urgency:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from typing import Final
 
 import msgspec
@@ -58,6 +59,12 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
         generation = f"@{self.generation}" if self.generation else ""
         own = f"{names.JOB_COMMENT_PREFIX}{self.namespace}/{self.name}:{self.uid}{unit}{generation}"
         return f"{own} {text}" if text else own
+
+
+def turn(id: GangId) -> int:
+    """A number that differs among the gangs of one owner, if it numbers them: 3 of `group-3`; else any."""
+    digits = re.search(r"[0-9]{0,9}\Z", id.unit)
+    return int(digits[0]) if digits and digits[0] else zlib.crc32(id.comment().encode())
 
 
 def token(text: str) -> str:

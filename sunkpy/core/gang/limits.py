@@ -9,8 +9,8 @@
   now, or where those that it must be near are missing. Nothing is refused for them: they come and go.
 
 Two gangs that exclude each other may both be queued while neither has a node, and Slurm may then place them on one:
-so the nodes are asked again when a pod is about to be bound. Of gangs that want a domain for themselves (`are_rivals`)
-each is given another one to wait for: `sunkpy.core.placement.domains`.
+so the nodes are asked again when a pod is about to be bound. Gangs that want a domain for themselves take turns:
+`sunkpy.core.placement.domains`.
 
 Source of the rules: kube-scheduler plugins interpodaffinity (symmetric anti-affinity; a pod that matches its own
 affinity may be the first) and nodeports. Preferred terms bind nobody.
@@ -167,15 +167,6 @@ def shuts_out(pod: Pod) -> bool:
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
     """One of the pods must not share its value of that node label with others."""
     return any(term.topology_key == label for pod in pods for term in _anti(pod.spec))
-
-
-def are_rivals(pods: Sequence[Pod], others: Sequence[Pod], label: str) -> bool:
-    """Some of the pods and some of the others must not be on nodes with the same value of that label."""
-    return any(
-        term.topology_key == label and any(_selects(term, pod.metadata, other.metadata) for other in theirs)
-        for mine, theirs in ((pods, others), (others, pods))
-        for term, pod in _unlike_terms(mine, _anti)
-    )
 
 
 def depend_on(pods: Sequence[Pod], other: Pod) -> bool:

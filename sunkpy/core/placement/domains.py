@@ -5,8 +5,8 @@ and the nodes of all others are excluded from it. That binds the job to this dom
 one is free earlier; a domain with room now is preferred for that reason. When a kubelet there refuses the gang, the
 next job takes another.
 
-Gangs that must not share a domain are chosen different ones while they wait, for Slurm, which knows nothing of it, may
-start them at the same moment. When all are sought they may wait for the same, and the queue decides who has it.
+Gangs that must not share a domain take turns, by the numbers that their owner gave them, for Slurm, which knows nothing
+of it, may start them at the same moment. Who gets the same as another is refused when it is bound, and takes the next.
 
 To be on one node needs no choice, unless others must not be there: the job asks for one node, and those that are too
 small are excluded.
@@ -14,7 +14,7 @@ small are excluded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from functools import cache, partial
 from typing import Final
 
@@ -32,8 +32,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     the devices of a slot as Slurm is asked for them, `gres/gpu:h100:2`.
 
     `excluded`: nodes that the job excludes while it waits; it stays with the domain of which it excludes none, as long
-    as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred. `alone`:
-    other gangs must not be in its domain; `rivals`: for each of these that waits, the nodes that its job excludes.
+    as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred. `turn`:
+    other gangs must not be in its domain, so of equally good ones it takes that of this number.
     """
 
     label: str
@@ -43,8 +43,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     apart: bool = False
     excluded: Set[str] = frozenset()
     refused: Container[str] = ()
-    alone: bool = False
-    rivals: Iterable[Collection[str]] = ()
+    turn: int | None = None
 
 
 class _Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +52,6 @@ class _Domain(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     slots_now: int
     is_left: bool
-    is_sought: bool
 
 
 def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wish: Wish) -> Eligibility:
@@ -71,17 +69,14 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
         if each.slurm_node in eligible:
             by_value.setdefault(value, []).append(each)
     unlabelled = {each.slurm_node: f"without label {wish.label}" for each in by_value.pop("", [])}
-    sought = _sought(candidates, wish) if wish.rivals else set[str]()
     slots_in = cache(partial(_slots, wish))
-    domains = [
-        _domain(value, nodes, wish, slots_in, is_sought=value in sought) for value, nodes in sorted(by_value.items())
-    ]
+    domains = [_domain(value, nodes, wish, slots_in) for value, nodes in sorted(by_value.items())]
     holding = [domain for domain in domains if domain.slots >= wish.slots]
-    if wish.label != HOSTNAME or wish.alone:
-        holding = sorted(
-            holding,
-            key=lambda d: (d.value in refusing, d.is_left, d.is_sought, d.slots_now < wish.slots, -d.slots, d.value),
-        )[:1]
+    if holding and (wish.label != HOSTNAME or wish.turn is not None):
+        ranks = {d.value: (d.value in refusing, d.is_left, d.slots_now < wish.slots) for d in holding}
+        lowest = min(ranks.values())
+        best = sorted((d for d in holding if ranks[d.value] == lowest), key=lambda d: (-d.slots, d.value))
+        holding = [best[(wish.turn or 0) % len(best)]]
     kept = {each.slurm_node for domain in holding for each in domain.nodes}
     others = {
         each.slurm_node: _why_not(domain, wish)
@@ -97,28 +92,13 @@ def _value(candidate: Candidate, label: str) -> str:
     return candidate.slurm_node if label == HOSTNAME else candidate.node.labels.get(label, "")
 
 
-def _sought(candidates: Iterable[Candidate], wish: Wish) -> set[str]:
-    """The domains for which rivals wait: those whose jobs may go to no other."""
-    values: dict[str, set[str]] = {}
-    for each in candidates:
-        values.setdefault(each.slurm_node, set()).add(_value(each, wish.label))
-    names, sought = set(values), set[str]()
-    for excluded in wish.rivals:
-        left = set[str]().union(*(values[name] for name in names.difference(excluded)))
-        sought |= left if len(left) == 1 else set()
-    return sought
-
-
-def _domain(
-    value: str, nodes: list[Candidate], wish: Wish, slots_in: Callable[[Size, str], int], *, is_sought: bool
-) -> _Domain:
+def _domain(value: str, nodes: list[Candidate], wish: Wish, slots_in: Callable[[Size, str], int]) -> _Domain:
     return _Domain(
         value=value,
         nodes=tuple(nodes),
         slots=sum(slots_in(each.room, each.gres) for each in nodes),
         slots_now=sum(slots_in(each.room, each.gres) for each in nodes if each.is_free),
         is_left=any(each.slurm_node in wish.excluded for each in nodes),
-        is_sought=is_sought,
     )
 
 

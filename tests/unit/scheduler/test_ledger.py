@@ -1,11 +1,7 @@
-from functools import partial
-
-import hypothesis
-import hypothesis.strategies as st
 import pytest
 
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.job import Job, is_news
+from sunkpy.core.gang.job.job import is_news
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.placement.eligibility import Eligibility
@@ -166,46 +162,3 @@ def test_a_typo_in_the_settings_is_refused(tmp_path, typo):
     path.write_text(typo + "\n" + (GOOD if not typo.startswith("slurm") else "cluster: c\n"))
     with pytest.raises(BadSettings):
         load(path, SchedulerSettings)
-
-
-EXCLUDED = [(), ("n1",), ("n1", "n2")]
-
-
-@hypothesis.given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["submit", "read", "exclude", "send", "cancel", "end", "drop", "forget", "look"]),
-            st.integers(0, 3),
-            st.integers(0, 2),
-        ),
-        max_size=50,
-    )
-)
-def test_the_gangs_that_exclude_nodes_are_found_without_a_look_at_all(course):
-    ledger = Ledger(lambda: 0.0)
-    for what, number, detail in course:
-        record, id = ledger.ensure(gang_id(f"{number}")), number + 1
-        match what, record.jobs.get(id):
-            case "submit", _:
-                owner = ledger.ensure(gang_id(f"{(number + detail) % 4}"))
-                ledger.add_job(owner, SlurmJob(id=id, user="k8s", excluded_nodes=EXCLUDED[1]))
-            case "send", _:
-                ledger.note_sending(record, EXCLUDED[detail])
-            case "forget", _:
-                ledger.forget(record)
-            case "look", _:
-                list(ledger.excluding())
-            case _, None:
-                pass
-            case "read", _:
-                found = SlurmJob(id=id, state=PENDING, excluded_nodes=EXCLUDED[detail])
-                ledger.change_job(record, id, partial(Job.read, slurm=found, at=1.0))
-            case "exclude", _:
-                ledger.change_job(record, id, partial(Job.excluding, nodes=EXCLUDED[detail]))
-            case "cancel", known:
-                record.jobs[id] = change_job(known, is_cancelled=True)
-            case "end", _:
-                ledger.change_job(record, id, lambda job: job.observed(frozenset({"COMPLETED"}), asked_at=1.0))
-            case "drop", _:
-                ledger.drop_job(record, id)
-        assert {e.id for e in ledger.excluding()} == {e.id for e in ledger if e.excluded}

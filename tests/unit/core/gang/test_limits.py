@@ -8,7 +8,6 @@ import pytest
 from sunkpy.core.gang.gang import Role
 from sunkpy.core.gang.limits import (
     Surroundings,
-    are_rivals,
     avoid_nodes,
     deciding_specs,
     keeps_away,
@@ -79,21 +78,6 @@ def test_what_becomes_a_constraint_of_a_gang(spec, one_per_node, one_domain):
 def test_nothing_of_that_limits_a_single_pod(spec):
     made = of(spec, 1)
     assert within_limits(made, gpu_resources={}) == made
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "label", "rivals"),
-    [
-        ({}, {}, ZONE, False),
-        (apart(term(ZONE)), {}, ZONE, True),
-        ({}, apart(term(ZONE)), ZONE, True),
-        (apart(term(ZONE)), {}, HOST, False),
-        (apart(term(ZONE, "db")), {}, ZONE, False),
-    ],
-)
-def test_gangs_that_must_not_share_a_domain(one, other, label, rivals):
-    ours, theirs = of(one).members, of(other).members
-    assert are_rivals(ours, theirs, label) is rivals
 
 
 def test_templates_of_later_waves_say_on_which_nodes_but_not_what_they_bear():
