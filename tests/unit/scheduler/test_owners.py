@@ -44,7 +44,7 @@ def identify(pod, owners):
 def assemble(id, pods, owners):
     crew = next(owner for owner in owners if owner.is_a in (CREW, GROUP))
     size = crew.spec_as(CrewSpec).size
-    options, problems = read_options([pods[0].annotations, *(owner.annotations for owner in owners)])
+    options, problems = read_options([(pods[0].name, pods[0].annotations)], [owner.annotations for owner in owners])
     role = Role(name="worker", seats=size, first=size, members=by_seniority(pods, size))
     return Gang(id=id, roles=(role,), options=options, problems=problems)
 

@@ -16,7 +16,7 @@ import msgspec
 from sunkpy.core.gang.families.belonging import maker, nearest
 from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Owners, Role, Suspension, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.options import Problem, read_gang_options
+from sunkpy.core.gang.job.options import Problem, read_options
 from sunkpy.core.gang.owners import controller_of
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, PodSpec, Wire
@@ -257,7 +257,7 @@ def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Prob
 
 
 def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Problem, ...]]:
-    return read_gang_options(((pod.name, pod.annotations) for pod in pods), [owner.annotations for owner in owners])
+    return read_options(((pod.name, pod.annotations) for pod in pods), [owner.annotations for owner in owners])
 
 
 def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, problem: Problem) -> Gang:

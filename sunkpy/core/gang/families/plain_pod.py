@@ -34,7 +34,7 @@ def own_id(pod: Pod) -> GangId:
 
 def alone(id: GangId, pod: Pod, owners: Owners) -> Gang:
     """The gang of a pod that has a job for itself."""
-    options, problems = read_options([pod.annotations, *(owner.annotations for owner in owners)])
+    options, problems = read_options([(pod.name, pod.annotations)], [owner.annotations for owner in owners])
     above = {annotation for owner in owners for annotation in owner.annotations}
     if names.ANNOTATION_GANG in above - pod.annotations.keys():
         problems = (*problems, _NOT_IN_TEMPLATE)

@@ -146,7 +146,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _submitted_by_hand(id: GangId, pod: Pod, owners: Owners) -> Gang:
-    options, problems = read_options([pod.annotations, *(owner.annotations for owner in owners)])
+    options, problems = read_options([(pod.name, pod.annotations)], [owner.annotations for owner in owners])
     return msgspec.structs.replace(
         solo(id, pod, options, problems),
         kind=f"Spark {pod.labels[ROLE]} {'/'.join(pod.key)}",

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -66,24 +67,8 @@ class Option(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-def read_options(layers: Iterable[Mapping[str, str]]) -> tuple[JobSpec, tuple[Problem, ...]]:
-    """The options in the annotations of a pod and its owners, nearest first, and what is wrong with them."""
-    layers = tuple(layers)
-    values: dict[str, object] = {}
-    problems: list[Problem] = []
-    for name, option in OPTIONS.items():
-        said = _said(layers, name)
-        if said is not None and said.wrong:
-            problems.append(Problem(annotation=said.annotation, text=said.wrong, fatal=True))
-        elif said is not None:
-            values[option.field] = said.value
-    problems += _unknown(layers)
-    options: JobSpec = msgspec.structs.replace(JobSpec(), **values)
-    return options, tuple(problems)
-
-
-def read_gang_options(
-    pods: Iterable[tuple[str, Mapping[str, str]]], above: Iterable[Mapping[str, str]]
+def read_options(
+    pods: Iterable[tuple[str, Mapping[str, str]]], above: Iterable[Mapping[str, str]] = ()
 ) -> tuple[JobSpec, tuple[Problem, ...]]:
     """The options of a gang, and what is wrong with them.
 
@@ -97,26 +82,33 @@ def read_gang_options(
     if len(saying) > _MOST_UNLIKE:
         text = f"its pods ask for {len(saying)} different things by annotations, and {_MOST_UNLIKE} are the most"
         return JobSpec(), (Problem(text=text, fatal=True),)
-    layers = [dict(said) for said in saying]
-    options, problems = read_options([*layers, *above])
-    contradictions: list[Problem] = []
-    if len(saying) > 1:
-        options = msgspec.structs.replace(options, time_limit_min=_longest(layers, options.time_limit_min))
-        contradictions = _contradictions([(dict(said), names) for said, names in saying.items()])
-    return options, (*problems, *contradictions)
+    layers, owners = [(dict(said), names[0]) for said, names in saying.items()], tuple(above)
+    values: dict[str, object] = {}
+    problems: list[Problem] = []
+    for name, option in OPTIONS.items():
+        said = [(found, pod) for layer, pod in layers if (found := _said(layer, name)) is not None]
+        first = next(chain((found for found, _ in said), filter(None, (_said(layer, name) for layer in owners))), None)
+        if first is not None and first.wrong:
+            problems.append(Problem(annotation=first.annotation, text=first.wrong, fatal=True))
+        elif first is not None:
+            values[option.field] = first.value
+        voices: dict[object, str] = {}
+        for found, pod in said:
+            voices.setdefault(found.value, f"{pod} says {found.text[:40]!r}")
+        if len(voices) > 1 and option.field not in _MAY_DIFFER:
+            who = ", ".join([*voices.values()][:_MOST_VOICES])
+            text = f"the pods of a gang are one Slurm job and must agree: {who}"
+            problems.append(Problem(annotation=names.PREFIX + name, text=text, fatal=True))
+        if option.field == "time_limit_min" and (limits := [each for each in voices if isinstance(each, int)]):
+            values[option.field] = 0 if 0 in limits else max(limits)
+    problems += _unknown([*(layer for layer, _ in layers), *owners])
+    options: JobSpec = msgspec.structs.replace(JobSpec(), **values)
+    return options, tuple(problems)
 
 
 def _own(annotations: Mapping[str, str]) -> dict[str, str]:
     """Those that may be options; what the scheduler notes differs from pod to pod."""
     return {key: text for key, text in annotations.items() if key.startswith(_PREFIXES) and key not in _NOT_OPTIONS}
-
-
-def _longest(layers: Iterable[Mapping[str, str]], first: int | None) -> int | None:
-    """Of the time limits that can be read; 0 is unlimited."""
-    said = (_said((layer,), "time-limit") for layer in layers)
-    limits = [each.value for each in said if each is not None and isinstance(each.value, int)]
-    limits += [first] if first is not None else []
-    return 0 if 0 in limits else max(limits, default=None)
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -128,40 +120,17 @@ class _Said(msgspec.Struct, frozen=True):
     wrong: str = ""
 
 
-def _said(layers: Iterable[Mapping[str, str]], name: str) -> _Said | None:
-    """What the first layer that has the option says, under the first of its names there."""
-    for layer in layers:
-        for annotation in _spellings(name):
-            text = layer.get(annotation, "")
-            if text[: 2 * LONGEST].strip():
-                read = _READ_OTHERWISE.get(annotation, OPTIONS[name].read)
-                try:
-                    return _Said(annotation, text.strip(), read(_bounded(text)))
-                except BadOption as error:
-                    return _Said(annotation, text.strip(), text.strip(), str(error))
+def _said(layer: Mapping[str, str], name: str) -> _Said | None:
+    """What annotations say of an option, under the first of its names there."""
+    for annotation in _spellings(name):
+        text = layer.get(annotation, "")
+        if text[: 2 * LONGEST].strip():
+            read = _seconds if annotation == _IN_SECONDS else OPTIONS[name].read
+            try:
+                return _Said(annotation, text.strip(), read(_bounded(text)))
+            except BadOption as error:
+                return _Said(annotation, text.strip(), text.strip(), str(error))
     return None
-
-
-def _contradictions(saying: Sequence[tuple[Mapping[str, str], Sequence[str]]]) -> list[Problem]:
-    """Options for which pods of a gang ask differently; each with who says what."""
-    problems: list[Problem] = []
-    for name, option in OPTIONS.items():
-        if option.field in _MAY_DIFFER:
-            continue
-        voices: dict[object, tuple[str, list[str]]] = {}
-        for layer, pods in saying:
-            if said := _said((layer,), name):
-                voices.setdefault(said.value, (said.text, []))[1].extend(pods)
-        if len(voices) > 1:
-            who = ", ".join(_who_says(text, pods) for text, pods in [*voices.values()][:_MOST_VOICES])
-            text = f"the pods of a gang are one Slurm job and must agree: {who}"
-            problems.append(Problem(annotation=names.PREFIX + name, text=text, fatal=True))
-    return problems
-
-
-def _who_says(text: str, pods: Sequence[str]) -> str:
-    others = f" and {len(pods) - 1} more say" if len(pods) > 1 else " says"
-    return f"{pods[0]}{others} {text[:40]!r}"
 
 
 def _bounded(text: str) -> str:
@@ -176,10 +145,8 @@ def time_limit_min(text: str) -> int:
     Raises:
         BadOption: the text is none of them.
     """
-    if text.upper() in (UNLIMITED, "INFINITE"):
-        return 0
-    seconds = _duration_s(text)
-    if not seconds:
+    seconds = 0 if text.upper() in (UNLIMITED, "INFINITE") else _duration_s(text)
+    if seconds is None:
         raise BadOption(
             f"{text!r} is not a time limit: write minutes, hours:minutes:seconds, days-hours:minutes, "
             f"30m, 2h or {UNLIMITED}"
@@ -222,12 +189,6 @@ def _seconds(text: str) -> int:
     if not _NUMBER.match(text) or int(text) == 0:
         raise BadOption(f"{text!r} is not a number of seconds above zero")
     return _within_reason(-(-int(text) // 60), text)
-
-
-def _minutes(text: str) -> int:
-    if _NUMBER.match(text) and int(text) == 0:
-        return 0
-    return time_limit_min(text)
 
 
 def _switches(text: str) -> Switches:
@@ -339,8 +300,8 @@ OPTIONS: Final[dict[str, Option]] = {
 }
 """What the annotation `sunkpy.dev/<name>` asks; `tools/make-reference` makes docs/reference/annotations.md of it."""
 
-_READ_OTHERWISE: Final = {SUNK + "timeout": _seconds, SLINKY + "timelimit": _minutes}
-"""Aliases whose text has another form than that of our annotation."""
+_IN_SECONDS: Final = SUNK + "timeout"
+"""An alias whose text has another form than that of our annotation."""
 
 _NOT_OPTIONS: Final = frozenset({
     *names.BINDING_NOTE,
@@ -375,7 +336,7 @@ def _spellings(name: str) -> tuple[str, ...]:
 _KNOWN: Final = _NOT_OPTIONS.union(*map(_spellings, OPTIONS))
 
 
-def _unknown(layers: tuple[Mapping[str, str], ...]) -> list[Problem]:
+def _unknown(layers: Iterable[Mapping[str, str]]) -> list[Problem]:
     """Annotations that nobody reads; of many, the first few."""
     keys = {key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY)) or key in _ANSWERS}
     unknown = sorted(keys - _KNOWN)

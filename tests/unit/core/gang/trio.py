@@ -20,7 +20,7 @@ def _identify(pod, owners):
 
 
 def _assemble(id, pods, owners):
-    options, problems = read_options([min(pods, key=lambda pod: pod.name).annotations])
+    options, problems = read_options([("", min(pods, key=lambda pod: pod.name).annotations)])
     roles = tuple(_role(name, seats, pods) for name, seats in PLACES.items())
     return Gang(id=id, roles=roles, options=options, problems=problems, one_per_node=True)
 

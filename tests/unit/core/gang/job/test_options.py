@@ -1,10 +1,16 @@
 import pytest
 from msgspec.structs import replace
 
-from sunkpy.core.gang.job.options import BadOption, Switches, read_gang_options, read_options, time_limit_min
+from sunkpy.core.gang.job.options import BadOption, Switches, read_options, time_limit_min
 from sunkpy.core.model.job_spec import JobSpec
 
 P = "sunkpy.dev/"
+
+
+def read(layers):
+    """Options of a pod, from its annotations and those of what stands above it."""
+    own, *above = layers
+    return read_options([("pod", own)], above)
 
 
 @pytest.mark.parametrize(
@@ -22,13 +28,14 @@ P = "sunkpy.dev/"
         ("1d", 1440),
         ("UNLIMITED", 0),
         ("infinite", 0),
+        ("0", 0),
     ],
 )
 def test_time_limits_are_read_as_slurm_reads_them(text, minutes):
     assert time_limit_min(text) == minutes
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5", "0", "1:2:3:4", "1h30m", "1-", "2w"])
+@pytest.mark.parametrize("text", ["", "soon", "-5", "1:2:3:4", "1h30m", "1-", "2w"])
 def test_a_bad_time_limit_says_what_to_write(text):
     with pytest.raises(BadOption, match="write minutes"):
         time_limit_min(text)
@@ -51,18 +58,18 @@ def test_a_bad_time_limit_says_what_to_write(text):
     ],
 )
 def test_our_names_and_those_of_others_mean_the_same(annotations, field, value):
-    options, problems = read_options([annotations])
+    options, problems = read([annotations])
     assert getattr(options, field) == value
     assert problems == ()
 
 
 def test_a_pod_says_it_before_its_owner():
-    options, _ = read_options([{"sunkpy.dev/qos": "pod"}, {"sunkpy.dev/qos": "owner", "sunkpy.dev/account": "a"}])
+    options, _ = read([{"sunkpy.dev/qos": "pod"}, {"sunkpy.dev/qos": "owner", "sunkpy.dev/account": "a"}])
     assert (options.qos, options.account) == ("pod", "a")
 
 
 def test_a_bad_value_is_fatal_and_names_the_annotation():
-    _, problems = read_options([{"sunkpy.dev/time-limit": "soon"}])
+    _, problems = read([{"sunkpy.dev/time-limit": "soon"}])
     assert [(p.annotation, p.fatal) for p in problems] == [("sunkpy.dev/time-limit", True)]
     assert str(problems[0]) == (
         "annotation sunkpy.dev/time-limit: 'soon' is not a time limit: "
@@ -71,7 +78,7 @@ def test_a_bad_value_is_fatal_and_names_the_annotation():
 
 
 def test_a_typo_is_told_with_the_name_that_was_meant():
-    _, problems = read_options([{"sunkpy.dev/partiton": "high"}])
+    _, problems = read([{"sunkpy.dev/partiton": "high"}])
     assert not problems[0].fatal
     assert str(problems[0]) == (
         "annotation sunkpy.dev/partiton: not known and ignored; did you mean sunkpy.dev/partition?"
@@ -80,12 +87,12 @@ def test_a_typo_is_told_with_the_name_that_was_meant():
 
 def test_annotations_of_other_owners_and_our_own_notes_are_no_typos():
     own = {"sunkpy.dev/job-id": "7", "sunkpy.dev/slurm-node": "a", "example.com/partition": "x"}
-    assert read_options([own])[1] == ()
+    assert read([own])[1] == ()
 
 
 @pytest.mark.parametrize("value", ["a b", "high;rm", "$(id)"])
 def test_names_with_strange_characters_are_refused(value):
-    _, problems = read_options([{"sunkpy.dev/account": value}])
+    _, problems = read([{"sunkpy.dev/account": value}])
     assert problems[0].fatal
     allowed = "letters, digits and _ . @ : - only"
     assert str(problems[0]) == f"annotation sunkpy.dev/account: {value!r} is not a name: {allowed}"
@@ -117,10 +124,10 @@ LINES = ("comment", "constraint", "licenses")
 def test_what_a_shell_would_read_is_refused_wherever_slurm_wants_a_name(text):
     """A comment is any line, and constraints and licenses have a grammar, which is Slurm's: no shell sees them."""
     for name in NAMES:
-        options, problems = read_options([{P + name: text}])
+        options, problems = read([{P + name: text}])
         assert (options, [problem.fatal for problem in problems]) == (JobSpec(), [True]), name
     for name in LINES:
-        options, problems = read_options([{P + name: text}])
+        options, problems = read([{P + name: text}])
         assert (getattr(options, name), problems) == (text, ())
 
 
@@ -137,7 +144,7 @@ def test_what_a_shell_would_read_is_refused_wherever_slurm_wants_a_name(text):
     ],
 )
 def test_what_else_can_be_asked(annotations, field, value):
-    options, problems = read_options([annotations])
+    options, problems = read([annotations])
     assert (getattr(options, field), problems) == (value, ())
 
 
@@ -149,7 +156,7 @@ def test_what_else_can_be_asked(annotations, field, value):
     ],
 )  # fmt: skip
 def test_a_job_may_wait_for_others_as_with_sbatch(text):
-    options, problems = read_options([{"sunkpy.dev/dependency": text}])
+    options, problems = read([{"sunkpy.dev/dependency": text}])
     assert (options.dependency, problems) == (text, ())
 
 
@@ -163,14 +170,14 @@ def test_a_job_may_wait_for_others_as_with_sbatch(text):
     ],
 )  # fmt: skip
 def test_a_bad_dependency_says_what_to_write(text):
-    options, (problem,) = read_options([{"sunkpy.dev/dependency": text}])
+    options, (problem,) = read([{"sunkpy.dev/dependency": text}])
     assert (options.dependency, problem.fatal) == ("", True)
     assert "is not a dependency: write afterok:123" in problem.text
 
 
 @pytest.mark.parametrize("text", ["0", "one", "1@", "1@soon", "-1", "99999", "1@1:2:3:4"])
 def test_bad_switches_say_what_to_write(text):
-    _, (problem,) = read_options([{"sunkpy.dev/switches": text}])
+    _, (problem,) = read([{"sunkpy.dev/switches": text}])
     assert problem.fatal
     assert problem.text == f"{text!r} is not a number of switches: write 1, or 1@30:00 to wait 30 minutes for it"
 
@@ -187,7 +194,7 @@ def test_bad_switches_say_what_to_write(text):
     ],
 )
 def test_what_others_have_and_we_do_not_is_answered_by_name(annotation, says):
-    _, (problem,) = read_options([{annotation: "7"}])
+    _, (problem,) = read([{annotation: "7"}])
     assert says in problem.text
     assert not problem.fatal
 
@@ -195,25 +202,25 @@ def test_what_others_have_and_we_do_not_is_answered_by_name(annotation, says):
 @pytest.mark.parametrize("name", ["comment", "account", "time-limit", "switches", "on-preemption", "job-name"])
 @pytest.mark.parametrize("text", ["x" * 10_000_000, "9" * 100_000])
 def test_a_huge_value_is_refused_in_few_words(name, text):
-    _, (problem,) = read_options([{f"sunkpy.dev/{name}": text}])
+    _, (problem,) = read([{f"sunkpy.dev/{name}": text}])
     assert str(problem) == f"annotation sunkpy.dev/{name}: it is longer than 1024 characters"
 
 
 @pytest.mark.parametrize("text", ["²", "1e3", "９", "9" * 30, "11y"])
 @pytest.mark.parametrize("name", ["sunkpy.dev/time-limit", "sunk.coreweave.com/timeout"])
 def test_no_number_is_read_out_of_what_is_none(name, text):
-    _, (problem,) = read_options([{name: text}])
+    _, (problem,) = read([{name: text}])
     assert problem.fatal
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\x00b", "a\u2028b", "\x1b[2J"])
 def test_nothing_gets_into_a_comment_that_ends_its_line(text):
-    _, (problem,) = read_options([{"sunkpy.dev/comment": text}])
+    _, (problem,) = read([{"sunkpy.dev/comment": text}])
     assert problem.text == "only printable characters on one line are allowed"
 
 
 def test_of_many_unknown_annotations_the_first_are_told():
-    _, problems = read_options([{f"sunkpy.dev/nothing-{number:05}": "1" for number in range(5000)}])
+    _, problems = read([{f"sunkpy.dev/nothing-{number:05}": "1" for number in range(5000)}])
     assert len(problems) == 11
     assert problems[-1].text == "not known and ignored, and so are 4989 more"
 
@@ -221,7 +228,7 @@ def test_of_many_unknown_annotations_the_first_are_told():
 def of_gang(*pods, above=()):
     """Options of a gang whose pods p0, p1 … say this."""
     members = [(f"p{n}", {P + key: text for key, text in said.items()}) for n, said in enumerate(pods)]
-    return read_gang_options(members, above)
+    return read_options(members, above)
 
 
 AGREE = "the pods of a gang are one Slurm job and must agree: "
@@ -236,7 +243,7 @@ AGREE = "the pods of a gang are one Slurm job and must agree: "
         ),
         (
             [{"account": "chem"}, {"account": "bio"}, {}, {"account": "chem"}],
-            f"annotation sunkpy.dev/account: {AGREE}p0 and 1 more say 'chem', p1 says 'bio'",
+            f"annotation sunkpy.dev/account: {AGREE}p0 says 'chem', p1 says 'bio'",
         ),
         ([{"qos": "a"}, {"qos": "not a name"}], f"annotation sunkpy.dev/qos: {AGREE}p0 says 'a', p1 says 'not a name'"),
         (
@@ -278,6 +285,6 @@ def test_what_pods_do_not_say_their_owner_may():
 def test_a_gang_whose_pods_all_ask_for_something_else_is_refused(unlike, is_refused):
     """Each is compared with the others in each pass, and a gang of two may have thousands of pods."""
     pods = [(f"p-{number}", {"sunkpy.dev/comment": str(number % unlike)}) for number in range(1000)]
-    _, problems = read_gang_options(pods, [])
+    _, problems = read_options(pods, [])
     says = f"its pods ask for {unlike} different things by annotations, and 64 are the most"
     assert any(problem.fatal and problem.text == says for problem in problems) is is_refused
