@@ -347,13 +347,13 @@ async def test_a_job_that_starts_for_pods_that_were_made_larger_meanwhile_is_giv
         add_band(world, "leader", 0)
         await world.until(lambda: world.submissions)
         (small,) = world.jobs
-        add_band(world, "leader", 0, "leader-0-again", cpu="2")
+        add_band(world, "leader", 0, "leader-0-again", cpu="3")
         world.pod_vanishes("leader-0")
         runs_on(world, small, ("n2", 2), ("n1", 1))
         await world.until(lambda: len(world.submissions) == 2)
         assert (world.cancelled, world.bindings) == ([small], [])
         (before, now) = ((job["tasks"], job["cpus_per_task"]) for job in world.submissions)
-        assert (before, now) == ((3, 1), (1, 4))
+        assert (before, now) == ((3, 1), (3, 3))
 
 
 async def test_when_slurm_forgot_the_job_those_that_run_are_covered_and_those_that_come_get_jobs_of_their_own(

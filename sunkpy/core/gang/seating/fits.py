@@ -4,17 +4,16 @@ A job was made for the pods that were there, and for the templates of those yet 
 of another, or whose template was not all, may ask for more. Slurm has given the rest of that node to others, so however
 much room the kubelet has, such a pod is not bound there: what is asked of Slurm is never less than what pods ask for.
 
-All members on a node share what the job has there. Who asks for less leaves room for others. For each seat whose pod
-has no node yet, the smallest request of any pod of its role is kept. Counted is what Slurm counts, rounded up as for
-the job; what Slurm did not say is held against nobody. Members that run are not asked again: one that was resized in
-place stays.
+All members on a node share what the job has there, those that ask for least first. Counted is what Slurm counts,
+rounded up as for the job; what Slurm did not say is held against nobody. Members that run are not asked again: one that
+was resized in place stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sunkpy.core.gang.gang import Gang, Role
+from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.seating.seating import Seating
 from sunkpy.core.gang.seating.slots import rounded
 from sunkpy.core.model import matching
@@ -30,25 +29,25 @@ def find_outgrown(
 ) -> dict[str, str]:
     """Why, by uid, members that wait do not fit where they have a seat: `lacks cpu: needs 2, has 1`.
 
-    They are looked at in rank order.
-
     Args:
         capacities: what the job has, by Slurm node.
         gpu_resources: extended resource → GRES name.
     """
     asked = {pod.uid: _counted(pod.spec, gpu_resources) for pod in gang.members}
+    free = {
+        node: {"cpu": capacity.cpus * 1000, "memory": capacity.memory_mib * _MIB, **(capacity.gres or {})}
+        for node, capacity in capacities.items()
+    }
+    waiting = {uid: seat.node for uid, seat in seating.seats.items() if uid in asked and uid not in seating.holding}
+    least_first = sorted(waiting.items(), key=lambda each: sorted(asked[each[0]].items()))
     outgrown: dict[str, str] = {}
-    kept = {role.name: _least(role, asked, gpu_resources) for role in gang.roles}
-    free = _free(seating, capacities, asked, kept)
-    waiting = [pod.uid for pod in gang.members if pod.uid in seating.seats and pod.uid not in seating.holding]
-    for uid in waiting:
-        role, node = seating.seats[uid].id[0], seating.seats[uid].node
-        if node in free:
-            here = matching.added(free[node], kept[role])
-            if lacking := _lacking(asked[uid], here, capacities[node]):
-                outgrown[uid] = lacking
-            else:
-                free[node] = matching.subtracted(here, asked[uid])
+    for uid, node in (*seating.holding.items(), *least_first):
+        if node not in free:
+            continue
+        if uid in waiting and (lacking := _lacking(asked[uid], free[node], capacities[node])):
+            outgrown[uid] = lacking
+        else:
+            free[node] = matching.subtracted(free[node], asked.get(uid, {}))
     return outgrown
 
 
@@ -56,34 +55,6 @@ def _counted(spec: PodSpec, gpu_resources: Mapping[str, str]) -> matching.Amount
     """What Slurm counts of what a pod asks for; devices by the name of their GRES."""
     asked = rounded(matching.pod_requests(spec))
     return {"cpu": asked["cpu"], "memory": asked["memory"], **count_gres(asked, gpu_resources)}
-
-
-def _least(role: Role, asked: Mapping[str, matching.Amounts], gpu_resources: Mapping[str, str]) -> matching.Amounts:
-    """What is kept for a seat of the role without a pod, resource by resource."""
-    known = [asked[member.pod.uid] for member in role.members]
-    if role.shape is not None or not known:
-        known.append(_counted(role.shape or PodSpec(), gpu_resources))
-    return {name: min(each[name] for each in known) for name in known[0]}
-
-
-def _free(
-    seating: Seating,
-    capacities: Mapping[str, Capacity],
-    asked: Mapping[str, matching.Amounts],
-    kept: Mapping[str, matching.Amounts],
-) -> dict[str, matching.Amounts]:
-    """What the job has on each node beside its members there, and beside what is kept for the other seats."""
-    free = {
-        node: {"cpu": capacity.cpus * 1000, "memory": capacity.memory_mib * _MIB, **(capacity.gres or {})}
-        for node, capacity in capacities.items()
-    }
-    held = {seat.id for uid, seat in seating.seats.items() if uid in seating.holding}
-    taken = [(node, asked.get(uid, {})) for uid, node in seating.holding.items()]
-    taken += [(node, kept[seat_id[0]]) for seat_id, node in seating.nodes.items() if seat_id not in held]
-    for node, amounts in taken:
-        if node in free:
-            free[node] = matching.subtracted(free[node], amounts)
-    return free
 
 
 def _lacking(needs: matching.Amounts, here: Mapping[str, int], capacity: Capacity) -> str:
