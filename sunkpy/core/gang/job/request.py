@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from functools import reduce
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.kind import NAMED, REPLACEMENT, WHOLE, JobKind, make_comment
 from sunkpy.core.gang.job.terms import with_features
-from sunkpy.core.gang.seating.slots import Slots, largest, needs_together, plan_slots, rounded
+from sunkpy.core.gang.seating.slots import Slots, largest, needs_of_seats, plan_slots, rounded
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.placement.domains import HOSTNAME
@@ -160,7 +161,9 @@ def _per_node(request: JobSpec, here: Mapping[str, int], policy: Policy, *, node
 
 def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
     """The sum of what the pods need, however uneven they are; the number of tasks says for how many it was asked."""
-    together = needs_together(gang)
+    together = reduce(
+        matching.added, (needs for role in gang.roles for needs in needs_of_seats(role)), matching.Amounts()
+    )
     request = msgspec.structs.replace(request, cpus_per_task=-(-whole_cpus(together) // request.tasks))
     return _per_node(request, together, policy, nodes=1)
 

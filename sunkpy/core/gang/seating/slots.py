@@ -19,7 +19,7 @@ from itertools import accumulate
 
 import msgspec
 
-from sunkpy.core.gang.gang import ANY_SEAT, Gang, Role
+from sunkpy.core.gang.gang import Gang, Role
 from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.alike import template_of
@@ -109,39 +109,18 @@ def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
     return largest
 
 
-def needs_of_a_seat(role: Role) -> matching.Amounts:
-    """What each seat of a role must have room for, each pod rounded up alone.
+def needs_of_seats(role: Role) -> list[matching.Amounts]:
+    """What each seat must have room for, each pod rounded up alone: first those with a pod, the largest first.
 
-    With a pod in each seat: the most that one of them asks for. Otherwise not less than the owner's template says and
+    Of several tries of one seat the last counts. A seat without a pod needs not less than the owner's template says and
     any pod of the role, to which something may have been added on its way.
     """
-    numbered, others = _needs_of(role, _rounded_needs(role))
-    return others if any(index not in numbered for index in range(role.seats)) else largest(numbered.values())
-
-
-def needs_together(gang: Gang) -> matching.Amounts:
-    """What all seats need on one node, where it makes no difference which pod has which."""
-    total: matching.Amounts = {}
-    for role in gang.roles:
-        of_member = _rounded_needs(role)
-        numbered, others = _needs_of(role, of_member)
-        held = [needs for index, needs in numbered.items() if index < role.seats]
-        free = [member.pod for member in role.members if member.index == ANY_SEAT and not member.pod.is_finished]
-        held += sorted((of_member[pod.uid] for pod in free), key=size_of, reverse=True)
-        needs = [*held, *[others] * (role.seats - len(held))]
-        total = reduce(matching.added, needs[: role.seats], total)
-    return total
-
-
-def _needs_of(
-    role: Role, of_member: Mapping[str, matching.Amounts]
-) -> tuple[dict[int, matching.Amounts], matching.Amounts]:
-    """What the pods need that have a number, by it, and what any other seat needs."""
-    # Of several pods of one seat the youngest counts, and any that lives before one that has ended.
-    latest_last = sorted(role.members, key=lambda m: (not m.pod.is_finished, m.pod.metadata.creation_timestamp))
-    numbered = {member.index: of_member[member.pod.uid] for member in latest_last if member.index != ANY_SEAT}
-    shape = [rounded(matching.pod_requests(role.shape))] if role.shape is not None else []
-    return numbered, largest([*of_member.values(), *shape])
+    of_member = _rounded_needs(role)
+    there = sorted((of_member[pod.uid] for pod in role.last_tries), key=size_of, reverse=True)[: role.seats]
+    if len(there) < role.seats:
+        shape = [rounded(matching.pod_requests(role.shape))] if role.shape is not None else []
+        there += [largest([*of_member.values(), *shape])] * (role.seats - len(there))
+    return there
 
 
 def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
@@ -157,7 +136,7 @@ def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
 
 
 def _shapes(gang: Gang) -> list[Slots]:
-    roles = [(role, needs_of_a_seat(role)) for role in gang.roles if role.seats]
+    roles = [(role, largest(needs_of_seats(role))) for role in gang.roles if role.seats]
     each = largest(needs for _, needs in roles)
     alone = Slots(count=gang.seats, needs=each, kind=WHOLE if len(roles) > 1 else None)
     if gang.one_per_node or len(roles) < 2:

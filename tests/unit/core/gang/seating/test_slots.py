@@ -11,7 +11,7 @@ from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.kind import REPLACEMENT, JobKind, kind_in
 from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_job
-from sunkpy.core.gang.seating.slots import is_for_as_many, needs_of_a_seat, plan_slots, seats_of, slot_of_each_seat
+from sunkpy.core.gang.seating.slots import is_for_as_many, needs_of_seats, plan_slots, seats_of, slot_of_each_seat
 from sunkpy.core.model import matching
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.layout import spread
@@ -35,7 +35,7 @@ def gang(*roles, **fields):
 
 
 def needs_by_seat(shaped):
-    return {(each.name, index): needs_of_a_seat(each) for each in shaped.roles for index in range(each.seats)}
+    return {(each.name, at): needs for each in shaped.roles for at, needs in enumerate(needs_of_seats(each))}
 
 
 def test_equal_members_are_asked_for_exactly_and_may_share_nodes():
@@ -102,7 +102,7 @@ def test_what_was_added_to_some_pods_of_a_role_is_held_for_the_others_too():
         members=(Member(pod=make_pod(requests={"cpu": "3"}), index=0),),
         shape=make_pod(requests={"cpu": "2"}).spec,
     )
-    assert needs_of_a_seat(there)["cpu"] == 3000
+    assert [needs["cpu"] for needs in needs_of_seats(there)] == [3000, 3000]
 
 
 def test_of_a_job_that_does_not_say_its_kind_each_seat_has_a_slot():
