@@ -10,13 +10,13 @@ name its volume.
 
 A claim that one pod may use (ReadWriteOncePod) keeps others waiting until that has ended.
 
-Source: kube-scheduler plugins volumebinding, volumezone and volumerestrictions.
+Source: kube-scheduler plugins volumebinding and volumerestrictions. Labels of zones (volumezone) do not count: since
+Kubernetes 1.12 such volumes have a node affinity as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
 import msgspec
 
@@ -24,14 +24,6 @@ from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
 from sunkpy.core.model.storage import Claim, StorageClass, Volume
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere
-
-_ZONE_LABELS: Final = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-)
-_BETWEEN_ZONES: Final = "__"
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +56,11 @@ def within_reach(
     bounds: dict[NodeSelector, _Bound] = {}
     for pod in pods:
         for name in _claim_names(pod):
-            found = _bounds(pod, name, storage)
+            found = _bound(pod, name, storage)
             if isinstance(found, str):
                 return nowhere(found)
-            for bound in found:
-                bounds.setdefault(bound.nodes, bound)
+            if found is not None:
+                bounds.setdefault(found.nodes, found)
     if not bounds:
         return eligibility
     refusals = ((c.slurm_node, _refusal(c.node, bounds.values())) for c in candidates)
@@ -78,10 +70,10 @@ def within_reach(
 def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
     """Why the pod could not have its volumes on this node; empty when it could."""
     for name in _claim_names(pod):
-        found = _bounds(pod, name, storage)
+        found = _bound(pod, name, storage)
         if isinstance(found, str):
             return found
-        if why := _refusal(node, found):
+        if found is not None and (why := _refusal(node, [found])):
             return f"it is {why}"
     return ""
 
@@ -115,7 +107,7 @@ def _refusal(node: Node, bounds: Iterable[_Bound]) -> str:
     return next((bound.why_not for bound in bounds if not matching.matches_selector(node, bound.nodes)), "")
 
 
-def _bounds(pod: Pod, name: str, storage: Storage) -> list[_Bound] | str:
+def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
     """Where a claim keeps its pod; in words, why that cannot be said yet."""
     claim, whose = storage.claim((pod.metadata.namespace, name)), f"claim {name} of pod {pod.name}"
     if claim is None:
@@ -133,7 +125,7 @@ def _bounds(pod: Pod, name: str, storage: Storage) -> list[_Bound] | str:
     if found is None or not found.waits_for_consumer or claim.spec.volume_name:
         return f"{whose} is not bound to a volume yet"
     if claim.selected_node:
-        return [_on_node(claim.selected_node, name)]
+        return _on_node(claim.selected_node, name)
     if not found.makes_volumes:
         return (
             f"{whose} waits for its first consumer, and no provisioner makes volumes of class {found.name}: "
@@ -154,27 +146,19 @@ def _on_node(node: str, claim: str) -> _Bound:
     return _Bound(why_not, NodeSelector(node_selector_terms=(here,)))
 
 
-def _of_volume(volume: Volume, claim: str) -> list[_Bound]:
+def _of_volume(volume: Volume, claim: str) -> _Bound | None:
     why_not = f"out of reach of volume {volume.name} (claim {claim})"
     affinity = volume.spec.node_affinity
-    selectors = [affinity.required] if affinity is not None and affinity.required is not None else []
-    selectors += [_in_zones(label, volume.labels[label]) for label in _ZONE_LABELS if label in volume.labels]
-    return [_Bound(why_not, selector) for selector in selectors]
+    return _Bound(why_not, affinity.required) if affinity is not None and affinity.required is not None else None
 
 
-def _in_zones(label: str, zones: str) -> NodeSelector:
-    """The nodes of these zones, and those that are in none: so older drivers wrote it."""
-    lines = (_is_in(label, zones.split(_BETWEEN_ZONES)), SelectorRequirement(key=label, operator="DoesNotExist"))
-    return NodeSelector(node_selector_terms=tuple(NodeSelectorTerm(match_expressions=(line,)) for line in lines))
-
-
-def _of_class(found: StorageClass, claim: str) -> list[_Bound]:
+def _of_class(found: StorageClass, claim: str) -> _Bound | None:
     lines = [
         [_is_in(line.key, line.values) for line in term.match_label_expressions] for term in found.allowed_topologies
     ]
     terms = tuple(NodeSelectorTerm(match_expressions=tuple(each)) for each in lines)
     why_not = f"outside the topologies of storage class {found.name} (claim {claim})"
-    return [_Bound(why_not, NodeSelector(node_selector_terms=terms))] if terms else []
+    return _Bound(why_not, NodeSelector(node_selector_terms=terms)) if terms else None
 
 
 def _is_in(key: str, values: Iterable[str]) -> SelectorRequirement:

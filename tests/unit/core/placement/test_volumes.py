@@ -43,10 +43,9 @@ def within(key, *values):
     return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(line,)),))
 
 
-def volume(required=None, **labels):
-    labels = {f"topology.kubernetes.io/{key}": value for key, value in labels.items()}
+def volume(required=None):
     affinity = VolumeNodeAffinity(required=required) if required else None
-    return Volume(metadata=Meta(name="pv", labels=labels), spec=VolumeSpec(node_affinity=affinity))
+    return Volume(metadata=Meta(name="pv"), spec=VolumeSpec(node_affinity=affinity))
 
 
 def claim(name="data", *, bound=False, class_name="late", volume_name="", chosen="", deleting=False, modes=()):
@@ -103,10 +102,6 @@ def reach(pods, known):
         (volume(within(ZONE, "east")), ("s-a",)),
         (volume(within(ZONE, "east", "west")), ("s-a", "s-b")),
         (volume(within("kubernetes.io/hostname", "elsewhere")), ()),
-        # Older drivers say the zone as a label of the volume; a node of no zone is not held against it.
-        (volume(zone="east"), ("s-a", "s-c")),
-        (volume(zone="east__west"), ("s-a", "s-b", "s-c")),
-        (volume(within(ZONE, "east"), zone="west"), ()),
     ],
 )
 def test_a_bound_volume_keeps_its_pod_where_it_can_be_reached(there, eligible):
