@@ -61,14 +61,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """To what a job is changed, and what was `asked` for.
 
-    `fields` are to be sent. `kept` is gone from the annotations and stays: a job has a partition, an account, a QoS and
-    a time limit in any case, so there is nothing to go back to. `fixed` is asked for otherwise now, and cannot be so.
+    `fields` are to be sent. `fixed` is asked for otherwise now, and cannot be so. A partition, an account, a QoS and a
+    time limit that are gone from the annotations stay: a job has them in any case, so there is nothing to go back to.
     """
 
     to: JobSpec
     asked: JobSpec
     fields: tuple[str, ...]
-    kept: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
 
     @property
@@ -80,9 +79,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return f"{why}. Who wants it otherwise deletes the pods, and the next ones are submitted so"
 
     def __str__(self) -> str:
-        changed = [f"{_words(field)} {getattr(self.to, field) or 'none'}" for field in self.fields]
-        kept = [f"its {_words(field)} stays, for a job in the queue cannot be without" for field in self.kept]
-        return "; ".join([*([", ".join(changed)] if changed else []), *kept])
+        words = ((field.removesuffix("_min").replace("_", " "), getattr(self.to, field)) for field in self.fields)
+        return ", ".join(f"{name} {value or 'none'}" for name, value in words)
 
 
 def takes_features(constraint: str) -> bool:
@@ -138,16 +136,15 @@ def find_change(has: JobSpec, wants: JobSpec) -> Change | None:
     unlike = [field for field in _FIELDS if _is_unlike(field, has, wants)]
     # What nobody asks for may be Slurm's own choice.
     given = [field for field in unlike if getattr(wants, field) not in ("", None)]
-    gone = [field for field in unlike if field not in given and not has.by_slurm]
-    fields = (*given, *(field for field in gone if field in _CAN_BE_EMPTIED))
-    kept = tuple(field for field in gone if field not in _CAN_BE_EMPTIED)
+    gone = [field for field in unlike if field not in given and field in _CAN_BE_EMPTIED and not has.by_slurm]
+    fields = (*given, *gone)
     # Of a job that an earlier leader submitted nobody knows them: it has what is asked for now.
     fixed = () if has.by_slurm else tuple(field for field in _FIXED if _is_unlike(field, has, wants))
-    if not fields and not kept and not fixed:
+    if not fields and not fixed:
         return None
     taken = (*_FIELDS, *_FIXED) if has.by_slurm else _FIELDS
     to = msgspec.structs.replace(has, by_slurm=False, **_only(taken, wants))
-    return Change(to=to, asked=wants, fields=fields, kept=kept, fixed=fixed)
+    return Change(to=to, asked=wants, fields=fields, fixed=fixed)
 
 
 def _is_unlike(field: str, has: JobSpec, wants: JobSpec) -> bool:
@@ -160,7 +157,3 @@ def _is_unlike(field: str, has: JobSpec, wants: JobSpec) -> bool:
 
 def _only(fields: Iterable[str], spec: JobSpec) -> dict[str, Any]:
     return {field: getattr(spec, field) for field in fields}
-
-
-def _words(field: str) -> str:
-    return field.removesuffix("_min").replace("_", " ")
