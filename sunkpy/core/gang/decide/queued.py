@@ -132,7 +132,7 @@ def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
         why = explain_eligibility(snapshot.eligibility)
         return report_all(gang, why, WaitCause.NO_NODE, needs_node=is_about_nodes)
     request = (
-        plan_for_nodes(gang, policy, snapshot.named_nodes, is_named=True)
+        plan_for_nodes(gang, policy, snapshot.named_nodes, kind=None)
         if snapshot.named_nodes
         else plan_job(gang, policy, snapshot.eligibility)
     )

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.job.kind import NAMED, REPLACEMENT, WHOLE, JobKind, make_comment
+from sunkpy.core.gang.job.kind import REPLACEMENT, WHOLE, JobKind, make_comment
 from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.gang.seating.slots import Slots, largest, needs_of_seats, plan_slots, rounded
 from sunkpy.core.model import matching, quantity
@@ -82,13 +82,15 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     return msgspec.structs.replace(request, excluded_nodes=excluded(eligibility))
 
 
-def plan_for_nodes(gang: Gang, policy: Policy, placed: Mapping[str, str], *, is_named: bool = False) -> JobSpec:
-    """The job for the nodes that members have already, or name (`is_named`); `placed`: uid → Slurm node.
+def plan_for_nodes(
+    gang: Gang, policy: Policy, placed: Mapping[str, str], kind: JobKind | None = REPLACEMENT
+) -> JobSpec:
+    """The job for the nodes that members have already, or name; `placed`: uid → Slurm node.
 
     Tasks are alike, so each node is asked for what is most on any of them.
     """
     on_node = needs_on_nodes(gang, placed)
-    kind = NAMED if is_named else WHOLE if len(on_node) == gang.seats else REPLACEMENT
+    kind = WHOLE if len(on_node) == gang.seats else kind
     slots = Slots(count=len(on_node), needs=largest(on_node.values()), kind=kind)
     request = _request(gang, policy, slots, has_own_nodes=True)
     return msgspec.structs.replace(request, required_nodes=tuple(sorted(on_node)))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from sunkpy.core.gang.identity import GangId, parse_comment
 from sunkpy.core.gang.job.kind import (
     LONGEST_COMMENT,
-    NAMED,
     REPLACEMENT,
     WHOLE,
     JobKind,
@@ -20,7 +19,7 @@ from tests.unit.core.gang.seating.test_slots import gang, role
 
 ID = GangId(namespace="default", name="train", uid="uid-1", unit="ring", generation="2")
 SHARED = JobKind("shared", (("worker", 4), ("launcher.a", 1)))
-KINDS = [None, WHOLE, NAMED, REPLACEMENT, SHARED]
+KINDS = [None, WHOLE, JobKind("named"), REPLACEMENT, SHARED]
 
 
 @pytest.mark.parametrize("kind", KINDS)
