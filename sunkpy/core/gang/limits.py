@@ -121,15 +121,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     everyone: Callable[[], Iterable[Pod]] = tuple
 
 
-def without_ending(around: Surroundings) -> Surroundings:
-    """As it will be when the pods that are being deleted are gone."""
-    return Surroundings(
-        nodes=around.nodes,
-        keeping_away=[pod for pod in around.keeping_away if not pod.is_deleting],
-        everyone=lambda: (pod for pod in around.everyone() if not pod.is_deleting),
-    )
-
-
 def deciding_specs(gang: Gang) -> list[PodSpec]:
     """What says to which nodes the job may go: the pods of the first wave, and the templates of those yet to come.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -19,7 +19,7 @@ import msgspec
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.limits import Surroundings, avoid_nodes, without_ending
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
 from sunkpy.kube import errors
@@ -140,7 +140,7 @@ class Binder:
 
         await fan_out(partial(read, name) for name in {node.name for _, node in placed})
         around = self._cluster.surroundings(listed=listed)
-        kept_away = _kept_away(placed, around, but=record.members) | self._without_volumes(placed)
+        kept_away = _kept_away(placed, around, but=record.members.keys()) | self._without_volumes(placed)
         return kept_away | _too_full(placed, others)
 
     def _without_volumes(self, placed: Iterable[Placed]) -> dict[str, Admission]:
@@ -241,11 +241,12 @@ def _noted(gang: GangId, action: act.Bind, placed: Sequence[Placed], plan: Plan)
     return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]
 
 
-def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Container[str]) -> dict[str, Admission]:
+def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str]) -> dict[str, Admission]:
     """The pods, by uid, that others keep away from their node; if only ending pods do, the pod may wait."""
     pods = [pod for pod, _ in placed]
     avoided = avoid_nodes(pods, around, but=but)
-    stays = avoid_nodes(pods, without_ending(around), but=but) if avoided else {}
+    ending = {pod.uid for pod in around.everyone() if pod.is_deleting} if avoided else set[str]()
+    stays = avoid_nodes(pods, around, but=ending | but) if avoided else {}
     return {
         pod.uid: Admission(
             verdict=Verdict.REFUSE if node.name in stays else Verdict.WAIT,

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from sunkpy.core import names
 from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
 from sunkpy.core.gang.devices.made import OWN_NAME
 from sunkpy.core.gang.seating.devices import noted_indices
+from sunkpy.core.handout import devices_on
 from sunkpy.core.model.devices import AllocatedDevice, Device, DeviceClass, DeviceId, ResourceClaim, SlurmDevice
 from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Pod
@@ -160,7 +160,7 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
         claims: its own that are there.
         owner_of: who else has a device.
     """
-    noted = _noted(pod)
+    noted = devices_on(pod)
     held = [id for claim in claims for id in claim.held]
     if noted and noted != set(map(str, held)):
         has = ", ".join(map(str, held)) or "no devices"
@@ -173,11 +173,7 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
 
 def is_noted(pod: Pod, device: DeviceId) -> bool:
     """The pod was bound with this device."""
-    return str(device) in _noted(pod)
-
-
-def _noted(pod: Pod) -> set[str]:
-    return set(filter(None, pod.annotations.get(names.ANNOTATION_DEVICES, "").split(",")))
+    return str(device) in devices_on(pod)
 
 
 def _choose(
