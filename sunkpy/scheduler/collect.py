@@ -24,7 +24,7 @@ from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
-from sunkpy.core.placement.needs import gres
+from sunkpy.core.placement.needs import counted
 from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.runtime.verdicts import Verdict
 from sunkpy.scheduler.leader import Leader
@@ -204,12 +204,11 @@ class Collector:
         return within_reach(eligibility, pods, candidates, storage) if storage is not None else None
 
     def _in_one_domain(self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: Record) -> Eligibility:
-        slots = plan_slots(gang, eligibility)
+        slots = plan_slots(gang, eligibility, self._settings.counted)
         wish = Wish(
             label=gang.one_domain,
             slots=slots.count,
-            needs=slots.needs,
-            gres=gres(slots.needs, gpu_resources=self._settings.counted, gpu_type=gang.options.gpu_type),
+            needs=counted(slots.needs, self._settings.counted, gpu_type=gang.options.gpu_type),
             apart=gang.one_per_node,
             excluded=frozenset(next((job.slurm.excluded_nodes for job in snapshot.live_jobs), ())),
             refused=record.refusals,

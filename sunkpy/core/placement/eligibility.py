@@ -17,7 +17,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model import matching, quantity
-from sunkpy.core.model.gres import gres_count, gres_counts
+from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Node, PodSpec
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
@@ -57,11 +57,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The same without what is taken."""
         return matching.subtracted(self.offered, self.taken)
 
-    @property
-    def gres(self) -> str:
-        """What Slurm says that it has of devices; empty when that is not known."""
-        return self.slurm.gres if self.slurm is not None else ""
-
     @cached_property
     def kind(self) -> Hashable:
         """Pods that may use one of a kind may use all, but for their labels and names."""
@@ -75,60 +70,45 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
 
     @cached_property
-    def room(self) -> Size:
-        """What the node offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
-        devices, cpus, memory = size_of(self.left)
+    def room(self) -> Room:
+        """What it offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
+        cpu, memory = self.left.get("cpu", 0), self.left.get("memory", 0)
         if self.slurm is None:
-            return (devices, cpus, memory)
-        devices = devices or gres_count(self.slurm.gres)  # those of claims are not in `left`
-        by_slurm = (self.slurm.cpus * 1000 or cpus, self.slurm.memory_mib * 2**20 or memory)
-        return (devices, min(cpus, by_slurm[0]), min(memory, by_slurm[1]))
+            return frozenset({"cpu": cpu, "memory": memory}.items())
+        cpu, memory = min(cpu, self.slurm.cpus * 1000 or cpu), min(memory, self.slurm.memory_mib * 2**20 or memory)
+        return frozenset({"cpu": cpu, "memory": memory, **gres_counts(self.slurm.gres)}.items())
 
 
-Size = tuple[int, int, int]
-"""Devices, millicores and bytes of memory."""
+Room = frozenset[tuple[str, int]]
+"""Millicores, bytes of memory, and each GRES by its name, also with its type: the amounts of a node."""
 
 
-def size_of(amounts: Mapping[str, int]) -> Size:
-    """Amounts by resource, as sizes are compared: all extended resources count as devices."""
-    devices = sum(amount for name, amount in amounts.items() if "/" in name)
-    return (devices, amounts.get("cpu", 0), amounts.get("memory", 0))
+def times(needs: Mapping[str, int], room: Room) -> int:
+    """How often that fits there; `needs` as `needs.counted` says."""
+    has = dict(room)
+    return min(has.get(name, 0) // amount for name, amount in needs.items() if amount)
 
 
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
     """The Slurm nodes that a pod may use, and why not the others: Slurm node → reason. Names are sorted.
 
-    `sizes`: those that occur among the eligible nodes; empty when they are not known. `gres`: what Slurm has of devices
-    on one of them, as it says it. `features`: each of the eligible
+    `rooms`: those that occur among the eligible nodes; empty when they are not known. `features`: each of the eligible
     nodes has one of these, and no node `outside` has any; empty when only names tell them apart.
     """
 
     eligible: tuple[str, ...]
     refused: dict[str, str] = {}
-    sizes: frozenset[Size] = frozenset()
-    gres: frozenset[str] = frozenset()
+    rooms: frozenset[Room] = frozenset()
     features: tuple[str, ...] = ()
     outside: frozenset[str] = frozenset()
 
     def has_room_for(self, needs: Mapping[str, int]) -> bool:
         """One of the nodes is as large as that, when nobody else is on it."""
-        return not self.sizes or any(
-            all(has >= wants for has, wants in zip(size, size_of(needs), strict=True)) for size in self.sizes
-        )
+        return not self.rooms or any(times(needs, room) for room in self.rooms)
 
-    def slots_on_smallest(self, needs: Mapping[str, int], gres: str) -> int:
-        """How many times that fits on each of those nodes on which it fits; 0 when it is not known.
-
-        Args:
-            needs: amounts by resource.
-            gres: the devices among them, as Slurm is asked: of one type there may be fewer than a node has in all.
-        """
-        wants, asked = size_of(needs), gres_counts(gres)
-        fitting = [min(has // want for has, want in zip(size, wants, strict=True) if want) for size in self.sizes]
-        if fitting and asked:
-            there = map(gres_counts, self.gres)
-            fitting += [min(has.get(kind, 0) // count for kind, count in asked.items()) for has in there]
-        return min((times for times in fitting if times), default=0)
+    def slots_on_smallest(self, needs: Mapping[str, int]) -> int:
+        """How many times that fits on each of those nodes on which it fits; 0 when it is not known."""
+        return min(filter(None, (times(needs, room) for room in self.rooms)), default=0)
 
 
 def nowhere(why: str) -> Eligibility:
@@ -163,8 +143,7 @@ def eligible_nodes(
         verdicts[c.slurm_node] = why
     allowed = [c for c in candidates if verdicts[c.slurm_node] is None]
     found = Eligibility(
-        sizes=frozenset(c.room for c in allowed),
-        gres=frozenset(c.slurm.gres for c in allowed if c.slurm is not None),
+        rooms=frozenset(c.room for c in allowed),
         eligible=tuple(sorted(c.slurm_node for c in allowed)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
@@ -185,8 +164,7 @@ def _both(one: Eligibility, other: Eligibility) -> Eligibility:
         # Where one has no node at all the reason names none.
         eligible=tuple(n for n in one.eligible if n not in refused) if other.eligible else (),
         refused=refused,
-        sizes=one.sizes & other.sizes,
-        gres=one.gres & other.gres,
+        rooms=one.rooms & other.rooms,
     )
 
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sunkpy.core.model import quantity
+from sunkpy.core.model.matching import Amounts
+
 MINIMUM_CPUS: Final = 1
 MINIMUM_MEMORY_MIB: Final = 128
+_MIB: Final = 2**20
 
 
 def whole_cpus(needs: Mapping[str, int]) -> int:
@@ -19,19 +23,31 @@ def whole_cpus(needs: Mapping[str, int]) -> int:
     return max(MINIMUM_CPUS, -(-needs.get("cpu", 0) // 1000))
 
 
+def rounded(needs: Mapping[str, int]) -> Amounts:
+    """What Slurm holds for one pod: whole cpus, whole MiB, at least the minimum of both."""
+    memory_mib = max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0)))
+    return {**needs, "cpu": whole_cpus(needs) * 1000, "memory": memory_mib * _MIB}
+
+
+def counted(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
+    """What Slurm counts of that: cpus, memory, and each GRES by its name."""
+    held = rounded(needs)
+    return {"cpu": held["cpu"], "memory": held["memory"], **count_gres(needs, gpu_resources, gpu_type=gpu_type)}
+
+
 def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
-    """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty.
+    """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty."""
+    counts = count_gres(needs, gpu_resources, gpu_type=gpu_type)
+    return ",".join(f"gres/{name}:{count}" for name, count in sorted(counts.items()) if count > 0)
+
+
+def count_gres(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
+    """How many of each GRES: extended resources by the name that Slurm knows, `gpu` or `gpu:h100`.
 
     `gpu_type` is that of GPUs whose resource says none.
     """
-    counts = count_gres(needs, gpu_resources)
-    typed = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in counts}
-    return ",".join(f"gres/{typed[name]}:{count}" for name, count in sorted(counts.items()) if count > 0)
-
-
-def count_gres(needs: Mapping[str, int], gpu_resources: Mapping[str, str]) -> dict[str, int]:
-    """How many of each GRES: extended resources by the name that Slurm knows, `gpu` or `gpu:h100`."""
-    counts = dict.fromkeys(gpu_resources.values(), 0)
+    names = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in gpu_resources.values()}
+    counts = dict.fromkeys(names.values(), 0)
     for resource, name in gpu_resources.items():
-        counts[name] += needs.get(resource, 0)
+        counts[names[name]] += needs.get(resource, 0)
     return counts

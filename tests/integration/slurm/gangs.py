@@ -23,7 +23,7 @@ from sunkpy.core.gang.job.request import GpuSharing, Policy
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
-from sunkpy.core.placement.eligibility import Eligibility, Size
+from sunkpy.core.placement.eligibility import Eligibility, Room
 from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.jobs.search import JobSearch
@@ -105,7 +105,7 @@ class Ring:
         *,
         nodes: Sequence[str] = NODES[:3],
         asks: Sequence[Mapping[str, str]] = (),
-        size: Size | None = None,
+        room: Room | None = None,
         restarts: str = "Never",
         **annotations: str,
     ) -> None:
@@ -116,7 +116,7 @@ class Ring:
         same = {"annotations": marks, "restart_policy": restarts}
         pods = [(f"{name}-{number}", requests) for number, requests in enumerate(asks)]
         self._known = Pods(make_pod(pod, uid=pod, requests=requests, **same) for pod, requests in pods)
-        self._sizes = frozenset([size] if size is not None else [])
+        self._rooms = frozenset([room] if room is not None else [])
         self.id: GangId = identify(self.pods[0])
         self.states: list[frozenset[str]] = []
         self._nodes = nodes
@@ -159,7 +159,7 @@ class Ring:
         """What is known now."""
         refused = {node: "is another test's" for node in NODES if node not in self._nodes}
         snapshot = self.record.snapshot(self.gang, placed=self.placed, now=self._clock())
-        eligibility = Eligibility(eligible=tuple(self._nodes), refused=refused, sizes=self._sizes)
+        eligibility = Eligibility(eligible=tuple(self._nodes), refused=refused, rooms=self._rooms)
         return msgspec.structs.replace(snapshot, eligibility=eligibility)
 
     async def look(self) -> list[act.GangAction]:

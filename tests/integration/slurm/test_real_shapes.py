@@ -32,7 +32,7 @@ CPUS: Final = 4
 GPUS: Final = 4
 MEMORY_MIB: Final = 4000
 GPU: Final = "nvidia.com/gpu"
-SIZE: Final = (GPUS, CPUS * 1000, MEMORY_MIB * 2**20)
+ROOM: Final = frozenset({"gpu": GPUS, "cpu": CPUS * 1000, "memory": MEMORY_MIB * 2**20}.items())
 FEATURES: Final = ("small,ib", "small", "large,ib", "large", "huge,ib")
 TREE: Final = "TopologyPlugin=topology/tree\n"
 
@@ -100,7 +100,7 @@ async def running(slurm: Slurm, job_id: JobId) -> SlurmJob:
 
 async def started(slurm: Slurm, name: str, asks: Sequence[dict[str, str]], **how: str) -> Ring:
     """A gang whose pods are all bound, on any of the nodes."""
-    ring = Ring(slurm, name, nodes=NODES, asks=asks, size=SIZE, **how)
+    ring = Ring(slurm, name, nodes=NODES, asks=asks, room=ROOM, **how)
     await ring.until(Bind, timeout_s=20)
     assert len(ring.placed) == len(asks)
     return ring

@@ -15,12 +15,12 @@ import msgspec
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.kind import REPLACEMENT, WHOLE, JobKind, make_comment
 from sunkpy.core.gang.job.terms import with_features
-from sunkpy.core.gang.seating.slots import Slots, largest, needs_of_seats, plan_slots, rounded
+from sunkpy.core.gang.seating.slots import Slots, largest, needs_of_seats, plan_slots
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, excluded
-from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
+from sunkpy.core.placement.needs import count_gres, counted, gres, rounded, whole_cpus
 
 PLACEHOLDER_SCRIPT: Final = """\
 #!/bin/bash
@@ -71,7 +71,7 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB. Of whole nodes a job has all cpus,
     and would need that much memory for each of them.
     """
-    slots = plan_slots(gang, eligibility)
+    slots = plan_slots(gang, eligibility, policy.gpu_resources)
     request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
     if gang.one_domain == HOSTNAME:
         request = _on_one_node(request, gang, policy)
@@ -172,8 +172,8 @@ def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
 
 def _on_whole_nodes(request: JobSpec, slots: Slots, eligibility: Eligibility, policy: Policy) -> JobSpec:
     """On as few nodes as the smallest of those that hold a slot allows; each is asked for what lies there at most."""
-    devices = gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=request.gpu_type)
-    fitting = eligibility.slots_on_smallest(slots.needs, devices)
+    needs = counted(slots.needs, policy.gpu_resources, gpu_type=request.gpu_type)
+    fitting = eligibility.slots_on_smallest(needs)
     if not fitting:
         return request
     nodes = -(-slots.count // fitting)

@@ -15,11 +15,9 @@ from collections.abc import Mapping
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.seating.seating import Seating
-from sunkpy.core.gang.seating.slots import rounded
 from sunkpy.core.model import matching
 from sunkpy.core.model.capacity import Capacity
-from sunkpy.core.model.objects import PodSpec
-from sunkpy.core.placement.needs import count_gres
+from sunkpy.core.placement.needs import counted
 
 _MIB = 2**20
 
@@ -33,7 +31,7 @@ def find_outgrown(
         capacities: what the job has, by Slurm node.
         gpu_resources: extended resource → GRES name.
     """
-    asked = {pod.uid: _counted(pod.spec, gpu_resources) for pod in gang.members}
+    asked = {pod.uid: counted(matching.pod_requests(pod.spec), gpu_resources) for pod in gang.members}
     free = {
         node: {"cpu": capacity.cpus * 1000, "memory": capacity.memory_mib * _MIB, **(capacity.gres or {})}
         for node, capacity in capacities.items()
@@ -49,12 +47,6 @@ def find_outgrown(
         else:
             free[node] = matching.subtracted(free[node], asked.get(uid, {}))
     return outgrown
-
-
-def _counted(spec: PodSpec, gpu_resources: Mapping[str, str]) -> matching.Amounts:
-    """What Slurm counts of what a pod asks for; devices by the name of their GRES."""
-    asked = rounded(matching.pod_requests(spec))
-    return {"cpu": asked["cpu"], "memory": asked["memory"], **count_gres(asked, gpu_resources)}
 
 
 def _lacking(needs: matching.Amounts, here: Mapping[str, int], capacity: Capacity) -> str:

@@ -16,20 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate
+from typing import Final
 
 import msgspec
 
 from sunkpy.core.gang.gang import Gang, Role
 from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
-from sunkpy.core.model import matching, quantity
+from sunkpy.core.model import matching
 from sunkpy.core.model.alike import template_of
-from sunkpy.core.placement.eligibility import Eligibility, size_of
-from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
+from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.core.placement.needs import counted, rounded
 
 SeatId = tuple[str, int]
 """Role and index in it."""
 
-_MIB = 2**20
+NO_GRES: Final[Mapping[str, str]] = {}
 
 
 class Slots(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,15 +50,22 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
         return (self.count * devices, self.count * cpus, self.count * memory)
 
 
-def plan_slots(gang: Gang, eligibility: Eligibility | None = None) -> Slots:
-    """The shape that asks for least, of those whose slots fit a node."""
+def size_of(needs: Mapping[str, int]) -> tuple[int, int, int]:
+    """As amounts are compared: all extended resources count as devices, which go before cpus and memory."""
+    devices = sum(amount for name, amount in needs.items() if "/" in name)
+    return (devices, needs.get("cpu", 0), needs.get("memory", 0))
+
+
+def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources: Mapping[str, str] = NO_GRES) -> Slots:
+    """The shape that asks for least, of those whose slots fit a node; `gpu_resources`: extended resource → GRES."""
 
     def rank(slots: Slots) -> tuple[bool, bool, tuple[int, int, int]]:
         if eligibility is None:
             return (False, False, slots.ask)
         # Rounded up to whole cpus, and daemons take a part of one: a node may be too small by that alone.
-        less = {**slots.needs, "cpu": slots.needs["cpu"] - 999}
-        return (not eligibility.has_room_for(slots.needs), not eligibility.has_room_for(less), slots.ask)
+        needs = counted(slots.needs, gpu_resources, gpu_type=gang.options.gpu_type)
+        less = {**needs, "cpu": needs["cpu"] - 999}
+        return (not eligibility.has_room_for(needs), not eligibility.has_room_for(less), slots.ask)
 
     return min(_shapes(gang), key=rank)
 
@@ -93,12 +101,6 @@ def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int
 def seats_of(gang: Gang) -> list[SeatId]:
     """All seats in rank order."""
     return [(role.name, index) for role in gang.roles for index in range(role.seats)]
-
-
-def rounded(needs: Mapping[str, int]) -> matching.Amounts:
-    """What Slurm holds for one pod: whole cpus, whole MiB, at least the minimum of both."""
-    memory_mib = max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0)))
-    return {**needs, "cpu": whole_cpus(needs) * 1000, "memory": memory_mib * _MIB}
 
 
 def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:

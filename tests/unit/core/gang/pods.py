@@ -64,3 +64,8 @@ def make_node(name="node1", *, labels=None, taints=(), unschedulable=False, **al
         spec=NodeSpec(taints=tuple(taints), unschedulable=unschedulable),
         status=NodeStatus(allocatable=amounts),
     )
+
+
+def make_room(cpu, memory, **gres):
+    """What a node has: millicores, bytes, and each GRES."""
+    return frozenset({"cpu": cpu, "memory": memory, **gres}.items())

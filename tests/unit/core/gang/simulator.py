@@ -34,7 +34,6 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import State
-from sunkpy.core.gang.seating.slots import rounded
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.job_spec import JobSpec
@@ -43,6 +42,7 @@ from sunkpy.core.model.matching import added, pod_requests, shortfalls
 from sunkpy.core.model.objects import ContainerState, ContainerStatus, Pod, Running
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.core.placement.needs import rounded
 from tests.unit.core.gang.jobs import change_job, make_job
 
 GPU = "nvidia.com/gpu"

@@ -9,16 +9,16 @@ from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.request import plan_job
-from sunkpy.core.gang.seating.slots import rounded
 from sunkpy.core.model import matching
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import Eligibility, size_of
+from sunkpy.core.placement.eligibility import Eligibility
+from sunkpy.core.placement.needs import counted, rounded
 from tests.unit.core.gang.jobs import change_job
-from tests.unit.core.gang.pods import make_pod
+from tests.unit.core.gang.pods import make_pod, make_room
 from tests.unit.core.gang.simulator import GPU, World
 
 ID = GangId(namespace="default", name="train", uid="uid-1")
-LARGE = Eligibility(eligible=("n1",), sizes=frozenset({(99, 99_000, 2**40)}))
+LARGE = Eligibility(eligible=("n1",), rooms=frozenset({make_room(99_000, 2**40, gpu=99)}))
 
 
 class Course(World):
@@ -40,7 +40,7 @@ class Course(World):
                 self.bring(role, index)
         eligible = LARGE
         if makes_apart:
-            eligible = replace(LARGE, sizes=frozenset({size_of(self.alone)}))
+            eligible = replace(LARGE, rooms=frozenset({make_room(**counted(self.alone, self.policy.gpu_resources))}))
         self.made_for = dict(sizes)
         gang = self.snapshot(ID).gang
         self.apply(ID, Submit(request=plan_job(gang, self.policy, eligible), pods=gang.members))

@@ -24,10 +24,8 @@ RACKS = (node("a1", "a"), node("a2", "a"), node("b1", "b"), node("b2", "b"), nod
 def choose(nodes, slots, *, unfit=None, **wish):
     names = tuple(each.slurm_node for each in nodes)
     eligible = tuple(name for name in names if name not in (unfit or {}))
-    wish = {"label": RACK} | wish
-    return in_one_domain(
-        Eligibility(eligible=eligible, refused=unfit or {}), nodes, Wish(slots=slots, needs=NEEDS, **wish)
-    )
+    wish = {"label": RACK, "needs": NEEDS} | wish
+    return in_one_domain(Eligibility(eligible=eligible, refused=unfit or {}), nodes, Wish(slots=slots, **wish))
 
 
 @pytest.mark.parametrize(
@@ -60,16 +58,16 @@ def test_the_domain_with_most_room_that_holds_the_gang_and_later_the_same(slots,
 @pytest.mark.parametrize(
     ("slots", "gres", "chosen"),
     [
-        (2, "gres/gpu:h100:1", ("a1",)),
-        (3, "gres/gpu:h100:1", ()),
-        (3, "gres/gpu:1", ("b1", "b2")),
-        (2, "gres/gpu:a100:1,gres/gpu:h100:1", ("b1", "b2")),
+        (2, {"gpu:h100": 1}, ("a1",)),
+        (3, {"gpu:h100": 1}, ()),
+        (3, {"gpu": 1}, ("b1", "b2")),
+        (2, {"gpu:a100": 1, "gpu:h100": 1}, ("b1", "b2")),
     ],
 )
 def test_gpus_of_one_type_are_not_those_of_another(slots, gres, chosen):
     mixed = "gpu:h100:1,gpu:a100:2"
     racks = (node("a1", "a", cpu="8", gres="gpu:h100:2"), node("b1", "b", gres=mixed), node("b2", "b", gres=mixed))
-    assert choose(racks, slots, gres=gres).eligible == chosen
+    assert choose(racks, slots, needs=NEEDS | gres).eligible == chosen
 
 
 def test_a_domain_that_has_room_now_goes_first():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.model.devices import CLAIMED
-from sunkpy.core.model.gres import gres_count
+from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import (
     Affinity,
     NodeAffinity,
@@ -222,7 +222,7 @@ def test_many_nodes_are_judged_together_as_each_by_itself(pod, nodes):
     each = [eligible_nodes(pod.spec, [candidate], gpu_resources=GPUS) for candidate in candidates]
     assert together.eligible == tuple(sorted(name for one in each for name in one.eligible))
     assert together.refused == {name: why for one in each for name, why in one.refused.items()}
-    assert together.sizes == frozenset(size for one in each for size in one.sizes)
+    assert together.rooms == frozenset(room for one in each for room in one.rooms)
 
 
 @pytest.mark.parametrize(
@@ -249,4 +249,4 @@ def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(asks, gres, re
     candidate = Candidate(slurm_node="n1", node=make_node(), slurm=SlurmNode(name="n1", cpus=4, gres=gres))
     found = eligible_nodes(spec, [candidate], gpu_resources={resource: asks})
     assert found.refused == refused
-    assert candidate.room[0] == gres_count(gres)
+    assert gres_counts(gres).items() <= candidate.room

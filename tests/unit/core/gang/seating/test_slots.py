@@ -2,7 +2,6 @@
 
 import itertools
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +12,12 @@ from sunkpy.core.gang.job.kind import REPLACEMENT, JobKind, kind_in
 from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_job
 from sunkpy.core.gang.seating.slots import is_for_as_many, needs_of_seats, plan_slots, seats_of, slot_of_each_seat
 from sunkpy.core.model import matching
+from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.layout import spread
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility
-from tests.unit.core.gang.pods import make_pod
+from tests.unit.core.gang.pods import make_pod, make_room
 
 GPU = "nvidia.com/gpu"
 POLICY = Policy(gpu_resources={GPU: "gpu"}, gpu_sharing=GpuSharing.COUNT)
@@ -73,19 +73,19 @@ def test_a_small_role_gets_slots_of_its_own_where_that_asks_for_less():
 
 def test_a_slot_that_fits_no_node_is_not_asked_for():
     uneven = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 2, {"cpu": "4", GPU: "8"}))
-    small = Eligibility(eligible=("n1",), sizes=frozenset({(8, 4000, 2**40)}))
-    assert plan_slots(uneven, small).count == 3
-    large = Eligibility(eligible=("n1",), sizes=frozenset({(8, 4000, 2**40), (8, 5000, 2**40)}))
-    assert plan_slots(uneven, large).count == 2
+    small = Eligibility(eligible=("n1",), rooms=frozenset({make_room(4000, 2**40, gpu=8)}))
+    assert plan_slots(uneven, small, POLICY.gpu_resources).count == 3
+    large = Eligibility(eligible=("n1",), rooms=frozenset({make_room(cpu, 2**40, gpu=8) for cpu in (4000, 5000)}))
+    assert plan_slots(uneven, large, POLICY.gpu_resources).count == 2
 
 
 def test_of_slots_that_fit_no_node_the_one_is_asked_for_that_whole_cpus_alone_make_too_large():
     """Daemons take a part of a cpu, and Slurm has the node with all of them."""
     uneven = gang(role("leader", 1, {"cpu": "1200m"}), role("worker", 2, {"cpu": "500m"}))
-    slots = plan_slots(uneven, Eligibility(eligible=("n1",), sizes=frozenset({(0, 1750, 2**40)})))
+    slots = plan_slots(uneven, Eligibility(eligible=("n1",), rooms=frozenset({make_room(1750, 2**40)})))
     assert (slots.count, slots.needs["cpu"]) == (3, 2000)
     whole = gang(role("launcher", 1, {"cpu": "1"}), role("worker", 1, {"cpu": "3"}))
-    slots = plan_slots(whole, Eligibility(eligible=("n1",), sizes=frozenset({(0, 3750, 2**40)})))
+    slots = plan_slots(whole, Eligibility(eligible=("n1",), rooms=frozenset({make_room(3750, 2**40)})))
     assert (slots.count, slots.needs["cpu"]) == (2, 3000)
 
 
@@ -212,7 +212,8 @@ def test_what_equal_members_ask_is_what_they_need(seats, requests):
 # ------------------------------------------------------------ what Slurm holds on each node, however the tasks lie
 
 WHOLE = {"options": JobSpec(shared="none")}
-LARGE = Eligibility(eligible=("n1",), sizes=frozenset({(64, 40_000, 2**36), (99, 99_000, 2**40)}))
+ROOMS = (make_room(40_000, 2**36, gpu=64), make_room(99_000, 2**40, gpu=99))
+LARGE = Eligibility(eligible=("n1",), rooms=frozenset(ROOMS))
 
 
 @st.composite
@@ -307,7 +308,8 @@ def test_one_member_with_a_gpu_gives_its_gang_whole_nodes(fields):
 def test_no_whole_node_is_asked_for_more_of_a_type_than_it_has(asks, there, nodes, gres):
     policy = Policy(gpu_resources={GPU: "gpu", "nvidia.com/mig-1g.5gb": "gpu:1g.5gb"})
     six = gang(role("worker", 6, {"cpu": "1", **asks}), **WHOLE)
-    job = plan_job(six, policy, msgspec.structs.replace(LARGE, gres=frozenset(there)))
+    rooms = frozenset(make_room(99_000, 2**40, **gres_counts(each)) for each in there)
+    job = plan_job(six, policy, Eligibility(eligible=("n1",), rooms=rooms))
     assert (job.minimum_nodes, job.gres_per_node) == (nodes, gres)
 
 
