@@ -1,10 +1,12 @@
-"""What a job has of each of its nodes, by Slurm's word."""
+"""What a node has, or a job has of it, by Slurm's word."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import msgspec
+
+from sunkpy.core.model.matching import Amounts, shortfalls
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,3 +15,14 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 0
     memory_mib: int = 0
     gres: Mapping[str, int] | None = None
+
+    @property
+    def amounts(self) -> Amounts:
+        """Millicores, bytes, and each GRES by its name."""
+        return {"cpu": self.cpus * 1000, "memory": self.memory_mib * 2**20, **(self.gres or {})}
+
+    def lacking(self, needs: Mapping[str, int], left: Mapping[str, int]) -> str:
+        """Of what less is `left` than that, where Slurm has said how much there is: `lacks cpu: needs 2, has 1`."""
+        is_known = {"cpu": bool(self.cpus), "memory": bool(self.memory_mib)}
+        known = {name: amount for name, amount in needs.items() if is_known.get(name, self.gres is not None)}
+        return next((str(each) for each in shortfalls(known, {n: max(0, has) for n, has in left.items()})), "")

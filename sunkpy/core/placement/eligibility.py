@@ -16,11 +16,12 @@ from functools import cached_property, reduce
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model import matching, quantity
+from sunkpy.core.model import matching
+from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Node, PodSpec
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.placement.needs import count_gres, gres, whole_cpus
+from sunkpy.core.placement.needs import counted
 
 TRANSIENT_TAINTS = frozenset({
     "node.kubernetes.io/unschedulable",
@@ -240,19 +241,8 @@ def _refusal(
         return str(lacking[0])
     if lacking := matching.shortfalls(of_kubelet, candidate.left):
         return f"{lacking[0]} beside pods that Slurm does not schedule"
-    return _too_much_for_slurm(needs, candidate.slurm, gpu_resources) if candidate.slurm else None
-
-
-def _too_much_for_slurm(needs: matching.Amounts, node: SlurmNode, gpu_resources: Mapping[str, str]) -> str | None:
-    """The node is large enough for the kubelet, but part of it is kept from Slurm (NodeSet `reserved`)."""
-    cpus, memory_mib = whole_cpus(needs), quantity.mib_up(needs.get("memory", 0))
-    if node.cpus and cpus > node.cpus:
-        return f"offers Slurm {node.cpus} CPUs where the pod needs {cpus}"
-    if node.memory_mib and memory_mib > node.memory_mib:
-        return f"offers Slurm {node.memory_mib} MiB of memory where the pod needs {memory_mib} MiB"
-    wanted = gres(needs, gpu_resources=gpu_resources)
-    if wanted and node.cpus and not node.gres:
-        return f"offers Slurm no GRES where the pod needs {wanted}"
-    if wanted and node.cpus and matching.shortfalls(count_gres(needs, gpu_resources), gres_counts(node.gres)):
-        return f"offers Slurm {node.gres} where the pod needs {wanted}"
-    return None
+    node = candidate.slurm or SlurmNode(name="")
+    # The node is large enough for the kubelet, but part of it is kept from Slurm (NodeSet `reserved`).
+    has = Capacity(cpus=node.cpus, memory_mib=node.memory_mib, gres=gres_counts(node.gres) if node.cpus else None)
+    lacks = has.lacking(counted(needs, gpu_resources), has.amounts)
+    return f"{lacks} for Slurm" if lacks else None

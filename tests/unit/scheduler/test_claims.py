@@ -567,7 +567,7 @@ CEL = [{"cel": {"expression": "device.attributes['gpu.example.com'].index == 99"
         ({"deviceClassName": "tpu"}, "for class tpu no GRES stands (scheduler.deviceClasses has gpu.example.com)"),
         ({"adminAccess": True}, "asks for adminAccess, which is not for workloads of Slurm"),
         ({"selectors": CEL}, "has selectors (CEL), which Slurm cannot evaluate: ask for a class of such devices"),
-        ({"count": 9}, "offers Slurm gpu:4 where the pod needs gres/gpu:9"),
+        ({"count": 9}, "lacks gpu: needs 9, has 4 for Slurm"),
     ],
 )
 async def test_a_claim_that_cannot_be_had_is_told_once_and_keeps_nobody_waiting(world, tmp_path, asked, says):

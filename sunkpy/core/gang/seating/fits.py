@@ -19,8 +19,6 @@ from sunkpy.core.model import matching
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.placement.needs import counted
 
-_MIB = 2**20
-
 
 def find_outgrown(
     gang: Gang, seating: Seating, capacities: Mapping[str, Capacity], *, gpu_resources: Mapping[str, str]
@@ -32,26 +30,15 @@ def find_outgrown(
         gpu_resources: extended resource → GRES name.
     """
     asked = {pod.uid: counted(matching.pod_requests(pod.spec), gpu_resources) for pod in gang.members}
-    free = {
-        node: {"cpu": capacity.cpus * 1000, "memory": capacity.memory_mib * _MIB, **(capacity.gres or {})}
-        for node, capacity in capacities.items()
-    }
+    free = {node: capacity.amounts for node, capacity in capacities.items()}
     waiting = {uid: seat.node for uid, seat in seating.seats.items() if uid in asked and uid not in seating.holding}
     least_first = sorted(waiting.items(), key=lambda each: sorted(asked[each[0]].items()))
     outgrown: dict[str, str] = {}
     for uid, node in (*seating.holding.items(), *least_first):
         if node not in free:
             continue
-        if uid in waiting and (lacking := _lacking(asked[uid], free[node], capacities[node])):
+        if uid in waiting and (lacking := capacities[node].lacking(asked[uid], free[node])):
             outgrown[uid] = lacking
         else:
             free[node] = matching.subtracted(free[node], asked.get(uid, {}))
     return outgrown
-
-
-def _lacking(needs: matching.Amounts, here: Mapping[str, int], capacity: Capacity) -> str:
-    """Of what Slurm has said how much there is."""
-    is_known = {"cpu": bool(capacity.cpus), "memory": bool(capacity.memory_mib)}
-    known = {name: amount for name, amount in needs.items() if is_known.get(name, capacity.gres is not None)}
-    left = {name: max(0, amount) for name, amount in here.items()}
-    return next((str(each) for each in matching.shortfalls(known, left)), "")

@@ -75,10 +75,8 @@ def test_a_cordoned_node_stays_eligible_because_slurm_drains_it():
 
 def test_what_is_reserved_from_slurm_is_not_offered():
     small = SlurmNode(name="s-node1", cpus=3, memory_mib=4096)
-    assert (
-        "3 CPUs where the pod needs 4"
-        in judge(make_pod(requests={"cpu": "4"}), make_node(), slurm=small).refused["s-node1"]
-    )
+    found = judge(make_pod(requests={"cpu": "4"}), make_node(), slurm=small)
+    assert found.refused == {"s-node1": "lacks cpu: needs 4, has 3 for Slurm"}
     assert judge(make_pod(requests={"cpu": "3"}), make_node(), slurm=small).eligible
 
 
@@ -229,18 +227,18 @@ def test_many_nodes_are_judged_together_as_each_by_itself(pod, nodes):
     ("asks", "gres", "refused"),
     [
         ("gpu", "gpu:h100:4", {}),
-        ("gpu", "gpu:h100:1", {"n1": "offers Slurm gpu:h100:1 where the pod needs gres/gpu:2"}),
-        ("gpu", "", {"n1": "offers Slurm no GRES where the pod needs gres/gpu:2"}),
+        ("gpu", "gpu:h100:1", {"n1": "lacks gpu: needs 2, has 1 for Slurm"}),
+        ("gpu", "", {"n1": "lacks gpu: needs 2, has 0 for Slurm"}),
         ("gpu", "gpu:h100:1,gpu:a100:1", {}),
         ("gpu:h100", "gpu:a100:4,gpu:h100:2", {}),
         (
             "gpu:h100",
             "gpu:a100:4,gpu:h100:1",
-            {"n1": "offers Slurm gpu:a100:4,gpu:h100:1 where the pod needs gres/gpu:h100:2"},
+            {"n1": "lacks gpu:h100: needs 2, has 1 for Slurm"},
         ),
-        ("gpu:h100", "gpu:4", {"n1": "offers Slurm gpu:4 where the pod needs gres/gpu:h100:2"}),
-        ("shard", "gpu:4", {"n1": "offers Slurm gpu:4 where the pod needs gres/shard:2"}),
-        ("mps", "gpu:4", {"n1": "offers Slurm gpu:4 where the pod needs gres/mps:2"}),
+        ("gpu:h100", "gpu:4", {"n1": "lacks gpu:h100: needs 2, has 0 for Slurm"}),
+        ("shard", "gpu:4", {"n1": "lacks shard: needs 2, has 0 for Slurm"}),
+        ("mps", "gpu:4", {"n1": "lacks mps: needs 2, has 0 for Slurm"}),
     ],
 )
 def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(asks, gres, refused):
