@@ -53,8 +53,7 @@ def claim_names(pod: Pod) -> dict[str, str]:
 
 def has_claims(pod: Pod) -> bool:
     """It names claims, or is bound with one that was made for it."""
-    is_made = pod.status.extended_resource_claim_status is not None and bool(pod.spec.node_name)
-    return bool(pod.spec.resource_claims) or is_made
+    return bool(claim_names(pod))
 
 
 def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
@@ -81,7 +80,8 @@ def devices_counted(pod: Pod) -> int:
 
 
 def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str]) -> str:
-    """Why a claim of the gang cannot be had, in words for people; empty when all can.
+    """Why a claim of the gang cannot be had, in words for people; empty when all can. Of pods yet to come nothing is
+    said: they wait when they are there.
 
     Args:
         gang: as its family made it, or with its devices.
@@ -94,7 +94,8 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
         if not (pod.spec.resource_claims or claims) or pod.spec.node_name or pod.is_finished:
             continue
         if claimed is None:
-            return _refused_all(f"pod {pod.name}", pod.spec)
+            names = ", ".join(claim.name for claim in pod.spec.resource_claims)
+            return f"pod {pod.name} has resource claims ({names}): Slurm cannot allocate the devices of a claim"
         for claim in claims.values():
             if why := explain_claim(pod, claim, claimed.classes):
                 return why
@@ -105,7 +106,7 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
         by_resource = count_gres(matching.pod_requests(pod.spec), of_plugins).items()
         if both := sorted(by_claim & {gres_name(gres) for gres, count in by_resource if count}):
             return f"pod {pod.name} asks for {both[0]} by a claim and as a resource: one of both"
-    return _refused_shapes(gang, claimed)
+    return ""
 
 
 def explain_claim(pod: Pod, claim: ResourceClaim, classes: Mapping[str, str]) -> str:
@@ -118,29 +119,6 @@ def explain_claim(pod: Pod, claim: ResourceClaim, classes: Mapping[str, str]) ->
         return f"{whose} is allocated by somebody else, for {users}: it can be used again when they have ended"
     why = _refused_spec(claim.spec, classes)
     return f"{whose}: {why}" if why else ""
-
-
-def _refused_all(whose: str, spec: PodSpec) -> str:
-    claims = ", ".join(claim.name for claim in spec.resource_claims)
-    return f"{whose} has resource claims ({claims}): Slurm cannot allocate the devices of a claim"
-
-
-def _refused_shapes(gang: Gang, claimed: Claimed | None) -> str:
-    """Of pods that are not there yet, as their templates have them."""
-    for role in gang.roles:
-        if role.shape is None or not role.shape.resource_claims:
-            continue
-        if claimed is None:
-            return _refused_all(f"role {role.name}", role.shape)
-        for each in role.shape.resource_claims:
-            template = claimed.templates.get(each.resource_claim_template_name)
-            if each.resource_claim_name and role.seats > 1:
-                return (
-                    f"the pods of role {role.name} share claim {each.resource_claim_name}: name a template in its place"
-                )
-            if template is not None and (why := _refused_spec(template, claimed.classes)):
-                return f"claim template {each.resource_claim_template_name} of role {role.name}: {why}"
-    return ""
 
 
 def _refused_spec(spec: ResourceClaimSpec, classes: Mapping[str, str]) -> str:

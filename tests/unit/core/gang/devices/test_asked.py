@@ -139,12 +139,6 @@ def test_pods_of_a_gang_may_not_share_a_claim():
     assert refused_claims(gang_of(*pods), known(*((pod, claim("c")) for pod in pods)), RESOURCES) == says
 
 
-def test_seats_that_would_share_a_claim_are_refused_before_their_pods_are_there():
-    shape = PodSpec(resource_claims=(PodClaim(name="gpu", resource_claim_name="c"),))
-    says = "the pods of role worker share claim c: name a template in its place"
-    assert refused_claims(gang_of(pod_with(), shape=shape, seats=2), known(), RESOURCES) == says
-
-
 def test_devices_come_by_a_claim_or_by_a_count():
     pod = pod_with("c", requests={"nvidia.com/gpu": "1"})
     says = "pod pod-p asks for gpu by a claim and as a resource: one of both"
