@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from sunkpy.core.gang.devices.asked import Claimed, claim_names, devices_counted, has_claims, missing_claim
+from sunkpy.core.gang.devices.asked import Claimed, claim_names, devices_counted, missing_claim
 from sunkpy.core.gang.devices.chosen import OwnerOf, explain_loss, is_noted
 from sunkpy.core.gang.devices.made import (
     OWN_NAME,
@@ -163,7 +163,7 @@ class Devices:
         if not self._claims.synced.is_set():
             return {}
         found = {}
-        for pod in (pod for pod in pods if has_claims(pod) and pod.spec.node_name and not is_over(pod)):
+        for pod in (pod for pod in pods if claim_names(pod) and pod.spec.node_name and not is_over(pod)):
             own = self.claims_of(pod).values()
             if why := explain_loss(pod, own, partial(self._second_owner, {claim.key for claim in own})):
                 found[pod.uid] = why

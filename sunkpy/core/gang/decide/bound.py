@@ -10,7 +10,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, NoteDevices, Report, WaitCause
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
-from sunkpy.core.gang.devices.asked import has_claims
+from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.ends import DEVICES_LOST, JOB_LOST, EndCause
 from sunkpy.core.gang.job.job import Job
@@ -75,7 +75,7 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     holding = snapshot.holding
     bound = [pod for pod in gang.members if holding.get(pod.uid) in job.slurm.devices and not pod.is_deleting]
     # How many devices claims are is not known before they have been read.
-    bound = [pod for pod in bound if not has_claims(pod) or pod.uid in snapshot.reserved]
+    bound = [pod for pod in bound if not claim_names(pod) or pod.uid in snapshot.reserved]
     if not bound:
         return []
     seats = snapshot.seating(job).seats
@@ -126,4 +126,4 @@ def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
 
 
 def _is_given_one_by_one(pod: Pod) -> bool:
-    return has_claims(pod) or names.ANNOTATION_DEVICES in pod.annotations
+    return bool(claim_names(pod)) or names.ANNOTATION_DEVICES in pod.annotations

@@ -51,11 +51,6 @@ def claim_names(pod: Pod) -> dict[str, str]:
     return found | ({OWN_NAME: extended.resource_claim_name} if extended and pod.spec.node_name else {})
 
 
-def has_claims(pod: Pod) -> bool:
-    """It names claims, or is bound with one that was made for it."""
-    return bool(claim_names(pod))
-
-
 def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
     """Which claim the pod waits for; empty when all are there."""
     for name, object_name in claim_names(pod).items():
