@@ -67,7 +67,7 @@ def seat(
     slots, has = slot_of_each_seat(gang, sum(count for _, count in layout), job.kind), {node for node, _ in layout}
     named = {m.pod.uid for role in gang.roles for m in role.members if pod_phase(m.pod) is PodPhase.WAITING}
     there = {uid: node for uid, node in named_nodes.items() if uid in named and node in has} | dict(holding)
-    taken = _held(gang, slots, layout, there)
+    taken = _held(gang, there)
     nodes = _nodes(slots, layout, taken, there)
     all_nodes = {seat: nodes.get(slot, "") for seat, slot in slots.items()}
     # A replacement has slots for the members that had nodes, and for no others.
@@ -92,25 +92,20 @@ def _layout(gang: Gang, job: Job) -> Layout:
     return spread(job.nodes, job.slurm.tasks or plan_slots(gang).count)
 
 
-def _held(gang: Gang, slots: Mapping[SeatId, int], layout: Layout, holding: Mapping[str, str]) -> dict[SeatId, Member]:
-    """The seats of the members that have nodes: its number, what was noted, else the first free one there or anywhere.
+def _held(gang: Gang, holding: Mapping[str, str]) -> dict[SeatId, Member]:
+    """The seats of the members that have nodes: its number, what was noted, else the first free one.
 
     First of those whose seat is known.
     """
-    planned = dict(enumerate(_expanded(layout)))
     taken: dict[SeatId, Member] = {}
     for role in gang.roles:
         held = [member for member in role.members if member.pod.uid in holding]
-        on_node: dict[str, list[SeatId]] = {}
-        for each in _seats_of(role):
-            on_node.setdefault(planned.get(slots[each], ""), []).append(each)
         # Each seat is looked at once, however many members there are without a number or a note.
-        here = {node: iter(seats) for node, seats in on_node.items()}
-        anywhere = iter(_seats_of(role))
+        free = iter(_seats_of(role))
         for member in sorted(held, key=lambda m: (m.index == ANY_SEAT, _noted(role, m) is None, *_seniority(m))):
             is_numbered = member.index != ANY_SEAT
             known = _own(role, member) if is_numbered else _noted(role, member)
-            others = () if is_numbered else chain(here.get(holding[member.pod.uid], ()), anywhere)
+            others = () if is_numbered else free
             found = next((seat for seat in chain((known,), others) if seat is not None and seat not in taken), None)
             if found is not None:
                 taken[found] = member

@@ -92,14 +92,14 @@ def test_of_two_pods_for_one_place_the_older_has_it():
 def test_members_without_numbers_take_any_free_place_of_their_role():
     there = gang((pod("b", node="k1"), ANY_SEAT), (pod("c", made="2"), ANY_SEAT), (pod("a", made="1"), ANY_SEAT))
     assert seats(there, {"b": "n1"}) == {
-        "b": ("worker/2", "n1"),
-        "a": ("worker/0", "n2"),
-        "c": ("worker/1", "n2"),
+        "b": ("worker/0", "n1"),
+        "a": ("worker/1", "n2"),
+        "c": ("worker/2", "n2"),
     }
 
 
 @pytest.mark.parametrize(
-    ("place", "held"), [("worker/3", "worker/3"), ("worker/9", "worker/2"), ("boss/1", "worker/2"), ("x", "worker/2")]
+    ("place", "held"), [("worker/3", "worker/3"), ("worker/9", "worker/0"), ("boss/1", "worker/0"), ("x", "worker/0")]
 )
 def test_the_place_that_was_noted_is_read_again(place, held):
     there = gang((pod("b", node="k1", place=place), ANY_SEAT))
