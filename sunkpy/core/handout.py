@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model import quantity
+from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.objects import Pod, PodSpec
 
 
@@ -41,7 +41,7 @@ def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
     Raises:
         BadQuantity: an amount cannot be read.
     """
-    asked = ({**each.resources.limits, **each.resources.requests} for each in (*spec.init_containers, *spec.containers))
+    asked = (matching.wanted(each.resources) for each in matching.containers_of(spec))
     counts = (quantity.whole(amounts.get(resource, "0")) for amounts in asked)
     return [count for count in counts if count]
 

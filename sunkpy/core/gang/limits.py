@@ -19,6 +19,7 @@ affinity may be the first) and nodeports. Preferred terms bind nobody.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -86,13 +87,13 @@ def within_limits(
 
 def explain_length(spec: PodSpec) -> str:
     """Which list of a pod is too long to be compared with that of each node or pod; empty when none is."""
-    containers, affinity = (*spec.containers, *spec.init_containers), spec.affinity or Affinity()
+    containers, affinity = matching.containers_of(spec), spec.affinity or Affinity()
     required = affinity.node_affinity.required if affinity.node_affinity is not None else None
     terms = required.node_selector_terms if required is not None else ()
     selectors = [term.label_selector for term in (*_anti(spec), *_affinity(spec)) if term.label_selector is not None]
     counts = {
         "containers": len(containers),
-        "resources": len({name for each in containers for name in (*each.resources.limits, *each.resources.requests)}),
+        "resources": len({name for each in containers for name in matching.wanted(each.resources)}),
         "host ports": len(spec.host_ports),
         "labels in its nodeSelector": len(spec.node_selector),
         "tolerations": len(spec.tolerations),
@@ -180,23 +181,23 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
     """
     away, together = _unlike_terms(pods, _anti), _unlike_terms(pods, _affinity)
     others = _meant(around, [*away, *together], but) if away or together else []
-    near = _Nearness(around.nodes)
+    near = _nearness(around.nodes)
     with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
     avoided: dict[str, str] = {}
     for term, pod in away:
         for other in others:
             if _selects(term, pod.metadata, other.metadata):
-                _avoid(avoided, near.nodes(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
+                _avoid(avoided, near(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
     for other in around.keeping_away:
         if _counts(other, but):
             for term in _anti(other.spec):
                 if any(_selects(term, other.metadata, pod.metadata) for pod in pods):
-                    _avoid(avoided, near.nodes(other, term), f"pod {'/'.join(other.key)} keeps it away")
+                    _avoid(avoided, near(other, term), f"pod {'/'.join(other.key)} keeps it away")
             if taken := next((port for spec in with_ports if (port := _port_taken(spec, other.spec))), 0):
                 _avoid(avoided, (other.spec.node_name,), f"host port {taken} is taken")
     for term, pod in together:
         meant = (other for other in others if _selects(term, pod.metadata, other.metadata))
-        there = {name for other in meant for name in near.nodes(other, term)}
+        there = {name for other in meant for name in near(other, term)}
         # The first of pods that want to be together may go anywhere.
         if there or not _selects(term, pod.metadata, pod.metadata):
             _avoid(avoided, (name for name in around.nodes if name not in there), "no pod of its affinity is there")
@@ -223,7 +224,8 @@ def _counts(other: Pod, but: Container[str]) -> bool:
 
 def _refused_devices(gang: Gang, known: Container[str]) -> str:
     for name, spec in specs_of(gang):
-        for resource in sorted(_resources(spec)):
+        wanted = (each for one in matching.containers_of(spec) for each in matching.wanted(one.resources).items())
+        for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
                 return f"{name} asks for {resource}, for which no GRES stands: ask for the devices by a claim"
     return ""
@@ -282,14 +284,6 @@ def specs_of(gang: Gang) -> list[tuple[str, PodSpec]]:
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
 
 
-def _resources(spec: PodSpec) -> set[str]:
-    """The resources of which its containers want any."""
-    wanted = (
-        {**each.resources.limits, **each.resources.requests} for each in (*spec.containers, *spec.init_containers)
-    )
-    return {name for resources in wanted for name, amount in resources.items() if amount != "0"}
-
-
 def _inner(gang: Gang, terms: _Terms) -> _Inner:
     """Terms that are about other pods of the gang; a pod yet to come is taken to look like those of its role."""
     found = []
@@ -337,25 +331,23 @@ def _affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
     return found.required if found else ()
 
 
-class _Nearness:
-    """Which nodes are near a pod: those with the same value of an affinity term's `topologyKey`, grouped by it once."""
+def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Iterable[str]]:
+    """Finds the nodes near a pod: those with the same value of an affinity term's `topologyKey`."""
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
-        self._nodes = nodes
-        self._by_value: dict[str, dict[str, list[str]]] = {}
+    @cache
+    def by_value(label: str) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for name, node in nodes.items():
+            found.setdefault(node.labels.get(label, ""), []).append(name)
+        return found
 
-    def nodes(self, other: Pod, term: PodAffinityTerm) -> Iterable[str]:
-        """Near the pod by this term; a node without the label is near nothing."""
-        there = self._nodes.get(other.spec.node_name)
+    def near(other: Pod, term: PodAffinityTerm) -> Iterable[str]:
+        there = nodes.get(other.spec.node_name)
+        # A node without the label is near nothing.
         value = there.labels.get(term.topology_key) if there is not None else None
-        return self._sorted(term.topology_key)[value] if value is not None else ()
+        return by_value(term.topology_key)[value] if value is not None else ()
 
-    def _sorted(self, label: str) -> Mapping[str, Sequence[str]]:
-        if label not in self._by_value:
-            by_value = self._by_value[label] = {}
-            for name, node in self._nodes.items():
-                by_value.setdefault(node.labels.get(label, ""), []).append(name)
-        return self._by_value[label]
+    return near
 
 
 def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:

@@ -16,6 +16,7 @@ from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.devices import CLAIMED
 from sunkpy.core.model.objects import (
+    Container,
     LabelSelector,
     Node,
     NodeSelector,
@@ -145,6 +146,16 @@ def untolerated(
     )
 
 
+def wanted(resources: Resources) -> dict[str, str]:
+    """Requests, and limits where none are: the apiserver copies them, and pod templates have not been through it."""
+    return {**resources.limits, **resources.requests}
+
+
+def containers_of(spec: PodSpec) -> tuple[Container, ...]:
+    """In the order in which Kubernetes counts them."""
+    return (*spec.init_containers, *spec.containers)
+
+
 def pod_requests(spec: PodSpec) -> Amounts:
     """What the pod takes of a node, `pods: 1` included.
 
@@ -236,8 +247,7 @@ def _compares(value: str | None, requirement: SelectorRequirement) -> bool:
 
 
 def _requests(resources: Resources) -> Amounts:
-    # The apiserver copies missing requests from the limits; pod templates have not been through it.
-    return _amounts({**resources.limits, **resources.requests})
+    return _amounts(wanted(resources))
 
 
 def _amounts(quantities: Mapping[str, str]) -> Amounts:

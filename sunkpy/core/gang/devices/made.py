@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.model import quantity
+from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.devices import (
     DEVICE_CLASS,
     DeviceChoice,
@@ -50,7 +50,7 @@ def made_name(pod: Pod) -> str:
 
 def asks_for_devices(spec: PodSpec) -> bool:
     """It asks for extended resources; whether one stands for a class is another question."""
-    return any("/" in name for each in _containers(spec) for name in _asked(each.resources))
+    return any("/" in name for each in matching.containers_of(spec) for name in matching.wanted(each.resources))
 
 
 def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimRequestMapping, DeviceRequest]]:
@@ -61,8 +61,10 @@ def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimR
         by_claim: resource → DeviceClass.
     """
     found = []
-    for at, container in enumerate(_containers(spec)):
-        asked = {name: count for name, count in sorted(_asked(container.resources).items()) if name in by_claim}
+    for at, container in enumerate(matching.containers_of(spec)):
+        asked = {
+            name: count for name, count in sorted(matching.wanted(container.resources).items()) if name in by_claim
+        }
         for number, (resource, amount) in enumerate(asked.items()):
             if count := quantity.whole(amount):
                 name = f"container-{at}-request-{number}"
@@ -102,12 +104,3 @@ def _without(asked: Resources, resources: Collection[str]) -> Resources:
         for amounts in (asked.requests, asked.limits)
     )
     return Resources(requests=requests, limits=limits)
-
-
-def _asked(resources: Resources) -> dict[str, str]:
-    return {**resources.limits, **resources.requests}
-
-
-def _containers(spec: PodSpec) -> tuple[Container, ...]:
-    """In the order in which Kubernetes counts them."""
-    return (*spec.init_containers, *spec.containers)
