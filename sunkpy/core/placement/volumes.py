@@ -37,11 +37,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     user_of: Callable[[Key, Pod], str]
 
 
-class _Bound(msgspec.Struct, frozen=True):
-    """Where a pod must be for one of its claims, and how that is said of the other nodes."""
-
-    why_not: str
-    nodes: NodeSelector
+_Bound = tuple[NodeSelector, str]
+"""Where a pod must be for one of its claims, and how that is said of the other nodes."""
 
 
 def has_claims(spec: PodSpec) -> bool:
@@ -53,29 +50,30 @@ def within_reach(
     eligibility: Eligibility, pods: Iterable[Pod], candidates: Iterable[Candidate], storage: Storage
 ) -> Eligibility:
     """The nodes from which the volumes of all these pods can be had; none, with the reason, before they can."""
-    bounds: dict[NodeSelector, _Bound] = {}
+    bounds: dict[NodeSelector, str] = {}
     for pod in pods:
         for name in _claim_names(pod):
             found = _bound(pod, name, storage)
             if isinstance(found, str):
                 return nowhere(found)
             if found is not None:
-                bounds.setdefault(found.nodes, found)
+                bounds.setdefault(*found)
     if not bounds:
         return eligibility
-    refusals = ((c.slurm_node, _refusal(c.node, bounds.values())) for c in candidates)
-    return minus(eligibility, {name: why for name, why in refusals if why})
+    refused = {
+        each.slurm_node: why
+        for each in candidates
+        for nodes, why in reversed(bounds.items())
+        if not matching.matches_selector(each.node, nodes)
+    }
+    return minus(eligibility, refused)
 
 
 def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
     """Why the pod could not have its volumes on this node; empty when it could."""
-    for name in _claim_names(pod):
-        found = _bound(pod, name, storage)
-        if isinstance(found, str):
-            return found
-        if found is not None and (why := _refusal(node, [found])):
-            return f"it is {why}"
-    return ""
+    here = Candidate(slurm_node=node.name, node=node)
+    found = within_reach(Eligibility(eligible=(node.name,)), [pod], [here], storage)
+    return next((f"it is {why}" if name else why for name, why in found.refused.items()), "")
 
 
 def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
@@ -101,10 +99,6 @@ def _claim_names(pod: Pod) -> Iterator[str]:
             yield volume.persistent_volume_claim.claim_name
         elif volume.ephemeral is not None:
             yield f"{pod.name}-{volume.name}"
-
-
-def _refusal(node: Node, bounds: Iterable[_Bound]) -> str:
-    return next((bound.why_not for bound in bounds if not matching.matches_selector(node, bound.nodes)), "")
 
 
 def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
@@ -143,13 +137,13 @@ def _on_node(node: str, claim: str) -> _Bound:
     """Another choice could cross the volume that is being made; a driver that cannot make it takes the choice back."""
     here = NodeSelectorTerm(match_fields=(_is_in("metadata.name", (node,)),))
     why_not = f"out of reach of the volume that is made on node {node} (claim {claim})"
-    return _Bound(why_not, NodeSelector(node_selector_terms=(here,)))
+    return NodeSelector(node_selector_terms=(here,)), why_not
 
 
 def _of_volume(volume: Volume, claim: str) -> _Bound | None:
     why_not = f"out of reach of volume {volume.name} (claim {claim})"
     affinity = volume.spec.node_affinity
-    return _Bound(why_not, affinity.required) if affinity is not None and affinity.required is not None else None
+    return (affinity.required, why_not) if affinity is not None and affinity.required is not None else None
 
 
 def _of_class(found: StorageClass, claim: str) -> _Bound | None:
@@ -158,7 +152,7 @@ def _of_class(found: StorageClass, claim: str) -> _Bound | None:
     ]
     terms = tuple(NodeSelectorTerm(match_expressions=tuple(each)) for each in lines)
     why_not = f"outside the topologies of storage class {found.name} (claim {claim})"
-    return _Bound(why_not, NodeSelector(node_selector_terms=terms)) if terms else None
+    return (NodeSelector(node_selector_terms=terms), why_not) if terms else None
 
 
 def _is_in(key: str, values: Iterable[str]) -> SelectorRequirement:
