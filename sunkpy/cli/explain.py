@@ -298,7 +298,7 @@ class Explainer:
         found: dict[str, Admission] = {}
         actions = decide_gang(snapshot, around.policy)
         for binding in (each for action in actions if isinstance(action, Bind) for each in action.bindings):
-            node = around.node_behind(binding.slurm_node)
+            node = around.node_behind(binding.note.slurm_node)
             if node is None:
                 continue
             try:

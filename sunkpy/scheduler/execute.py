@@ -162,7 +162,7 @@ class Executor:
     async def _give_back(self, record: Record, action: act.Bind, refused: Refused) -> None:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""
         now, why = self._leader.clock(), str(refused)
-        node = next(binding.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
+        node = next(binding.note.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
         record.refusals[node] = (why, now + self._leader.times.node_refused_s)
         delay_s = record.back_off(why, now=now)
         note = f"{why}; Slurm job {action.job} is cancelled, another is submitted in {delay_s:.0f} s"

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.gang.job.terms import Change
@@ -38,15 +39,10 @@ class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, and the node that Slurm gave to its job for it.
-
-    `seat` and `gpus` as they are noted on the pod: where it sits in a larger gang, which GPUs of the node are its own.
-    """
+    """A pod, and what is noted on it: the node that Slurm gave to its job for it, its seat, its GPUs of the node."""
 
     pod: Pod
-    slurm_node: str
-    seat: str = ""
-    gpus: str = ""
+    note: BindingNote
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,8 +96,8 @@ class Allocator:
             listed[slurm_node] = await self._slurm.node(slurm_node)
 
         # What was read before may be of another boot, with other devices behind the indices.
-        await fan_out(partial(read, name) for name in {binding.slurm_node for binding, _ in (*asking, *by_plugin)})
-        wanted = [self._wanted(binding, node, listed[binding.slurm_node]) for binding, node in asking]
+        await fan_out(partial(read, name) for name in {binding.note.slurm_node for binding, _ in (*asking, *by_plugin)})
+        wanted = [self._wanted(binding, node, listed[binding.note.slurm_node]) for binding, node in asking]
         own = {claim.uid for each in wanted for claim in each.claims.values()}
         made_for = {each.pod.uid for each in wanted if OWN_NAME in each.claims}
         chosen, obstacles = choose_devices(wanted, self._devices.classes, self._devices.owner_but(own))
@@ -122,7 +122,7 @@ class Allocator:
         mappings = tuple(whose for whose, _ in requests_of(pod.spec, self._devices.by_claim))
         claims = self._devices.claims_of(pod)
         counted = devices_counted(binding.pod)
-        return Wanted(pod=pod, on=on, indices=binding.gpus, claims=claims, mappings=mappings, counted=counted)
+        return Wanted(pod=pod, on=on, indices=binding.note.devices, claims=claims, mappings=mappings, counted=counted)
 
     async def write(self, plan: Plan) -> None:
         """Give the claims their devices; when one cannot have them, none has.

@@ -46,7 +46,7 @@ class Handout:
         notes: dict[str, str] = {}
         obstacles: dict[str, Admission] = {}
         for binding, node in placed:
-            found = self._named(binding, node, listed[binding.slurm_node])
+            found = self._named(binding, node, listed[binding.note.slurm_node])
             if isinstance(found, Admission):
                 obstacles[binding.pod.uid] = found
             else:
@@ -60,7 +60,7 @@ class Handout:
 
     def _named(self, binding: Binding, node: Node, slurm: SlurmNode) -> str | Admission:
         known = read_extra(slurm.extra).get(gres_name(self._gres), ())
-        indices = noted_indices(binding.gpus).get(self._gres, ())
+        indices = noted_indices(binding.note.devices).get(self._gres, ())
         if len(indices) != sum(gpus_asked(binding.pod.spec, self._resource)):
             return lacking(Lack.INDICES, f"Slurm has not said which {self._gres} of node {node.name} its job has")
         if max(indices) >= len(known):

@@ -14,11 +14,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from functools import partial
 from weakref import WeakValueDictionary
 
-import msgspec
+from msgspec.structs import replace
 
 from sunkpy.core.gang import actions as act
-from sunkpy.core.gang.binding_note import BindingNote
-from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
@@ -69,9 +67,9 @@ class Binder:
         """
         placed = []
         for binding in action.bindings:
-            node = self._cluster.node_behind(binding.slurm_node)
+            node = self._cluster.node_behind(binding.note.slurm_node)
             if node is None:
-                raise Refused(binding.pod, f"Slurm node {binding.slurm_node} has no Kubernetes node behind it")
+                raise Refused(binding.pod, f"Slurm node {binding.note.slurm_node} has no Kubernetes node behind it")
             placed.append((binding.pod, node))
         async with self._locks.hold(node.name for _, node in placed):
             await self._outbox.withdraw(pod for pod, _ in placed)
@@ -81,7 +79,7 @@ class Binder:
                 job = record.jobs[action.job]
                 # Otherwise an epilog or a poll came first, or another member was refused.
                 if job.is_live and not job.is_let_go:
-                    await self._send_all(record, _noted(record.id, action, placed, plan))
+                    await self._send_all(record, _noted(action, placed, plan))
 
     async def bind_directly(self, record: Record, action: act.BindDirectly) -> None:
         """Bind a pod that has no job to its own node.
@@ -186,7 +184,7 @@ class Binder:
                 # Asking again will not help, and meanwhile the job would hold a node for nothing.
                 raise Refused(pod, f"the apiserver refuses the binding to node {node}: {error.message}") from error
             raise
-        member.assumed = msgspec.structs.replace(sent, confirmed=True)
+        member.assumed = replace(sent, confirmed=True)
         record.now_under(sent.job)
         self._leader.metrics.binds.labels("ok").inc()
         self._leader.metrics.bind_seconds.observe(self._leader.clock() - record.seen_at)
@@ -213,7 +211,7 @@ class Binder:
         elif not assumed.confirmed:
             found = await self._leader.pods.read(member.key, uid)
             is_bound = found is not None and bool(found.spec.node_name)
-            member.assumed = msgspec.structs.replace(assumed, confirmed=True) if is_bound else None
+            member.assumed = replace(assumed, confirmed=True) if is_bound else None
             if not is_bound:
                 self._cluster.neighbours.drop_sent(uid)
             record.bound_to = assumed.job if is_bound else record.bound_to
@@ -225,19 +223,9 @@ class Binder:
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
 
 
-def _noted(gang: GangId, action: act.Bind, placed: Sequence[Placed], plan: Plan) -> list[SentBinding]:
-    """The bindings, with what is noted on the pods."""
-    notes = (
-        BindingNote(
-            job=action.job,
-            gang=gang,
-            slurm_node=binding.slurm_node,
-            seat=binding.seat,
-            devices=binding.gpus,
-            claimed=plan.notes.get(binding.pod.uid, ""),
-        )
-        for binding in action.bindings
-    )
+def _noted(action: act.Bind, placed: Sequence[Placed], plan: Plan) -> list[SentBinding]:
+    """The bindings, with the devices of their claims noted as well."""
+    notes = (replace(each.note, claimed=plan.notes.get(each.pod.uid, "")) for each in action.bindings)
     return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]
 
 

@@ -88,7 +88,7 @@ async def test_a_gang_starts_whole_in_the_order_of_its_job(keeper: Slurm, own: S
     job = ring.record.jobs[ring.job]
     assert (sorted(job.nodes), job.slurm.tasks) == (["n1", "n2", "n3"], 3)
     # Slurm's order is here that in which the nodes came.
-    seats = [(each.pod.name, each.slurm_node, each.seat) for each in bind.bindings]
+    seats = [(each.pod.name, each.note.slurm_node, each.note.seat) for each in bind.bindings]
     assert seats == [(f"starts-{rank}", node, f"pod/{rank}") for rank, (node, _) in enumerate(job.slurm.layout)]
     assert job.slurm.capacity == dict.fromkeys(job.nodes, Capacity(cpus=CPUS, memory_mib=MINIMUM_MEMORY_MIB, gres={}))
     assert await ring.step() == []

@@ -14,6 +14,7 @@ from sunkpy.core.gang.actions import (
     WaitCause,
     Warn,
 )
+from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.job.job import Job
@@ -60,16 +61,17 @@ def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[s
     """For each member that has a seat, by uid."""
     seats = snapshot.seating(job).seats
     gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
-    return {
-        pod.uid: Binding(
-            pod=pod,
-            slurm_node=seats[pod.uid].node,
-            seat=seats[pod.uid].note if gang.seats > 1 else "",
-            gpus=gpus.get(pod.uid, ""),
+    notes = {
+        uid: BindingNote(
+            job=job.id,
+            gang=gang.id,
+            slurm_node=seat.node,
+            seat=seat.note if gang.seats > 1 else "",
+            devices=gpus.get(uid, ""),
         )
-        for pod in gang.members
-        if pod.uid in seats
+        for uid, seat in seats.items()
     }
+    return {pod.uid: Binding(pod=pod, note=notes[pod.uid]) for pod in gang.members if pod.uid in notes}
 
 
 def outgrown_by(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, str]:

@@ -27,7 +27,7 @@ from sunkpy.core.gang.actions import (
     NoteJob,
     Submit,
 )
-from sunkpy.core.gang.binding_note import BindingNote, noted_job
+from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.gang import Gang, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId
@@ -86,10 +86,10 @@ class Pods:
                 self.delete(pod)
 
     def _bind(self, id: GangId, job: JobId, binding: Binding) -> None:
-        pod, node = self.pods[binding.pod.uid], binding.slurm_node
+        pod, node = self.pods[binding.pod.uid], binding.note.slurm_node
         assert not pod.spec.node_name, "bound twice"
-        note = BindingNote(job=job, gang=id, slurm_node=node, seat=binding.seat, devices=binding.gpus)
-        self.annotate(pod, note.annotations)
+        assert (binding.note.job, binding.note.gang) == (job, id)
+        self.annotate(pod, binding.note.annotations)
         pod = self.pods[pod.uid]
         self.pods[pod.uid] = replace(pod, spec=replace(pod.spec, node_name=f"k-{node}"))
 
@@ -251,7 +251,7 @@ class World(Pods):
                 unit.jobs[self.submitted] = self.queued(self.submitted, request)
             case Bind(job=job, bindings=bindings):
                 unit.bound_to = job
-                assert {each.slurm_node for each in bindings} <= set(unit.jobs[job].nodes)
+                assert {each.note.slurm_node for each in bindings} <= set(unit.jobs[job].nodes)
                 self._check_seats(id, unit.jobs[job])
             case NoteJob(job=job):
                 unit.bound_to = job

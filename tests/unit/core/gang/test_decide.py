@@ -206,7 +206,7 @@ def test_a_leader_that_is_made_again_takes_its_place_though_its_gang_has_grown_s
     known = Snapshot(id=grown.id, gang=assemble(grown.id, pods), jobs=(runs,), bound_to=7, placed=placed)
     actions = decide_gang(known, POLICY)
     bound = [each for action in actions if isinstance(action, Bind) for each in action.bindings]
-    assert [(each.pod.name, each.slurm_node) for each in bound] == [("leader-0", "n0")]
+    assert [(each.pod.name, each.note.slurm_node) for each in bound] == [("leader-0", "n0")]
     assert [action.pod.name for action in actions if isinstance(action, MakeSolo)] == ["worker-5"]
 
 
@@ -224,12 +224,12 @@ def test_the_job_of_a_gang_is_limited_by_deadlines_only_when_each_of_its_pods_ha
 
 def test_a_pod_is_bound_where_the_prolog_called_from():
     (bind,) = decide_gang(snapshot(make_pod(), job("PENDING", nodes=("n2",), prologs=frozenset({"n2"}))), POLICY)
-    assert (bind.bindings[0].slurm_node, bind.job) == ("n2", 7)
+    assert (bind.bindings[0].note.slurm_node, bind.job) == ("n2", 7)
 
 
 def test_a_pod_is_bound_late_when_the_prolog_went_by_unheard():
     (bind,) = decide_gang(snapshot(make_pod(), job("RUNNING", nodes=("n1",))), POLICY)
-    assert bind.bindings[0].slurm_node == "n1"
+    assert bind.bindings[0].note.slurm_node == "n1"
 
 
 @pytest.mark.parametrize("state", [(), ("RUNNING", "CONFIGURING"), ("RUNNING", "COMPLETING"), ("CANCELLED",)])

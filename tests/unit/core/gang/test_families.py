@@ -223,14 +223,14 @@ def test_nobody_is_bound_before_the_job_has_all_its_nodes():
     assert decide_gang(snapshot(trio(), begun), POLICY) == []
     started = make_job("RUNNING", nodes=ALL_NODES, prologs=frozenset(ALL_NODES))
     (bind,) = decide_gang(snapshot(trio(), started), POLICY)
-    placed = {binding.pod.name: (binding.slurm_node, binding.seat) for binding in bind.bindings}
+    placed = {binding.pod.name: (binding.note.slurm_node, binding.note.seat) for binding in bind.bindings}
     assert placed == {"leader-1": ("n1", "leader/0"), "worker-1": ("n2", "worker/0"), "worker-2": ("n3", "worker/1")}
 
 
 def test_rank_goes_along_the_nodes_in_the_order_of_the_job():
     started = make_job("RUNNING", nodes=("n3", "n1", "n2"), prologs=frozenset(ALL_NODES))
     (bind,) = decide_gang(snapshot(trio(), started), POLICY)
-    assert [binding.slurm_node for binding in bind.bindings] == ["n3", "n1", "n2"]
+    assert [binding.note.slurm_node for binding in bind.bindings] == ["n3", "n1", "n2"]
 
 
 def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
@@ -240,7 +240,7 @@ def test_a_gang_that_was_bound_in_part_gets_its_other_nodes():
     (bind,) = decide_gang(seen, POLICY)
     assert isinstance(bind, Bind)
     (binding,) = bind.bindings
-    assert (binding.pod.name, binding.slurm_node) == ("worker-1", "n3")
+    assert (binding.pod.name, binding.note.slurm_node) == ("worker-1", "n3")
 
 
 def test_a_prolog_waits_for_the_members_that_go_to_its_node():
@@ -347,7 +347,7 @@ def test_a_pod_that_comes_while_the_job_is_kept_has_its_place():
     over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
     gang, _ = band(("leader", 0, over), ("worker", 1, late), expects_more=True)
     (bind,) = decide_gang(band_view(gang, RUNS, bound_to=7), POLICY)
-    assert (bind.bindings[0].slurm_node, bind.gives_back) == ("n2", False)
+    assert (bind.bindings[0].note.slurm_node, bind.gives_back) == ("n2", False)
 
 
 def test_a_pod_that_comes_when_the_job_was_told_to_end_waits_for_the_next():

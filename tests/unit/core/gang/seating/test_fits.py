@@ -124,7 +124,7 @@ def test_a_smaller_one_is_bound_and_the_place_of_another_is_not_taken():
     actions = decide_gang(snapshot(gang(stays, grown, small), runs("n1", "n2", "n3")), POLICY)
     assert [type(action) for action in actions] == [MakeSolo, Warn, Bind]
     (binding,) = actions[2].bindings
-    assert (binding.pod, binding.slurm_node) == (small, "n3")
+    assert (binding.pod, binding.note.slurm_node) == (small, "n3")
 
 
 def test_when_nobody_runs_under_the_job_it_is_given_back_and_the_next_is_made_for_the_pods_that_are_there():

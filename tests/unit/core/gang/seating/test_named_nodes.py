@@ -64,8 +64,12 @@ def test_each_pod_is_bound_to_the_node_that_it_names():
     made = armada("host-2", "host-1", "host-2")
     (action,) = decide_gang(seen(made, job), POLICY)
     assert isinstance(action, Bind)
-    assert [(each.pod.name, each.slurm_node) for each in action.bindings] == [("p0", "n2"), ("p1", "n1"), ("p2", "n2")]
-    assert len({each.seat for each in action.bindings}) == 3
+    assert [(each.pod.name, each.note.slurm_node) for each in action.bindings] == [
+        ("p0", "n2"),
+        ("p1", "n1"),
+        ("p2", "n2"),
+    ]
+    assert len({each.note.seat for each in action.bindings}) == 3
 
 
 def test_a_job_that_waits_stays_as_long_as_it_is_for_these_nodes():
