@@ -24,7 +24,6 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core import names
 from sunkpy.core.gang.devices.asked import Claimed, refused_claims, with_devices
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
@@ -32,7 +31,6 @@ from sunkpy.core.handout import gpus_asked
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
-from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
@@ -44,8 +42,6 @@ from sunkpy.core.model.objects import (
     Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.needs import count_gres
-from sunkpy.core.placement.occupancy import requests
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
@@ -75,8 +71,7 @@ def within_limits(
     refused = _refused_devices(of_family, {*gpu_resources, *by_claim}) or refused_claims(
         of_family, claimed, gpu_resources
     )
-    refused = refused or _refused_containers(of_family, plugin_resource) or _refused_types(gang, gpu_resources, claimed)
-    refused = refused or _refused_spread(gang, apart, together)
+    refused = refused or _refused_containers(of_family, plugin_resource) or _refused_spread(gang, apart, together)
     return msgspec.structs.replace(
         gang,
         problems=(*gang.problems, Problem(text=refused, fatal=True)) if refused else gang.problems,
@@ -228,20 +223,6 @@ def _refused_devices(gang: Gang, known: Container[str]) -> str:
         for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
                 return f"{name} asks for {resource}, for which no GRES stands: ask for the devices by a claim"
-    return ""
-
-
-def _refused_types(gang: Gang, gpu_resources: Mapping[str, str], claimed: Claimed | None) -> str:
-    """Slurm gives a job GPUs of any type, or each of a type (ESLURM_INVALID_GRES_TYPE)."""
-    classes = claimed.classes if claimed is not None else {}
-    counted = {**gpu_resources, **{CLAIMED + name: gres for name, gres in classes.items()}}
-    counts = (count_gres(requests(spec), counted).items() for _, spec in specs_of(gang))
-    asked = {gres for each in counts for gres, count in each if count}
-    for gres in sorted(gres for gres in asked if gres != gres_name(gres)):
-        if gres_name(gres) in asked:
-            return f"its pods ask for {gres} and for {gres_name(gres)} of any type, and no job can: ask for types"
-        if (wanted := gang.options.gpu_type) and gres.startswith("gpu:") and gres != f"gpu:{wanted}":
-            return f"its pods ask for {gres}, and annotation {names.PREFIX}gpu-type for {wanted}: leave one out"
     return ""
 
 

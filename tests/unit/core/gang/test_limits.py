@@ -17,7 +17,7 @@ from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.objects import PodSpec, Toleration
 from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
 from tests.unit.core.gang.families.workload import gang, manifest, owner, pod
-from tests.unit.core.gang.pods import make_gang, make_node
+from tests.unit.core.gang.pods import make_node
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
@@ -155,33 +155,6 @@ def test_a_device_class_needs_a_gres(name):
     assert refused == f"{asks}, for which no GRES stands: ask for the devices by a claim"
     mapped = within_limits(made, gpu_resources={resource: "gpu"})
     assert (mapped.refused, sums(mapped, gpu_resources=(resource,))) == ("", (1, 1, 128, 1))
-
-
-@pytest.mark.parametrize(
-    ("requests", "annotations", "refused"),
-    [
-        ({"a100": "1", "l40s": "2"}, {}, ""),
-        ({"any": "1"}, {"gpu-type": "a100"}, ""),
-        ({"a100": "1"}, {"gpu-type": "a100"}, ""),
-        (
-            {"a100": "1", "any": "1"},
-            {},
-            "its pods ask for gpu:a100 and for gpu of any type, and no job can: ask for types",
-        ),
-        ({"a100": "1", "any": "0"}, {}, ""),
-        (
-            {"a100": "1"},
-            {"gpu-type": "l40s"},
-            "its pods ask for gpu:a100, and annotation sunkpy.dev/gpu-type for l40s: leave one out",
-        ),
-    ],
-)
-def test_a_job_asks_for_types_or_for_any(requests, annotations, refused):
-    limits = {f"example.com/{name}": count for name, count in requests.items()}
-    noted = {f"sunkpy.dev/{name}": text for name, text in annotations.items()}
-    made = make_gang(requests=limits, annotations=noted)
-    gres = {"example.com/a100": "gpu:a100", "example.com/l40s": "gpu:l40s", "example.com/any": "gpu"}
-    assert within_limits(made, gpu_resources=gres).refused == refused
 
 
 def test_nobody_asks_for_the_devices_of_a_claim_without_one():
