@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from sunkpy.cli.access import Access
-from sunkpy.cli.options import FORM, NO_ANSWER, Form, answer_of, reaches, say
+from sunkpy.cli.options import FORM, NO_ANSWER, Form, Shown, answer_of, reaches, say
 from sunkpy.runtime.settings import BadSettings
 
 if TYPE_CHECKING:
-    from sunkpy.cli.overview import Ask, Shown
+    from sunkpy.cli.overview import Ask
 
 _OF_CLUSTER: Final = "Only the Slurm cluster there; left out, that of --config, else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
@@ -30,23 +30,22 @@ _AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In 
 @click.command()
 @click.argument("kind", type=click.Choice(["pod", "gang", "job", "node", "nodeset"]))
 @click.argument("name")
+@FORM
 @reaches("Of the pod, gang or NodeSet; that of the kubeconfig if not given.")
-def explain(access: Access, kind: str, name: str) -> None:
+def explain(access: Access, kind: str, name: str, form: Form) -> None:
     """Say why a pod, gang or job waits or ended, and what to do about it; of a node, whose each of its devices is; of
     a NodeSet, what is wanted, why a node is not feasible, and what a roll waits for.
 
     NAME of a job is its number, of either door. Exit code 1: there is no such thing, or nothing could be read of it.
     3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
 
-    Example: kubectl sunk explain pod web-0 -n team
+    Example: kubectl sunk explain pod web-0 -n team -o json
     """
     from sunkpy.cli.explain import Question, answer
 
     if kind == "job" and not name.isdecimal():
         raise click.BadParameter(f"{name!r} is not the number of a job", param_hint="NAME")
-    told = answer_of(answer(Question.about(access, kind=kind, name=name)))
-    click.echo(told.text)
-    sys.exit(told.exit_code)
+    _leave(answer(Question.about(access, kind=kind, name=name), form))
 
 
 @click.command()
@@ -123,8 +122,11 @@ def history(access: Access, node: str, form: Form) -> None:
 @_AT_SLURM
 @_SET_BY
 @_TRIAL
+@FORM
 @reaches(_OF_CLUSTER)
-def drain(access: Access, node: str, reason: str, door: str | None, set_by: tuple[str, ...], *, is_trial: bool) -> None:
+def drain(
+    access: Access, node: str, reason: str, door: str | None, set_by: tuple[str, ...], form: Form, *, is_trial: bool
+) -> None:
     """Take a node out of service: nothing new starts there, jobs and pods end in their own time.
 
     NODE is its name in Kubernetes or in Slurm. Left out the door, its Node is cordoned, which needs the right to
@@ -137,7 +139,8 @@ def drain(access: Access, node: str, reason: str, door: str | None, set_by: tupl
     from sunkpy.cli.drain import drain as carry_out
     from sunkpy.core.overview.drained import Door
 
-    _leave(carry_out(access, Order(node=node, set_by=set_by, is_trial=is_trial), Door(door or Door.KUBERNETES), reason))
+    order = Order(node=node, form=form, set_by=set_by, is_trial=is_trial)
+    _leave(carry_out(access, order, Door(door or Door.KUBERNETES), reason))
 
 
 @click.command()
@@ -146,8 +149,11 @@ def drain(access: Access, node: str, reason: str, door: str | None, set_by: tupl
 @_AT_SLURM
 @_SET_BY
 @_TRIAL
+@FORM
 @reaches(_OF_CLUSTER)
-def undrain(access: Access, node: str, door: str | None, set_by: tuple[str, ...], *, is_trial: bool) -> None:
+def undrain(
+    access: Access, node: str, door: str | None, set_by: tuple[str, ...], form: Form, *, is_trial: bool
+) -> None:
     """Give a node back: lift what you have set, or what those have set whom you name, and say what else holds it.
 
     NODE is its name in Kubernetes or in Slurm. Left out the door, at both. Exit code 1: nothing was lifted. 3: Slurm
@@ -159,7 +165,8 @@ def undrain(access: Access, node: str, door: str | None, set_by: tuple[str, ...]
     from sunkpy.cli.drain import undrain as carry_out
     from sunkpy.core.overview.drained import Door
 
-    _leave(carry_out(access, Order(node=node, set_by=set_by, is_trial=is_trial), Door(door) if door else None))
+    order = Order(node=node, form=form, set_by=set_by, is_trial=is_trial)
+    _leave(carry_out(access, order, Door(door) if door else None))
 
 
 @click.command()

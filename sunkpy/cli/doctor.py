@@ -12,8 +12,7 @@ from sunkpy.cli.access import Access
 from sunkpy.cli.canary import Patience, run_job, run_pod
 from sunkpy.cli.connected import connected
 from sunkpy.cli.installation_reader import InstallationReader
-from sunkpy.cli.options import IN_A_POD, Form, as_data
-from sunkpy.cli.overview import Shown
+from sunkpy.cli.options import IN_A_POD, Form, Shown, present
 from sunkpy.core.overview.checks import Diagnosis, diagnose, render_checks
 from sunkpy.core.overview.installation import Canary, Installation
 from sunkpy.kube.client import Kube
@@ -49,9 +48,8 @@ async def examine(access: Access, form: Form, patience: Patience | None, *, by_e
     diagnosis = diagnose(found)
     if by_exec:
         diagnosis = diagnosis.filled_by(await _inside(access, found))
-    if form in ("json", "yaml"):
-        return Shown(as_data(diagnosis, form), diagnosis.exit_code)
-    return Shown("\n".join(render_checks(diagnosis.checks, is_wide=form == "wide")), diagnosis.exit_code)
+    lines = render_checks(diagnosis.checks, is_wide=form == "wide")
+    return present(diagnosis, form, lambda: "\n".join(lines), diagnosis.exit_code)
 
 
 async def _inside(access: Access, found: Installation) -> Diagnosis:

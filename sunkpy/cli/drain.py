@@ -9,12 +9,11 @@ import msgspec
 
 from sunkpy.cli.access import Access
 from sunkpy.cli.connected import connected
-from sunkpy.cli.options import NO_ANSWER, NO_SLURM
-from sunkpy.cli.overview import Shown
+from sunkpy.cli.options import NO_ANSWER, Form, Shown, present
+from sunkpy.cli.overview import present_absent
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import render
-from sunkpy.core.explain.no_gang import absent
 from sunkpy.core.model.objects import Node, Wire
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.drain_plan import (
@@ -22,6 +21,7 @@ from sunkpy.core.overview.drain_plan import (
     Cordon,
     Drain,
     NodeNow,
+    Outcome,
     Resume,
     Step,
     Steps,
@@ -47,6 +47,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for. `set_by`: whose holds they name; `is_trial`: change nothing."""
 
     node: str
+    form: Form = "table"
     set_by: tuple[str, ...] = ()
     is_trial: bool = False
 
@@ -67,7 +68,7 @@ async def drain(access: Access, order: Order, door: Door, reason: str) -> Shown:
     """Take a node out of service at a door.
 
     Raises:
-        BadSettings, KubeError: the apiserver did not answer, or refused.
+        BadSettings, KubeError, SlurmError: one of them did not answer, or refused.
     """
     return await _carry_out(access, order, lambda now, asker: plan_drain(now, door, reason, asker))
 
@@ -76,7 +77,7 @@ async def undrain(access: Access, order: Order, door: Door | None = None) -> Sho
     """Give a node back; without a door at both.
 
     Raises:
-        BadSettings, KubeError: the apiserver did not answer, or refused.
+        BadSettings, KubeError, SlurmError: one of them did not answer, or refused.
     """
     doors = (door,) if door else (Door.KUBERNETES, Door.SLURM)
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
@@ -86,22 +87,22 @@ async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
     async with connected(access) as (kube, slurm, settings):
         reader = PoolReader(kube, slurm, settings, namespace=access.namespace)
         facts = await reader.read()
-        try:
-            now = await _now(kube, slurm if facts.slurm_nodes is not None else None, facts, order.node)
-            if now is None:
-                return Shown(render(absent("Node", "", order.node)), NO_ANSWER)
-            asker = Asker(
-                in_kubernetes=await _who_am_i(kube),
-                in_slurm=slurm.user if slurm is not None else "",
-                set_by=frozenset(order.set_by),
-            )
-            steps = plan(now, asker)
-            for step in steps.steps if not order.is_trial else ():
-                await _do(step, now, kube, slurm)
-        except errors.SlurmError as error:
-            return Shown(f"sunkpy: {error.message}", NO_SLURM)
-    text = render(explain_steps(now, steps, is_done=not order.is_trial, unread=facts.unread))
-    return Shown(text, NO_ANSWER if steps.left and not steps.steps else 0)
+        now = await _now(kube, slurm if facts.slurm_nodes is not None else None, facts, order.node)
+        if now is None:
+            return present_absent(order.node, order.form)
+        asker = Asker(
+            in_kubernetes=await _who_am_i(kube),
+            in_slurm=slurm.user if slurm is not None else "",
+            set_by=frozenset(order.set_by),
+        )
+        steps, is_done = plan(now, asker), not order.is_trial
+        for step in steps.steps if is_done else ():
+            await _do(step, now, kube, slurm)
+    outcome = Outcome(
+        node=now.held, is_done=is_done, steps=tuple(map(str, steps.steps)), left=steps.left, unread=facts.unread
+    )
+    explanation = explain_steps(now, steps, is_done=is_done, unread=facts.unread)
+    return present(outcome, order.form, lambda: render(explanation), NO_ANSWER if steps.left and not steps.steps else 0)
 
 
 async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, name: str) -> NodeNow | None:

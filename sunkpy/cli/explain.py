@@ -18,11 +18,12 @@ from sunkpy.cli.access import Access
 from sunkpy.cli.connected import connected
 from sunkpy.cli.node_devices import DeviceReader
 from sunkpy.cli.nodeset_reader import read_nodeset
+from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present
 from sunkpy.cli.owner_lookup import OwnerLookup
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.cli.readable_cluster import ClusterReader, ReadableCluster
 from sunkpy.core.explain.devices import NodeFacts, devices_of, explain_node
-from sunkpy.core.explain.explanation import Explanation, render
+from sunkpy.core.explain.explanation import Explained, Explanation
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
 from sunkpy.core.explain.job_on_pods import read_job
@@ -63,21 +64,8 @@ class Question(Access, frozen=True, kw_only=True):
         return cls(**msgspec.structs.asdict(access), kind=kind, name=name)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The text; whether the pod or gang exists, and whether Slurm answered if it was to be asked."""
-
-    text: str
-    is_found: bool
-    is_without_slurm: bool = False
-
-    @property
-    def exit_code(self) -> int:
-        """For scripts; 2 is what click gives for a question that cannot be understood."""
-        return 1 if not self.is_found else 3 if self.is_without_slurm else 0
-
-
-async def answer(question: Question) -> Answer:
-    """The answer to a question.
+async def answer(question: Question, form: Form = "table") -> Shown:
+    """The answer to a question. Its exit code says whether the thing exists, and whether Slurm answered if asked.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
@@ -97,11 +85,10 @@ async def answer(question: Question) -> Answer:
                 found = [await explainer.node(question.name)]
             case _:
                 found = await explainer.gangs(question.name)
-        return Answer(
-            text="\n\n".join(map(render, found)),
-            is_found=not any(each.is_absent for each in found),
-            is_without_slurm=bool(explainer.slurms_silence),
-        )
+        is_absent = any(each.is_absent for each in found)
+        exit_code = NO_ANSWER if is_absent else NO_SLURM if explainer.slurms_silence else 0
+        explained = Explained(explanations=tuple(found))
+        return present(explained, form, lambda: explained.text, exit_code)
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ FORM: Final = click.option(
     "form",
     type=click.Choice(["table", "wide", "json", "yaml"]),
     default="table",
-    help="How it looks.",
+    help="How it looks; for programs: -o json | jq .",
 )
 _META: Final = "sunkpy."
 
@@ -97,14 +97,19 @@ def _access(context: click.Context) -> Access:
 
 
 def answer_of(question: Coroutine[object, object, T]) -> T:
-    """The answer; a line and exit code 1 when nothing could be read."""
+    """The answer; a line and exit code 1 when nothing could be read, 3 when Slurm did not do what it has to."""
     import asyncio
+
+    from sunkpy.slurm.errors import SlurmError
 
     try:
         return asyncio.run(question)
     except (BadSettings, KubeError) as error:
         click.echo(f"sunkpy: {error}", err=True)
         sys.exit(NO_ANSWER)
+    except SlurmError as error:
+        click.echo(f"sunkpy: {error.message}", err=True)
+        sys.exit(NO_SLURM)
 
 
 def show(tables: Iterable[Table], *, is_wide: bool = False, before: str = "", unread: Iterable[str] = ()) -> str:
@@ -114,11 +119,20 @@ def show(tables: Iterable[Table], *, is_wide: bool = False, before: str = "", un
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-def as_data(answer: msgspec.Struct, form: Form) -> str:
-    """As JSON or YAML, for programs."""
+class Shown(msgspec.Struct, frozen=True):
+    """The text of an answer, and the exit code."""
+
+    text: str
+    exit_code: int = 0
+
+
+def present(answer: msgspec.Struct, form: Form, text: Callable[[], str], exit_code: int = 0) -> Shown:
+    """The answer for people as that text, for programs as JSON or YAML with the names of its fields."""
     if form == "yaml":
-        return msgspec.yaml.encode(answer).decode().rstrip()
-    return msgspec.json.format(msgspec.json.encode(answer)).decode()
+        return Shown(msgspec.yaml.encode(answer).decode().rstrip(), exit_code)
+    if form == "json":
+        return Shown(msgspec.json.format(msgspec.json.encode(answer)).decode(), exit_code)
+    return Shown(text(), exit_code)
 
 
 def say(text: str) -> None:

@@ -21,8 +21,8 @@ import msgspec
 from sunkpy.cli.access import Access
 from sunkpy.cli.connected import connected
 from sunkpy.cli.installation_reader import InstallationReader
-from sunkpy.cli.options import IN_A_POD
-from sunkpy.cli.overview import Shown, pool_of
+from sunkpy.cli.options import IN_A_POD, Shown
+from sunkpy.cli.overview import pool_of
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core.model.events import Event
 from sunkpy.core.model.objects import Condition, KubeObject, Wire

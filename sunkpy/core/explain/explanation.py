@@ -9,14 +9,14 @@ import msgspec
 _TITLE_WIDTH = 16
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Lines of text under one title."""
 
     title: str
     texts: tuple[str, ...]
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """About `subject`: its state in half a sentence, the details, and what a person can do now.
 
     `is_absent`: there is no such thing to explain.
@@ -27,6 +27,17 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...] = ()
     what_to_do: str
     is_absent: bool = False
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was asked about: one thing, or the gangs of one name, or a job and its pod."""
+
+    explanations: tuple[Explanation, ...]
+
+    @property
+    def text(self) -> str:
+        """As people read it."""
+        return "\n\n".join(map(render, self.explanations))
 
 
 def render(explanation: Explanation) -> str:

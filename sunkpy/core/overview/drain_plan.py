@@ -88,6 +88,17 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
 
 
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was done to a node, or would be (`is_done`): the node with all that held it before, each step, and what
+    stays as it is and why; `unread`: what could not be read."""
+
+    node: HeldNode
+    is_done: bool
+    steps: tuple[str, ...]
+    left: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+
+
 def plan_drain(now: NodeNow, door: Door, reason: str, asker: Asker) -> Steps:
     """Take a node out at one door; there the reason of others stays, unless they are named."""
     here = [

@@ -177,7 +177,7 @@ export function setUpJobs() {
 function explanation(each) {
   const lines = each.lines.filter((line) => line.texts.length).flatMap((line) => [element("dt", {}, line.title), ...line.texts.map((said) => element("dd", {}, said))]);
   return element("article", {}, element("h3", {}, `${each.subject} ${each.standing}`), element("dl", {}, ...lines),
-    element("p", { className: "todo" }, element("b", {}, "What to do: "), each.what_to_do));
+    element("p", { className: "todo" }, element("b", {}, "What to do: "), each.whatToDo));
 }
 
 function past(history) {

@@ -20,7 +20,20 @@ from tests.unit.cli.test_explain import configure
 from tests.unit.cli.test_overview import shown
 
 COMMANDS = [(), *((name,) for name in main.commands)]
-WITH_FORMS = [["status"], ["queue"], ["why-drained"], ["history", "n1"], ["doctor"]]
+WITH_FORMS = [
+    ["status"],
+    ["queue"],
+    ["why-drained"],
+    ["history", "n1"],
+    ["doctor"],
+    ["explain", "pod", "web", "-n", "default"],
+    ["explain", "gang", "web", "-n", "default"],
+    ["explain", "job", "100"],
+    ["explain", "node", "n1"],
+    ["explain", "nodeset", "gpu", "-n", "slurm"],
+    ["drain", "n1", "--reason", "fan", "--dry-run"],
+    ["undrain", "n1", "--dry-run"],
+]
 HEAVY = ("aiohttp", "kubernetes", "prometheus_client", "structlog", "kopf", "jwt")
 OF_PROCESSES = ("prometheus_client", "kopf", "grpc", "aiohttp.web", "sunkpy.operator.main", "sunkpy.syncer")
 BELOW_LIBRARIES = ("requests", "oauthlib", "jsonschema", "cryptography", "rich")
@@ -38,6 +51,8 @@ MODULES = {
 def world():
     world = installed()
     configure(world)
+    world.slurm.add_job("PENDING", comment="", user="ann", state_reason="Priority")
+    world.add_pod()
     return world
 
 
@@ -51,18 +66,29 @@ def test_what_people_type_is_the_same_below_kubectl():
     assert kubectl.commands.items() <= main.commands.items()
 
 
-def test_each_command_that_shows_tables_also_has_forms_for_programs():
+def test_each_command_that_shows_something_also_has_forms_for_programs():
     has_forms = {name for name, command in main.commands.items() if any(p.name == "form" for p in command.params)}
     assert has_forms == {words[0] for words in WITH_FORMS}
 
 
 @pytest.mark.parametrize("words", WITH_FORMS, ids=" ".join)
 async def test_the_forms_say_the_same(world, tmp_path, words):
+    for kind in ("ResourceClaim", "ResourceSlice"):
+        world.api.define("resource.k8s.io/v1", kind, f"{kind.lower()}s", namespaced=kind == "ResourceClaim")
     _, as_json = await shown(world, tmp_path, *words, "-o", "json")
     _, as_yaml = await shown(world, tmp_path, *words, "-o", "yaml")
     assert json.loads(as_json).keys() == yaml.safe_load(as_yaml).keys()
     code, wide = await shown(world, tmp_path, *words, "-o", "wide", env={"NO_COLOR": "1"})
     assert (code, "\x1b" in wide) == (0, False)
+
+
+@pytest.mark.parametrize(
+    "words", [["why-drained", "n9"], ["history", "n9"], ["explain", "node", "n9"], ["undrain", "n9"]]
+)
+async def test_what_is_not_there_has_one_form_in_all_commands(world, tmp_path, words):
+    code, as_json = await shown(world, tmp_path, *words, "-o", "json")
+    (explained,) = json.loads(as_json)["explanations"]
+    assert (code, explained["isAbsent"], explained["subject"]) == (1, True, "Node n9")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

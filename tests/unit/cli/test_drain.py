@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import jwt
 import pytest
+import yaml
 
 from sunkpy.cli import kubectl
 from sunkpy.core import names
@@ -68,3 +71,16 @@ async def test_a_node_that_changes_in_between_and_a_right_that_is_missing_are_sa
     world.slurm.refuse = "no"
     code, text = await shown(world, tmp_path, "drain", "n1", *REASON, "--slurm")
     assert (code, text.startswith("sunkpy: update Slurm node n1 (DRAIN bad fan): ")) == (3, True)
+
+
+async def test_a_program_reads_what_is_done_what_is_left_and_who_held_the_node(world, tmp_path):
+    world.slurm.put("n1", "IDLE", "DRAIN", reason="fan", reason_set_by_user="root")
+    code, text = await shown(world, tmp_path, "drain", "n1", *REASON, "-o", "json")
+    found = json.loads(text)
+    assert (code, found["isDone"], found["left"]) == (0, True, [])
+    assert found["steps"] == ["cordon the Node for 'bad fan', by ann@example.com; the syncer drains it in Slurm"]
+    assert [(each["door"], each["who"]) for each in found["node"]["holds"]] == [("Slurm", "root")]
+    code, text = await shown(world, tmp_path, "undrain", "n1", "--dry-run", "-o", "yaml")
+    found = yaml.safe_load(text)
+    assert (code, found["isDone"], found["node"]["node"], len(found["steps"])) == (0, False, "node-1", 1)
+    assert found["left"] == ["Slurm, by root: fan: not yours; to change it all the same: --set-by root"]

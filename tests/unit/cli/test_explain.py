@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 
 import click.testing
 import msgspec
@@ -408,6 +409,20 @@ async def test_a_job_of_either_door_is_explained_by_its_number(world, tmp_path):
     world.slurm.is_down = True
     code, text = await exit_code_of(world, tmp_path, "job", str(of_pod))
     assert (code, text.startswith("Pod default/web ")) == (3, True)
+
+
+async def test_a_program_reads_an_explanation_by_its_parts(world, tmp_path):
+    configure(world)
+    world.add_pod(cpu="3")
+    say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
+    code, text = await exit_code_of(world, tmp_path, "gang", "web", "-o", "json")
+    (found,) = json.loads(text)["explanations"]
+    assert (code, found["subject"], found["isAbsent"]) == (0, "Pod default/web", False)
+    assert found["whatToDo"]
+    assert {line["title"] for line in found["lines"] if line["texts"]} >= {"Slurm job", "nodes"}
+    world.slurm.is_down = True
+    code, text = await exit_code_of(world, tmp_path, "pod", "web", "-o", "yaml")
+    assert (code, yaml.safe_load(text)["explanations"][0]["subject"]) == (3, "Pod default/web")
 
 
 async def test_a_nodeset_is_explained_by_what_the_operator_decides(world, tmp_path):
