@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.overview.installation import Canary
+from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.overview.checks import is_recorded
+from sunkpy.core.overview.installation import Canary, CanaryJob, Seen
 from sunkpy.core.overview.queue import words_for
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -19,8 +22,30 @@ from sunkpy.kube.errors import KubeError, NotFound
 from sunkpy.slurm import Slurm, errors
 
 NAME: Final = "sunkpy-canary"
-_JOB: Final = JobSpec(name=NAME, script="#!/bin/sh\nexit 0\n", time_limit_min=1)
 _MEMORY_MIB: Final = 64
+_JOB: Final = JobSpec(name=NAME, script="#!/bin/sh\nexit 0\n", time_limit_min=1, memory_mib_per_node=_MEMORY_MIB)
+_RECORDED_S: Final = 30.0
+"""slurmctld tells slurmdbd of the end of a job within a second or two."""
+
+COMPARE: Final = f"""#!/bin/bash
+[[ ${{SLURM_JOB_GPUS-}} =~ ^[0-9]+$ ]] || exit {Seen.NOT_ONE_GPU:d}
+[[ ${{CUDA_VISIBLE_DEVICES-}} =~ ^[^,]+$ ]] || exit {Seen.OTHER_VARIABLE:d}
+[ -r /etc/sunkpy/gpus ] || exit {Seen.NO_LIST:d} # by list-gpus, in the order of Slurm's indices
+index=0 own='' others=''
+while read -r _ files _; do
+  # A pretended device has no driver: who may open it is told that.
+  why=$({{ : < "${{files##*,}}"; }} 2>&1)
+  case $why in
+    *'not permitted'* | *'ermission denied'* | *'No such file'*) ;;
+    *) if [ "$index" = "$SLURM_JOB_GPUS" ]; then own=1; else others=1; fi ;;
+  esac
+  index=$((index + 1))
+done < /etc/sunkpy/gpus
+[ -n "$own" ] || exit {Seen.NOT_ITS_DEVICE:d}
+[ -z "$others" ] || exit {Seen.OTHERS_DEVICES:d}
+"""
+_FOUND: Final = frozenset(Seen) - {Seen.ITS_OWN}
+_WITH_GPU: Final = msgspec.structs.replace(_JOB, script=COMPARE, gres_per_node="gres/gpu:1")
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,42 +55,73 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     every_s: float = 0.5
 
 
-async def run_job(slurm: Slurm, patience: Patience) -> Canary:
-    """A job of the Slurm user whose token is at hand."""
-    what = "a job"
+async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -> CanaryJob:
+    """A job of the Slurm user whose token is at hand; `has_gpus`: it asks for one, and compares."""
     try:
-        spec = msgspec.structs.replace(_JOB, memory_mib_per_node=_MEMORY_MIB)
-        job_id = (await slurm.submit_job(spec)).job_id
+        job_id, no_gpu = await _submit(slurm, has_gpus=has_gpus)
     except errors.SlurmError as error:
-        return Canary(what=what, error=error.message)
-    is_over = False
+        return CanaryJob(error=error.message)
+    job: SlurmJob | None = None
 
     async def look() -> str | None:
-        nonlocal is_over
+        nonlocal job
         job = await slurm.job(job_id)
-        is_over = job.is_ended
-        if "COMPLETED" in job.state:
+        if "COMPLETED" in job.state or ("FAILED" in job.state and job.exit_code in _FOUND):
             return ""
-        state = "+".join(sorted(job.state))
-        waits = f": {words_for(job.state_reason)}" if job.is_pending else ""
-        return f"job {job_id} is {state}{waits}" if is_over else None
+        return f"job {job_id} is {'+'.join(sorted(job.state))}" if job.is_ended else None
 
     try:
-        return await _until(what, look, patience, late=f"job {job_id} has not ended")
+        canary = await _until(look, patience, late=f"job {job_id} has not ended")
+        if job is None or not job.is_ended or canary.error:
+            waits = f": {words_for(job.state_reason)}" if job is not None and job.is_pending else ""
+            return CanaryJob(error=f"{canary.error}{waits}")
+        return await _recorded(slurm, CanaryJob(took_s=canary.took_s, job=job, no_gpu=no_gpu), patience)
     except errors.SlurmError as error:
-        return Canary(what=what, error=error.message)
+        return CanaryJob(error=error.message)
     finally:
-        if not is_over:
+        if job is None or not job.is_ended:
             await _quietly(slurm.cancel_job(job_id))
+
+
+async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
+    """Its number, and why it asks for no GPU though there are some."""
+    if not has_gpus:
+        return (await slurm.submit_job(_JOB)).job_id, ""
+    try:
+        return (await slurm.submit_job(_WITH_GPU)).job_id, ""
+    except errors.Rejected as error:
+        return (await slurm.submit_job(_JOB)).job_id, error.message
+
+
+async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> CanaryJob:
+    """With what slurmdbd has of it, once that is the same or time is over."""
+    assert canary.job is not None
+    job, found = canary.job, canary
+
+    async def look() -> str | None:
+        nonlocal found
+        try:
+            record = await slurm.job_record(job.id)
+        except errors.Unreachable as error:
+            is_accounted = error.http_status != HTTPStatus.NOT_FOUND
+            no_record = error.message if is_accounted else ""
+            found = msgspec.structs.replace(canary, no_record=no_record, is_accounted=is_accounted)
+            return None if is_accounted else ""
+        found = msgspec.structs.replace(canary, record=record)
+        return "" if record is not None and is_recorded(job, record) else None
+
+    limit_s = min(patience.limit_s, _RECORDED_S)
+    await _until(look, msgspec.structs.replace(patience, limit_s=limit_s), late="")
+    return found
 
 
 async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, patience: Patience) -> Canary:
     """A pod for Slurm, of the image of sunkpy itself: it is on the cluster already."""
-    what, name = "a pod", f"{NAME}-{time.time_ns() // 1_000_000:x}"
+    name = f"{NAME}-{time.time_ns() // 1_000_000:x}"
     try:
         await kube.create(paths.pods(namespace), _pod(name, scheduler, image, patience))
     except KubeError as error:
-        return Canary(what=what, error=str(error))
+        return Canary(error=str(error))
 
     async def look() -> str | None:
         pod = await kube.get(paths.pod(namespace, name), Pod)
@@ -75,9 +131,9 @@ async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, pat
         return failed if pod.status.phase == "Failed" else None
 
     try:
-        return await _until(what, look, patience, late=f"pod {namespace}/{name} has not ended")
+        return await _until(look, patience, late=f"pod {namespace}/{name} has not ended")
     except KubeError as error:
-        return Canary(what=what, error=str(error))
+        return Canary(error=str(error))
     finally:
         await _quietly(kube.delete(paths.pod(namespace, name)))
 
@@ -111,14 +167,14 @@ def _pod(name: str, scheduler: str, image: str, patience: Patience) -> dict[str,
     }
 
 
-async def _until(what: str, look: Callable[[], Awaitable[str | None]], patience: Patience, *, late: str) -> Canary:
+async def _until(look: Callable[[], Awaitable[str | None]], patience: Patience, *, late: str) -> Canary:
     """Look until there is an end; its text is the error."""
     began = time.monotonic()
     while (error := await look()) is None:
         if time.monotonic() - began > patience.limit_s:
-            return Canary(what=what, error=f"{late} within {patience.limit_s:.0f} s")
+            return Canary(error=f"{late} within {patience.limit_s:.0f} s")
         await asyncio.sleep(patience.every_s)
-    return Canary(what=what, took_s=time.monotonic() - began, error=error)
+    return Canary(took_s=time.monotonic() - began, error=error)
 
 
 async def _quietly(removal: Awaitable[None]) -> None:

@@ -14,7 +14,7 @@ from sunkpy.cli.connected import connected
 from sunkpy.cli.installation_reader import InstallationReader
 from sunkpy.cli.options import IN_A_POD, Form, Shown, present
 from sunkpy.core.overview.checks import Diagnosis, diagnose, render_checks
-from sunkpy.core.overview.installation import Canary, Installation
+from sunkpy.core.overview.installation import Canary, CanaryJob, Installation
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import current_namespace
 from sunkpy.scheduler.settings import SchedulerSettings
@@ -41,19 +41,19 @@ async def examine(access: Access, form: Form, patience: Patience | None, *, by_e
         found = await reader.read()
         if patience is not None:
             where = access.namespace or current_namespace(access.kubeconfig)
-            canaries = await asyncio.gather(
-                _job(slurm, patience), _pod(kube, found, settings, namespace=where, patience=patience)
+            job, pod = await asyncio.gather(
+                _job(slurm, found, patience), _pod(kube, found, settings, namespace=where, patience=patience)
             )
-            found = msgspec.structs.replace(found, canaries=tuple(canaries))
+            found = msgspec.structs.replace(found, tries=True, canary_job=job, canary_pod=pod)
     diagnosis = diagnose(found)
     if by_exec:
-        diagnosis = diagnosis.filled_by(await _inside(access, found))
+        diagnosis = diagnosis.filled_by(await _inside(access, found, patience))
     lines = render_checks(diagnosis.checks, is_wide=form == "wide")
     return present(diagnosis, form, lambda: "\n".join(lines), diagnosis.exit_code)
 
 
-async def _inside(access: Access, found: Installation) -> Diagnosis:
-    """What the same command finds in the scheduler's pod, which has a key of Slurm."""
+async def _inside(access: Access, found: Installation, patience: Patience | None) -> Diagnosis:
+    """What the same command finds in the scheduler's pod, which has a key of Slurm, and may make no pod."""
     pods = [pod for pod in found.processes or () if pod.component == "scheduler"]
     pod = next((pod for pod in pods if pod.is_ready), None)
     if pod is None:
@@ -61,10 +61,12 @@ async def _inside(access: Access, found: Installation) -> Diagnosis:
     namespace, name = pod.key
     config = ["--kubeconfig", str(access.kubeconfig)] if access.kubeconfig is not None else []
     inside = ["sunkpy", "doctor", "-o", "json", "-n", namespace]
+    inside += ["--canary", "--limit", f"{patience.limit_s:g}"] if patience is not None else []
+    limit_s = _EXEC_S + (2 * patience.limit_s if patience is not None else 0)
     words = ["kubectl", *config, "-n", namespace, "exec", name, "-c", pod.spec.containers[0].name, "--", *inside]
     try:
         asked = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        async with asyncio.timeout(_EXEC_S):
+        async with asyncio.timeout(limit_s):
             out, err = await asked.communicate()
         return msgspec.json.decode(out, type=Diagnosis)
     except OSError as error:
@@ -72,15 +74,15 @@ async def _inside(access: Access, found: Installation) -> Diagnosis:
     except TimeoutError as error:
         asked.kill()
         await asked.wait()
-        raise ExecFailed(f"{' '.join(words)}: no answer in {_EXEC_S:.0f} s") from error
+        raise ExecFailed(f"{' '.join(words)}: no answer in {limit_s:.0f} s") from error
     except msgspec.DecodeError as error:
         raise ExecFailed(f"{' '.join(words)}: {err.decode(errors='replace').strip() or error}") from error
 
 
-async def _job(slurm: Slurm | None, patience: Patience) -> Canary:
+async def _job(slurm: Slurm | None, found: Installation, patience: Patience) -> CanaryJob | None:
     if slurm is None:
-        return Canary(what="a job", error="Slurm was not asked; see --config and --slurmrestd")
-    return await run_job(slurm, patience)
+        return None
+    return await run_job(slurm, patience, has_gpus=found.slurm is not None and found.slurm.gpus > 0)
 
 
 async def _pod(
@@ -89,6 +91,6 @@ async def _pod(
     schedulers = (pod for pod in found.processes or () if pod.component == "scheduler")
     image = next((container.image for pod in schedulers for container in pod.spec.containers), "")
     if not image:
-        return Canary(what="a pod", error="no pod of a scheduler could be read, whose image it would run")
+        return Canary(error="no pod of a scheduler could be read, whose image it would run")
     name = settings.scheduler_name if settings is not None else "slurm"
     return await run_pod(kube, namespace=namespace, scheduler=name, image=image, patience=patience)

@@ -14,6 +14,7 @@ import msgspec
 
 from sunkpy import __version__
 from sunkpy.core import names
+from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Kind, KubeObject, Node, Pod, Wire
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.times import utc_now
@@ -209,9 +210,14 @@ class InstallationReader:
             ping, nodes = await self._slurm.ping(), await self._slurm.nodes()
         except errors.SlurmError as error:
             return SlurmFound(error=error.message)
-        count = len(nodes.nodes) if isinstance(nodes, NodesSnapshot) else 0
+        known = nodes.nodes.values() if isinstance(nodes, NodesSnapshot) else ()
         return SlurmFound(
-            release=ping.release, api_version=ping.version, cluster=ping.cluster, is_up=ping.is_up, nodes=count
+            release=ping.release,
+            api_version=ping.version,
+            cluster=ping.cluster,
+            is_up=ping.is_up,
+            nodes=len(known),
+            gpus=sum(gres_counts(node.gres).get("gpu", 0) for node in known),
         )
 
     async def _try(self, field: str, answer: Awaitable[T]) -> T | None:

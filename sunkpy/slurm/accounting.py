@@ -16,11 +16,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from sunkpy.core.accounts.records import Accounting, AccountRecord, AssociationRecord, QosRecord
+from sunkpy.core.accounts.records import Accounting, AccountRecord, AssociationRecord, JobRecord, QosRecord
 from sunkpy.core.figures.shares import Share
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import JobId
 from sunkpy.slurm import accounting_bodies as bodies
 from sunkpy.slurm import accounting_wire, wire
-from sunkpy.slurm.errors import Malformed
+from sunkpy.slurm.errors import Malformed, NotFound
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
 
@@ -83,6 +85,23 @@ class AccountingCalls:
             for each in reply.associations
             if each.accounting
         ]
+
+    async def job_record(self, job_id: JobId) -> JobRecord | None:
+        """What slurmdbd has of a job, to its owner; None: nothing.
+
+        Raises:
+            Unreachable: slurmdbd is away; with HTTP status 404, slurmrestd has no slurmdbd to ask.
+        """
+        what = f"read job {job_id} of slurmdbd"
+        request = Request(what=what, method="GET", endpoint="job/{name}", name=job_id, api="slurmdb", attempts=1)
+        try:
+            reply = await self._transport.ask(request, accounting_wire.RecordsReply)
+        except NotFound:
+            return None
+        found = [each for each in reply.jobs if each.job_id == job_id]
+        if not found:
+            return None
+        return JobRecord(state=frozenset(found[-1].state.current), nodes=tuple(hostlist.expand(found[-1].nodes)))
 
     async def shares(self) -> list[Share]:
         """Fair share as slurmctld counts it now."""

@@ -339,6 +339,29 @@ class QosReply(Reply, frozen=True, kw_only=True):
     qos: tuple[WireQos, ...] = ()
 
 
+# ------------------------------------------------------------------------------------------------------------- jobs
+
+
+class RecordedState(msgspec.Struct, frozen=True, kw_only=True):
+    """`state` of a job."""
+
+    current: tuple[str, ...] = ()
+
+
+class WireRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of `jobs`."""
+
+    job_id: int
+    state: RecordedState = RecordedState()
+    nodes: str = ""
+
+
+class RecordsReply(Reply, frozen=True, kw_only=True):
+    """GET job/{id}."""
+
+    jobs: tuple[WireRecord, ...] = ()
+
+
 # ----------------------------------------------------------------------------------------------------------- shares
 
 

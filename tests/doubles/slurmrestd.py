@@ -59,6 +59,10 @@ class Slurmrestd:
         self.refuse = ""
         self.refused = asyncio.Event()
         self.reject_submit: int | None = None
+        self.reject_gres: int | None = None
+        self.records: dict[int, Body] | None = None
+        """What slurmdbd has of jobs; None: there is no slurmdbd."""
+        self.records_read = 0
         self.before_list: Callable[[], None] = lambda: None
         """Called when a list of nodes is about to be changed: what happens between the check and the write."""
         self.unknown: dict[str, int] = {}
@@ -150,6 +154,7 @@ class Slurmrestd:
         app.router.add_post(f"{API}/job/submit", self._submit)
         app.router.add_post(f"{API}/job/allocate", self._allocate)
         app.router.add_get(f"{API}/job/{{id}}", self._job)
+        app.router.add_get("/slurmdb/{version}/job/{id}", self._record)
         app.router.add_post(f"{API}/job/{{id}}", self._update_job)
         app.router.add_delete(f"{API}/job/{{id}}", self._kill)
         return app
@@ -253,6 +258,8 @@ class Slurmrestd:
         if self.reject_submit:
             return failure(422, self.reject_submit)
         job = (await request.json())["job"]
+        if self.reject_gres and job.get("tres_per_node"):
+            return failure(422, self.reject_gres)
         for name in (job.get("account"), job.get("partition")):
             if name in self.unknown:
                 self.writes.append(f"refused {name}")
@@ -309,6 +316,13 @@ class Slurmrestd:
         job = self.jobs.get(job_id)
         tasks = [self.jobs[task] for task in self.tasks.get(job_id, ())]
         return failure(404, 2017) if job is None else self._reply(jobs=[job, *tasks])
+
+    async def _record(self, request: web.Request) -> web.Response:
+        self.records_read += 1
+        if self.records is None:
+            return web.Response(status=404, text="Unable find requested URL")
+        id_ = int(request.match_info["id"])
+        return self._reply(jobs=[{"job_id": id_} | self.records[id_]] if id_ in self.records else [])
 
     async def _update_job(self, request: web.Request) -> web.Response:
         change = await request.json()

@@ -137,3 +137,10 @@ def is_marked(text: str) -> bool:
 def mark(text: str) -> str:
     """The description or comment of an object that values make: one line, as Slurm returns it."""
     return names.REASON_PREFIX + " ".join(text.split())
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as slurmdbd has it."""
+
+    state: frozenset[str]
+    nodes: tuple[str, ...] = ()

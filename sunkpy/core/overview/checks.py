@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.accounts.records import JobRecord
 from sunkpy.core.model.objects import Condition
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.overview.installation import Installation
+from sunkpy.core.overview.installation import Canary, CanaryJob, Installation, Seen
 from sunkpy.core.overview.table import count, first_of, printable
 
 AHEAD_S: Final = 5.0
@@ -23,6 +25,8 @@ SILENT_S: Final = 40.0
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the charts take."""
 _SHOWN: Final = 5
+_ASK_AGAIN: Final = "Ask again as somebody who may read this; for Slurm with --exec or --slurmrestd."
+_SEE_APISERVER: Final = "See that the kubeconfig is right and the apiserver is up: kubectl version."
 _OVER: Final = ("Succeeded", "Failed")
 _STUCK: Final = frozenset({"CreateFailed", "PodsFailed", "BadSpec"})
 _PROCESSES: Final = frozenset({"operator", "syncer", "scheduler", "accounts", "logins"})
@@ -70,7 +74,7 @@ class _Verdict(msgspec.Struct, frozen=True):
 
     found: str
     what_to_do: str = ""
-    is_failed: bool = True
+    level: Level = Level.FAILED
 
 
 def diagnose(facts: Installation) -> Diagnosis:
@@ -88,28 +92,18 @@ class _Rule(msgspec.Struct, frozen=True):
 
 
 def _is_asked(facts: Installation, rule: _Rule) -> bool:
-    return rule.name != "canary" or facts.canaries is not None
+    return facts.tries or not {"canary_job", "canary_pod"} & {*rule.needs}
 
 
 def _check(facts: Installation, rule: _Rule) -> Check:
     missing = next((field for field in rule.needs if getattr(facts, field) is None), None)
     if missing is not None:
-        why = facts.unread.get(missing, "it was not read")
         is_down = missing == "server_version"
-        what_to_do = "Ask again as somebody who may read this; for Slurm with --exec or --slurmrestd."
-        if is_down:
-            what_to_do = "See that the kubeconfig is right and the apiserver is up: kubectl version."
-        return Check(
-            name=rule.name,
-            tried=rule.tried,
-            level=Level.FAILED if is_down else Level.SKIPPED,
-            found=why,
-            what_to_do=what_to_do
-            if is_down
-            else "Ask again as somebody who may read this; for Slurm with --exec or --slurmrestd.",
-        )
-    verdict = rule.judge(facts)
-    level = Level.OK if not verdict.what_to_do else Level.FAILED if verdict.is_failed else Level.WARNING
+        what_to_do, level = (_SEE_APISERVER, Level.FAILED) if is_down else (_ASK_AGAIN, Level.SKIPPED)
+        verdict = _Verdict(facts.unread.get(missing, "it was not read"), what_to_do, level)
+    else:
+        verdict = rule.judge(facts)
+    level = verdict.level if verdict.what_to_do else Level.OK
     return Check(name=rule.name, tried=rule.tried, level=level, found=verdict.found, what_to_do=verdict.what_to_do)
 
 
@@ -136,7 +130,7 @@ def _rights(facts: Installation) -> _Verdict:
     missing = sorted(right for right, may in (facts.rights or {}).items() if not may)
     if missing:
         text = f"you may not {first_of(missing, len(missing))}"
-        return _Verdict(text, "Ask as an administrator for the checks that are skipped.", is_failed=False)
+        return _Verdict(text, "Ask as an administrator for the checks that are skipped.", Level.WARNING)
     return _Verdict(f"you may do all {len(facts.rights or {})} things that the checks need")
 
 
@@ -160,7 +154,7 @@ def _clocks(facts: Installation) -> _Verdict:
     if ahead and len(ahead) == len(known):
         seconds = min(ahead.values())
         text = f"all {count(len(ahead), 'Node')} are ahead of this machine by {seconds:.0f} s or more"
-        return _Verdict(text, "Set this machine's clock, and ask again.", is_failed=False)
+        return _Verdict(text, "Set this machine's clock, and ask again.", Level.WARNING)
     if ahead or behind:
         texts = [f"{name} is {seconds:.0f} s ahead" for name, seconds in ahead.items()]
         texts += [f"{name} is {seconds:.0f} s behind, or its kubelet is slow" for name, seconds in behind.items()]
@@ -198,7 +192,7 @@ def _versions(facts: Installation) -> _Verdict:
     if len(tags) > 1:
         texts = (f"{tag}: {', '.join(sorted(set(parts)))}" for tag, parts in sorted(tags.items()))
         what_to_do = "Upgrade the charts to one version; while an upgrade runs this passes by itself."
-        return _Verdict("; ".join(texts), what_to_do, is_failed=False)
+        return _Verdict("; ".join(texts), what_to_do, Level.WARNING)
     return _Verdict(f"one image tag: {next(iter(tags), 'none')}; this command is {facts.own_version}")
 
 
@@ -289,11 +283,84 @@ def _slurmd_pods(facts: Installation) -> _Verdict:
     return _Verdict(f"{count(len(pods), 'slurmd pod')} ready")
 
 
-def _canary(facts: Installation) -> _Verdict:
-    canaries = facts.canaries or ()
-    if failed := [f"{each.what}: {each.error}" for each in canaries if each.error]:
-        return _Verdict("; ".join(failed), "sunkpy explain and sunkpy queue say what it waited for.")
-    return _Verdict(", ".join(f"{each.what} ran in {each.took_s:.0f} s" for each in canaries))
+# ------------------------------------------------------------------------------------------------------------ canaries
+
+
+def _canary_job(facts: Installation) -> _Verdict:
+    return _canary("a job", facts.canary_job or Canary())
+
+
+def _canary_pod(facts: Installation) -> _Verdict:
+    return _canary("a pod", facts.canary_pod or Canary())
+
+
+def _canary(what: str, canary: Canary) -> _Verdict:
+    if canary.error:
+        return _Verdict(canary.error, "sunkpy explain and sunkpy queue say what it waited for.")
+    return _Verdict(f"{what} ran in {canary.took_s:.0f} s")
+
+
+_DID_NOT_RUN: Final = _Verdict("the canary job did not run", "See the check canary job.", Level.SKIPPED)
+
+_SEEN: Final[Mapping[int, tuple[str, str]]] = {
+    Seen.NOT_ONE_GPU: ("it asked for one GPU, and SLURM_JOB_GPUS does not name one", "See gres.conf of its node."),
+    Seen.OTHER_VARIABLE: (
+        "it got one GPU, and CUDA_VISIBLE_DEVICES does not name one",
+        "See the task prologs of the site, and Flags in gres.conf.",
+    ),
+    Seen.OTHERS_DEVICES: (
+        "it may open device files of GPUs that are not its own",
+        "Set slurmConfig.cgroup to auto, on nodes with cgroup v2: else only variables hold a job to its GPUs.",
+    ),
+    Seen.NOT_ITS_DEVICE: (
+        "it may not open the device file of its GPU",
+        "See that the device is there in the slurmd pod, and delete the pod if its node was booted or repaired.",
+    ),
+    Seen.NO_LIST: ("its node has no list of device files", "See that its slurmd pod has the image of this chart."),
+}
+
+
+def _devices(facts: Installation) -> _Verdict:
+    canary = facts.canary_job or CanaryJob()
+    if canary.job is None:
+        return _DID_NOT_RUN
+    if canary.no_gpu:
+        what_to_do = "Ask as a Slurm user, or in a cluster, whose default partition has GPUs."
+        return _Verdict(f"no GPU for it: {canary.no_gpu}", what_to_do, Level.WARNING)
+    if facts.slurm is None or not facts.slurm.gpus:
+        return _Verdict("Slurm has no GPUs here")
+    node = ",".join(canary.job.nodes)
+    if (seen := _SEEN.get(canary.job.exit_code)) is not None:
+        level = Level.FAILED if canary.job.exit_code != Seen.OTHERS_DEVICES else Level.WARNING
+        return _Verdict(f"job {canary.job.id} on {node}: {seen[0]}", seen[1], level)
+    return _Verdict(f"job {canary.job.id} on {node} saw the one GPU that Slurm gave it, in variables and device files")
+
+
+def _accounting(facts: Installation) -> _Verdict:
+    canary = facts.canary_job or CanaryJob()
+    if canary.job is None:
+        return _DID_NOT_RUN
+    if not canary.is_accounted:
+        return _Verdict("accounting is off: slurmrestd has no slurmdbd to ask")
+    what_to_do = "See the logs of slurmdbd and slurmctld; sdiag says how many records wait for slurmdbd."
+    if canary.no_record:
+        return _Verdict(canary.no_record, what_to_do)
+    if canary.record is None:
+        return _Verdict(f"slurmdbd does not know job {canary.job.id}", what_to_do)
+    own = _standing(canary.job.state, canary.job.nodes)
+    theirs = _standing(canary.record.state, canary.record.nodes)
+    if not is_recorded(canary.job, canary.record):
+        return _Verdict(f"job {canary.job.id} is {own} to slurmctld, {theirs} to slurmdbd", what_to_do)
+    return _Verdict(f"job {canary.job.id} is {theirs} to both")
+
+
+def is_recorded(job: SlurmJob, record: JobRecord) -> bool:
+    """slurmdbd has it as slurmctld has, which may be about to complete it still."""
+    return bool(record.state) and record.state <= job.state and set(record.nodes) == set(job.nodes)
+
+
+def _standing(state: Iterable[str], nodes: Iterable[str]) -> str:
+    return f"{'+'.join(sorted(state))} on {','.join(nodes) or 'no node'}"
 
 
 _RULES: Final = (
@@ -310,7 +377,10 @@ _RULES: Final = (
     _Rule("NodeSets", "read their status", ("nodesets",), _nodesets),
     _Rule("slurmd pods", "read their conditions", ("slurmd_pods",), _slurmd_pods),
     _Rule("clocks", "compared the kubelets' heartbeats with this clock", ("nodes", "heartbeats"), _clocks),
-    _Rule("canary", "ran a job and a pod", ("canaries",), _canary),
+    _Rule("canary job", "ran a job", ("slurm", "canary_job"), _canary_job),
+    _Rule("devices of a job", "compared what it saw with what Slurm gave it", ("slurm", "canary_job"), _devices),
+    _Rule("accounting", "asked slurmdbd for that job", ("slurm", "canary_job"), _accounting),
+    _Rule("canary pod", "ran a pod", ("canary_pod",), _canary_pod),
 )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
+from sunkpy.core.accounts.records import JobRecord
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodStatus, Wire
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.nodeset.spec import NodeSet
 
 
@@ -84,13 +87,14 @@ class PolicyBinding(KubeObject, frozen=True, kw_only=True):
 
 
 class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
-    """What slurmrestd answered; `error`: why it did not, or refused the token. `nodes`: how many it lists."""
+    """What slurmrestd answered, with how many nodes and GPUs; `error`: why it did not, or refused the token."""
 
     release: str = ""
     api_version: str = ""
     cluster: str = ""
     is_up: bool = False
     nodes: int = 0
+    gpus: int = 0
     error: str = ""
 
 
@@ -102,11 +106,38 @@ class HooksFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a job or pod that was made to see whether one runs; `error`: why it did not."""
+    """What became of a pod or job that was made to see whether one runs; `error`: why it did not."""
 
-    what: str
     took_s: float = 0.0
     error: str = ""
+
+
+class Seen(enum.IntEnum):
+    """What the script of a canary job found; the exit code of the job."""
+
+    ITS_OWN = 0
+    NOT_ONE_GPU = 11
+    OTHER_VARIABLE = 12
+    OTHERS_DEVICES = 13
+    NOT_ITS_DEVICE = 14
+    NO_LIST = 15
+
+
+class CanaryJob(Canary, frozen=True, kw_only=True):
+    """A job that asked for a GPU where there is one, and what is known of it after its end.
+
+    Args:
+        job: as slurmctld has it; None when it did not end.
+        no_gpu: why it did not ask for a GPU.
+        record: as slurmdbd has it, None when it has nothing; `no_record`: why it could not be asked.
+        is_accounted: slurmrestd has a slurmdbd to ask.
+    """
+
+    job: SlurmJob | None = None
+    no_gpu: str = ""
+    record: JobRecord | None = None
+    no_record: str = ""
+    is_accounted: bool = True
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +152,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         leases: of the processes.
         secrets: those that pods need → whether it is there.
         slurm: None when there was no way to ask.
+        tries: canaries were to be made.
     """
 
     now: datetime
@@ -139,5 +171,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     hooks: HooksFound | None = None
     secrets: Mapping[str, bool] | None = None
     slurm: SlurmFound | None = None
-    canaries: tuple[Canary, ...] | None = None
+    tries: bool = False
+    canary_job: CanaryJob | None = None
+    canary_pod: Canary | None = None
     unread: Mapping[str, str] = {}

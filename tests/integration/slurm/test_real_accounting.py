@@ -15,6 +15,7 @@ from sunkpy.accounts.execute import execute
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
+from sunkpy.cli.canary import Patience, run_job
 from sunkpy.core.accounts import Wanted, describe_plan
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
@@ -235,6 +236,17 @@ async def test_a_limit_of_a_qos_holds(running: Running, admin: Slurm, user1: Slu
     for each in (first, second):
         await user1.cancel_job(each)
         await ends(running, user1, each)
+
+
+async def test_slurmdbd_has_the_end_of_a_canary_job_as_slurmctld_has_it(
+    running: Running, admin: Slurm, user1: Slurm
+) -> None:
+    await settle(admin, wanted())
+    canary = await run_job(user1, Patience(limit_s=40))
+    assert canary.job is not None, canary
+    assert canary.record is not None, running.logs()
+    assert (canary.record.state, canary.record.nodes) == ({"COMPLETED"}, canary.job.nodes)
+    assert await user1.job_record(JobId(99_999)) is None
 
 
 async def test_slurm_works_on_while_database_and_slurmdbd_are_dead_and_nothing_is_lost(

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from sunkpy.cli.canary import Patience, run_job
 from sunkpy.core.model.devices import read_extra
 from sunkpy.core.model.gres import gres_types
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.overview.installation import Seen
 from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.asking import connect, granted, happens, is_usable
 from tests.integration.slurm.daemons import NODE, Machines, RealSlurm
@@ -91,6 +93,30 @@ def test_what_slurmd_has_behind_the_indices_is_in_the_order_of_its_lines(mixed: 
     found = re.findall(r"Gres Name=gpu Type=(\S+) .*?File=(\S+)", log)[: len(FILES)]
     assert [kind for kind, _ in found] == gres_types(GRES)["gpu"]
     assert [path.replace(f"{DEVICES}/", "") for _, path in found] == list(FILES)
+
+
+async def test_a_canary_job_compares_the_gpu_that_it_sees(mixed: RealSlurm, admin: Slurm) -> None:
+    """Nothing limits devices here, so it may open all of them."""
+    (mixed.root / "etc/sunkpy").mkdir(exist_ok=True)
+    (mixed.root / "etc/sunkpy/gpus").write_text("".join(f"- {DEVICES}/{each} - -\n" for each in ("gpu1", "gpu4")))
+    canary = await run_job(admin, Patience(limit_s=40), has_gpus=True)
+    assert canary.job is not None, canary
+    assert (canary.error, canary.no_gpu, canary.is_accounted) == ("", "", False)
+    assert (canary.job.exit_code, canary.job.nodes) == (Seen.OTHERS_DEVICES, (NODE,)), mixed.logs()
+
+
+async def test_a_job_is_told_slurms_index_and_not_the_number_in_the_name_of_the_file(
+    mixed: RealSlurm, admin: Slurm
+) -> None:
+    script = '#!/bin/bash\necho "$SLURM_JOB_GPUS" > /var/tmp/given\n'
+    asks = JobSpec(name="x", comment="", script=script, memory_mib_per_node=10, gres_per_node="gres/gpu:a100:1")
+    job = (await admin.submit_job(asks)).job_id
+
+    async def has_ended() -> bool:
+        return (await admin.job(job)).is_ended
+
+    await happens(mixed, has_ended)
+    assert (mixed.root / "var/tmp/given").read_text() == f"{len(FILES) - 1}\n"
 
 
 async def test_a_job_does_not_ask_for_a_type_and_for_any(admin: Slurm) -> None:

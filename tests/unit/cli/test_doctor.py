@@ -10,8 +10,9 @@ import pytest
 from aiohttp import web
 
 from sunkpy.cli import kubectl
-from sunkpy.cli.canary import Patience, run_job, run_pod
+from sunkpy.cli.canary import COMPARE, Patience, run_job, run_pod
 from sunkpy.cli.installation_reader import InstallationReader, probe
+from sunkpy.core.overview.installation import Seen
 from tests.doubles.serving import serving
 from tests.unit.cli.installed import installed
 from tests.unit.cli.test_overview import shown
@@ -120,8 +121,10 @@ async def test_what_cannot_be_asked_from_here_is_asked_in_the_schedulers_pod(wor
     asked = kubectl_says(json.dumps({"checks": inside}), err="command terminated with exit code 1", code=1)
     code, text = await shown(world, tmp_path, "doctor", "--exec", asks_slurm=False)
     assert (code, "ok        slurmrestd: Slurm 26.05.5\n" in text, "failed" in text) == (0, True, False)
-    words = "-n slurm exec slurm-scheduler-0 -c scheduler -- sunkpy doctor -o json -n slurm\n"
-    assert asked.read_text() == f"--kubeconfig {tmp_path}/kubeconfig {words}"
+    words = "-n slurm exec slurm-scheduler-0 -c scheduler -- sunkpy doctor -o json -n slurm"
+    assert asked.read_text() == f"--kubeconfig {tmp_path}/kubeconfig {words}\n"
+    await shown(world, tmp_path, "doctor", "--exec", "--canary", "--limit", "0", asks_slurm=False)
+    assert asked.read_text().endswith(f"{words} --canary --limit 0\n")
 
 
 async def test_who_may_not_enter_the_pod_is_told_so(world, tmp_path, kubectl_says):
@@ -141,9 +144,9 @@ async def test_a_canary_job_runs_and_stays_as_it_ended(world, tmp_path):
         running = asyncio.ensure_future(run_job(slurm, SOON))
         await world.until(lambda: world.slurm.jobs)
         (job,) = world.slurm.jobs
-        world.set_job(job, "COMPLETED")
+        world.set_job(job, "COMPLETED", nodes="n1")
         canary = await running
-    assert (canary.error, world.slurm.cancelled) == ("", [])
+    assert (canary.error, canary.is_accounted, world.slurm.cancelled) == ("", False, [])
     (submitted,) = world.slurm.submissions
     assert (submitted["name"], submitted["time_limit"]["number"]) == ("sunkpy-canary", 1)
 
@@ -152,7 +155,7 @@ async def test_a_canary_job_runs_and_stays_as_it_ended(world, tmp_path):
     ("state", "patience", "error", "is_cancelled"),
     [
         ("FAILED", SOON, "job 100 is FAILED", False),
-        ("PENDING", AT_ONCE, "job 100 has not ended within 0 s", True),
+        ("PENDING", AT_ONCE, "job 100 has not ended within 0 s: Slurm has not looked at it yet", True),
     ],
 )
 async def test_a_canary_job_that_does_not_run_is_removed(world, tmp_path, state, patience, error, is_cancelled):
@@ -168,6 +171,69 @@ async def test_a_job_that_slurm_refuses_is_said(world, tmp_path):
     world.slurm.reject_submit = 2000
     async with connections(world, tmp_path) as (_, slurm, _):
         assert "submit job sunkpy-canary" in (await run_job(slurm, SOON)).error
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "COMPLETED"), (13, "FAILED")])
+async def test_where_there_are_gpus_a_canary_job_asks_for_one_and_says_what_it_saw(world, tmp_path, code, state):
+    ended = {"return_code": {"set": True, "number": code}}
+    async with connections(world, tmp_path) as (_, slurm, _):
+        running = asyncio.ensure_future(run_job(slurm, SOON, has_gpus=True))
+        await world.until(lambda: world.slurm.jobs)
+        world.set_job(100, state, nodes="n1", exit_code=ended)
+        canary = await running
+    (submitted,) = world.slurm.submissions
+    assert (submitted["tres_per_node"], "CUDA_VISIBLE_DEVICES" in submitted["script"]) == ("gres/gpu:1", True)
+    assert (canary.error, canary.job.exit_code, canary.no_gpu) == ("", code, "")
+
+
+async def test_where_the_default_partition_has_no_gpu_a_canary_job_runs_without_and_that_is_said(world, tmp_path):
+    world.slurm.reject_gres = 2014
+    async with connections(world, tmp_path) as (_, slurm, _):
+        running = asyncio.ensure_future(run_job(slurm, SOON, has_gpus=True))
+        await world.until(lambda: world.slurm.jobs)
+        world.set_job(100, "COMPLETED")
+        canary = await running
+    assert (canary.error, "(Slurm error 2014)" in canary.no_gpu) == ("", True)
+
+
+async def test_slurmdbd_is_asked_until_it_knows_the_end_of_a_canary_job(world, tmp_path):
+    world.slurm.records = {}
+    async with connections(world, tmp_path) as (_, slurm, _):
+        running = asyncio.ensure_future(run_job(slurm, SOON))
+        await world.until(lambda: world.slurm.jobs)
+        world.set_job(100, "COMPLETED", nodes="n1")
+        await world.until(lambda: "GET job/100" in world.slurm.requests)
+        world.slurm.records[100] = {"state": {"current": ["RUNNING"]}, "nodes": "n1"}
+        await world.until(lambda: world.slurm.records_read > 1)
+        world.slurm.records[100] = {"state": {"current": ["COMPLETED"]}, "nodes": "n1"}
+        canary = await running
+    assert (canary.record.state, canary.record.nodes, canary.no_record) == ({"COMPLETED"}, ("n1",), "")
+
+
+async def of_script(tmp_path, opens, **environment):
+    """How the script of a canary job ends on a node with two GPUs, of which it may open those."""
+    listed = tmp_path / "gpus"
+    files = [tmp_path / f"gpu{at}" for at in range(2)]
+    listed.write_text("".join(f"- {file} GPU-x -\n" for file in files))
+    for at in opens:
+        files[at].touch()
+    script = COMPARE.replace("/etc/sunkpy/gpus", str(listed))
+    process = await asyncio.create_subprocess_exec("bash", "-c", script, env=environment)
+    return Seen(await process.wait())
+
+
+@pytest.mark.parametrize(
+    ("opens", "given", "variable", "seen"),
+    [
+        ([1], "1", "0", Seen.ITS_OWN),
+        ([0, 1], "1", "0", Seen.OTHERS_DEVICES),
+        ([0], "1", "0", Seen.NOT_ITS_DEVICE),
+        ([1], "1", "0,1", Seen.OTHER_VARIABLE),
+        ([1], "0,1", "0", Seen.NOT_ONE_GPU),
+    ],
+)
+async def test_the_script_of_a_canary_job_compares_what_it_sees(tmp_path, opens, given, variable, seen):
+    assert await of_script(tmp_path, opens, SLURM_JOB_GPUS=given, CUDA_VISIBLE_DEVICES=variable) == seen
 
 
 async def of_pod(world, tmp_path, patience, *phases):

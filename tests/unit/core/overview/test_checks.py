@@ -4,12 +4,15 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.accounts.records import JobRecord
 from sunkpy.core.model.objects import Condition, Meta, PodStatus
+from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.overview.checks import diagnose, render_checks
 from sunkpy.core.overview.installation import (
     BindingSpec,
     Canary,
+    CanaryJob,
     HooksFound,
     Installation,
     Lease,
@@ -18,6 +21,7 @@ from sunkpy.core.overview.installation import (
     OurPod,
     OurPodSpec,
     PolicyBinding,
+    Seen,
     SlurmFound,
 )
 from tests.unit.core.overview.test_pool import node, slurmd
@@ -97,6 +101,25 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        clocks: 2 Nodes of NodeSets agree with this machine within 5 s",
     ]
     assert diagnosis.exit_code == 0
+
+
+def job(state="COMPLETED", exit_code=0, **known):
+    """A canary job that ended on n1, and is in slurmdbd as it is in slurmctld."""
+    ended = SlurmJob(id=7, state=frozenset({state}), nodes=("n1",), exit_code=exit_code)
+    record = JobRecord(state=ended.state, nodes=ended.nodes)
+    return CanaryJob(**{"took_s": 2.4, "job": ended, "record": record} | known)
+
+
+RAN = {
+    "tries": True,
+    "canary_job": job(),
+    "canary_pod": Canary(took_s=4),
+    "slurm": SlurmFound(release="24.11.5", is_up=True, gpus=4),
+}
+
+
+def seen(what):
+    return RAN | {"canary_job": job("FAILED", what)}
 
 
 TROUBLES = {
@@ -179,9 +202,39 @@ TROUBLES = {
         {"heartbeats": dict.fromkeys(WELL.heartbeats, "2026-11-24T03:01:00Z")},
         "clocks", "warning", "all 2 Nodes are ahead of this machine by 60 s or more",
     ),
-    "a canary died": (
-        {"canaries": (Canary(what="a job", took_s=2), Canary(what="a pod", error="pod x failed"))},
-        "canary", "failed", "a pod: pod x failed",
+    "a canary pod died": (
+        RAN | {"canary_pod": Canary(error="pod x failed")}, "canary pod", "failed", "pod x failed",
+    ),
+    "a canary job waits": (
+        RAN | {"canary_job": CanaryJob(error="job 7 has not ended within 9 s: Resources")},
+        "canary job", "failed", "job 7 has not ended within 9 s: Resources",
+    ),
+    "a job sees the GPUs of others": (
+        seen(Seen.OTHERS_DEVICES),
+        "devices of a job", "warning", "job 7 on n1: it may open device files of GPUs that are not its own",
+    ),
+    "a job has no GPU of the one that it got": (
+        seen(Seen.NOT_ITS_DEVICE),
+        "devices of a job", "failed", "job 7 on n1: it may not open the device file of its GPU",
+    ),
+    "nobody gets a GPU by default": (
+        RAN | {"canary_job": job(no_gpu="submit job x: no")},
+        "devices of a job", "warning", "no GPU for it: submit job x: no",
+    ),
+    "slurmdbd knows another end": (
+        RAN | {"canary_job": job(record=JobRecord(state=frozenset({"RUNNING"}), nodes=("n1",)))},
+        "accounting", "failed", "job 7 is COMPLETED on n1 to slurmctld, RUNNING on n1 to slurmdbd",
+    ),
+    "slurmdbd knows another node": (
+        RAN | {"canary_job": job(record=JobRecord(state=frozenset({"COMPLETED"})))},
+        "accounting", "failed", "job 7 is COMPLETED on n1 to slurmctld, COMPLETED on no node to slurmdbd",
+    ),
+    "slurmdbd knows nothing": (
+        RAN | {"canary_job": job(record=None)}, "accounting", "failed", "slurmdbd does not know job 7",
+    ),
+    "slurmdbd is away": (
+        RAN | {"canary_job": job(record=None, no_record="read job 7 of slurmdbd: no")},
+        "accounting", "failed", "read job 7 of slurmdbd: no",
     ),
 }  # fmt: skip
 
@@ -237,5 +290,32 @@ def test_what_is_not_well_says_what_was_tried_and_what_to_do():
         "          tried: asked the apiserver which kinds it serves",
         "          do: Install chart sunkpy, which brings the CRD.",
     ]
-    ran = msgspec.structs.replace(WELL, canaries=(Canary(what="a job", took_s=2.4), Canary(what="a pod", took_s=4)))
-    assert list(render_checks(diagnose(ran).checks))[-1] == "ok        canary: a job ran in 2 s, a pod ran in 4 s"
+
+
+def of_canaries(**changed):
+    ran = msgspec.structs.replace(WELL, **RAN | changed)
+    return list(render_checks(diagnose(ran).checks))[-4:]
+
+
+def test_what_a_canary_job_saw_and_left_is_told():
+    assert of_canaries() == [
+        "ok        canary job: a job ran in 2 s",
+        "ok        devices of a job: job 7 on n1 saw the one GPU that Slurm gave it, in variables and device files",
+        "ok        accounting: job 7 is COMPLETED on n1 to both",
+        "ok        canary pod: a pod ran in 4 s",
+    ]
+    without = of_canaries(canary_job=job(record=None, is_accounted=False), slurm=SlurmFound(is_up=True))
+    assert without[1:3] == [
+        "ok        devices of a job: Slurm has no GPUs here",
+        "ok        accounting: accounting is off: slurmrestd has no slurmdbd to ask",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [({"slurm": None}, "it was not read"), ({"canary_job": CanaryJob(error="no")}, "the canary job did not run")],
+)
+def test_what_only_a_job_can_show_is_skipped_without_one(changed, found):
+    checks = diagnose(msgspec.structs.replace(WELL, **RAN | changed)).checks
+    skipped = {check.name: check.found for check in checks if check.level == "skipped"}
+    assert (skipped["devices of a job"], skipped["accounting"]) == (found, found)
