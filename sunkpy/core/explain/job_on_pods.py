@@ -16,7 +16,7 @@ from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 
 _SCHEDULED: Final = "PodScheduled"
-_QUEUED: Final = re.compile(r"Slurm job ([0-9]{1,10}) waits: (\w+)")
+_QUEUED: Final = re.compile(r"Slurm job ([0-9]{1,10}) waits: (\w+)(?: in partition (\S+))?")
 _NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod was bound")
 
 
@@ -44,15 +44,15 @@ def read_job(pods: Sequence[Pod], *, placed: Iterable[str]) -> JobOnPods:
         return JobOnPods(job=Job(slurm=SlurmJob(id=bound[0][1], state=state, nodes=nodes)), is_bound=True)
     said = last_message(living)
     if queued := _QUEUED.match(said):
-        return JobOnPods(job=_waits(JobId(int(queued[1])), queued[2]))
+        return JobOnPods(job=_waits(JobId(int(queued[1])), queued[2], queued[3] or ""))
     if _NOT_TAKEN.match(said):
         return JobOnPods(refused=said)
     job = next(filter(None, map(noted_job, living)), None)
     return JobOnPods(job=Job(slurm=SlurmJob(id=job)) if job is not None else None)
 
 
-def _waits(job: JobId, reason: str) -> Job:
-    return Job(slurm=SlurmJob(id=job, state=frozenset({"PENDING"}), state_reason=reason))
+def _waits(job: JobId, reason: str, partition: str) -> Job:
+    return Job(slurm=SlurmJob(id=job, state=frozenset({"PENDING"}), state_reason=reason, partition=partition))
 
 
 def last_message(pods: Iterable[Pod]) -> str:

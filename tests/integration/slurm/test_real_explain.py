@@ -114,12 +114,13 @@ async def test_what_a_pod_waits_for_is_told_in_slurms_word_and_in_plain_ones(
         first, second = await waiting(world, keeper, "first", "second")
         said = await says(person, "first", "PENDING, Resources")
         assert said.startswith("Pod default/first waits in the queue of Slurm\n")
-        assert f"because         Slurm job {first} waits: Resources (the nodes that it may use are taken)\n" in said
+        words = "Resources in partition low (the nodes that it may use are taken)"
+        assert f"because         Slurm job {first} waits: {words}\n" in said
         assert f"Slurm job       {first}: PENDING, Resources\n" in said
         assert "nodes           may use n[1-5]\n" in said
         assert said.endswith(f"squeue --start -j {first} says when Slurm expects that.\n")
         said = await says(person, "second", "PENDING, Priority")
-        assert f"because         Slurm job {second} waits: Priority (other jobs come first)\n" in said
+        assert f"because         Slurm job {second} waits: Priority in partition low (other jobs come first)\n" in said
 
 
 @pytest.mark.parametrize(

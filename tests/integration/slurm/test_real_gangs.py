@@ -314,7 +314,9 @@ async def test_every_pod_of_a_gang_that_is_held_is_told_so_and_starts_when_it_is
     await ring.until(Report)
     assert scontrol(pool, "hold", ring.job, user=user) == ""
     reports = await told_as(ring, WaitCause.NEVER_STARTS)
-    assert [report.message for report in reports] == [f"Slurm job {ring.job} waits: {reason} ({told})"] * 3
+    assert [report.message for report in reports] == [
+        f"Slurm job {ring.job} waits: {reason} in partition low ({told})"
+    ] * 3
     assert scontrol(pool, "release", ring.job) == ""
     await keeper.cancel_job(above)
     await ring.until(Bind)

@@ -21,7 +21,7 @@ def waiting(message, **fields):
 @pytest.mark.parametrize("reason", ["Resources", "Priority", *NEVER_STARTS])
 def test_a_reason_that_the_scheduler_has_told_is_read_back(reason):
     pod = make_pod()
-    job = make_job("PENDING", reason=reason)
+    job = make_job("PENDING", reason=reason, partition="low,high")
     snapshot = Snapshot(id=gang_of(pod).id, gang=gang_of(pod), jobs=(job,))
     (report,) = [a for a in decide_gang(snapshot, Policy(gpu_resources={})) if isinstance(a, Report)]
     assert read_job([waiting(report.message)], placed=()).job == job

@@ -11,7 +11,7 @@ BY_SLURM = {
     "reason": "state_reason",
     "excluded": "excluded_nodes",
     "required": "required_nodes",
-    **{name: name for name in ("state", "nodes", "tasks", "layout", "devices", "capacity", "user")},
+    **{name: name for name in ("state", "nodes", "tasks", "layout", "devices", "capacity", "user", "partition")},
 }
 """How tests name what Slurm says of a job."""
 

@@ -127,8 +127,10 @@ def test_whoever_shares_gpus_by_number_learns_what_that_risks():
     ],
 )
 def test_a_pending_job_tells_its_reason(reason, is_problem, needs_node, advice):
-    (report,) = decide_gang(snapshot(make_pod(), job("PENDING", reason=reason, excluded=("n3",))), POLICY)
-    assert (report.is_problem, report.message) == (is_problem, f"Slurm job 7 waits: {reason}{advice}")
+    waits = job("PENDING", reason=reason, excluded=("n3",), partition="low,high")
+    (report,) = decide_gang(snapshot(make_pod(), waits), POLICY)
+    message = f"Slurm job 7 waits: {reason} in partition low,high{advice}"
+    assert (report.is_problem, report.message) == (is_problem, message)
     assert report.needs_node is needs_node
 
 
