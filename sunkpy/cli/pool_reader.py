@@ -139,9 +139,11 @@ class PoolReader:
         if self._slurm is None:
             return PoolFacts()
         try:
-            snapshot = await self._slurm.nodes() if with_nodes else None
-            partitions = await self._slurm.partitions()
-            jobs = await self._slurm.queued_jobs(scheduler=user)
+            snapshot, partitions, jobs = await asyncio.gather(
+                self._slurm.nodes() if with_nodes else asyncio.sleep(0, None),
+                self._slurm.partitions(),
+                self._slurm.queued_jobs(scheduler=user),
+            )
         except errors.SlurmError as error:
             self.slurms_silence = error.message
             return PoolFacts()
