@@ -179,14 +179,14 @@ class Course(World):
                     self._check_first_wave(snapshot, bindings)
 
     def _nobody_is_left_alone(self, snapshot, actions):
-        """Where pods run, their job holds the node, or they are told to go, or another job is asked for."""
+        """Where pods run, their job holds the node, or they are told to go, or another job is asked for, or one each."""
         job = snapshot.bound_job
         living = {pod.uid for pod in snapshot.pods if pod.uid in snapshot.holding}
         if job is not None and job.is_live and job.phase in HOLDING:
             strays = {action.pod.uid for action in actions if isinstance(action, MakeSolo)}
             assert all(snapshot.holding[uid] in job.nodes for uid in living - strays)
             return
-        going = {action.pod.uid for action in actions if isinstance(action, Evict)}
+        going = {action.pod.uid for action in actions if isinstance(action, Evict | MakeSolo)}
         going |= {pod.uid for pod in snapshot.pods if pod.is_deleting}
         is_covered = any(isinstance(action, Submit | NoteJob | Cancel) for action in actions) or bool(
             snapshot.live_jobs

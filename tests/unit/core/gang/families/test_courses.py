@@ -98,6 +98,13 @@ def test_who_loses_a_node_of_a_smaller_job_takes_nobody_along(name, steps):
     course.settle()
 
 
+def test_where_seats_differ_each_pod_of_a_lost_job_gets_one_of_its_own():
+    course = Course("PodGroup, one beyond")
+    for event, place in [("all", 0), ("all", 0), ("lose", 1), ("take_over", 0), ("lose", 0)]:
+        course.play(event, place)
+    course.settle()
+
+
 def test_another_generation_waits_until_the_job_of_the_one_before_it_is_gone():
     course = Course("LeaderWorkerSet of one")
     for event in ("all", "preempt", "look", "gone", "create", "look"):
