@@ -179,7 +179,7 @@ class Course(World):
                     self._check_first_wave(snapshot, bindings)
 
     def _nobody_is_left_alone(self, snapshot, actions):
-        """Where pods run, their job holds the node, or they are told to go, or another job is asked for, or one each."""
+        """Where pods run, their job holds the node, or they are told to go, or a job or one each is asked for."""
         job = snapshot.bound_job
         living = {pod.uid for pod in snapshot.pods if pod.uid in snapshot.holding}
         if job is not None and job.is_live and job.phase in HOLDING:
