@@ -65,7 +65,9 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             # The Workload API is what a Kubernetes of this minor has for gangs.
             # The DRA driver sets a field behind the third gate. Where it is dropped a restarted driver writes its
             # slices anew, and forgets them if a kubelet deletes them within the next minute.
-            f"--feature-gates=WatchList=false,GenericWorkload=true,DRAConsumableCapacity=true,{CLAIMS_FOR_RESOURCES}=true",
+            # Behind the fourth, taints of devices are kept.
+            "--feature-gates=WatchList=false,GenericWorkload=true,DRAConsumableCapacity=true,DRADeviceTaints=true,"
+            f"{CLAIMS_FOR_RESOURCES}=true",
             "--runtime-config=scheduling.k8s.io/v1alpha1=true",
             "--event-ttl=4h",
             "--profiling=false",
