@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -63,16 +63,25 @@ def measure(
     *, suite: str, name: str, count: int, seed: int, tell: Tell, by_plugin: bool = False
 ) -> list[report.Figure]:
     """So many rounds, on a cluster that is gone afterwards."""
+    with ground(suite=suite, name=name, tell=tell, by_plugin=by_plugin) as (stack, cluster):
+        return run(stack, cluster, count=count, seed=seed, tell=tell, by_plugin=by_plugin)
+
+
+@contextlib.contextmanager
+def ground(
+    *, suite: str, name: str, tell: Tell, devices: int = DEVICES, by_plugin: bool = False
+) -> Iterator[tuple[Stack, Cluster]]:
+    """A node with so many GPUs, and both charts; gone afterwards."""
     images = build_images(suite, tell)
     with own_cluster(f"{name}-devices", tell) as cluster:
-        cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else DEVICES, cpus=CPUS)
+        cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else devices, cpus=CPUS)
         cluster.load(sorted({Path(image.archive) for image in images.values()}))
         refs = {key: image.ref for key, image in images.items()}
         stack = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs)
         (node,) = cluster.nodes()
         install(stack, tell, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
         wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")
-        return run(stack, cluster, count=count, seed=seed, tell=tell, by_plugin=by_plugin)
+        yield stack, cluster
 
 
 def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
