@@ -177,6 +177,7 @@ class Term:
                 await self._cluster.synced()
                 await self._members.wait_for_owners()
                 group.create_task(self._outbox.run())
+                group.create_task(self._vanished.run())
                 # 2. Read what is noted on pods. Hooks are answered before anything is read of jobs (`takeover`).
                 await self._takeover.read_notes()
                 if self._settings.suspend_owners:

@@ -35,6 +35,8 @@ GRACE_S: Final = 5
 SOON_S: Final = 15.0
 """What is a matter of seconds, on a machine that has much to do."""
 PATIENCE_S: Final = 90.0
+AWAY_S: Final = 40.0
+"""For so long a kubelet is away: longer than it would have taken to end a pod."""
 LASTS_S: Final = 60.0
 """For so long a node must offer something else before its slurmd pod is drained."""
 Edit = Callable[["Claims", str, str], None]
@@ -234,6 +236,30 @@ def test_a_pod_made_again_after_a_deletion_by_force_has_no_container_before_the_
         wait_for_running(stack, "again")
         assert has(observer.processes(), "first") == set()
         assert has(observer.processes(), "second") == set(observer.names)
+
+
+def test_a_job_gets_no_devices_of_a_pod_that_was_deleted_by_force_while_its_kubelet_is_away(
+    stack: Stack, cluster: Cluster, claims: Claims
+) -> None:
+    """Nobody ends its containers, so no time is enough for them."""
+    (node,) = cluster.nodes()
+    claims.make("left", DEVICES)
+    with observed(stack, cluster) as observer:
+        start(stack, "left")
+        wait_for_running(stack, "left")
+        options = ("-n1", "-c1", "--mem=32", f"--gres=gpu:{DEVICES}", "-o", "/dev/null", "--export=ALL,CHAOS_JOB=next")
+        job = stack.sbatch(*options, script="sleep 600")
+        cluster.fault.kubelet_stop(node.name)
+        try:
+            stack.kubectl("delete", "pod", "left", "-n", NAMESPACE, "--grace-period=0", "--force")
+            began = wait_until(lambda: Owner("job", "next") in observer.processes(), timeout_s=AWAY_S, every_s=0.5)
+            assert has(observer.processes(), "left") == set(observer.names)
+            assert not began
+        finally:
+            cluster.fault.kubelet_start(node.name)
+        stack.wait_for_job(job, "RUNNING", timeout_s=PATIENCE_S)
+        assert has(observer.processes(), "left") == set()
+        stack.cancel_jobs([job])
 
 
 def test_a_pod_that_ends_while_its_driver_is_away_keeps_its_devices_from_others_until_it_is_back(

@@ -142,6 +142,30 @@ async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_cont
         assert time.monotonic() - vanished_at >= 1.5 + grace_s
 
 
+async def test_a_pod_that_was_deleted_by_force_is_waited_for_until_its_kubelet_was_heard_of(
+    world, tmp_path, monkeypatch
+):
+    """A kubelet that is away ends no containers."""
+    world.hasten(teardown_s=1.0, gate_again_s=0.02)
+    monkeypatch.setattr(hooks, "LONG_POLL_S", 0.3)
+    lease = {"metadata": {"namespace": "kube-node-lease", "name": "node-1"}}
+    world.put("leases", lease | {"spec": {"renewTime": "2026-11-26T04:00:00.000000Z"}})
+    async with leading(world, tmp_path, poll_seconds=NEVER_S) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call, terminationGracePeriodSeconds=1)
+        world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
+        vanished_at = time.monotonic()
+        world.pod_vanishes()
+        while time.monotonic() - vanished_at < 3.0:
+            _, answer = await call("epilog", job_id)
+            assert not answer["done"]
+        assert answer["why"] == "pod default/web was deleted by force, and its kubelet was not heard of since"
+        world.put("leases", lease | {"spec": {"renewTime": "2026-11-26T04:00:10.000000Z"}})
+        heard_at = time.monotonic()
+        while not answer["done"]:
+            _, answer = await call("epilog", job_id)
+        assert time.monotonic() - heard_at >= 2.0
+
+
 async def test_a_pod_deleted_by_force_is_waited_for_though_its_owner_took_the_note_of_its_job_off(
     world, tmp_path, monkeypatch
 ):
