@@ -69,8 +69,8 @@ def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):
 
 def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
     told = requeue_lost(tmp_path, "11", "14")[0]
-    assert told[:3] == ["update jobid=11 requeue=1", "requeue 11", "update jobid=11 requeue=0"]
-    assert told[3:] == ["update jobid=14 requeue=1", "requeue 14"]
+    assert told[:3] == ["update jobid=11 requeue=1", "requeue 11", "update jobid=11 starttime=now+10 requeue=0"]
+    assert told[3:] == ["update jobid=14 requeue=1", "requeue 14", "update jobid=14 starttime=now+10"]
 
 
 def test_an_allocation_is_cancelled_if_it_waited_in_its_prolog_and_lives_on_if_not(tmp_path: Path):
