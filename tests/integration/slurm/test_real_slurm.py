@@ -110,8 +110,9 @@ async def test_a_job_is_requeued_against_its_wish_and_keeps_that(
     """As `requeue-lost` and prolog.sh do: a placeholder that may be requeued would be, each time it is preempted."""
     job_id = (await submitter.submit_job(job())).job_id
     await happens(real, lambda: _is(submitter, job_id, "is_running"))
-    for command in ("update jobid={} requeue=1", "requeue {}", "update jobid={} starttime=now+10 requeue=0"):
-        assert await asyncio.to_thread(real.run_as, "slurm", "scontrol", *command.format(job_id).split()) == (0, "")
+    update = f"update jobid={job_id}"
+    for command in (f"{update} requeue=1", f"requeue {job_id}", f"{update} starttime=now+10", f"{update} requeue=0"):
+        assert await asyncio.to_thread(real.run_as, "slurm", "scontrol", *command.split()) == (0, "")
     shown = await asyncio.to_thread(real.run_as, "slurm", "scontrol", "-o", "show", "job", str(job_id))
     assert " Requeue=0 Restarts=1 " in shown[1]
     # Slurm itself would let it wait for two minutes.

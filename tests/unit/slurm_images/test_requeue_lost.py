@@ -15,6 +15,7 @@ if [ "$1" = -o ]; then
     11) echo "JobId=11 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
     12) echo "JobId=12 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
     13) echo "JobId=13 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
+    15) echo "JobId=15 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
     14) echo "JobId=14 JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
     20)
       echo "JobId=20 ArrayJobId=20 ArrayTaskId=7 JobState=RUNNING Reason=None BatchFlag=1"
@@ -25,6 +26,7 @@ if [ "$1" = -o ]; then
   exit
 fi
 [ "$2" != 8 ] || exit 1 # submitted with --no-requeue
+[ "$*" != "requeue 15" ] || exit 1 # it has begun meanwhile
 echo "$@" >> "$TOLD"
 """
 SCANCEL = """\
@@ -69,8 +71,14 @@ def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):
 
 def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
     told = requeue_lost(tmp_path, "11", "14")[0]
-    assert told[:3] == ["update jobid=11 requeue=1", "requeue 11", "update jobid=11 starttime=now+10 requeue=0"]
-    assert told[3:] == ["update jobid=14 requeue=1", "requeue 14", "update jobid=14 starttime=now+10"]
+    at_once = "update jobid={} starttime=now+10"
+    assert told[:4] == ["update jobid=11 requeue=1", "requeue 11", at_once.format(11), "update jobid=11 requeue=0"]
+    assert told[4:] == ["update jobid=14 requeue=1", "requeue 14", at_once.format(14)]
+
+
+def test_one_that_cannot_be_requeued_has_its_setting_again_and_no_other_start(tmp_path: Path):
+    """Slurm refuses a start time of a job that runs, and all that is asked for with it."""
+    assert requeue_lost(tmp_path, "15")[0] == ["update jobid=15 requeue=1", "update jobid=15 requeue=0"]
 
 
 def test_an_allocation_is_cancelled_if_it_waited_in_its_prolog_and_lives_on_if_not(tmp_path: Path):
