@@ -216,23 +216,30 @@ def test_the_devices_of_a_claim_cannot_be_changed_in_place(stack: Stack, claims:
 # --------------------------------------------------------- parts that are away
 
 
+@contextlib.contextmanager
+def deleted_by_force(stack: Stack, cluster: Cluster, pod: str) -> Iterator[None]:
+    """The pod is, while its kubelet is away."""
+    (node,) = cluster.nodes()
+    cluster.fault.kubelet_stop(node.name)
+    try:
+        stack.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--grace-period=0", "--force")
+        yield
+    finally:
+        cluster.fault.kubelet_start(node.name)
+
+
 def test_a_pod_made_again_after_a_deletion_by_force_has_no_container_before_the_first_has_ended(
     stack: Stack, cluster: Cluster, claims: Claims
 ) -> None:
-    (node,) = cluster.nodes()
     claims.make("again", DEVICES)
     with observed(stack, cluster) as observer:
         start(stack, "again", owner="first")
         wait_for_running(stack, "again")
-        cluster.fault.kubelet_stop(node.name)
-        try:
-            stack.kubectl("delete", "pod", "again", "-n", NAMESPACE, "--grace-period=0", "--force")
+        with deleted_by_force(stack, cluster, "again"):
             claims.remove("again")
             claims.make("again", DEVICES)
             start(stack, "again", owner="second")
             assert has(observer.processes(), "first") == set(observer.names)
-        finally:
-            cluster.fault.kubelet_start(node.name)
         wait_for_running(stack, "again")
         assert has(observer.processes(), "first") == set()
         assert has(observer.processes(), "second") == set(observer.names)
@@ -242,21 +249,16 @@ def test_a_job_gets_no_devices_of_a_pod_that_was_deleted_by_force_while_its_kube
     stack: Stack, cluster: Cluster, claims: Claims
 ) -> None:
     """Nobody ends its containers, so no time is enough for them."""
-    (node,) = cluster.nodes()
     claims.make("left", DEVICES)
     with observed(stack, cluster) as observer:
         start(stack, "left")
         wait_for_running(stack, "left")
         options = ("-n1", "-c1", "--mem=32", f"--gres=gpu:{DEVICES}", "-o", "/dev/null", "--export=ALL,CHAOS_JOB=next")
         job = stack.sbatch(*options, script="sleep 600")
-        cluster.fault.kubelet_stop(node.name)
-        try:
-            stack.kubectl("delete", "pod", "left", "-n", NAMESPACE, "--grace-period=0", "--force")
+        with deleted_by_force(stack, cluster, "left"):
             began = wait_until(lambda: Owner("job", "next") in observer.processes(), timeout_s=AWAY_S, every_s=0.5)
             assert has(observer.processes(), "left") == set(observer.names)
             assert not began
-        finally:
-            cluster.fault.kubelet_start(node.name)
         stack.wait_for_job(job, "RUNNING", timeout_s=PATIENCE_S)
         assert has(observer.processes(), "left") == set()
         stack.cancel_jobs([job])

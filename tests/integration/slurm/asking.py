@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
@@ -45,3 +46,12 @@ async def is_usable(slurm: Slurm) -> bool:
     except errors.SlurmError:
         return False
     return node.is_registered and not node.is_drain
+
+
+@contextlib.asynccontextmanager
+async def administrator(real: RealSlurm) -> AsyncIterator[Slurm]:
+    """SlurmUser, once the node can be used."""
+    slurm = connect(real, "slurm")
+    await happens(real, lambda: is_usable(slurm))
+    yield slurm
+    await slurm.close()

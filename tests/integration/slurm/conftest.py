@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from sunkpy.slurm import NodesSnapshot, Slurm, errors
-from tests.integration.slurm.asking import connect, happens, is_usable
+from tests.integration.slurm.asking import administrator, connect, happens
 from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import CPUS, NODES, five_nodes
 from tests.integration.slurm.site import Site
@@ -92,11 +92,8 @@ def world() -> World:
 
 @pytest.fixture
 async def admin(real: RealSlurm) -> AsyncIterator[Slurm]:
-    """SlurmUser, once the node can be used."""
-    slurm = connect(real, "slurm")
-    await happens(real, lambda: is_usable(slurm))
-    yield slurm
-    await slurm.close()
+    async with administrator(real) as slurm:
+        yield slurm
 
 
 @pytest.fixture

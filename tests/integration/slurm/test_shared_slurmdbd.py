@@ -21,7 +21,7 @@ from sunkpy.core.accounts.records import CLOSED
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
-from tests.integration.slurm.asking import connect, happens, is_usable
+from tests.integration.slurm.asking import administrator, connect, happens
 from tests.integration.slurm.daemons import RealAccounting, RealSlurm
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -80,18 +80,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 @pytest.fixture
 async def host(two: Two) -> AsyncIterator[Slurm]:
-    slurm = connect(two.host, "slurm")
-    await happens(two.host, lambda: is_usable(slurm))
-    yield slurm
-    await slurm.close()
+    async with administrator(two.host) as slurm:
+        yield slurm
 
 
 @pytest.fixture
 async def guest(two: Two) -> AsyncIterator[Slurm]:
-    slurm = connect(two.guest, "slurm")
-    await happens(two.guest, lambda: is_usable(slurm))
-    yield slurm
-    await slurm.close()
+    async with administrator(two.guest) as slurm:
+        yield slurm
 
 
 async def settle(slurm: Slurm, cluster: str, text: str) -> str:
