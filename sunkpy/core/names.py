@@ -110,8 +110,8 @@ ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"
 comes with its name: `nic:0`. The device plugin may hand out others. Written anew with a replacement job.
 """
 ANNOTATION_DEVICES = PREFIX + "devices"
-"""On workload Pod, by the scheduler. Devices that its ResourceClaims got, as `<pool>/<device>`, in the order of its
-claims: `node-1/gpu-0,node-1/gpu-3`.
+"""On workload Pod, by the scheduler. Devices of its ResourceClaims, in their order, or for sunkpy's device plugin, as
+`<pool>/<device>`: `node-1/gpu-0,node-1/gpu-3`.
 """
 ANNOTATION_ALLOCATED_BY = PREFIX + "allocated-by"
 """On ResourceClaim, by the scheduler. The scheduler that gives it devices. Its token can write the status of no other

@@ -3,8 +3,9 @@
 The administrator says which GRES stands for a DeviceClass (`scheduler.deviceClasses`). So a request for so many devices
 of one class is a number that Slurm can hold. Whatever else a request may say, Slurm cannot: it is refused by name.
 
-The devices are counted in the pod's own requests, as `claimed.sunkpy.dev/<class>`: everything that
-plans a job asks these. A pod on a node keeps what it has.
+The devices are counted in the pod's own requests, as `claimed.sunkpy.dev/<class>`: everything that plans a job asks
+these. A pod on a node keeps what it has. Extended resources such as `nvidia.com/gpu` become GRES in
+`core.placement.needs`.
 """
 
 from __future__ import annotations
