@@ -112,7 +112,7 @@ def _refused(pod: Pod, workers: int) -> tuple[Problem, ...]:
     # The leader can be one more in the only subgroup, or in none.
     if not topology or not 0 < size < workers:
         return ()
-    text = f"its subgroups of {size} pods must have a {topology} each: Slurm can keep a job within one of them"
+    text = f"its subgroups of {size} pods must have a {topology} each: Slurm can only keep the whole job within one"
     return (Problem(text=text, fatal=True),)
 
 

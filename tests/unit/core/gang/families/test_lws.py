@@ -146,7 +146,7 @@ def test_leader_and_workers_are_one_gang_and_a_recreated_group_is_another():
         ({lws.SUBGROUP_SIZE: "5", lws.SUBGROUP_EXCLUSIVE: "rack"}, ""),
         (
             {lws.SUBGROUP_SIZE: "2", lws.SUBGROUP_EXCLUSIVE: "rack"},
-            "its subgroups of 2 pods must have a rack each: Slurm can keep a job within one of them",
+            "its subgroups of 2 pods must have a rack each: Slurm can only keep the whole job within one",
         ),
     ],
 )
