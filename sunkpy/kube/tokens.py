@@ -56,8 +56,8 @@ class _Claim(msgspec.Struct, frozen=True):
 def read_unproved(token: str, *, audience: str) -> BoundTo | None:
     """The pod that a token says it is bound to, its signature unseen; None when no apiserver would accept it.
 
-    Of the issuer nothing is asked: while a cluster changes it two are right. Neither is the clock of here the one that
-    counts, hence `_LEEWAY_S`.
+    Any issuer is taken: while a cluster changes it, two are right. The apiserver's clock counts, not ours: hence
+    `_LEEWAY_S`.
     """
     import jwt  # with cryptography below it, which most commands do without
 

@@ -1,8 +1,8 @@
-"""What is sent to slurmrestd's `/slurmdb/`: records as bodies. What an answer does not say, a body must:
+"""What is sent to slurmrestd's `/slurmdb/`: records as bodies. A body must say what an answer leaves out:
 
 * A limit is lifted by `infinite`, one of a TRES by the count -1: an empty list changes nothing on a QoS.
 * An empty list of QoS changes nothing, and a QoS without a name in it ends slurmrestd (24.11.5, 26.05.5).
-* Of an account `user` is the empty text, which must be there.
+* `user` must be there, for an account as an empty text.
 * The comment of an association is given when it is made; later ones are ignored.
 """
 

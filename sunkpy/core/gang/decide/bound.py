@@ -1,7 +1,8 @@
 """Some members have nodes, and Slurm still knows their job.
 
 While the job holds its nodes, the pods stay, and members without a node take its free slots. A job that has lost its
-nodes was preempted, requeued, suspended or cancelled, or its time is up: then the pods are evicted.
+nodes was preempted, requeued, suspended or cancelled, or its time is up: then the pods are evicted, and a job that
+Slurm may start again is cancelled.
 """
 
 from __future__ import annotations

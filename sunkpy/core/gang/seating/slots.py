@@ -36,7 +36,7 @@ NO_GRES: Final[Mapping[str, str]] = {}
 class Slots(msgspec.Struct, frozen=True, kw_only=True):
     """`count` slots of `needs` each (millicores, bytes, counts).
 
-    `kind`: what the job says about it; None where it can only be one.
+    `kind`: as the job's comment names it; None where only one is possible.
     """
 
     count: int
