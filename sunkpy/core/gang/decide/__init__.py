@@ -1,13 +1,13 @@
 """What to do about a gang now. Pure: the same snapshot gives the same actions, and doing them twice does no harm.
 
 Fail closed: a job that could not be read is neither running nor over, and nothing follows from it. A job that Slurm
-has proved not to know does not cost a running pod its life either: `lost`.
+has proved not to know does not cost a running pod its life either: `lost_job`.
 
 1. Pods that never queue go to the node that they name, without a job.
 2. `ending`: the pods are gone or finished, so their job ends.
 3. `bound`: some pods have nodes, and Slurm knows their job. They stay as long as the job holds these nodes, and are
    evicted when it loses them. Other members come one by one.
-4. `lost`: some pods have nodes, and Slurm has lost their job. Another one is submitted for these nodes.
+4. `lost_job`: some pods have nodes, and Slurm has lost their job. Another one is submitted for these nodes.
 5. `queued`: no pod has a node. A job is submitted, tended while it waits, and its pods are bound when it has started.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from sunkpy.core.gang.actions import GangAction
 from sunkpy.core.gang.decide.bound import decide_bound
 from sunkpy.core.gang.decide.ending import cancel_all, end_jobs
-from sunkpy.core.gang.decide.lost import decide_lost
+from sunkpy.core.gang.decide.lost_job import decide_lost
 from sunkpy.core.gang.decide.members import bind_directly, free_devices
 from sunkpy.core.gang.decide.queued import decide_queued
 from sunkpy.core.gang.job.request import Policy

@@ -1,4 +1,4 @@
-"""How a job ends once its pods are done, and how pods are evicted. Which pods are evicted: see `bound` and `lost`."""
+"""How a job ends once its pods are done, and how pods are evicted. Which pods: see `bound` and `lost_job`."""
 
 from __future__ import annotations
 
