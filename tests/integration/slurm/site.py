@@ -244,7 +244,7 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
         conf = f"{size} Feature={node.features}{gres} Port={port}"
         env = f"SUNKPY_SLURM_NODE={node.name} SUNKPY_CPUS={node.cpus} SUNKPY_MEMORY_MIB=32000"
         env += f" SUNKPY_FEATURES={node.features} SUNKPY_GRES={node.gres} SUNKPY_FAKE_GPUS=1"
-        env += f" SUNKPY_SERVICES=/site/{node.name}/services"
+        env += f" SUNKPY_SLURMD_PORT={port} SUNKPY_SERVICES=/site/{node.name}/services"
         alone_there = f"hostname {node.name} && {own} && chmod 1777 /tmp"
         site = f"[ ! -d /site ] || {{ mkdir /etc/sunkpy/sshd && mount --bind /site/{node.name} /etc/sunkpy/sshd; }}"
         start = f'{alone_there} && {site} && exec env {env} {program} --conf "{conf}"'

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 REQUEUE_LOST = Path(__file__).parents[3] / "slurm-images" / "bin" / "requeue-lost"
+NODE = "compute-000-001"
 SCONTROL = """\
 #!/bin/bash
+if [ "$2 $3" = "show node" ]; then
+  echo "NodeName=$4 State=${STATE:-MIXED+DRAIN} ThreadsPerCore=1"
+  exit
+fi
 if [ "$1" = -o ]; then
   case $4 in
     11) echo "JobId=11 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
@@ -33,25 +39,35 @@ SCANCEL = """\
 #!/bin/bash
 echo "cancel $1" >> "$TOLD"
 """
+SQUEUE = """\
+#!/bin/bash
+echo "squeue $*" >> "$TOLD"
+[ "$SLURM_TIME_FORMAT" = %s ] && echo "$JOBS"
+"""
 PGREP = """\
 #!/bin/bash
 [[ $2 == *'[9\\.'* ]]
 """
 
 
-def requeue_lost(folder: Path, *jobs: str) -> tuple[list[str], str]:
-    """What Slurm is told, and what is said, when these jobs were running before."""
+def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "") -> tuple[list[str], str]:
+    """What Slurm is told, and what is said, when these jobs were running before; `later` starts after slurmd."""
     told = folder / "told"
-    told.touch()
-    for name, text in (("scontrol", SCONTROL), ("scancel", SCANCEL), ("pgrep", PGREP)):
+    for name, text in (("scontrol", SCONTROL), ("scancel", SCANCEL), ("squeue", SQUEUE), ("pgrep", PGREP)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
+    now = int(time.time())
+    rows = [f"{job:24}{job not in ('12', '13'):<4d}{NODE:256}{now - 60}" for job in jobs]
+    rows += [f"{job:24}1   {NODE:256}{now + 60}" for job in later.split()]
+    rows += [f"{job:24}1   {'node-9':256}{now - 60}" for job in elsewhere.split()]
     with socket.create_server(("127.0.0.1", 0)) as slurmd:
         port = str(slurmd.getsockname()[1])
         env = {"PATH": f"{folder}:{os.environ['PATH']}", "TOLD": str(told), "SUNKPY_SLURMD_PORT": port}
-        env["SUNKPY_REGISTERS_S"] = "0"
-        run = subprocess.run([REQUEUE_LOST, *jobs], env=env, check=True, timeout=20, capture_output=True, text=True)
-    return told.read_text().splitlines(), run.stdout
+        env |= {"SUNKPY_REGISTERS_S": "0", "SUNKPY_SLURM_NODE": NODE, "JOBS": "\n".join(rows)}
+        env |= {"STATE": "MIXED+DRAIN" if rows else "IDLE"}
+        run = subprocess.run([REQUEUE_LOST], env=env, check=True, timeout=20, capture_output=True, text=True)
+    lines = told.read_text().splitlines() if told.exists() else []
+    return [line for line in lines if "squeue" not in line or not rows], run.stdout
 
 
 def test_jobs_that_died_are_requeued_where_they_may_be(tmp_path: Path):
@@ -67,6 +83,22 @@ def test_of_an_array_one_task_is_requeued_and_not_those_on_other_nodes(tmp_path:
 
 def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):
     assert requeue_lost(tmp_path, "9") == ([], "")
+
+
+def test_one_whose_prolog_runs_here_is_left_alone(tmp_path: Path):
+    with subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": "11"}) as prolog:
+        try:
+            assert requeue_lost(tmp_path, "11") == ([], "")
+        finally:
+            prolog.kill()
+
+
+def test_one_that_started_once_slurmd_was_there_or_on_another_node_is_left_alone(tmp_path: Path):
+    assert requeue_lost(tmp_path, "7", later="10", elsewhere="14")[0] == ["requeue 7"]
+
+
+def test_of_an_idle_node_slurmctld_lists_no_jobs(tmp_path: Path):
+    assert requeue_lost(tmp_path) == ([], "")
 
 
 def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
