@@ -145,6 +145,7 @@ def figures(
             "created to running, median, added by GPUs", with_s - without_s, unit="s", bound=_ADDED_S,
             n=len(added) // 2, peer=report.against("pod without GPUs", without_s, ours=with_s),
         ),
+        report.observed("pods that the device plugin refused", len(load.refused), unit="", n=load.come),
         report.observed("looks at which claims or jobs could not be read", observer.blind, unit="", n=1),
     ]  # fmt: skip
 
@@ -155,6 +156,7 @@ class Load:
     def __init__(self, stack: Stack, cluster: Cluster, *, seed: int, by_plugin: bool) -> None:
         self._by_plugin = by_plugin
         self.late: list[str] = []
+        self.refused: list[str] = []
         self.come = 0
         self._living: dict[str, _Member] = {}
         self._cancelled: set[int] = set()
@@ -323,6 +325,11 @@ class Load:
         states = self._states()
         for name in [name for name, state in states.items() if state == "gone"]:
             del self._living[name], states[name]
+        # The plugin gives no devices where it is not certain that they are free; an owner would make the pod anew.
+        for name in [name for name, state in states.items() if state == "Failed" and self._by_plugin]:
+            self._end(self._living[name])
+            self.refused.append(name)
+            del states[name]
         waiting = {name: state for name, state in states.items() if state != "Running"}
         if waiting:
             raise NotYet(str(waiting))
