@@ -19,7 +19,13 @@ class Stage:
     @property
     def copied(self) -> list[str]:
         """The files that it copies, from the context."""
-        return [source for line in self.lines if line.startswith("COPY ") for source in line.split()[1:-1]]
+        copies = [line.split() for line in self.lines if line.startswith("COPY ")]
+        return [source for words in copies if not words[1].startswith("--") for source in words[1:-1]]
+
+    @property
+    def taken_from(self) -> list[str]:
+        """The stages of whose files it copies some."""
+        return [line.split()[1].removeprefix("--from=") for line in self.lines if line.startswith("COPY --from=")]
 
 
 def fingerprint(inputs: Iterable[Path], *, root: Path, salt: str = "") -> str:

@@ -12,17 +12,36 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-PROGRAMS: Final = ("bash", "sh", "cat", "chmod", "env", "id", "ls", "mkdir", "mount", "rm", "sleep", "touch", "unshare")
+PROGRAMS: Final = (
+    "bash",
+    "sh",
+    "cat",
+    "chmod",
+    "cp",
+    "env",
+    "id",
+    "ls",
+    "mkdir",
+    "mount",
+    "rm",
+    "sleep",
+    "touch",
+    "true",
+    "unshare",
+)
 OS_RELEASE: Final = 'NAME="Of an image"\nID=image\n'
 _PLATFORM: Final = {"architecture": "amd64", "os": "linux"}
 
 
-def write(archive: Path, root: Path, *, env: tuple[str, ...], folder: str) -> None:
-    """`env` and `folder` as ENV and WORKDIR of a Dockerfile."""
-    layer = _layer(root, {"etc/os-release": OS_RELEASE, "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"}, folder)
+def write(
+    archive: Path, root: Path, *, env: tuple[str, ...], folder: str, entrypoint: tuple[str, ...] = (), more: str = ""
+) -> None:
+    """`env`, `folder` and `entrypoint` as ENV, WORKDIR and ENTRYPOINT of a Dockerfile; `more` is in a file /more."""
+    files = {"etc/os-release": OS_RELEASE, "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "more": more}
+    layer = _layer(root, files, folder)
     config = {
         **_PLATFORM,
-        "config": {"Env": list(env), "WorkingDir": folder},
+        "config": {"Env": list(env), "WorkingDir": folder, "Entrypoint": list(entrypoint) or None, "Cmd": ["sh"]},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
     }
     blobs: dict[str, bytes] = {}

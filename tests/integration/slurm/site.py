@@ -45,6 +45,7 @@ slurmConfig:
     KillWait: 3
     Licenses: "matlab:2"
   files: {plugstack.conf: "# of the site"}
+jobContainers: {cache: /var/cache/images}
 users:
   people: {ann: {uid: 2001}, bob: {uid: 2002}, eve: {uid: 2003}}
 accounting: {tres: [gres/gpu, license/matlab]}

@@ -97,6 +97,7 @@ FROM slurm AS one
 COPY bin/first bin/second \\
      bin/third /usr/bin/
 FROM slurm AS two
+COPY --from=one /usr/bin/first /usr/bin/
 COPY etc/own /etc/
 """
 
@@ -108,6 +109,7 @@ def test_stages_are_read_with_what_they_copy():
         "one": ("slurm", ["bin/first", "bin/second", "bin/third"]),
         "two": ("slurm", ["etc/own"]),
     }
+    assert stages["two"].taken_from == ["one"]
     assert build.read_stages(DOCKERFILE.replace("# What all have.", "# What each has.")) == stages
 
 
@@ -117,6 +119,7 @@ def test_stages_are_read_with_what_they_copy():
         (lambda tree: (tree / "bin/start-sssd").write_text("#!/bin/bash\n"), {"sssd"}),
         (lambda tree: (tree / "bin/motd.sh").write_text("echo hello\n"), {"login"}),
         (lambda tree: (tree / "bin/ssh-keys-of").write_text("#!/bin/bash\n"), {"login", "slurmd"}),
+        (lambda tree: (tree / "spank/containers.c").write_text("int x;\n"), {"login", "slurmd"}),
         (lambda tree: (tree / "etc/nsswitch.conf").write_text("passwd: files\n"), None),
     ],
 )
