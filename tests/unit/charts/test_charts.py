@@ -306,10 +306,10 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
 
 
 def test_slurm_gets_further_files_but_none_of_the_charts_own():
-    files = {"topology.yaml": "a: b\n", "plugstack.conf": "required x.so\n"}
+    files = {"topology.yaml": "a: b\n", "acct_gather.conf": "c=d\n"}
     data = of_kind(render("slurm", {"slurmConfig": {"files": files}}), "ConfigMap")["demo-slurm-config"]["data"]
     assert {name: data[name] for name in files} == files
-    for name in ("slurm.conf", "slurmdbd.conf", *(set(data) - set(files) - {"job_submit.lua"})):
+    for name in ("slurm.conf", "slurmdbd.conf", *(set(data) - set(files) - {"job_submit.lua", "plugstack.conf"})):
         with pytest.raises(Refused, match=f"slurmConfig.files: {name} is made by the chart"):
             render("slurm", {"slurmConfig": {"files": {name: "x"}}})
     for name in ("../passwd", "job_submit.lua", "slurm.key"):

@@ -37,6 +37,29 @@ def test_containers_need_nothing_of_the_pod_that_it_has_not_anyway():
     assert _oci({"jobContainers": {"enabled": False}}) is None
 
 
+def _plugstack(values: Mapping[str, object]) -> str | None:
+    return of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"].get("plugstack.conf")
+
+
+def test_slurm_loads_our_plugin_and_what_the_site_adds():
+    ours = "optional /usr/local/lib/sunkpy_containers.so"
+    assert _plugstack({}) == f"{ours}\n"
+    site = {"slurmConfig": {"files": {"plugstack.conf": "optional own.so"}}}
+    folders = {"cache": "/scratch/images", "mounts": ["/scratch"]}
+    assert (
+        _plugstack(site | {"jobContainers": folders})
+        == f"{ours} cache=/scratch/images folder=/scratch\noptional own.so\n"
+    )
+
+
+def test_pyxis_takes_the_place_of_our_plugin():
+    pyxis = {"slurmConfig": {"files": {"plugstack.conf": "required spank_pyxis.so"}}}
+    assert _plugstack(pyxis | {"jobContainers": {"images": False}}) == "required spank_pyxis.so\n"
+    assert _plugstack({"jobContainers": {"enabled": False}}) is None
+    with pytest.raises(Refused, match=r"plugstack\.conf loads Pyxis, whose flags are the chart's, too"):
+        _plugstack(pyxis)
+
+
 @pytest.mark.parametrize("mount", ["scratch", "/a b", "/a'", "/$(id)", "/a#", "/%@", "/", "/a\n"])
 def test_a_mount_that_is_more_than_a_path_is_refused(mount):
     with pytest.raises(Refused):
