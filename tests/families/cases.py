@@ -130,6 +130,8 @@ ALSO: Mapping[str, tuple[tuple[JobShape, ...], ...]] = {
     "scheduler-plugins/podgroup-replicaset.yaml": ((JobShape(6, 6, 3000),),),
     # The driver alone, in the job that holds the seats of the next file.
     "yunikorn/spark-10-driver.shape.yaml": ((JobShape(1, 3, 6144),),),
+    # Here the operator adds no init container, which counts as long as the worker is not there.
+    "kuberay/ray-job-sample.yaml": ((JobShape(2, 2, 256),),),
     # Equal slots that cover a smaller leader or launcher as well (docs/design/gangs-and-shapes.md).
     "slurm-bridge/jobset-coordinator.yaml": ((JobShape(5, 10, 1000),),),
     "mpi-operator/horovod-tensorflow-mnist.yaml": ((JobShape(3, 6, 12288),),),
