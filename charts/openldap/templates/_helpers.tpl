@@ -8,7 +8,7 @@
 {{ include "openldap.selector" . }}
 app.kubernetes.io/part-of: sunkpy
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 }}
 {{- end }}
 {{- define "openldap.selector" -}}
 app.kubernetes.io/name: openldap

@@ -31,7 +31,7 @@
 {{ include "slurm.selector" . }}
 app.kubernetes.io/part-of: sunkpy
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 }}
 {{- end }}
 {{- define "slurm.selector" -}}
 app.kubernetes.io/name: slurm

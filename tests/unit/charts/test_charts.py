@@ -458,15 +458,27 @@ def _pod_templates(manifests: Sequence[Manifest]) -> dict[str, Mapping[str, obje
     return {f"{m['kind']}/{m['metadata']['name']}": m["spec"]["template"] for m in found}
 
 
-@pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
-def test_another_version_of_the_chart_restarts_nothing(chart: str, tmp_path: Path):
-    newer = tmp_path / chart
+def _of_version(chart: str, version: str, folder: Path) -> Sequence[Manifest]:
+    newer = folder / chart
     shutil.copytree(CHARTS / chart, newer)
     about = yaml.safe_load((newer / "Chart.yaml").read_text())
-    (newer / "Chart.yaml").write_text(yaml.safe_dump(about | {"version": "9.9.9", "appVersion": "9.9.9"}))
+    (newer / "Chart.yaml").write_text(yaml.safe_dump(about | {"version": version, "appVersion": version}))
     text = run_helm("template", "demo", str(newer), "--namespace", "research")
-    after = _pod_templates([manifest for manifest in yaml.safe_load_all(text) if manifest])
-    assert after == _pod_templates(render(chart))
+    return [manifest for manifest in yaml.safe_load_all(text) if manifest]
+
+
+@pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
+def test_another_version_of_the_chart_restarts_nothing(chart: str, tmp_path: Path):
+    assert _pod_templates(_of_version(chart, "9.9.9", tmp_path)) == _pod_templates(render(chart))
+
+
+@pytest.mark.parametrize("chart", ["slurm", "openldap"])
+def test_the_version_of_a_commit_is_a_label_that_kubernetes_takes(chart: str, tmp_path: Path):
+    # Flux takes charts from Git so; a label holds no plus.
+    manifests = _of_version(chart, "0.1.0+0123456789ab.1", tmp_path)
+    assert {manifest["metadata"]["labels"]["helm.sh/chart"] for manifest in manifests} == {
+        f"{chart}-0.1.0_0123456789ab.1"
+    }
 
 
 @pytest.mark.parametrize(
