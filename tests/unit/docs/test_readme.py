@@ -35,9 +35,21 @@ def test_the_first_values_file_is_valid():
 
 
 @pytest.mark.parametrize(("folder", "chart"), [("sunkpy", "sunkpy"), ("staging", "slurm"), ("production", "slurm")])
-def test_the_values_of_the_repository_for_argo_cd_are_valid(folder, chart):
+def test_the_values_of_the_repository_for_gitops_are_valid(folder, chart):
     values = yaml.safe_load((ROOT / "docs" / "examples" / "gitops" / folder / "values.yaml").read_text())
     jsonschema.validate(values, json.loads((ROOT / "charts" / chart / "values.schema.json").read_text()))
+
+
+@pytest.mark.parametrize("file", ["sunkpy", "staging", "production"])
+def test_flux_reads_the_values_that_argo_cd_reads(file):
+    examples = ROOT / "docs" / "examples" / "gitops"
+    flux, argo = (yaml.safe_load((examples / of / f"{file}.yaml").read_text()) for of in ("flux", "applications"))
+    source, chart = argo["spec"]["sources"][0], flux["spec"]["chart"]["spec"]
+    (own,) = source["helm"]["valueFiles"]
+    assert chart["chart"] == source["path"]
+    assert chart["valuesFiles"] == [f"{chart['chart']}/values.yaml", own.removeprefix("$site/")]
+    assert flux["spec"]["releaseName"] == source["helm"]["releaseName"]
+    assert flux["spec"]["targetNamespace"] == argo["spec"]["destination"]["namespace"]
 
 
 def test_the_annotations_are_those_that_the_scheduler_reads():
