@@ -21,14 +21,14 @@ _PERSON: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
 
 
 class Repositories:
-    """Bare repositories below `folder`, and a clone of the site's."""
+    """Bare repositories below `folder`, and a clone of the site's; `server` has them, where `file://` is not taken."""
 
-    def __init__(self, folder: Path, images: Mapping[str, str], *, markers: Path) -> None:
+    def __init__(self, folder: Path, images: Mapping[str, str], *, markers: Path, server: str = "") -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self._folder = folder
+        self.folder = folder
         self._images = images
-        self._site = folder / "site"
+        self.site = folder / "site"
         charts = self._clone("sunkpy")
         for part in ("charts", "crds"):
             shutil.copytree(ROOT / part, charts / part, symlinks=True)
@@ -36,9 +36,9 @@ class Repositories:
         _git(charts, "tag", TAG)
         _git(charts, "push", "-q", "origin", "main", TAG)
         self._clone("site")
-        shutil.copytree(EXAMPLE, self._site, dirs_exist_ok=True)
-        for file in self._site.rglob("*.yaml"):
-            file.write_text(file.read_text().replace(_SERVER, f"file://{folder}"))
+        shutil.copytree(EXAMPLE, self.site, dirs_exist_ok=True)
+        for file in self.site.rglob("*.yaml"):
+            file.write_text(file.read_text().replace(_SERVER, server or f"file://{folder}"))
         # The nodes are this machine, as in demo.bring_up.
         own = {"hooks": {"markersHostPath": str(markers)}, "slurmConfig": {"cgroup": "disabled"}}
         self._write("sunkpy", self.values("sunkpy"))
@@ -48,12 +48,17 @@ class Repositories:
 
     @property
     def applications(self) -> Path:
-        """The folder that is applied once."""
-        return self._site / "applications"
+        """The folder that is applied once, for Argo CD."""
+        return self.site / "applications"
+
+    def add_charts(self) -> None:
+        """The charts into the site's repository, as their packages hold them: without links."""
+        shutil.copytree(ROOT / "charts", self.site / "charts")
+        self._push("charts")
 
     def values(self, name: str) -> dict[str, Any]:
         """The values of a folder of the site."""
-        values: dict[str, Any] = yaml.safe_load((self._site / name / "values.yaml").read_text())
+        values: dict[str, Any] = yaml.safe_load((self.site / name / "values.yaml").read_text())
         return values
 
     def push(self, name: str, values: Mapping[str, object], why: str) -> None:
@@ -63,24 +68,24 @@ class Repositories:
 
     def revert(self) -> None:
         """Take the last commit back, and push."""
-        _git(self._site, *_PERSON, "revert", "--no-edit", "HEAD")
-        _git(self._site, "push", "-q", "origin", "main")
+        _git(self.site, *_PERSON, "revert", "--no-edit", "HEAD")
+        _git(self.site, "push", "-q", "origin", "main")
 
     def _push(self, why: str) -> None:
-        _commit(self._site, why)
-        _git(self._site, "push", "-q", "origin", "main")
+        _commit(self.site, why)
+        _git(self.site, "push", "-q", "origin", "main")
 
     def _write(self, name: str, values: Mapping[str, object]) -> None:
         text = yaml.safe_dump(dict(values), sort_keys=False)
         for image, ref in self._images.items():
             for tag in ("24.11", "trixie", "0.1.0"):
                 text = text.replace(f"{_REGISTRY}{image}:{tag}\n", f"{ref}\n")
-        (self._site / name / "values.yaml").write_text(text)
+        (self.site / name / "values.yaml").write_text(text)
 
     def _clone(self, name: str) -> Path:
-        run(["git", "init", "-q", "--bare", "-b", "main", str(self._folder / f"{name}.git")])
-        run(["git", "clone", "-q", str(self._folder / f"{name}.git"), str(self._folder / name)])
-        return self._folder / name
+        run(["git", "init", "-q", "--bare", "-b", "main", str(self.folder / f"{name}.git")])
+        run(["git", "clone", "-q", str(self.folder / f"{name}.git"), str(self.folder / name)])
+        return self.folder / name
 
 
 def _git(folder: Path, *args: str) -> None:
