@@ -26,7 +26,7 @@ from tests.bench.gitops.repositories import Repositories
 from tests.integration.apiserver import Apiserver
 from tests.integration.flux import FLUX, Flux
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 CONF: Final = ("get", "configmap", "slurm-slurm-config", "-n", "slurm", "-o", "jsonpath={.data.slurm\\.conf}")
 _ALONE: Final = {"disableHooks": True, "disableWait": True}
