@@ -7,6 +7,8 @@ CLUSTER ?= sunkpy
 BENCH ?= all
 export SLURM_SUITE
 export SUNKPY_CLUSTER := $(CLUSTER)
+# Tests are compiled once, not at every start.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 READY := .venv/.ready
