@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.accounts import Accounting, Wanted, plan_accounts
@@ -119,14 +119,12 @@ def _of_others(now: Accounting) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(wishes, slurmdbds())
 def test_one_pass_settles_it_and_a_second_has_nothing_to_do(wanted: Wanted, now: Accounting):
     after = apply(plan_accounts(wanted, now), now)
     assert plan_accounts(wanted, after).changes == ()
 
 
-@settings(max_examples=300, deadline=None)
 @given(wishes, slurmdbds())
 def test_what_others_made_is_never_touched_and_nothing_ever_goes(wanted: Wanted, now: Accounting):
     after = apply(plan_accounts(wanted, now), now)
@@ -136,7 +134,6 @@ def test_what_others_made_is_never_touched_and_nothing_ever_goes(wanted: Wanted,
     assert now.associations.keys() <= after.associations.keys()
 
 
-@settings(max_examples=300, deadline=None)
 @given(wishes, slurmdbds())
 def test_who_is_not_wanted_can_submit_nothing(wanted: Wanted, now: Accounting):
     plan = plan_accounts(wanted, now)
@@ -149,7 +146,6 @@ def test_who_is_not_wanted_can_submit_nothing(wanted: Wanted, now: Accounting):
             assert (association.qos == (CLOSED,)) is (key not in members)
 
 
-@settings(max_examples=200, deadline=None)
 @given(wishes, wishes)
 def test_what_was_closed_comes_back_as_it_was(first: Wanted, second: Wanted):
     if plan_accounts(first, EMPTY).contradictions:
