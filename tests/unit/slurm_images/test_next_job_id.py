@@ -28,11 +28,12 @@ def next_job_id(
     began: tuple[str, float] | None = None,
     ended_s: float = 1.0,
     name: str = "job_state",
+    how: tuple[str, ...] = (),
 ) -> str:
     """What is said of scripts that were written so many seconds after the jobs were saved, and of how they were.
 
     `began`: with which id the last slurmctld was told to go on, and how many seconds after that save; `ended_s`: so
-    many seconds after it, the folder was changed last. `name`: the file with the saved jobs.
+    many seconds after it, the folder was changed last. `name`: the file with the saved jobs; `how`: further arguments.
     """
     folder.mkdir(exist_ok=True)
     state, slurm_conf = folder / "state", folder / "slurm.conf"
@@ -51,7 +52,9 @@ def next_job_id(
         (state / "first_job_id").write_text(began[0])
         os.utime(state / "first_job_id", (SAVED_S, SAVED_S + began[1]))
     os.utime(state, (SAVED_S, SAVED_S + ended_s))
-    asked = subprocess.run([NEXT_JOB_ID, state, slurm_conf], check=True, timeout=20, capture_output=True, text=True)
+    asked = subprocess.run(
+        [NEXT_JOB_ID, state, slurm_conf, *how], check=True, timeout=20, capture_output=True, text=True
+    )
     return asked.stdout.strip()
 
 
@@ -143,3 +146,12 @@ def test_a_file_of_another_form_says_nothing_and_scripts_do(tmp_path: Path, save
 @pytest.mark.parametrize(("next_id", "said"), [(67_000_000, "67010000"), (67_040_000, "67041000"), (67_043_000, "")])
 def test_near_the_highest_id_there_is_less_room(tmp_path: Path, next_id: int, said: str):
     assert next_job_id(tmp_path, {}, saved=header(next_id), in_order=False) == said
+
+
+def test_of_two_slurmctld_the_first_goes_behind_what_the_second_has_ready(tmp_path: Path):
+    def ids(name: str, *how: str, began: tuple[str, float] | None = None) -> str:
+        return next_job_id(tmp_path / name, {520: 1.0}, saved=header(500), in_order=False, began=began, how=how)
+
+    assert ids("first", "20000") == "20520"
+    assert ids("second", "10000", "saved") == "10500"
+    assert ids("again", "10000", "saved", began=("10500\n", 8.0)) == "20500", "it had control, and has not saved"

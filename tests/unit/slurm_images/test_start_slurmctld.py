@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +33,16 @@ state=$2 SUNKPY_ACCOUNTING=${3:-} script=$1
 shift "$#"
 source <(sed -n '/^needed=/,/^fi$/p' "$script")
 echo "$*"
+"""
+STANDS_BY = """\
+set -euo pipefail
+state=$2 own=$3 begun=$4 first=$5
+next-job-id() { [ "$1 $3 $4" = "$state 10000 saved" ] && cat "$state/next"; }
+kill() { echo "$1"; }
+source <(sed -n '/^beat()/,/^}/p; /^has_control()/,/^}/p; /^go_on_behind()/,/^}/p' "$1" | sed "s#/etc/slurm/#$2/#")
+has_control && echo control || echo none
+go_on_behind
+cat "$state/slurm.conf"
 """
 FILES = ("clustername", "fed_mgr_state", "job_state", "node_state", "resv_state", "trigger_state")
 CONF = """\
@@ -129,3 +140,34 @@ def test_what_was_saved_once_and_is_missing_is_no_reason_to_forget_all_jobs(tmp_
     begin(tmp_path)
     (tmp_path / "job_state").unlink()
     assert begin(tmp_path) == ""
+
+
+def stand_by(
+    folder: Path, *, beat: tuple[int, int] | None, begun: int = 100, next_id: str = "", first: str = "10500"
+) -> list[str]:
+    """What the second does after a beat: when, and of which slurmctld."""
+    if beat is not None:
+        (folder / "heartbeat").write_bytes(struct.pack(">QQ", *beat))
+    (folder / "next").write_text(next_id)
+    (folder / "slurm.conf").write_text(f"SlurmctldTimeout=30\nFirstJobId={first}\n")
+    argv = ["bash", "-c", STANDS_BY, "-", SCRIPT, folder, "1", str(begun), first]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("beat", "says"),
+    [(None, "none"), ((200, 0), "none"), ((200, 1), "control"), ((90, 1), "none")],
+    ids=["nobody yet", "the first", "the second", "the second before it started anew"],
+)
+def test_who_has_control_is_in_the_state(tmp_path: Path, beat: tuple[int, int] | None, says: str):
+    assert stand_by(tmp_path, beat=beat)[0] == says
+
+
+@pytest.mark.parametrize(
+    ("next_id", "does"),
+    [("", ["FirstJobId=10500"]), ("15500", ["FirstJobId=10500"]), ("15501", ["-HUP", "FirstJobId=15501"])],
+    ids=["nothing saved yet", "far enough", "the first has come near"],
+)
+def test_the_second_keeps_ahead_of_the_ids_of_the_first(tmp_path: Path, next_id: str, does: list[str]):
+    _, *did = stand_by(tmp_path, beat=(200, 0), next_id=next_id)
+    assert [line for line in did if line != "SlurmctldTimeout=30"] == does
