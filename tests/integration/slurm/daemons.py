@@ -13,7 +13,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from pathlib import Path
 
 import msgspec
@@ -133,9 +134,11 @@ ONE_SLURMD = Machines(conf=_ONE_SLURMD_CONF, start=_KEEP_SLURMD, files={"epilog.
 def _on_loopback(conf: str, ports: Mapping[str, int]) -> str:
     """slurm.conf whose daemons are all here, each on a port of its own."""
     lines = [line for line in conf.splitlines() if line.partition("=")[0] not in ports]
-    hosts = {"SlurmctldHost": "localhost(127.0.0.1)", "AccountingStorageHost": "localhost"}
+    two = conf.count("SlurmctldHost=") == 2
+    ctlds = iter(("first(127.0.0.1)", "second(127.0.0.2)") if two else ("localhost(127.0.0.1)",))
+    hosts: dict[str, Iterator[str]] = {"SlurmctldHost": ctlds, "AccountingStorageHost": repeat("localhost")}
     named = [(line, line.partition("=")[0]) for line in lines]
-    lines = [f"{name}={hosts[name]}" if name in hosts else line for line, name in named]
+    lines = [f"{name}={next(hosts[name])}" if name in hosts else line for line, name in named]
     return "\n".join([*lines, *(f"{name}={port}" for name, port in ports.items()), ""])
 
 

@@ -236,7 +236,8 @@ class Site:
 def _start(nodes: tuple[Node, ...], program: str) -> str:
     """What starts the nodes by a program of their image: each a slurmd pod of its own, by folders and name."""
     own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
-    lines = [f"echo 127.0.0.1 localhost {' '.join(node.name for node in nodes)} > /etc/hosts\n"]
+    hosts = f"127.0.0.1 localhost first {' '.join(node.name for node in nodes)}\\n127.0.0.2 second\\n"
+    lines = [f"printf '{hosts}' > /etc/hosts\n"]
     for node, port in zip(nodes, free_ports(len(nodes)), strict=True):
         size = (
             f"CPUs={node.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1 RealMemory=32000"
