@@ -48,6 +48,11 @@ def upgrade(api: Apiserver, values: Mapping[str, object]) -> str:
             "To grow it: kubectl -n research patch pvc state-demo-slurmctld-0",
         ),
         (
+            {"slurmctld": {"persistence": {"accessModes": ["ReadWriteMany"]}}},
+            "slurmctld.persistence: the state would move between state-demo-slurmctld-0 and a claim for all. Stop "
+            "slurmctld (kubectl -n research delete statefulset demo-slurmctld; jobs go on), copy the folder `state`",
+        ),
+        (
             {"accounting": {"database": {"persistence": {"size": "9Gi"}}}},
             "accounting.database.persistence.size: 9Gi, but the volume was made with 8Gi",
         ),
@@ -123,3 +128,15 @@ def test_a_nodeset_that_is_going_is_not_taken_for_the_one_that_is_wanted(api: Ap
 def test_a_volume_that_was_grown_as_it_said_is_taken(api: Apiserver):
     assert api.ask("admin", "DELETE", f"{STATEFULSETS}/demo-slurmctld").status_code == 200
     assert upgrade(api, {"slurmctld": {"persistence": {"size": "2Gi"}}}) == ""
+
+
+def test_two_slurmctld_want_a_backup_that_both_can_mount(api: Apiserver):
+    assert api.ask("admin", "DELETE", f"{STATEFULSETS}/demo-slurmctld").status_code == 200
+    two = {"slurmctld": {"replicas": 2, "persistence": {"accessModes": ["ReadWriteMany"]}}}
+    said = upgrade(api, two)
+    assert "slurmctld.backup: two slurmctld on two machines mount PersistentVolumeClaim demo-state-backup" in said
+    claims = "/api/v1/namespaces/research/persistentvolumeclaims"
+    finalizers = {"metadata": {"finalizers": []}}
+    assert api.ask("admin", "PATCH", f"{claims}/demo-state-backup", finalizers).is_success
+    assert api.ask("admin", "DELETE", f"{claims}/demo-state-backup").is_success
+    assert upgrade(api, two) == ""

@@ -1,9 +1,17 @@
 ClusterName={{ include "slurm.keptClusterName" . }}
 SlurmctldHost={{ .Release.Name }}-slurmctld-0({{ .Release.Name }}-slurmctld)
+{{- if include "slurm.backupController" . }}
+# The second takes control when the first is silent.
+SlurmctldHost={{ .Release.Name }}-slurmctld-1({{ .Release.Name }}-slurmctld-1)
+{{- end }}
 SlurmUser=slurm
 StateSaveLocation=/var/lib/slurm/state
+{{- if include "slurm.backupController" . }}
+SlurmctldPidFile=/run/slurmctld/slurmctld.pid
+{{- else }}
 # A link that start-slurmctld makes: while it is there, slurmctld has not ended in order.
 SlurmctldPidFile=/var/lib/slurm/state/slurmctld.pid
+{{- end }}
 SlurmdSpoolDir=/var/spool/slurmd
 # By its age a Prolog knows that slurmd has run itself again.
 SlurmdPidFile=/run/slurmd.pid

@@ -25,6 +25,9 @@ for pods, and sees to it that its owner does not change what the pods rely on. T
   "accountingstorageenforce" "accounting.enforce" "accountingstoragetres" "accounting.tres" "firstjobid" "nothing: start-slurmctld sets it" }}
 {{- /* The Service, the policies and slurmd pods have these. */}}
 {{- $kept := list "slurmctldport" "slurmdport" "slurmctldaddr" "slurmduser" "controlmachine" "controladdr" "backupcontroller" "backupaddr" }}
+{{- if and (include "slurm.backupController" .) (not (regexMatch "(?im)^slurmctldtimeout:" (toYaml $conf))) }}
+{{- $conf = merge (dict "SlurmctldTimeout" 30) $conf }}
+{{- end }}
 {{- $fixed }}
 {{ range $key, $value := include "slurm.confMap" (dict "path" "slurmConfig.conf" "wanted" $conf "fixed" $fixed "kept" $kept "lists" $lists "instead" $instead) | fromYaml }}
 {{ $key }}={{ $value }}

@@ -23,7 +23,40 @@
 - {name: shared-{{ adler32sum $path }}, mountPath: {{ $path }}}
 {{- end }}
 {{- end }}
-{{- define "slurm.confServer" -}}{{ .Release.Name }}-slurmctld:6817{{- end }}
+{{- define "slurm.confServer" -}}
+{{ .Release.Name }}-slurmctld:6817{{ if include "slurm.backupController" . }},{{ .Release.Name }}-slurmctld-1:6817{{ end }}
+{{- end }}
+
+{{- /* Whether there is a second slurmctld; refuses one without a volume for both. */}}
+{{- define "slurm.backupController" -}}
+{{- if eq (int .Values.slurmctld.replicas) 2 }}
+{{- if not (include "slurm.sharedState" .) }}
+{{- fail "slurmctld.replicas: two slurmctld share a volume: set slurmctld.persistence.accessModes: [ReadWriteMany] with a storageClass that can, or slurmctld.persistence.existingClaim" }}
+{{- end }}true
+{{- end }}
+{{- end }}
+
+{{- /* The claim of slurmctld's state where it is one for all; empty where each pod has its own. Refuses one that two cannot share,
+and another one than the StatefulSet was made with, for no upgrade can change that. */}}
+{{- define "slurm.sharedState" -}}
+{{- $persistence := .Values.slurmctld.persistence }}
+{{- $claim := has "ReadWriteMany" $persistence.accessModes | ternary (printf "%s-state" .Release.Name) "" }}
+{{- with $persistence.existingClaim }}
+{{- $claim = . }}
+{{- $modes := dig "spec" "accessModes" list (lookup "v1" "PersistentVolumeClaim" $.Release.Namespace . | default dict) }}
+{{- if and $modes (eq (int $.Values.slurmctld.replicas) 2) (not (has "ReadWriteMany" $modes)) }}
+{{- fail (printf "slurmctld.persistence.existingClaim: PersistentVolumeClaim %s is %s, and two slurmctld need ReadWriteMany" . (join ", " $modes)) }}
+{{- end }}
+{{- end }}
+{{- $set := printf "%s-slurmctld" .Release.Name }}
+{{- with lookup "apps/v1" "StatefulSet" .Release.Namespace $set }}
+{{- if eq (empty .spec.volumeClaimTemplates) (empty $claim) }}
+{{- $own := printf "state-%s-0" $set }}
+{{- fail (printf "slurmctld.persistence: the state would move between %s and a claim for all. Stop slurmctld (kubectl -n %s delete statefulset %s; jobs go on), copy the folder `state` with its owner from one claim to the other, and upgrade again" $own $.Release.Namespace $set) }}
+{{- end }}
+{{- end }}
+{{- $claim }}
+{{- end }}
 {{- define "slurm.hooksUrl" -}}{{ if .Values.scheduler.enabled }}http://{{ .Release.Name }}-hooks:8000{{ end }}{{- end }}
 
 {{- /* Labels of every object; call with (dict "root" $ "part" "syncer"). */}}
