@@ -163,10 +163,9 @@ def test_a_restart_of_the_first_takes_seconds(two: Site):
 
 def test_a_first_that_was_frozen_gives_way_and_takes_control_in_order(two: Site):
     """Its machine stood still. When that goes on, it asks for control (24.11), and is ended meanwhile."""
-    before = submit(two)
+    before, starts = submit(two), two.slurm.starts("slurmctld")
     signal(two, FIRST, "STOP")
     until_control(two, SECOND)()
-    starts = two.slurm.starts("slurmctld")
     signal(two, FIRST, "CONT")
     wait(lambda: two.slurm.starts("slurmctld") > starts, timeout_s=120, what="the first to start again")
     until_control(two, FIRST)()
