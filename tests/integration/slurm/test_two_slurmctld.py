@@ -159,16 +159,3 @@ def test_a_restart_of_the_first_takes_seconds(two: Site):
     # A command that meets the second alone waits for half of SlurmctldTimeout.
     assert seconds("a job is taken", lambda: submit(two)) < TAKE_OVER_S / 2
     assert (submit(two) > before, has_control(two, FIRST)) == (True, True)
-
-
-def test_a_first_that_was_frozen_gives_way_and_takes_control_in_order(two: Site):
-    """Its machine stood still. When that goes on, it asks for control (24.11), and is ended meanwhile."""
-    before, starts = submit(two), two.slurm.starts("slurmctld")
-    signal(two, FIRST, "STOP")
-    until_control(two, SECOND)()
-    signal(two, FIRST, "CONT")
-    wait(lambda: two.slurm.starts("slurmctld") > starts, timeout_s=120, what="the first to start again")
-    until_control(two, FIRST)()
-    assert submit(two) > before
-    wait(lambda: is_up(two, SECOND), timeout_s=60, what="the second to stand by")
-    assert has_control(two, FIRST)
