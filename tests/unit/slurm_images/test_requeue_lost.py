@@ -13,6 +13,7 @@ NODE = "compute-000-001"
 SCONTROL = """\
 #!/bin/bash
 if [ "$2 $3" = "show node" ]; then
+  [ -e "$TOLD" ] || { touch "$TOLD"; exit 1; } # slurmctld is away just now
   echo "NodeName=$4 State=${STATE:-MIXED+DRAIN} ThreadsPerCore=1"
   exit
 fi
