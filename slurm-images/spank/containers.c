@@ -11,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
 #include <slurm/spank.h>
@@ -252,14 +253,16 @@ static void finish(spank_t sp, int ac, char **av)
     pid_t pid;
 
     argv = words_of(":end", ac, av, &length);
-    if (spank_get_item(sp, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) || pipe(said) ||
+    if (spank_get_item(sp, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) || pipe2(said, O_CLOEXEC) ||
         asprintf(&environment[0], "SLURM_JOB_ID=%u", job) < 0 || (pid = fork()) < 0) {
         slurm_error("the container is not finished: %s", strerror(errno));
         return;
     }
     if (!pid) {
         sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL); /* slurmstepd blocks most */
+        sigprocmask(SIG_SETMASK, &none, NULL); /* slurmstepd blocks most, and lets the kernel kill anything else first */
+        if ((lines = fopen("/proc/self/oom_score_adj", "w")) && fputs("0", lines) >= 0)
+            fclose(lines);
         if (setgroups(count, groups) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid) || chdir("/") ||
             dup2(said[1], 1) < 0 || dup2(said[1], 2) < 0 || close_range(3, ~0U, 0))
             _exit(FAILED);
@@ -279,8 +282,14 @@ static void finish(spank_t sp, int ac, char **av)
 int slurm_spank_task_exit(spank_t sp, int ac, char **av)
 {
     static uint32_t ended;
+    int status = 0;
     int has_copy = given[WRITABLE] && !strcmp(given[WRITABLE], "yes") && !given[NAME];
 
+    /* What was cancelled is not saved: it would be killed in it. */
+    if (given[SAVE] && !spank_get_item(sp, S_TASK_EXIT_STATUS, &status) && WIFSIGNALED(status)) {
+        slurm_spank_log("container: not saved: a task was ended by a signal");
+        given[SAVE] = NULL;
+    }
     if (*step && !*trouble && ++ended == tasks && (given[SAVE] || has_copy))
         finish(sp, ac, av);
     return 0;

@@ -159,7 +159,9 @@ def test_a_named_container_stays_for_the_job(images: Images):
 def test_a_command_is_looked_for_in_the_image_alone(images: Images):
     """The node has another `id`, and Slurm has found that."""
     make = "inside -n 1 --container-name=own sh -c 'mkdir /opt/bin; echo echo own > /opt/bin/id; chmod +x /opt/bin/id'"
-    assert _in_one_job(images, f"{make}; $S -n 1 -w c1 --container-name=own id") == (0, "own\n")
+    link = f"$S -n 1 -w c1 ln -s /opt/bin/id {BOXES}/$SLURM_JOB_ID-images/name-own/rootfs/linked"
+    run = "S='srun --quiet -n 1 -w c1 --container-name=own'; $S id; $S /linked"
+    assert _in_one_job(images, f"{make}; {link}; {run}") == (0, "own\nown\n")
     assert "127" in images.said("inside python3 --version")[1]
 
 
@@ -192,6 +194,12 @@ def test_a_squashfs_file_of_enroot_is_an_image(images: Images):
 def test_what_cannot_be_saved_is_told(images: Images):
     code, said = images.said("inside --container-save=/etc/saved true")
     assert (code, said) == (0, "container: not saved: /etc is no folder that you may write to\n")
+
+
+def test_what_was_killed_is_not_saved(images: Images):
+    _, said = images.said("inside --container-save=killed.sqsh sh -c 'kill -9 $$'; ls killed.sqsh*")
+    assert "container: not saved: a task was ended by a signal" in said
+    assert "cannot access 'killed.sqsh*'" in said
 
 
 def test_a_batch_script_in_a_container(images: Images):
@@ -275,10 +283,13 @@ def test_a_cache_that_somebody_else_has_prepared_is_not_used(images: Images):
     folder.mkdir()
     os.chown(folder, 2001, 2001)
     code, said = images.said("inside true", user="bob")
-    assert (code, f"/{CACHE}/2002 belongs to another user" in said) == (125, True), said
+    assert (code, f"/{CACHE}/2002 is not your folder alone" in said) == (125, True), said
+    os.chown(folder, 2002, 2002)  # moved here from a place where others may write, as it may
+    folder.chmod(0o775)
+    assert "is not your folder alone" in images.said("inside true", user="bob")[1]
     folder.rmdir()
     folder.symlink_to("2001")
-    assert "belongs to another user" in images.said("inside true", user="bob")[1]
+    assert "is not your folder alone" in images.said("inside true", user="bob")[1]
     folder.unlink()
 
 
