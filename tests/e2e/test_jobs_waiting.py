@@ -34,8 +34,9 @@ async def test_a_queue_that_waits_for_a_drained_node_is_reported_on_its_nodeset(
     waiting = stack.sbatch(f"--array=1-{MANY_JOBS}", "--nodes=3", script="true")
     clock = itertools.count(step=WAITED_S)
     try:
-        none_yet = ("None", "Priority")  # until slurmctld has tried the first of them
-        wait(lambda: stack.squeue("--format=%r").strip() not in none_yet, timeout_s=60, what="a reason")
+        reason = lambda: stack.squeue(f"--jobs={waiting}", "--format=%r")  # noqa: E731
+        # Before slurmctld has tried the first of them it may be ReqNodeNotAvail. The long text stands for Resources.
+        wait(lambda: reason().startswith(("Resources", "Nodes required")), timeout_s=60, what="a reason")
         async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
             pods = Informer(kube, paths.pods(stack.namespace), Pod)
             informing = asyncio.create_task(pods.run())

@@ -65,12 +65,15 @@ class People:
         for name in ("cgroup.conf", "job_container.conf"):
             (self.site.slurm.root / "etc/slurm" / name).write_text(config.get(name, ""))
         before = self._starts()
+        is_anew = lambda: all(now > then for now, then in zip(self._starts(), before, strict=True))  # noqa: E731
         await self.site.restart(values)
         if rolls:
             self.site.slurm.send("TERM", "slurmd")
+            # As a kubelet does: slurmd 24.11 may hang that is to end while it is reconfigured.
+            if not wait_until(is_anew, timeout_s=20, every_s=0.1):
+                self.site.slurm.send("KILL", "slurmd")
         else:
             assert self.site.slurm.run_as("slurm", "scontrol", "reconfigure")[0] == 0, self.site.logs()
-        is_anew = lambda: all(now > then for now, then in zip(self._starts(), before, strict=True))  # noqa: E731
         assert wait_until(is_anew, timeout_s=60, every_s=0.1), self.site.logs()
         self.cgroup = cgroup
 
