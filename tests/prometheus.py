@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,13 +48,15 @@ class Prometheus:
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an expression now.
+    def query(self, expression: str, *, since_s: float | None = None) -> list[dict[str, Any]]:
+        """The series of an expression now, or since then (seconds of the epoch).
 
         Raises:
             AssertionError: Prometheus refused it.
         """
-        answer = self._client.get("/api/v1/query", params={"query": expression}).json()
+        span = {"start": str(since_s), "end": str(time.time()), "step": "5"} if since_s is not None else {}
+        path = "/api/v1/query_range" if span else "/api/v1/query"
+        answer = self._client.get(path, params={"query": expression, **span}).json()
         assert answer["status"] == "success", f"{expression}: {answer.get('error')}"
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
@@ -81,7 +84,7 @@ def scraping(
 ) -> Iterator[Prometheus]:
     """One that scrapes these addresses, with these labels each, and keeps these groups of rules.
 
-    `how`: further keys of a scrape_config.
+    `how`: further keys of a scrape_config, such as those that find more addresses.
     """
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
     configs = [{"targets": [address], "labels": dict(labels)} for address, labels in targets]

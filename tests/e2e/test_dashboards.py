@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from demo.bring_up import OPERATOR_NAMESPACE
 from demo.stack import Stack
 from devcluster.waiting import NotYet, wait
-from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
+from tests.e2e.dashboards import expressions, groups, panels, targets
 from tests.prometheus import Prometheus, scraping
-from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
-PARTS = ("operator", "syncer", "scheduler", "accounts")
 EMPTY_WHEN_ALL_IS_WELL = {
     "pool: Pods evicted, by reason",
     "nodes: slurmd pods that left, by reason",
     "control-plane: Those that failed, by code",
 }
-ON = {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}
 
 
 @pytest.fixture
@@ -53,39 +47,14 @@ def work(stack: Stack) -> Iterator[dict[str, str]]:
         stack.kubectl("delete", "pod", "seen", "-n", workloads.NAMESPACE, "--wait=true")
 
 
-def targets(stack: Stack) -> list[tuple[str, Mapping[str, str]]]:
-    """Address and labels of each process, as a PodMonitor would name them."""
-    found: list[tuple[str, Mapping[str, str]]] = []
-    for namespace in (stack.namespace, OPERATOR_NAMESPACE):
-        for pod in stack.kubectl.list(Pod, "pods", "-n", namespace):
-            part = pod.labels.get("app.kubernetes.io/component", "")
-            if part in PARTS and pod.status.pod_ip and not pod.is_deleting:
-                labels = {"namespace": namespace, "container": part, "pod": pod.name}
-                found.append((f"{pod.status.pod_ip}:8080", labels))
-    return found
-
-
-def panels() -> Iterator[tuple[str, dict[str, Any]]]:
-    maps = of_kind(render("slurm", ON), "ConfigMap")
-    for name, each in maps.items():
-        if "-dashboard-" in name:
-            ((file, text),) = each["data"].items()
-            for panel in json.loads(text)["panels"]:
-                yield f"{file.removesuffix('.json')}: {panel['title']}", panel
-
-
 def ask(prometheus: Prometheus, words: Mapping[str, str]) -> bool:
     """Raises NotYet with the panels that show nothing."""
     nothing = []
     for where, panel in panels():
         if panel["description"] or where in EMPTY_WHEN_ALL_IS_WELL:  # another exporter's
             continue
-        for target in panel["targets"]:
-            expression = target["expr"].replace("$__rate_interval", "1m")
-            for variable, value in words.items():
-                expression = expression.replace(variable, value)
-            if not prometheus.query(expression):
-                nothing.append(f"{where}: {expression}")
+        asked = expressions(panel, {"$__rate_interval": "1m", **words})
+        nothing += [f"{where}: {each}" for each in asked if not prometheus.query(each)]
     if nothing:
         raise NotYet("\n".join(nothing))
     return True
@@ -94,12 +63,11 @@ def ask(prometheus: Prometheus, words: Mapping[str, str]) -> bool:
 def test_every_panel_shows_something_and_every_alert_can_be_judged(
     stack: Stack, work: dict[str, str], tmp_path: Path
 ) -> None:
-    (rule,) = of_kind(render("slurm", ON), "PrometheusRule").values()
-    text = json.dumps(rule["spec"]["groups"]).replace('\\"research\\"', f'\\"{stack.namespace}\\"')
-    with scraping(tmp_path, targets(stack), json.loads(text)) as prometheus:
+    alerts = groups(stack.namespace)
+    with scraping(tmp_path, targets(stack), alerts) as prometheus:
         wait(lambda: ask(prometheus, work), timeout_s=150, every_s=5, what="data in every panel")
         rules = prometheus.rules()
-    assert len(rules) == len(rule["spec"]["groups"][0]["rules"])
+    assert len(rules) == len(alerts[0]["rules"])
     assert [each["name"] for each in rules if each["health"] != "ok"] == []
     calling = {each["name"]: each["alerts"] for each in rules if each["state"] == "firing"}
     assert calling == {}, calling

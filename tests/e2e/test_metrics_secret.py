@@ -10,7 +10,7 @@ import pytest
 
 from demo.stack import ROOT, Stack
 from devcluster.waiting import wait_until_equal
-from tests.e2e.test_dashboards import targets
+from tests.e2e.dashboards import targets
 from tests.prometheus import scraping
 from tests.unit.charts.rendering import of_kind, render
 from tests.unit.runtime.certificates import NAME, TOKEN, trust_in, write_certificate

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import report
+from tests.bench.chaos.dashboards import figures as dashboard_figures
+from tests.bench.chaos.dashboards import scraped
 from tests.bench.chaos.faults import Saboteur
 from tests.bench.chaos.judge import Rule, Violation, forgotten, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
@@ -77,8 +80,11 @@ async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell)
     """Run it on an idle cluster, leave it idle, and write what was seen beside the figures."""
     nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
     plan = make_plan(seed=options.seed, minutes=options.minutes, nodes=nodes, with_faults=options.with_faults)
-    record, violations = await watched(stack, cluster, plan, tell_)
-    return Outcome(figures(record, violations, seed=plan.seed), violations)
+    words = {"$namespace": stack.namespace, "$node": next(iter(stack.slurm_nodes()))}
+    with tempfile.TemporaryDirectory() as folder, scraped(stack, Path(folder)) as prometheus:
+        record, violations = await watched(stack, cluster, plan, tell_)
+        shown = dashboard_figures(prometheus, words, since_s=record.started_s)
+    return Outcome([*figures(record, violations, seed=plan.seed), *shown], violations)
 
 
 async def watched(
