@@ -8,13 +8,15 @@ import itertools
 import math
 import socket
 import sys
+import weakref
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sunkpy.runtime.process import Process, settle_garbage_collector
+from sunkpy.runtime.process import Process, collecting_often, settle_garbage_collector
 from sunkpy.runtime.settings import HttpSettings, LeaderElectionSettings, ProcessSettings
+from tests.polling import until
 from tests.unit.runtime.certificates import NAME, TOKEN, trust_in, write_certificate
 from tests.unit.runtime.replicas import DistantLock, Store, Ways
 
@@ -64,6 +66,33 @@ def test_a_walk_of_objects_that_stayed_a_while_is_a_short_one() -> None:
         gc.unfreeze()
         gc.set_threshold(*before)
     assert young * (middle + 1) <= 120_000, "130 ns for each, up to four times that on a busy machine"
+
+
+class Circle:
+    """Refers to itself: only the collector can end it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize("generation", ["young", "middle"])
+async def test_what_was_made_lately_is_collected_also_where_as_much_ends_as_is_made(generation: str) -> None:
+    gc.disable()  # Python itself then sees no reason to
+    try:
+        circle = Circle()
+        if generation == "middle":
+            gc.collect(0)
+        seen = weakref.ref(circle)
+        del circle
+
+        async def is_gone() -> bool:
+            return seen() is None
+
+        assert not await is_gone()
+        async with collecting_often(every_s=0.01):
+            await until(is_gone, timeout_s=10, what="collection", every_s=0.01)
+    finally:
+        gc.enable()
 
 
 async def test_figures_come_behind_the_metrics_of_the_process() -> None:
