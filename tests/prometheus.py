@@ -84,7 +84,7 @@ def scraping(
 ) -> Iterator[Prometheus]:
     """One that scrapes these addresses, with these labels each, and keeps these groups of rules.
 
-    `how`: further keys of a scrape_config, such as those that find more addresses.
+    `how`: further keys of a scrape_config, such as what finds more addresses.
     """
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
     configs = [{"targets": [address], "labels": dict(labels)} for address, labels in targets]

@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from demo.bring_up import OPERATOR_NAMESPACE
+import msgspec
+
 from demo.stack import Stack
+from devcluster.shell import CommandFailed
 from tests.bench import report
-from tests.e2e.dashboards import PARTS, expressions, groups, panels
+from tests.e2e.dashboards import expressions, groups, panels, targets
 from tests.prometheus import Prometheus, scraping
 
 NO_GPUS = "job: "
 """The dashboard of one job begins with its GPUs, and no job of the load asks for one."""
 EMPTY_WHEN_ALL_IS_WELL = {"pool: Pods evicted, by reason", "nodes: slurmd pods that left, by reason"}
-_META = "__meta_kubernetes_pod_"
+_EACH_S = 5.0
 
 
 @contextlib.contextmanager
 def scraped(stack: Stack, folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that finds the pods as one for PodMonitors does, whatever dies."""
-    found = {
-        "role": "pod", "kubeconfig_file": str(stack.kubeconfig),
-        "namespaces": {"names": [stack.namespace, OPERATOR_NAMESPACE]},
-    }  # fmt: skip
-    part = f"{_META}label_app_kubernetes_io_component"
-    wanted = {"source_labels": [f"{_META}container_port_name", part], "regex": f"http;({'|'.join(PARTS)})"}
-    labels = {"namespace": "__meta_kubernetes_namespace", "container": part, "pod": f"{_META}name"}
-    how = {
-        "kubernetes_sd_configs": [found],
-        "relabel_configs": [
-            {"action": "keep", **wanted},
-            *({"source_labels": [source], "target_label": name} for name, source in labels.items()),
-        ],
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    with scraping(folder, [], groups(stack.namespace), every="5s", how=how) as prometheus:
-        yield prometheus
+    """A Prometheus that knows the pods as they come and go. Debian's cannot ask the apiserver, so it is told."""
+    file, done = folder / "targets.json", threading.Event()
+
+    def tell() -> None:
+        with contextlib.suppress(CommandFailed):  # the apiserver is away: the last ones are scraped on
+            found = [{"targets": [address], "labels": labels} for address, labels in targets(stack)]
+            file.with_suffix(".new").write_bytes(msgspec.json.encode(found))
+            file.with_suffix(".new").rename(file)
+
+    def keep_telling() -> None:
+        while not done.wait(_EACH_S):
+            tell()
+
+    tell()
+    teller = threading.Thread(target=keep_telling, name="targets")
+    how = {"file_sd_configs": [{"files": [str(file)]}]}
+    with scraping(folder, [], groups(stack.namespace), every=f"{_EACH_S:.0f}s", how=how) as prometheus:
+        teller.start()
+        try:
+            yield prometheus
+        finally:
+            done.set()
+            teller.join()
 
 
 def figures(prometheus: Prometheus, words: Mapping[str, str], *, since_s: float) -> list[report.Figure]:
