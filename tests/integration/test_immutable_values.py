@@ -140,3 +140,5 @@ def test_two_slurmctld_want_a_backup_that_both_can_mount(api: Apiserver):
     assert api.ask("admin", "PATCH", f"{claims}/demo-state-backup", finalizers).is_success
     assert api.ask("admin", "DELETE", f"{claims}/demo-state-backup").is_success
     assert upgrade(api, two) == ""
+    one = {"slurmctld": {**two["slurmctld"], "replicas": 1}}
+    assert upgrade(api, one) == "", "and the way back"

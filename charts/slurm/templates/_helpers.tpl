@@ -52,7 +52,7 @@ and another one than the StatefulSet was made with, for no upgrade can change th
 {{- with lookup "apps/v1" "StatefulSet" .Release.Namespace $set }}
 {{- if eq (empty .spec.volumeClaimTemplates) (empty $claim) }}
 {{- $own := printf "state-%s-0" $set }}
-{{- fail (printf "slurmctld.persistence: the state would move between %s and a claim for all. Stop slurmctld (kubectl -n %s delete statefulset %s; jobs go on), copy the folder `state` with its owner from one claim to the other, and upgrade again" $own $.Release.Namespace $set) }}
+{{- fail (printf "slurmctld.persistence: the state would move between %s and a claim for all. Stop slurmctld (kubectl -n %s delete statefulset %s; jobs go on), copy the folder `state` with its owner to the other, which you make (a claim for all: name it in slurmctld.persistence.existingClaim), and upgrade again" $own $.Release.Namespace $set) }}
 {{- end }}
 {{- end }}
 {{- $claim }}
