@@ -159,3 +159,20 @@ def test_a_restart_of_the_first_takes_seconds(two: Site):
     # A command that meets the second alone waits for half of SlurmctldTimeout.
     assert seconds("a job is taken", lambda: submit(two)) < TAKE_OVER_S / 2
     assert (submit(two) > before, has_control(two, FIRST)) == (True, True)
+
+
+def test_the_second_takes_control_without_slurmdbd(two: Site):
+    signal(two, FIRST, "KILL")  # its ids jump, and the second goes on behind them
+    wait(lambda: not is_up(two, FIRST), timeout_s=20, every_s=0, what="the first to end")
+    seconds("first has control", until_control(two, FIRST))
+    last = submit(two)
+    time.sleep(20)  # the second looks every ten
+    wait(lambda: is_up(two, SECOND), timeout_s=60, what="the second to stand by")
+    two.accounting.slurmdbd.kill()
+    two.accounting.slurmdbd.wait()
+    signal(two, FIRST, "KILL", away=True)
+    assert seconds("second has control", until_control(two, SECOND)) < TAKE_OVER_S
+    assert submit(two) > last + 4000
+    two.accounting.start_slurmdbd()
+    bring_back(two, FIRST)
+    seconds("first has control", until_control(two, FIRST))
