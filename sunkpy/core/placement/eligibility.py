@@ -122,6 +122,7 @@ def eligible_nodes(
     candidates: Iterable[Candidate],
     *,
     gpu_resources: Mapping[str, str],
+    foreign: Iterable[str] = (),
 ) -> Eligibility:
     """Sort the candidates into those that the pod may use and the others.
 
@@ -129,11 +130,12 @@ def eligible_nodes(
         spec: of the pod.
         candidates: all nodes.
         gpu_resources: extended resource → GRES.
+        foreign: the Slurm nodes of `foreign_nodes`, which no pod may use.
     """
     needs = matching.pod_requests(spec)
-    candidates = tuple(candidates)
+    candidates, foreign = tuple(candidates), frozenset(foreign)
     by_kind: dict[Hashable, str | None] = {}
-    verdicts: dict[str, str | None] = {}
+    verdicts: dict[str, str | None] = dict.fromkeys(foreign, "outside Kubernetes")
     asks_labels = bool(spec.node_selector) or matching.required_affinity(spec) is not None
     for c in candidates:
         why = _labels_refused(spec, c.node) if asks_labels else None
@@ -148,7 +150,16 @@ def eligible_nodes(
         eligible=tuple(sorted(c.slurm_node for c in allowed)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
-    return _by_features(found, allowed, candidates)
+    return _by_features(found, allowed, candidates, foreign)
+
+
+def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candidate]) -> frozenset[str]:
+    """Slurm nodes outside Kubernetes: no slurmd pod stands for them, and they have no NodeSet as a feature.
+
+    A node whose slurmd pod is made anew keeps that feature.
+    """
+    own, nodesets = {c.slurm_node for c in candidates}, {c.nodeset for c in candidates}
+    return frozenset(n.name for n in slurm_nodes if n.name not in own and n.features.isdisjoint(nodesets))
 
 
 def in_common(eligibilities: Sequence[Eligibility]) -> Eligibility | None:
@@ -197,12 +208,12 @@ def by_names(eligibility: Eligibility) -> Eligibility:
 
 
 def _by_features(
-    eligibility: Eligibility, allowed: Sequence[Candidate], candidates: Iterable[Candidate]
+    eligibility: Eligibility, allowed: Sequence[Candidate], candidates: Iterable[Candidate], foreign: Iterable[str]
 ) -> Eligibility:
     """The same, with the NodeSets of the eligible nodes as features, if that spares some names."""
     nodesets = {c.nodeset for c in allowed}
     outside = {c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(nodesets)}
-    outside &= eligibility.refused.keys()
+    outside = outside & eligibility.refused.keys() | set(foreign)
     is_of_its_nodeset = (c.slurm is not None and c.nodeset in c.slurm.features for c in allowed)
     if not allowed or not outside or not all(is_of_its_nodeset):
         return eligibility

@@ -13,7 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.placement.eligibility import Candidate
+from sunkpy.core.placement.eligibility import Candidate, foreign_nodes
 from sunkpy.kube.informer import Informer
 from sunkpy.scheduler.nodes.held import Held
 from sunkpy.slurm import NodeCache
@@ -28,6 +28,7 @@ class Candidates:
         self._slurmd_pods = slurmd_pods
         self._taken = taken
         self._lasting: list[Candidate] = []
+        self.foreign: dict[str, SlurmNode] = {}
         self._is_fresh = False
         self._now: list[Candidate] = []
 
@@ -44,6 +45,7 @@ class Candidates:
             known = self._known()
             found = (self._candidate(pod, known) for pod in filter(is_slurmd, self._slurmd_pods.values()))
             self._lasting = _reused((c for c in found if c is not None), self._lasting)
+            self.foreign = {name: known[name] for name in foreign_nodes(known.values(), self._lasting)}
             self._is_fresh = True
         return self._lasting
 
@@ -53,8 +55,9 @@ class Candidates:
 
     def differ(self, changed: Iterable[str]) -> bool:
         """Slurm says something else now of what lasts about one of these nodes."""
-        now, then = self._known(), {c.slurm_node: c.slurm for c in (self._lasting if self._is_fresh else ())}
-        return any(_size(now.get(name)) != _size(then.get(name)) for name in changed)
+        own = {c.slurm_node: c.slurm for c in self._lasting}
+        then = {**own, **self.foreign} if self._is_fresh else {}
+        return any(_size(self._known().get(name)) != _size(then.get(name)) for name in changed)
 
     def _known(self) -> dict[str, SlurmNode]:
         observation = self._slurm_nodes.observation

@@ -150,7 +150,8 @@ class Cluster:
         return self._avoided.holds(verdict) if verdict.key else self.neighbours.is_open
 
     def _eligible_for(self, spec: PodSpec) -> Eligibility:
-        return eligible_nodes(spec, self.candidates.lasting(), gpu_resources=self._settings.counted)
+        candidates, gpus = self.candidates.lasting(), self._settings.counted
+        return eligible_nodes(spec, candidates, gpu_resources=gpus, foreign=self.candidates.foreign)
 
     def _avoided_by(self, pods: Sequence[Pod]) -> Mapping[str, str]:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}

@@ -68,6 +68,21 @@ async def test_nodes_that_an_admin_excludes_stay_excluded_when_others_must_be(wo
         assert world.jobs[job_id]["excluded_nodes"] == "n2,n3"
 
 
+async def test_nodes_outside_kubernetes_are_excluded_while_slurm_has_them(world, tmp_path):
+    def excluded():
+        return [job.get("excluded_nodes") or "" for job in world.jobs.values()]
+
+    world.slurm.put("bare")
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: excluded() == ["bare"])
+        world.slurm.put("bare-2")
+        await world.until(lambda: excluded() == ["bare,bare-2"])
+        world.slurm.forget("bare")
+        world.slurm.forget("bare-2")
+        await world.until(lambda: excluded() == [""])
+
+
 async def test_what_slurm_refuses_is_told_once_and_the_job_waits_as_it_was(world, tmp_path):
     world.slurm.reject_update = 2066
     async with leading(world, tmp_path):

@@ -22,6 +22,7 @@ from sunkpy.core.placement.eligibility import (
     eligible_nodes,
     excluded,
     explain_eligibility,
+    foreign_nodes,
     in_common,
     nowhere,
     without,
@@ -165,6 +166,27 @@ def test_what_is_taken_out_later_is_excluded_by_name():
     found = without(eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS), {"s-a": "OutOfcpu"})
     assert (found.eligible, found.features, excluded(found)) == (("s-b",), ("gpu",), ("s-a",))
     assert excluded(by_names(found)) == ("s-a", "s-c")
+
+
+def test_nodes_outside_kubernetes_are_left_out_by_the_features_of_those_within():
+    pool = of_nodeset("gpu", make_node("a"), make_node("b"))
+    slurm = [SlurmNode(name="bare", features=frozenset({"big"})), SlurmNode(name="s-c", features=frozenset({"gpu"}))]
+    foreign = foreign_nodes([*(c.slurm for c in pool), *slurm], pool)
+    assert foreign == {"bare"}, "the slurmd pod of s-c is made anew"
+    found = eligible_nodes(make_pod().spec, pool, gpu_resources=GPUS, foreign=foreign)
+    assert (found.eligible, found.features, excluded(found)) == (("s-a", "s-b"), ("gpu",), ())
+    assert excluded(by_names(found)) == ("bare",)
+
+
+def test_nodes_outside_kubernetes_are_excluded_by_name_where_features_do_not_tell():
+    pool = [Candidate(slurm_node="s-a", node=make_node("a"), slurm=SlurmNode(name="s-a"), nodeset="gpu")]
+    found = eligible_nodes(make_pod().spec, pool, gpu_resources=GPUS, foreign={"bare"})
+    assert (found.eligible, found.features, excluded(found)) == (("s-a",), (), ("bare",))
+
+
+def test_a_pod_for_which_there_are_only_nodes_outside_kubernetes_is_told_so():
+    found = eligible_nodes(make_pod().spec, [], gpu_resources=GPUS, foreign={"bare"})
+    assert explain_eligibility(found) == "none of 1 Slurm nodes fits: 1 outside Kubernetes"
 
 
 NODES = st.lists(st.tuples(st.sampled_from(["x", "y", "z", ""]), st.booleans(), st.booleans()), min_size=1, max_size=8)
