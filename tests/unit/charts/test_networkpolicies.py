@@ -129,6 +129,20 @@ def test_another_slurm_cluster_reaches_slurmdbd_where_the_values_of_both_say_so(
     assert {"to": _in("staging"), "ports": [{"port": SLURMCTLD, "protocol": "TCP"}]} in spec["egress"]
 
 
+def test_slurm_nodes_outside_kubernetes_reach_and_are_reached_as_slurmd_pods():
+    outside = {"ipBlock": {"cidr": "10.9.0.0/24"}}
+    policies = of_kind(render("slurm", {"networkPolicies": {"slurmdFrom": [outside]}}), "NetworkPolicy")
+    slurmd = {"podSelector": {"matchLabels": _labels("compute")}}
+    both = 0
+    for each in policies.values():
+        for side, rules in (("from", each["spec"]["ingress"]), ("to", each["spec"]["egress"])):
+            for rule in rules or ():
+                peers = rule.get(side, ())
+                both += slurmd in peers
+                assert (slurmd in peers) == (outside in peers)
+    assert both > 5
+
+
 @pytest.mark.parametrize("part", ["syncer", "scheduler", "accounts"])
 def test_metrics_are_for_everybody(policies: list[Manifest], part: str):
     assert _may_connect(policies, {"app": "prometheus"}, _labels(part), METRICS)
