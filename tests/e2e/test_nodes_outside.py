@@ -21,9 +21,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long]
 NAME = "bare-1"
 SLURMD = """\
 hostname "$2"
-for folder in proc dev sys; do mount --rbind "/$folder" "$1/$folder"; done
+for folder in dev sys; do mount --rbind "/$folder" "$1/$folder"; done
+mount -t proc proc "$1/proc"
 mount -t tmpfs tmpfs "$1/run"
-exec chroot "$1" /usr/sbin/slurmd -D -Z -N "$2" --conf-server "$3" --conf "CPUs=2 RealMemory=1000 Feature=bare"
+exec chroot "$1" /usr/sbin/slurmd -D -Z -N "$2" --conf-server "$3" --conf "CPUs=2 RealMemory=4000 Feature=bare"
 """
 
 
@@ -38,6 +39,8 @@ def bare(stack: Stack, tmp_path: Path) -> Iterator[str]:
     secret = json.loads(
         stack.kubectl("get", "secret", f"{stack.release}-slurm-key", "-n", stack.namespace, "-o", "json")
     )
+    (root / "etc/sunkpy").mkdir(exist_ok=True)
+    (root / "etc/sunkpy/gres.conf").touch()
     key = root / "etc/slurm/slurm.key"
     key.parent.mkdir(exist_ok=True)
     key.write_bytes(base64.b64decode(secret["data"]["slurm.key"]))
