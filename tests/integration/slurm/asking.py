@@ -18,10 +18,10 @@ def connect(real: RealSlurm, user: str, url: str = "") -> Slurm:
     return Slurm.connect(SlurmSettings(url=url or real.url, user=user, jwt_key_file=str(real.key_file)))
 
 
-async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]]) -> None:
+async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]], *, timeout_s: float = 40) -> None:
     """Wait; what the daemons said last is told when it does not happen."""
     try:
-        await until(check, timeout_s=40, what="what the test waits for")
+        await until(check, timeout_s=timeout_s, what="what the test waits for")
     except TimeoutError as error:
         raise AssertionError(f"{error}:\n{real.logs()}") from None
 

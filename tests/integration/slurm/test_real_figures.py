@@ -196,7 +196,8 @@ async def test_a_job_waited_as_long_as_slurm_says_and_its_start_counts_once(coun
     async def has_ended() -> bool:
         return any(row.id == job and "COMPLETED" in row.state for row in await all_jobs(client))
 
-    await happens(counted, has_ended)
+    # Slurm looks for what may begin now each 30 s, or each minute where nothing else happens.
+    await happens(counted, has_ended, timeout_s=120)
     for _ in range(2):
         waits.add(await all_jobs(client), is_whole=True)
     (row,) = (row for row in await all_jobs(client) if row.id == job)
