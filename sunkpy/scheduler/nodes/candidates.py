@@ -55,9 +55,9 @@ class Candidates:
 
     def differ(self, changed: Iterable[str]) -> bool:
         """Slurm says something else now of what lasts about one of these nodes."""
-        own = {c.slurm_node: c.slurm for c in self._lasting}
-        then = {**own, **self.foreign} if self._is_fresh else {}
-        return any(_size(self._known().get(name)) != _size(then.get(name)) for name in changed)
+        now = self._known()
+        then = {**{c.slurm_node: c.slurm for c in self._lasting}, **self.foreign} if self._is_fresh else {}
+        return any(_size(now.get(name)) != _size(then.get(name)) for name in changed)
 
     def _known(self) -> dict[str, SlurmNode]:
         observation = self._slurm_nodes.observation
