@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from demo.bring_up import OPERATOR_NAMESPACE
@@ -12,6 +13,7 @@ from sunkpy.core.model.objects import Pod
 from tests.unit.charts.rendering import of_kind, render
 
 PARTS = ("operator", "syncer", "scheduler", "accounts")
+EMPTY_WHEN_ALL_IS_WELL = {"pool: Pods evicted, by reason", "nodes: slurmd pods that left, by reason"}
 ON = {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}
 
 
@@ -27,23 +29,20 @@ def targets(stack: Stack) -> list[tuple[str, Mapping[str, str]]]:
     return found
 
 
-def panels() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each with its dashboard and title: `pool: Nodes by state`."""
-    maps = of_kind(render("slurm", ON), "ConfigMap")
-    for name, each in maps.items():
-        if "-dashboard-" in name:
-            ((file, text),) = each["data"].items()
-            for panel in json.loads(text)["panels"]:
-                yield f"{file.removesuffix('.json')}: {panel['title']}", panel
+def queries(words: Mapping[str, str], *, without: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Dashboard and title of each panel (`pool: Nodes by state`) with each of its queries, a value for each variable.
 
-
-def expressions(panel: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[str]:
-    """Its queries, with a value for each variable."""
-    for target in panel["targets"]:
-        expression = target["expr"]
-        for variable, value in words.items():
-            expression = expression.replace(variable, value)
-        yield expression
+    Without those that ask another exporter, that may be empty while all is well, or whose name is in `without`.
+    """
+    for name, each in of_kind(render("slurm", ON), "ConfigMap").items():
+        if "-dashboard-" not in name:
+            continue
+        ((file, text),) = each["data"].items()
+        for panel in json.loads(text)["panels"]:
+            where = f"{file.removesuffix('.json')}: {panel['title']}"
+            if not panel["description"] and where not in EMPTY_WHEN_ALL_IS_WELL and where not in without:
+                for target in panel["targets"]:
+                    yield where, functools.reduce(lambda text, word: text.replace(*word), words.items(), target["expr"])
 
 
 def groups(namespace: str) -> list[dict[str, Any]]:

@@ -10,16 +10,12 @@ import pytest
 from demo.stack import Stack
 from devcluster.waiting import NotYet, wait
 from tests.e2e import workloads
-from tests.e2e.dashboards import expressions, groups, panels, targets
+from tests.e2e.dashboards import groups, queries, targets
 from tests.prometheus import Prometheus, scraping
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
-EMPTY_WHEN_ALL_IS_WELL = {
-    "pool: Pods evicted, by reason",
-    "nodes: slurmd pods that left, by reason",
-    "control-plane: Those that failed, by code",
-}
+NOTHING_FAILS = {"control-plane: Those that failed, by code"}
 
 
 @pytest.fixture
@@ -49,12 +45,8 @@ def work(stack: Stack) -> Iterator[dict[str, str]]:
 
 def ask(prometheus: Prometheus, words: Mapping[str, str]) -> bool:
     """Raises NotYet with the panels that show nothing."""
-    nothing = []
-    for where, panel in panels():
-        if panel["description"] or where in EMPTY_WHEN_ALL_IS_WELL:  # another exporter's
-            continue
-        asked = expressions(panel, {"$__rate_interval": "1m", **words})
-        nothing += [f"{where}: {each}" for each in asked if not prometheus.query(each)]
+    asked = queries({"$__rate_interval": "1m", **words}, without=NOTHING_FAILS)
+    nothing = [f"{where}: {each}" for where, each in asked if not prometheus.query(each)]
     if nothing:
         raise NotYet("\n".join(nothing))
     return True

@@ -13,12 +13,11 @@ import msgspec
 from demo.stack import Stack
 from devcluster.shell import CommandFailed
 from tests.bench import report
-from tests.e2e.dashboards import expressions, groups, panels, targets
+from tests.e2e.dashboards import groups, queries, targets
 from tests.prometheus import Prometheus, scraping
 
 NO_GPUS = "job: "
 """The dashboard of one job begins with its GPUs, and no job of the load asks for one."""
-EMPTY_WHEN_ALL_IS_WELL = {"pool: Pods evicted, by reason", "nodes: slurmd pods that left, by reason"}
 _EACH_S = 5.0
 
 
@@ -52,14 +51,8 @@ def scraped(stack: Stack, folder: Path) -> Iterator[Prometheus]:
 def figures(prometheus: Prometheus, words: Mapping[str, str], *, since_s: float) -> list[report.Figure]:
     """What shows nothing in all of the run, and what cannot be judged: nothing may be."""
     words = {"$__rate_interval": f"{max(60, int(time.time() - since_s))}s", **words}
-    shown, nothing = 0, []
-    for where, panel in panels():
-        if panel["description"] or where in EMPTY_WHEN_ALL_IS_WELL or where.startswith(NO_GPUS):
-            continue
-        for asked in expressions(panel, words):
-            shown += 1
-            if not prometheus.query(asked, since_s=since_s):
-                nothing.append(f"{where}: {asked}")
+    asked = [(where, each) for where, each in queries(words) if not where.startswith(NO_GPUS)]
+    nothing = [f"{where}: {each}" for where, each in asked if not prometheus.query(each, since_s=since_s)]
     rules = prometheus.rules()
     broken = [f"{each['name']}: {each['lastError']}" for each in rules if each["health"] != "ok"]
     alerts = prometheus.query('ALERTS{alertstate="firing"}', since_s=since_s)
@@ -67,7 +60,7 @@ def figures(prometheus: Prometheus, words: Mapping[str, str], *, since_s: float)
     n = len(rules)
     return [
         report.at_most(
-            "queries of dashboards without data", len(nothing), unit="", bound=0, n=shown,
+            "queries of dashboards without data", len(nothing), unit="", bound=0, n=len(asked),
             limited_by="; ".join(nothing),
         ),
         report.at_most(
