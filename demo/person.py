@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -83,10 +84,20 @@ def logged_in(stack: Stack) -> Iterator[Say]:
 
 def shell_of(name: str, key_: Key, port: int) -> Say:
     """What somebody says at a port of this machine; each time they log in anew."""
-    options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
-    words = [word for option in options for word in ("-o", option)]
-    argv = ["ssh", "-F", "none", *words, "-i", str(key_.file), "-p", str(port), f"{name}@127.0.0.1"]
+    argv = ssh(key_, "-p", str(port), f"{name}@127.0.0.1")
     return lambda command: shell.run([*argv, command], timeout_s=60).strip()
+
+
+def ssh_to_own(name: str, key_: Key, port: int) -> Sequence[str]:
+    """Words that log somebody in to a login pod of their own, through a shared one at a port of this machine."""
+    shared = shlex.join([*ssh(key_, "-p", str(port), f"{name}@127.0.0.1"), "my-login"])
+    return ssh(key_, f"-oProxyCommand={shared}", f"{name}@mine")
+
+
+def ssh(key_: Key, *words: str) -> Sequence[str]:
+    """The command with a key, at a place whose host key may be any."""
+    options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+    return ["ssh", "-F", "none", *(f"-o{option}" for option in options), "-i", str(key_.file), *words]
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from tests.bench import (
     report,
     scale,
     takeover,
-    upgrade,
 )
 from tests.bench.abuse import measure as abuse
 from tests.bench.accounting import run as accounting
@@ -36,6 +35,7 @@ from tests.bench.devices import measure as devices
 from tests.bench.gitops import measure as gitops
 from tests.bench.people import measure as people
 from tests.bench.scale.plan import read_sizes
+from tests.bench.upgrade.measure import measure as upgrade
 from tests.families import cases
 from tests.families import figures as families
 from tests.families.room import bring_up_room
@@ -138,7 +138,7 @@ def main(
     if name in ("all", "gitops"):
         write("gitops", gitops.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
     if name in ("all", "upgrade"):
-        outcome = upgrade.measure(name=cluster, seed=seed, tell=click.echo)
+        outcome = upgrade(name=cluster, seed=seed, tell=click.echo)
         write("upgrade", outcome.figures, outcome.violations, strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine
         write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)

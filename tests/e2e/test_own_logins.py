@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 from collections.abc import Iterator
 
@@ -64,10 +63,7 @@ class Own:
 
     def come(self, command: str) -> subprocess.Popen[str]:
         """She runs a command in her pod, from home."""
-        options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
-        ssh = ["ssh", "-F", "none", "-i", str(person.key().file), *(f"-o{option}" for option in options)]
-        shared = shlex.join([*ssh, "-p", str(self.port), f"{NAME}@127.0.0.1", "my-login"])
-        argv = [*ssh, f"-oProxyCommand={shared}", f"{NAME}@mine", command]
+        argv = [*person.ssh_to_own(NAME, person.key(), self.port), command]
         pipe = subprocess.PIPE
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True)
 

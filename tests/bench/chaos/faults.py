@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import msgspec
+import yaml
 
 from demo.bring_up import install, read_images
 from demo.stack import Stack
@@ -132,10 +133,15 @@ class Saboteur:
                 self._replicas[target] = outage.replicas(self._stack, target)
                 outage.scale(self._stack, target, 0)
             case Fault.UPGRADE:
-                install(self._stack.with_images({key: image.ref for key, image in read_images(target).items()}), print)
+                self._upgrade(target)
             case Fault.ROLL:
                 self._patch_nodeset({"spec": {"template": {"metadata": {"annotations": {_ROLL: str(time.time())}}}}})
         return ""
+
+    def _upgrade(self, suite: str) -> None:
+        images = {key: image.ref for key, image in read_images(suite).items()}
+        told = self._stack.helm("get", "values", self._stack.release, "-n", self._stack.namespace, "--output", "yaml")
+        install(self._stack.with_images(images), print, slurm={**yaml.safe_load(told), "images": images})
 
     def _kill(self, part: str) -> str:
         pods = processes.pods_of(self._stack, part)

@@ -1,7 +1,7 @@
 """From one version of Slurm to the next, by one `helm upgrade` of all its images, while jobs of both doors run.
 
-On a cluster of its own. The observer and the judge are those of chaos; one job runs through all of it. The state of
-slurmctld and the records of slurmdbd are those of the old version.
+On a cluster of its own. The observer and the judge are those of chaos; one job runs through all of it, and a person has
+sessions open. The state of slurmctld and the records of slurmdbd are those of the old version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from demo.bring_up import GPUS_PER_NODE, build_images, install
+from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
 from demo.stack import SUITES, Stack
 from devcluster.waiting import NotYet, wait
 from tests.bench import report
@@ -24,8 +24,10 @@ from tests.bench.chaos.record import Record
 from tests.bench.chaos.run import Outcome, Tell, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
 from tests.bench.own_cluster import own_cluster
+from tests.bench.upgrade import sessions
 
-NODES: Final = 3
+NODES: Final = 4
+"""One of them is for the job of the person."""
 _BEGINS_S: Final = 60.0
 _LOAD_S: Final = 300.0
 """So long jobs and pods come: helm and the rolls of the nodes end within it."""
@@ -44,10 +46,16 @@ def measure(*, name: str, seed: int, tell: Tell) -> Outcome:
         cluster.load(sorted({Path(image.archive) for built in images.values() for image in built.values()}))
         refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
         stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
-        install(stack, tell)
-        plan = make_plan(suite=new, seed=seed, nodes=NODES)
-        record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
-        found = [*of_upgrade(record), _of_records(stack, record), _rolled(stack, record)]
+        install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
+        plan = make_plan(suite=new, seed=seed, nodes=NODES - 1)
+        with sessions.opened(stack, cluster.layout.volumes, job_s=_LASTS_S) as person:
+            record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
+            wrong = person.ended_wrongly(upgrade_s=record.faults[0].begun_s, end_s=time.time())
+        sessions_ = report.at_most(
+            "sessions ended where the table of restarts does not say so", len(wrong), unit="", bound=0, n=3,
+            limited_by="; ".join(wrong),
+        )  # fmt: skip
+        found = [*of_upgrade(record), sessions_, _of_records(stack, record), _rolled(stack, record)]
         return Outcome([*found, *figures(record, violations, seed=seed)], violations)
 
 
