@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.integration.slurm.daemons import unpack
+from tests.integration.slurm.daemons import RealSlurm, unpack
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
-ENTER: Final = """
+ALONE: Final = """
 ip link set lo up
 ip link add eth0 type veth peer name peer0
 ip addr add 192.0.2.1/24 dev eth0
 ip link set eth0 up
 ip link set peer0 up
+"""
+ENTER: Final = """
 mount --bind /dev "$1/dev"
 mkdir -p "$1/config"
 mount --bind "$2" "$1/config"
@@ -43,7 +47,12 @@ def check(root: Path, folder: Path, daemon: str, values: Mapping[str, object]) -
     folder.mkdir()
     for name, text in of_kind(manifests, "ConfigMap")[f"demo-check-{daemon}"]["data"].items():
         (folder / name).write_text(text)
-    argv = ["unshare", "--mount", "--net", "--uts", "bash", "-ec", ENTER, "-", str(root), str(folder), daemon]
+    return run(["--net"], ALONE + ENTER, root, folder, daemon)
+
+
+def run(namespaces: Sequence[str], script: str, *words: Path | str) -> tuple[int, str]:
+    """Exit code and words of a script as root."""
+    argv = ["unshare", "--mount", "--uts", *namespaces, "bash", "-ec", script, "-", *map(str, words)]
     env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout + done.stderr
@@ -98,3 +107,23 @@ def test_process_ids_of_a_job_of_its_own_are_refused_by_a_release_that_has_none(
     values = {"slurmConfig": {"privateTmp": True, "privatePids": True}}
     code, words = check(root, tmp_path / "config", "slurmctld", values)
     assert (code, "NamespaceType" in words) == ((3, True) if SUITE == "trixie" else (0, False)), words
+
+
+@pytest.mark.skipif(SUITE != "trixie", reason="is earlier than no other release")
+def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
+    later = RealSlurm(tmp_path / "later", "sid")
+    try:
+        key = root / "keys/slurm.key"
+        key.parent.mkdir(exist_ok=True)
+        shutil.copy(later.root / "etc/slurm/slurm.key", key)
+        os.chown(key, 401, 401)
+        (tmp_path / "config").mkdir()
+        shutil.copy(later.root / "etc/slurm/slurm.conf", tmp_path / "config")
+        code, words = run([], ENTER, root, tmp_path / "config", "slurmctld")
+    finally:
+        later.stop()
+        shutil.rmtree(root / "keys", ignore_errors=True)
+    assert code == 3, words
+    assert re.match(
+        r"slurmctld 26\.05\.\d+ runs here, and slurmctld 24\.11\.\d+ cannot read what it has saved\.", words
+    ), words
