@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from devcluster.waiting import wait_until
 from tests.integration.slurm.daemons import RealSlurm, unpack
 from tests.unit.charts.rendering import of_kind, render
 
@@ -29,7 +30,7 @@ ENTER: Final = """
 mount --bind /dev "$1/dev"
 mkdir -p "$1/config"
 mount --bind "$2" "$1/config"
-for folder in etc/slurm tmp; do mount -t tmpfs -o mode=755,uid=401,gid=401 tmpfs "$1/$folder"; done
+for folder in etc/slurm run tmp; do mount -t tmpfs -o mode=755,uid=401,gid=401 tmpfs "$1/$folder"; done
 exec chroot --userspec=401:401 "$1" /usr/local/bin/check-config "$3"
 """
 
@@ -111,8 +112,10 @@ def test_process_ids_of_a_job_of_its_own_are_refused_by_a_release_that_has_none(
 
 @pytest.mark.skipif(SUITE != "trixie", reason="is earlier than no other release")
 def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
+    (tmp_path / "later").mkdir()
     later = RealSlurm(tmp_path / "later", "sid")
     try:
+        assert wait_until(lambda: " is UP" in later.run_as("slurm", "scontrol", "ping")[1], timeout_s=60), later.logs()
         key = root / "keys/slurm.key"
         key.parent.mkdir(exist_ok=True)
         shutil.copy(later.root / "etc/slurm/slurm.key", key)
