@@ -651,6 +651,17 @@ def test_a_kind_that_an_administrator_describes_reaches_the_scheduler_and_may_be
     assert rule in of_kind(render("slurm", values), "ClusterRole")["sunkpy:scheduler-name:demo"]["rules"]
 
 
+def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs():
+    manifests = render("slurm")
+    job = of_kind(manifests, "Job")["demo-check"]
+    given = [of_kind(manifests, "ConfigMap")[f"demo-check-{daemon}"] for daemon in ("slurmctld", "slurmdbd")]
+    hooks = [each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, *given)]
+    assert hooks == ["pre-install,pre-upgrade,pre-rollback"] * 3
+    containers = job["spec"]["template"]["spec"]["containers"]
+    with_key = [each["name"] for each in containers if "/keys" in {mount["mountPath"] for mount in each["volumeMounts"]}]
+    assert with_key == ["slurmctld"]
+
+
 def test_two_descriptions_of_one_name_are_refused():
     with pytest.raises(msgspec.ValidationError, match="two have the name solver"):
         _scheduler_settings({"scheduler": {"workloads": [SOLVER, SOLVER]}})

@@ -66,7 +66,7 @@ def policies() -> list[Manifest]:
 @pytest.mark.parametrize(
     ("port", "to", "callers"),
     [
-        (SLURMCTLD, "slurmctld", {"slurmctld", "slurmrestd", "slurmdbd", "compute", "login"}),
+        (SLURMCTLD, "slurmctld", {"slurmctld", "slurmrestd", "slurmdbd", "compute", "login", "check"}),
         (SLURMRESTD, "slurmrestd", {"syncer", "scheduler", "accounts"}),
         (SLURMDBD, "slurmdbd", {"slurmctld", "slurmrestd", "compute", "login"}),
         (MARIADB, "mariadb", {"slurmdbd", "backup"}),
