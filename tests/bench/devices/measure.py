@@ -201,9 +201,8 @@ class Load:
             self._living |= {member.name: member for member in begun}
         self.come += len(coming)
         mend()
+        self._cancel_again()
         late = self._settle()
-        if round_.event is Event.SLURMD:
-            self._cancel_again()
         if round_.event in (Event.PREEMPTION, Event.REQUEUE) and not late:
             self._disturb(round_)
             late = self._settle()
@@ -287,7 +286,10 @@ class Load:
             self._cancelled.add(member.job)
 
     def _cancel_again(self) -> None:
-        """slurmctld requeues a job that it had cancelled when its slurmd comes back without it: seen with 24.11."""
+        """slurmctld requeues a job that it had cancelled when its slurmd comes back without it: seen with 24.11.
+
+        It may do so rounds later.
+        """
         self._cancelled &= set(map(int, self._stack.squeue("--format=%i").split()))
         self._stack.cancel_jobs([*self._cancelled])
 
