@@ -658,7 +658,8 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
     hooks = [each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, *given)]
     assert hooks == ["pre-install,pre-upgrade,pre-rollback"] * 3
     containers = job["spec"]["template"]["spec"]["containers"]
-    with_key = [each["name"] for each in containers if "/keys" in {mount["mountPath"] for mount in each["volumeMounts"]}]
+    mounts = {each["name"]: {mount["mountPath"] for mount in each["volumeMounts"]} for each in containers}
+    with_key = [name for name, paths in mounts.items() if "/keys" in paths]
     assert with_key == ["slurmctld"]
 
 
