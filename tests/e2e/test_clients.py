@@ -123,7 +123,7 @@ def test_snakemake_runs_its_rules_as_jobs(stack: Stack, ann: Ann, tmp_path: Path
 
 def test_a_notebook_in_a_job_is_reached_through_the_login_pod(stack: Stack, ann: Ann, tmp_path: Path) -> None:
     ann.installs("dask-and-jupyter.txt", tmp_path)
-    serve = f"python3 -m jupyter server --ip=0.0.0.0 --port={PORT} --no-browser --IdentityProvider.token={TOKEN}"
+    serve = f"python3 -m jupyter_server --ip=0.0.0.0 --port={PORT} --no-browser --IdentityProvider.token={TOKEN}"
     job = int(ann.says(f"export PYTHONPATH=$PWD/lib; sbatch --parsable -p low -t 10 --wrap '{serve}'"))
     node = stack.wait_for_job(job, "RUNNING")["NodeList"]
     with socket.create_server(("127.0.0.1", 0)) as held:
