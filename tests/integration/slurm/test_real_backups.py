@@ -1,7 +1,4 @@
-"""Backups of a real MariaDB and a real slurmctld, copied to a real S3 server, and brought back from it.
-
-The server is Versity's gateway (github.com/versity/versitygw), built from its Go module; it keeps objects as files.
-"""
+"""Backups of a real MariaDB and a real slurmctld, copied to a real S3 server, and brought back from it."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import gzip
 import os
 import shutil
 import socket
-import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -18,16 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.binaries import VERSITYGW, Binaries
-from devcluster.state import default_cache
-from devcluster.waiting import wait_until
 from sunkpy.slurm import Slurm, errors
+from tests.bucket import KEY, SECRET, Bucket
 from tests.integration.slurm.asking import connect, happens, is_usable
-from tests.integration.slurm.daemons import ONE_SLURMD, Machines, RealAccounting, RealSlurm, free_ports
+from tests.integration.slurm.daemons import ONE_SLURMD, Machines, RealAccounting, RealSlurm
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-KEY, SECRET = "backups", "se/cr+et="
 NAME = "slurm_acct_db"
 OLD, NEW, NEWEST = (f"{NAME}-{day}T031700Z.sql.gz" for day in ("20260101", "29990101", "29990102"))
 STATE = "/var/lib/slurm/state"
@@ -38,46 +31,6 @@ keep as slurm bash -c 'while [ -e /var/lib/slurm/hold ]; do sleep 0.1; done; exe
 MACHINES = Machines(
     conf=f"{ONE_SLURMD.conf}StateSaveLocation={STATE}\n", start=ONE_SLURMD.start, slurmctld=KEEP_SLURMCTLD
 )
-
-
-class Bucket:
-    """A bucket on a server of its own; `folder` is where its objects are files."""
-
-    def __init__(self, folder: Path) -> None:
-        binaries = Binaries(default_cache())
-        binaries.ensure([VERSITYGW], progress=print)
-        self.folder = folder / "bucket"
-        self.folder.mkdir(parents=True)
-        (self.port,) = free_ports(1)
-        env = {**os.environ, "ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET}
-        argv = [
-            binaries.folder(VERSITYGW) / "versitygw",
-            "--port",
-            f"127.0.0.1:{self.port}",
-            "--quiet",
-            "posix",
-            folder,
-        ]
-        self._process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL)
-        assert wait_until(self._answers, timeout_s=20, every_s=0.1)
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            return True
-        return False
-
-    def names(self) -> set[str]:
-        """Of all objects."""
-        return {path.name for path in self.folder.rglob("*.gz")}
-
-    def env(self, **changes: str) -> list[str]:
-        """A command line with what the chart gives to backups."""
-        values = {"ENDPOINT": f"http://127.0.0.1:{self.port}", "BUCKET": "bucket", "PREFIX": "old/slurm/"} | changes
-        return ["env", *(f"SUNKPY_S3_{key}={value}" for key, value in values.items())]
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(10)
 
 
 @pytest.fixture(scope="module")
