@@ -10,7 +10,7 @@ import yaml
 
 from devcluster.waiting import wait_until
 from tests.integration.apiserver import Apiserver
-from tests.unit.charts.rendering import CHARTS, helm, render
+from tests.unit.charts.rendering import CHARTS, helm
 
 pytestmark = pytest.mark.integration
 
@@ -21,20 +21,22 @@ NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/research/nodesets"
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     api = Apiserver(tmp_path_factory.mktemp("api"), {})
+    default = {"metadata": {"name": "plain", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}
     try:
+        api.make("/apis/storage.k8s.io/v1/storageclasses", {**default, "provisioner": "example.com/none"})
         assert upgrade(api, {}) == ""
         yield api
     finally:
         api.stop()
 
 
-def upgrade(api: Apiserver, values: Mapping[str, object]) -> str:
+def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm") -> str:
     """What helm says where it fails; without its hooks, for nobody would run their Jobs."""
     argv = (
-        helm(), "upgrade", "--install", "demo", str(CHARTS / "slurm"), "--namespace=research", "--create-namespace",
-        "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-",
+        helm(), "upgrade", "--install", {"slurm": "demo"}.get(chart, chart), str(CHARTS / chart), "--create-namespace",
+        "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-",
     )  # fmt: skip
-    text = yaml.safe_dump({"nodeSets": {"compute": None}, **values})
+    text = yaml.safe_dump({"nodeSets": {"compute": None}, **values} if chart == "slurm" else values)
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
     return done.stderr if done.returncode else ""
 
@@ -65,6 +67,32 @@ def upgrade(api: Apiserver, values: Mapping[str, object]) -> str:
             "accounting.backup.persistence.size: 7Gi, but PersistentVolumeClaim demo-backup has 8Gi",
         ),
         (
+            {"home": {"storageClass": "fast"}},
+            "home.storageClass: fast, but PersistentVolumeClaim demo-home has plain, and Kubernetes never changes it: "
+            "set that, or copy the data to a claim of yours and name it in home.existingClaim",
+        ),
+        (
+            {"slurmctld": {"persistence": {"storageClass": "fast"}}},
+            'slurmctld.persistence.storageClass: fast, but StatefulSet demo-slurmctld has none (""), and Kubernetes '
+            "never changes it: set that, or copy the data to a claim of yours and name it in "
+            "slurmctld.persistence.existingClaim",
+        ),
+        (
+            {"accounting": {"database": {"persistence": {"storageClass": "fast"}}}},
+            'accounting.database.persistence.storageClass: fast, but StatefulSet demo-mariadb has none (""), and '
+            "Kubernetes never changes it: set that, or save the data elsewhere, delete StatefulSet demo-mariadb and "
+            "PersistentVolumeClaim data-demo-mariadb-0, and upgrade again",
+        ),
+        (
+            {"accounting": {"backup": {"persistence": {"storageClass": "fast"}}}},
+            "accounting.backup.persistence.storageClass: fast, but PersistentVolumeClaim demo-backup has plain, and "
+            "Kubernetes never changes it: set that, or save the data elsewhere, delete PersistentVolumeClaim",
+        ),
+        (
+            {"slurmctld": {"backup": {"persistence": {"storageClass": "fast"}}}},
+            "slurmctld.backup.persistence.storageClass: fast, but PersistentVolumeClaim demo-state-backup has plain",
+        ),
+        (
             {"clusterName": "other"},
             "clusterName: other, but this cluster is demo: its state and its records are kept under that name. "
             "Set clusterName: demo",
@@ -85,6 +113,40 @@ def test_it_is_refused_with_what_to_do(api: Apiserver, values: dict[str, object]
     before = api.ask("admin", "GET", STATEFULSETS).json()["items"]
     assert said in upgrade(api, {**values, "login": {"replicas": 3}})
     assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "said"),
+    [
+        (
+            "openldap",
+            {"persistence": {"size": "2Gi"}},
+            "persistence.size: 2Gi, but the volume was made with 1Gi, and no upgrade can change that. To grow it: "
+            "kubectl -n research patch pvc data-openldap-openldap-0",
+        ),
+        (
+            "openldap",
+            {"persistence": {"storageClass": "fast"}},
+            'persistence.storageClass: fast, but StatefulSet openldap-openldap has none (""), and Kubernetes never',
+        ),
+        (
+            "sunkpy",
+            {"priorityClass": {"value": 5}},
+            "priorityClass.value: 5, but PriorityClass research-sunkpy-operator has 1000000000, and Kubernetes never "
+            "changes it: kubectl delete priorityclass research-sunkpy-operator",
+        ),
+    ],
+)
+def test_so_it_is_with_the_other_charts(api: Apiserver, chart: str, values: dict[str, object], said: str):
+    assert upgrade(api, {}, chart) == ""
+    assert said in upgrade(api, values, chart)
+
+
+def test_a_claim_keeps_its_class_where_values_name_none(api: Apiserver):
+    """The cluster's default when it was made, or what values named then."""
+    named = {"slurmctld": {"backup": {"persistence": {"storageClass": "plain"}}}}
+    assert upgrade(api, named) == ""
+    assert upgrade(api, {}) == ""
 
 
 def test_the_same_size_in_other_words_is_the_same(api: Apiserver):
@@ -114,7 +176,7 @@ def test_a_partition_that_takes_no_jobs_can_be_left_out(api: Apiserver):
 
 def test_a_nodeset_that_is_going_is_not_taken_for_the_one_that_is_wanted(api: Apiserver):
     """Renamed, and renamed back before its jobs have ended: the release would have no nodes in the end."""
-    api.install(render("sunkpy"), "nodesets.sunkpy.dev")
+    assert upgrade(api, {}, "sunkpy") == ""
     wanted = {"nodeSets": {"gpu": {}}}
     assert wait_until(lambda: upgrade(api, wanted) == "", timeout_s=60)
     nodeset = f"{NODESETS}/gpu"

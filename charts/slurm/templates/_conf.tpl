@@ -96,35 +96,6 @@ PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list
 {{- end }}
 {{- end }}
 
-{{- /* A quantity as a number, for Kubernetes keeps 1024Mi as 1Gi; 0 for what is none. */}}
-{{- define "slurm.bytes" -}}
-{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
-{{- $number := regexFind "^[0-9.]+" . }}
-{{- printf "%.0f" (mulf (float64 $number) (float64 (get $units (trimPrefix $number .)))) }}
-{{- end }}
-
-{{- /* The size of a StatefulSet's volume, refused where Kubernetes would refuse it when half of the release is changed already.
-Call with (dict "root" $ "path" "slurmctld" "set" its name "claim" "state" "values" .Values.slurmctld.persistence). */}}
-{{- define "slurm.volumeSize" -}}
-{{- $namespace := .root.Release.Namespace }}
-{{- range dig "spec" "volumeClaimTemplates" list (lookup "apps/v1" "StatefulSet" $namespace .set | default dict) }}
-{{- $has := .spec.resources.requests.storage }}
-{{- if ne (include "slurm.bytes" $has) (include "slurm.bytes" $.values.size) }}
-{{- fail (printf "%s.persistence.size: %s, but the volume was made with %s, and no upgrade can change that. To grow it: kubectl -n %s patch pvc %s-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"%s\"}}}}', then kubectl -n %s delete statefulset %s --cascade=orphan, and upgrade again" $.path $.values.size $has $namespace $.claim $.set $.values.size $namespace $.set) }}
-{{- end }}
-{{- end }}
-{{- .values.size }}
-{{- end }}
-
-{{- /* The size of a claim, which can only grow. Call with (dict "root" $ "path" "home.size" "claim" its name "size" …). */}}
-{{- define "slurm.claimSize" -}}
-{{- $has := dig "spec" "resources" "requests" "storage" "" (lookup "v1" "PersistentVolumeClaim" .root.Release.Namespace .claim | default dict) }}
-{{- if and $has (lt (include "slurm.bytes" .size | float64) (include "slurm.bytes" $has | float64)) }}
-{{- fail (printf "%s: %s, but PersistentVolumeClaim %s has %s, and no volume gets smaller: set at least that" .path .size .claim $has) }}
-{{- end }}
-{{- .size }}
-{{- end }}
-
 {{- /* The name of a NodeSet, refused while one of that name is going: helm would change that one, and have none once it is gone.
 Call with (dict "root" $ "name" …). */}}
 {{- define "slurm.keptNodeSet" -}}
@@ -159,19 +130,4 @@ Call with (dict "root" $ "name" …). */}}
 {{- fail (printf "clusterName: %s, but this cluster is %s: its state and its records are kept under that name. Set clusterName: %s" $name $has $has) }}
 {{- end }}
 {{- $name }}
-{{- end }}
-
-{{- /* A StatefulSet that makes its pods in order waits for ever for the pod of a bad release, so a rollback would not heal it.
-What was made with another policy keeps it, for no upgrade can change it. Call with (dict "root" $ "set" its name). */}}
-{{- define "slurm.podManagement" -}}
-{{- dig "spec" "podManagementPolicy" "Parallel" (lookup "apps/v1" "StatefulSet" .root.Release.Namespace .set | default dict) }}
-{{- end }}
-
-{{- /* The value of a PriorityClass, likewise. Call with (dict "path" "priorityClasses.slurmd" "name" its name "value" …). */}}
-{{- define "slurm.priorityValue" -}}
-{{- $has := lookup "scheduling.k8s.io/v1" "PriorityClass" "" .name }}
-{{- if and $has (ne (int64 $has.value) (int64 .value)) }}
-{{- fail (printf "%s: %d, but PriorityClass %s has %d, and Kubernetes never changes it: kubectl delete priorityclass %s (pods keep what they have), and upgrade again" .path (int64 .value) .name (int64 $has.value) .name) }}
-{{- end }}
-{{- int64 .value }}
 {{- end }}

@@ -1,0 +1,1 @@
+../../slurm/templates/_immutable.tpl

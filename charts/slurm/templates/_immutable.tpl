@@ -1,0 +1,59 @@
+{{- /* The same in all charts: what no upgrade can change, refused before half of the release is changed. The spec of a claim: it only
+grows, one of a StatefulSet not even that, and it keeps its class. Call with (dict "root" $ "path" "home" "values" .Values.home
+"modes" its accessModes "claim" its name ["set" name of the StatefulSet that has it as template]). */}}
+{{- define "sunkpy.claimSpec" -}}
+{{- $namespace := .root.Release.Namespace }}
+{{- $size := .values.size }}
+{{- $there := dict }}
+{{- $owner := printf "PersistentVolumeClaim %s" .claim }}
+{{- $gone := $owner }}
+{{- if .set }}
+{{- $owner = printf "StatefulSet %s" .set }}
+{{- $gone = printf "%s and PersistentVolumeClaim %s-%s-0" $owner .claim .set }}
+{{- range dig "spec" "volumeClaimTemplates" list (lookup "apps/v1" "StatefulSet" $namespace .set | default dict) }}{{ $there = .spec }}{{ end }}
+{{- else }}
+{{- $there = dig "spec" dict (lookup "v1" "PersistentVolumeClaim" $namespace .claim | default dict) }}
+{{- end }}
+{{- with dig "resources" "requests" "storage" "" $there }}
+{{- $grows := subf (include "sunkpy.bytes" $size | float64) (include "sunkpy.bytes" . | float64) }}
+{{- if and $.set (ne $grows 0.0) }}
+{{- fail (printf "%s.size: %s, but the volume was made with %s, and no upgrade can change that. To grow it: kubectl -n %s patch pvc %s-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"%s\"}}}}', then kubectl -n %s delete statefulset %s --cascade=orphan, and upgrade again" $.path $size . $namespace $.claim $.set $size $namespace $.set) }}
+{{- else if lt $grows 0.0 }}
+{{- fail (printf "%s.size: %s, but PersistentVolumeClaim %s has %s, and no volume gets smaller: set at least that" $.path $size $.claim .) }}
+{{- end }}
+{{- end }}
+{{- $has := $there.storageClassName | default "" }}
+{{- $class := .values.storageClass | default $has }}
+{{- /* Kubernetes lets a claim of no class take one. */}}
+{{- if and (ne $class $has) (ternary $there $has (hasKey . "set")) }}
+{{- $move := hasKey .values "existingClaim" | ternary (printf "copy the data to a claim of yours and name it in %s.existingClaim" .path) (printf "save the data elsewhere, delete %s, and upgrade again" $gone) }}
+{{- fail (printf "%s.storageClass: %s, but %s has %s, and Kubernetes never changes it: set that, or %s" .path $class $owner ($has | default "none (\"\")") $move) }}
+{{- end -}}
+accessModes: {{ toJson .modes }}
+{{- with $class }}
+storageClassName: {{ . }}
+{{- end }}
+resources: {requests: {storage: {{ $size }}}}
+{{- end }}
+
+{{- /* A quantity as a number, for Kubernetes keeps 1024Mi as 1Gi. */}}
+{{- define "sunkpy.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
+{{- $number := regexFind "^[0-9.]+" . }}
+{{- printf "%.0f" (mulf (float64 $number) (float64 (get $units (trimPrefix $number .)))) }}
+{{- end }}
+
+{{- /* A StatefulSet that makes its pods in order waits for ever for the pod of a bad release, so a rollback would not heal it.
+What was made with another policy keeps it, for no upgrade can change it. Call with (dict "root" $ "set" its name). */}}
+{{- define "sunkpy.podManagement" -}}
+{{- dig "spec" "podManagementPolicy" "Parallel" (lookup "apps/v1" "StatefulSet" .root.Release.Namespace .set | default dict) }}
+{{- end }}
+
+{{- /* The value of a PriorityClass, likewise. Call with (dict "path" "priorityClasses.slurmd" "name" its name "value" …). */}}
+{{- define "sunkpy.priorityValue" -}}
+{{- $has := lookup "scheduling.k8s.io/v1" "PriorityClass" "" .name }}
+{{- if and $has (ne (int64 $has.value) (int64 .value)) }}
+{{- fail (printf "%s: %d, but PriorityClass %s has %d, and Kubernetes never changes it: kubectl delete priorityclass %s (pods keep what they have), and upgrade again" .path (int64 .value) .name (int64 $has.value) .name) }}
+{{- end }}
+{{- int64 .value }}
+{{- end }}
