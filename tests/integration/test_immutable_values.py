@@ -142,6 +142,17 @@ def test_so_it_is_with_the_other_charts(api: Apiserver, chart: str, values: dict
     assert said in upgrade(api, values, chart)
 
 
+def test_two_slurmctld_want_a_claim_that_both_can_mount(api: Apiserver):
+    claims = "/api/v1/namespaces/research/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    api.make(claims, {"metadata": {"name": "mine"}, "spec": spec})
+    two = {"slurmctld": {"replicas": 2, "persistence": {"existingClaim": "mine"}}}
+    assert (
+        "slurmctld.persistence.existingClaim: PersistentVolumeClaim mine is ReadWriteOnce, and two slurmctld need "
+        "ReadWriteMany" in upgrade(api, two)
+    )
+
+
 def test_a_claim_keeps_its_class_where_values_name_none(api: Apiserver):
     """The cluster's default when it was made, or what values named then."""
     named = {"slurmctld": {"backup": {"persistence": {"storageClass": "plain"}}}}

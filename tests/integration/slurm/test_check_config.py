@@ -42,13 +42,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check(root: Path, folder: Path, daemon: str, values: Mapping[str, object]) -> tuple[int, str]:
-    """Exit code and words, with what the chart gives to the Job that checks."""
+def check(root: Path, folder: Path, daemon: str, values: Mapping[str, object], *, before: str = "") -> tuple[int, str]:
+    """Exit code and words, with what the chart gives to the Job that checks, `before` run as root in the namespaces."""
     manifests = render("slurm", values)
     folder.mkdir()
     for name, text in of_kind(manifests, "ConfigMap")[f"demo-check-{daemon}"]["data"].items():
         (folder / name).write_text(text)
-    return run(["--net"], ALONE + ENTER, root, folder, daemon)
+    return run(["--net"], ALONE + before + ENTER, root, folder, daemon)
 
 
 def run(namespaces: Sequence[str], script: str, *words: Path | str) -> tuple[int, str]:
@@ -102,6 +102,17 @@ def test_what_slurm_cannot_work_with_is_said_in_its_words(
     assert code == 3, words
     assert words.startswith(f"{daemon} does not start on these values:\n")
     assert said in words
+
+
+def test_a_daemon_that_says_nothing_is_named_after_30_seconds(root: Path, tmp_path: Path):
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/bash\nexec tail -f /dev/null\n")
+    silent.chmod(0o755)
+    at_once = f'mount --bind {silent} "$1/usr/sbin/slurmdbd"\nmount --bind "$1/usr/bin/true" "$1/usr/bin/sleep"\n'
+    assert check(root, tmp_path / "config", "slurmdbd", {}, before=at_once) == (
+        1,
+        "check-config: slurmdbd has not read its values in 30 s: the machine is slow, or waits for something\n",
+    )
 
 
 def test_process_ids_of_a_job_of_its_own_are_refused_by_a_release_that_has_none(root: Path, tmp_path: Path):

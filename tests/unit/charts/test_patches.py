@@ -191,6 +191,7 @@ def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
             {"patches": {"StatefulSet/login": {"spec": {"template": {"spec": {"volumes": [SECOND]}}}}}},
             "volume scratch has several sources: emptyDir, hostPath",
         ),
+        ({"extraObjects": [{"a": "b"}], "common": {"labels": {"a": "b"}}}, 'no object of Kubernetes: {"a":"b"}'),
         ({"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}}, "two homes; set one"),
     ],
 )

@@ -193,6 +193,14 @@ def test_a_thousand_people_fit_and_too_many_keys_are_refused_with_a_word_of_what
         render("slurm", _values(crowd, {"chem": {"gid": 5001}}))
 
 
+def test_more_people_than_fit_are_refused_with_a_word_of_what_to_do():
+    groups = {f"g{number}": {"gid": 5001 + number} for number in range(20)}
+    crowd = {f"{'p' * 27}{number}": {"uid": 10000 + number, "groups": list(groups)} for number in range(1400)}
+    words = r"users: people and groups are \d+ bytes, and Kubernetes takes at most a million: use a directory"
+    with pytest.raises(Refused, match=words):
+        render("slurm", _values(crowd, groups))
+
+
 def test_more_accounts_than_fit_are_refused_with_a_word_of_what_to_do():
     wanted = {"users": {f"p{number}": {"accounts": {"default": {}}} for number in range(28000)}}
     with pytest.raises(Refused, match=r"accounts.wanted is \d+ bytes, and Kubernetes takes at most a million: manage"):
