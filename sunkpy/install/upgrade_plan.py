@@ -21,6 +21,7 @@ Manifest = Mapping[str, Any]
 EFFECTS: Final[Mapping[str, str]] = {
     "accounts": "accounts are kept again a moment later",
     "compute": "slurmd pods roll: each node is drained first, and jobs end by themselves",
+    "device-plugin": "pods keep their GPUs; who waits for some waits until it is there again",
     "login": "sessions in the shared login pods end",
     "login-set": "sessions in the login pods of that set end",
     "logins": "personal login pods go on; nobody can start one for a moment",
@@ -33,7 +34,8 @@ EFFECTS: Final[Mapping[str, str]] = {
     "syncer": "states are mirrored again a moment later",
 }
 """By the label `app.kubernetes.io/component`."""
-_KINDS: Final = ("Deployment", "StatefulSet", "NodeSet")
+_KINDS: Final = ("DaemonSet", "Deployment", "StatefulSet", "NodeSet")
+_NODESET_GOES: Final = "Its nodes are drained, and each slurmd pod goes when the jobs there have ended"
 
 
 class HelmFailed(Exception):
@@ -51,6 +53,8 @@ class Restart(msgspec.Struct, frozen=True, order=True):
     @property
     def effect(self) -> str:
         """What people notice."""
+        if (self.kind, self.change) == ("NodeSet", "removed"):
+            return _NODESET_GOES
         return EFFECTS.get(self.part, "") if self.change == "anew" else ""
 
 

@@ -14,6 +14,7 @@ BASE: Final[Mapping[str, Any]] = {
     "users": {"people": {"ann": {"uid": 2001, "sshKeys": [KEY]}}, "sssd": {"enabled": True, "config": "[sssd]\n"}},
     "login": {"perUser": {"enabled": True, "everybody": True}},
     "compute": {"ssh": {"enabled": True}},
+    "scheduler": {"gpuSharing": "plugin"},
 }
 CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "images.slurmctld": {"images": {"slurmctld": "r/x:2"}},
