@@ -249,7 +249,7 @@ def _slurmrestd(facts: Installation) -> _Verdict:
 def _nodesets(facts: Installation) -> _Verdict:
     nodesets = facts.nodesets or ()
     if not nodesets:
-        return _Verdict("there is no NodeSet", "Install chart slurm with compute.nodeSets; see -n.")
+        return _Verdict("there is no NodeSet", "Install chart slurm with nodeSets; see -n.")
     unseen = ["/".join(n.key) for n in nodesets if n.status.observed_generation < n.metadata.generation]
     if unseen:
         what_to_do = "See that the operator leads, and what it logs."

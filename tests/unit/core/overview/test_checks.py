@@ -1,7 +1,10 @@
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from sunkpy.core import names
 from sunkpy.core.accounts.records import JobRecord
@@ -26,6 +29,7 @@ from sunkpy.core.overview.installation import (
 )
 from tests.unit.core.overview.test_pool import node, slurmd
 
+ROOT = Path(__file__).resolve().parents[4]
 NOW = datetime(2026, 11, 24, 3, 0, 0, tzinfo=UTC)
 READY = (Condition(type="Ready", status="True"),)
 
@@ -248,6 +252,22 @@ def test_each_trouble_is_found_with_what_to_do(trouble):
     assert check.what_to_do
     assert check.tried
     assert diagnosis.exit_code == (2 if level == "failed" else 1)
+
+
+@pytest.mark.parametrize(
+    ("missing", "what_to_do"),
+    [
+        ({"nodesets": ()}, "Install chart slurm with nodeSets; see -n."),
+        ({"hooks": HooksFound()}, "Install chart slurm with scheduler.enabled, or ignore this."),
+    ],
+)
+def test_what_to_set_is_a_value_of_the_chart(missing, what_to_do):
+    diagnosis = diagnose(msgspec.structs.replace(WELL, **missing))
+    (check,) = [check for check in diagnosis.checks if check.level != "ok"]
+    assert check.what_to_do == what_to_do
+    value = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
+    for key in re.search(r"with ([\w.]+)", what_to_do)[1].split("."):
+        value = value[key]
 
 
 def test_a_node_that_is_lost_has_no_wrong_clock():
