@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.unit.charts.rendering import CHARTS, of_kind, render, run_helm
@@ -28,8 +29,18 @@ The page, with a token of Kubernetes for each viewer:
 """
 
 
-def _notes(folder: Path, values: object) -> str:
-    chart = shutil.copytree(CHARTS / "slurm", folder / "slurm")
+OPERATOR = """The operator is there when its Deployment is ready:
+
+  kubectl -n research get deployment demo-operator
+
+Next, a Slurm cluster, by chart slurm of version {version} in a namespace of its own:
+
+  helm install slurm charts/slurm -n {namespace} --create-namespace --wait -f values.yaml
+"""
+
+
+def _notes(folder: Path, values: object, name: str = "slurm") -> str:
+    chart = shutil.copytree(CHARTS / name, folder / name)
     notes = chart / "templates" / "NOTES.txt"
     shown = '{{- define "told" }}' + notes.read_text() + '{{ end }}\ntold: {{ include "told" . | toJson }}\n'
     (chart / "templates" / "told.yaml").write_text(shown)
@@ -50,3 +61,13 @@ def test_what_is_told_after_an_install_names_what_the_release_has(tmp_path):
 
 def test_what_is_not_there_is_not_told_of(tmp_path):
     assert _notes(tmp_path, NOTHING) == TOLD.partition("  kubectl -n research exec")[0]
+
+
+@pytest.mark.parametrize(("namespaces", "namespace"), [([], "slurm"), (["chem", "physics"], "chem")])
+def test_after_the_operator_a_slurm_cluster_is_next_where_it_may_be(
+    tmp_path: Path, namespaces: list[str], namespace: str
+):
+    version = yaml.safe_load((CHARTS / "slurm" / "Chart.yaml").read_text())["version"]
+    told = _notes(tmp_path, {"nodeSetNamespaces": namespaces}, "sunkpy")
+    assert told == OPERATOR.format(version=version, namespace=namespace)
+    assert "demo-operator" in of_kind(render("sunkpy"), "Deployment")
