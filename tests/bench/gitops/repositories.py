@@ -78,8 +78,7 @@ class Repositories:
     def _write(self, name: str, values: Mapping[str, object]) -> None:
         text = yaml.safe_dump(dict(values), sort_keys=False)
         for image, ref in self._images.items():
-            for tag in ("24.11", "trixie", "0.1.0"):
-                text = text.replace(f"{_REGISTRY}{image}:{tag}\n", f"{ref}\n")
+            text = text.replace(f"{_REGISTRY}{image}:TAG\n", f"{ref}\n")
         (self.site / name / "values.yaml").write_text(text)
 
     def _clone(self, name: str) -> Path:

@@ -40,6 +40,17 @@ def test_the_values_of_the_repository_for_gitops_are_valid(folder, chart):
     jsonschema.validate(values, json.loads((ROOT / "charts" / chart / "values.schema.json").read_text()))
 
 
+def test_no_page_makes_up_a_tag_for_an_image():
+    """A patched image under the tag of before would restart nothing: each build has its own, in images.json."""
+    said = {
+        (str(file.relative_to(ROOT)), *image)
+        for file in [*PAGES, *(ROOT / "docs/examples").rglob("*.yaml")]
+        for image in re.findall(r"registry\.example\.com/sunkpy/(\w+):(\S+)", file.read_text())
+    }
+    assert {image for _, image, _ in said} >= {"slurmctld", "sunkpy"}
+    assert {each for each in said if each[2] != "TAG"} == set()
+
+
 @pytest.mark.parametrize("file", ["sunkpy", "staging", "production"])
 def test_flux_reads_the_values_that_argo_cd_reads(file):
     examples = ROOT / "docs" / "examples" / "gitops"
