@@ -317,6 +317,41 @@ def test_slurm_gets_further_files_but_none_of_the_charts_own():
             render("slurm", {"slurmConfig": {"files": {name: "x"}}})
 
 
+def test_slurmctld_runs_a_prolog_of_the_site():
+    """start-slurmctld brings what it finds there to /etc/slurm, and makes each script executable."""
+    script = "#!/bin/bash\ntrue\n"
+    conf = {"PrologSlurmctld": "/etc/slurm/prolog_slurmctld.sh"}
+    made = render("slurm", {"slurmConfig": {"conf": conf, "files": {"prolog_slurmctld.sh": script}}})
+    data = of_kind(made, "ConfigMap")["demo-slurm-config"]["data"]
+    assert "PrologSlurmctld=/etc/slurm/prolog_slurmctld.sh" in data["slurm.conf"].splitlines()
+    assert data["prolog_slurmctld.sh"] == script
+    pod = of_kind(made, "StatefulSet")["demo-slurmctld"]["spec"]["template"]["spec"]
+    (volume,) = [each["name"] for each in pod["volumes"] if each.get("configMap") == {"name": "demo-slurm-config"}]
+    assert {"name": volume, "mountPath": "/config", "readOnly": True} in pod["containers"][0]["volumeMounts"]
+
+
+def test_tasks_begin_with_a_prolog_of_the_site():
+    scripts = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "site"},
+        "data": {"task.sh": "#!/bin/bash"},
+    }
+    volume = {"name": "site", "configMap": {"name": "site", "defaultMode": 0o755}}
+    mount = {"name": "site", "mountPath": "/site"}
+    values = {
+        "slurmConfig": {"conf": {"TaskProlog": "/site/task.sh"}},
+        "compute": {"volumes": [volume], "volumeMounts": [mount]},
+        "extraObjects": [scripts],
+    }
+    made = render("slurm", values)
+    assert "TaskProlog=/site/task.sh" in _lines(values)
+    pod = of_kind(made, "NodeSet")["compute"]["spec"]["template"]["spec"]
+    assert volume in pod["volumes"]
+    assert mount in pod["containers"][0]["volumeMounts"]
+    assert of_kind(made, "ConfigMap")["site"]["data"] == scripts["data"]
+
+
 def test_objects_of_the_site_go_with_the_release():
     one = {
         "apiVersion": "v1",
