@@ -24,7 +24,7 @@ from demo.stack import JOBS, OPERATOR_NAMESPACE, ROOT, SUITES, Stack
 from demo.workload import GPU, INFERENCE
 from demo.workload import NAMESPACE as DEMO
 from devcluster import Cluster
-from devcluster.shell import CommandFailed, run
+from devcluster.shell import CommandFailed
 from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import Pod
 
@@ -55,7 +55,9 @@ def bring_up(*, suite: str, name: str, nodes: int, gpus: int = GPUS_PER_NODE, te
     images = build_images(suite, tell)
     own = own_cluster(name)
     if own is None:
-        stack = Stack(suite=suite, kubeconfig=Path(os.environ["KUBECONFIG"]), bin_dir=None, images=publish(images))
+        stack = Stack(
+            suite=suite, kubeconfig=Path(os.environ["KUBECONFIG"]), bin_dir=None, images=publish(images, suite, tell)
+        )
         tell(f"using the cluster of KUBECONFIG={stack.kubeconfig}")
     else:
         own.progress = tell
@@ -83,8 +85,12 @@ def own_cluster(name: str) -> Cluster | None:
 
 def build_images(suite: str, tell: Tell) -> Mapping[str, Image]:
     """Build what has changed; seconds when nothing has."""
-    command.follow(sys.executable, str(ROOT / "slurm-images" / "build"), "--suite", suite, tell=tell)
+    _build(suite, tell)
     return read_images(suite)
+
+
+def _build(suite: str, tell: Tell, *more: str) -> None:
+    command.follow(sys.executable, str(ROOT / "slurm-images" / "build"), "--suite", suite, *more, tell=tell)
 
 
 def read_images(suite: str) -> Mapping[str, Image]:
@@ -97,7 +103,7 @@ def read_images(suite: str) -> Mapping[str, Image]:
     return {name: image for name, image in images.items() if name not in _OF_OTHER_CHARTS}
 
 
-def publish(images: Mapping[str, Image]) -> Mapping[str, str]:
+def publish(images: Mapping[str, Image], suite: str, tell: Tell) -> Mapping[str, str]:
     """References under which the nodes of somebody's cluster find the images; pushes them when a registry is named."""
     registry = os.environ.get("IMAGE_REGISTRY", "").rstrip("/")
     if not registry and os.environ.get("SUNKPY_IMAGES_LOADED") != "1":
@@ -107,11 +113,8 @@ def publish(images: Mapping[str, Image]) -> Mapping[str, str]:
         )
     if not registry:
         return {key: image.ref for key, image in images.items()}
-    refs = {key: f"{registry}/{image.ref.rpartition('/')[2]}" for key, image in images.items()}
-    for key, image in images.items():
-        source = f"docker-archive:{image.archive}:{image.ref}"
-        run(["buildah", "push", source, f"docker://{refs[key]}"], timeout_s=600)
-    return refs
+    _build(suite, tell, "--push", registry)
+    return {key: f"{registry}/{image.ref.rpartition('/')[2]}" for key, image in images.items()}
 
 
 # ---------------------------------------------------------------------------------------------------- charts

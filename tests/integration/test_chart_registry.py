@@ -1,9 +1,14 @@
-"""Charts as an admin without this repository gets them: from an OCI registry, signed."""
+"""What an admin has in a registry of the site: the charts, signed, and the images."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import socket
 import subprocess
+import tarfile
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +21,7 @@ from devcluster.shell import CommandFailed, run
 from devcluster.state import default_cache
 from devcluster.waiting import NotYet, wait
 from tests.integration.slurm.daemons import free_ports
+from tests.unit.slurm_images.test_build import build
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -91,3 +97,34 @@ def test_charts_are_pushed_signed_and_come_back_as_they_are_here(binaries, regis
     another.write_bytes(b"")
     with pytest.raises(CommandFailed, match="signature made by unknown entity"):
         run([*template, *from_registry, "--verify", "--keyring", str(another)])
+
+
+def _image(archive: Path, ref: str) -> None:
+    """A docker-archive of an image with one empty layer."""
+    layer = b"\0" * 10240
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}
+    config = json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}).encode()
+    manifest = json.dumps([{"Config": "config.json", "RepoTags": [ref], "Layers": ["layer.tar"]}]).encode()
+    with tarfile.open(archive, "w") as tar:
+        for name, text in (("manifest.json", manifest), ("config.json", config), ("layer.tar", layer)):
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text))
+
+
+def test_images_are_pushed_under_their_own_tags_and_said_as_values(registry, tmp_path, monkeypatch, capsys):
+    packages.ensure({"buildah": "buildah"}, progress=print)
+    address = registry.removeprefix("oci://").removesuffix("/charts")
+    config = tmp_path / "registries.conf"
+    config.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(config))
+    images = {}
+    for name, tag in (("slurmd", "trixie-1a2b"), ("openldap", "trixie-3c4d")):
+        images[name] = {"ref": f"docker.io/sunkpy/{name}:{tag}", "archive": str(tmp_path / f"{name}.tar")}
+        _image(Path(images[name]["archive"]), images[name]["ref"])
+    build.push(images, f"{address}/site/")
+    assert f"images:\n  slurmd: {address}/site/slurmd:trixie-1a2b\n" in capsys.readouterr().out
+    for ref in ("slurmd:trixie-1a2b", "openldap:trixie-3c4d"):
+        url = f"http://{address}/v2/site/{ref.replace(':', '/manifests/')}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert answer.status == 200

@@ -39,9 +39,9 @@ def test_somebody_elses_cluster_needs_a_way_to_the_images(monkeypatch: pytest.Mo
     monkeypatch.delenv("IMAGE_REGISTRY", raising=False)
     monkeypatch.delenv("SUNKPY_IMAGES_LOADED", raising=False)
     with pytest.raises(CannotStart, match="IMAGE_REGISTRY"):
-        publish(IMAGES)
+        publish(IMAGES, "trixie", print)
     monkeypatch.setenv("SUNKPY_IMAGES_LOADED", "1")
-    assert publish(IMAGES) == {"sunkpy": "docker.io/sunkpy/sunkpy:1"}
+    assert publish(IMAGES, "trixie", print) == {"sunkpy": "docker.io/sunkpy/sunkpy:1"}
 
 
 def test_a_kubeconfig_of_somebody_else_is_respected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
