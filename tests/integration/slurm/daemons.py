@@ -151,12 +151,12 @@ class RealAccounting:
         unpack(suite, ("mariadb",), self._database)
         self.port, self._database_port = free_ports(2)
         for root, owner in ((self.root, 401), (self._database, 404)):
-            _give(root / "keys/password", PASSWORD.encode(), owner)
+            give(root / "keys/password", PASSWORD.encode(), owner)
             (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         for name in ("slurm.key", "jwt.key"):
-            _give(self.root / "keys" / name, secrets.token_bytes(64), 401)
+            give(self.root / "keys" / name, secrets.token_bytes(64), 401)
         conf = _SLURMDBD_CONF.format(port=self.port, database_port=self._database_port)
-        _give(self.root / "config/slurmdbd.conf", conf.encode(), 401)
+        give(self.root / "config/slurmdbd.conf", conf.encode(), 401)
         os.chown(self.root / "etc/slurm", 401, 401)
         self.mariadb = self.start_mariadb()
         self.slurmdbd = self.start_slurmdbd()
@@ -239,7 +239,7 @@ class RealSlurm:
         self.key_file = etc / "jwt.key"
         for key in (etc / "slurm.key", self.key_file):
             if not key.exists():
-                _give(
+                give(
                     key,
                     (accounting.root / "keys" / key.name).read_bytes() if accounting else secrets.token_bytes(64),
                     401,
@@ -352,7 +352,8 @@ def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
     shutil.rmtree(blobs)
 
 
-def _give(file: Path, content: bytes, owner: int) -> None:
+def give(file: Path, content: bytes, owner: int) -> None:
+    """A file that its owner alone may read."""
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(content)
     file.chmod(0o600)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -13,7 +15,7 @@ from typing import Final
 import pytest
 
 from devcluster.waiting import wait_until
-from tests.integration.slurm.daemons import RealSlurm, unpack
+from tests.integration.slurm.daemons import RealSlurm, give, unpack
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
@@ -119,6 +121,18 @@ def test_process_ids_of_a_job_of_its_own_are_refused_by_a_release_that_has_none(
     values = {"slurmConfig": {"privateTmp": True, "privatePids": True}}
     code, words = check(root, tmp_path / "config", "slurmctld", values)
     assert (code, "NamespaceType" in words) == ((3, True) if SUITE == "trixie" else (0, False)), words
+
+
+def test_keys_that_slurm_cannot_read_are_refused(root: Path, tmp_path: Path):
+    key = {"alg": "HS256", "kty": "oct", "k": base64.b64encode(bytes(64)).decode()}
+    try:
+        give(root / "keys/slurm.jwks", json.dumps({"keys": [key]}).encode(), 401)
+        code, words = check(root, tmp_path / "without", "slurmctld", {})
+        assert (code, "failed to load kid field" in words) == (3, True), words
+        give(root / "keys/slurm.jwks", json.dumps({"keys": [{**key, "kid": "old"}]}).encode(), 401)
+        assert check(root, tmp_path / "with", "slurmctld", {}) == (0, "")
+    finally:
+        shutil.rmtree(root / "keys", ignore_errors=True)
 
 
 @pytest.mark.skipif(SUITE != "trixie", reason="is earlier than no other release")

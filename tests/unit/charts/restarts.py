@@ -46,6 +46,8 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "hooks.prologTimeoutSeconds": {"hooks": {"prologTimeoutSeconds": 61}},
     "scheduler.access": {"scheduler": {"access": [{"namespaces": ["x"]}]}},
     "syncer.pollSeconds": {"syncer": {"pollSeconds": 2}},
+    "keys.existingSlurmSecret": {"keys": {"existingSlurmSecret": "ours"}},
+    "keys.existingJwtSecret": {"keys": {"existingJwtSecret": "ours"}},
     "networkPolicies": {"networkPolicies": {"enabled": False}},
 }
 

@@ -718,6 +718,20 @@ def test_a_key_that_somebody_brings_is_never_made(keys: dict[str, str], password
     assert {arg for arg in container["args"] if "secret" in arg} == made
 
 
+def test_each_daemon_and_the_check_have_all_keys_of_the_secret_that_somebody_brings():
+    """slurm.key, or slurm.jwks while it is replaced."""
+    manifests = render("slurm", {"keys": {"existingSlurmSecret": "ours"}})
+    having = {}
+    for each in manifests:
+        for volume in each.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", []):
+            sources = volume.get("projected", {}).get("sources", [volume])
+            for secret in (source.get("secret", {}) for source in sources):
+                if "ours" in (secret.get("secretName"), secret.get("name")):
+                    having[each["metadata"]["name"]] = secret.get("items")
+    daemons = ("compute", "demo-slurmctld", "demo-slurmdbd", "demo-login", "demo-check")
+    assert having == dict.fromkeys(daemons), "whole"
+
+
 def test_who_brings_all_keys_needs_no_job_for_them():
     assert "demo-keys" not in of_kind(render("slurm", OWN_KEYS), "Job")
 
@@ -875,7 +889,9 @@ def test_the_hook_scripts_are_clean(name: str, tmp_path: Path):
 def test_the_entry_points_are_clean():
     scripts = sorted((ROOT / "slurm-images" / "bin").iterdir())
     of_bash = [script for script in scripts if not script.read_text().startswith("#!/usr/bin/perl\n")]
-    _shellcheck(*of_bash, ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run")
+    _shellcheck(
+        *of_bash, ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run", *(ROOT / "docs" / "examples").glob("*.sh")
+    )
 
 
 def _shellcheck(*scripts: Path) -> None:
