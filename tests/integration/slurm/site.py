@@ -213,6 +213,22 @@ class Site:
         done = subprocess.run(argv, env=env, **out, text=True, check=False, cwd="/", timeout=timeout_s)
         return done.returncode, done.stdout
 
+    def root_of(self, node: str) -> Path:
+        """The files of a node's slurmd pod."""
+        own = os.stat(self.slurm.root)
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                words, root = (process / "cmdline").read_bytes().split(b"\0"), os.stat(process / "root")
+            except OSError:  # it has ended meanwhile
+                continue
+            if words[0] == b"/usr/sbin/slurmd" and node.encode() in words and os.path.samestat(root, own):
+                return process / "root"
+        raise AssertionError(f"no slurmd of {node}")
+
+    def signal_slurmd(self, node: str, signal: int) -> None:
+        """To the slurmd of one node; one that dies is started again."""
+        os.kill(int(self.root_of(node).parent.name), signal)
+
     async def clear(self) -> None:
         """No job of anybody is left."""
 

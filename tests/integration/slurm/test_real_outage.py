@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -49,9 +47,9 @@ for _ in {1..50}; do squeue --noheader --states=R --format=%A --name=once | grep
 @pytest.fixture
 async def silent(site: Site) -> AsyncIterator[Site]:
     """Two nodes on which pods may be, and a scheduler that is away."""
-    etc = {name: _root_of(site, name) / "etc/sunkpy/hooks.env" for name in _MARKED}
+    etc = {name: site.root_of(name) / "etc/sunkpy/hooks.env" for name in _MARKED}
     before = {name: env.read_text() for name, env in etc.items()}
-    marks = [_root_of(site, name) / f"var/lib/sunkpy/markers/{_OLD_JOB}" for name in _MARKED]
+    marks = [site.root_of(name) / f"var/lib/sunkpy/markers/{_OLD_JOB}" for name in _MARKED]
     for name in _MARKED:
         etc[name].write_text(before[name] + _SILENT)
     for mark in marks:
@@ -89,7 +87,7 @@ async def test_jobs_wait_for_a_silent_scheduler_and_no_node_is_drained(silent: S
 
     # The pods have left: Slurm tries again.
     for name in _MARKED:
-        (_root_of(site, name) / f"var/lib/sunkpy/markers/{_OLD_JOB}").unlink()
+        (site.root_of(name) / f"var/lib/sunkpy/markers/{_OLD_JOB}").unlink()
     await asyncio.sleep(3)  # slurmd refuses a job within two seconds of its end
     for job in (two, one, array):
         await asyncio.to_thread(site.slurm.run_as, "slurm", "scontrol", "update", f"job={job}", "starttime=now")
@@ -106,7 +104,7 @@ async def test_an_allocation_that_starts_while_slurmd_does_is_cancelled(site: Si
     original, window = last.read_text(), site.slurm.root / "var/tmp/window"
     last.write_text(_TAKE_ORDERS)
     try:
-        await asyncio.to_thread(os.kill, int(_root_of(site, "c3").parent.name), signal.SIGKILL)
+        await asyncio.to_thread(site.signal_slurmd, "c3", signal.SIGKILL)
         await _happens(site, lambda: asyncio.to_thread(window.exists), "slurmd is about to start")
         code, job = await asyncio.to_thread(site.shell, "ann", _ALLOCATE_C3)
         assert (code, job.strip().isdigit()) == (0, True), job
@@ -136,16 +134,3 @@ async def _job(site: Site, job: str) -> str:
 
 def _ran(site: Site) -> set[str]:
     return {path.name.removeprefix("ran-") for path in (site.slurm.root / "home/ann").glob("ran-*")}
-
-
-def _root_of(site: Site, node: str) -> Path:
-    """The files of a node's slurmd pod."""
-    own = os.stat(site.slurm.root)
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words, root = (process / "cmdline").read_bytes().split(b"\0"), os.stat(process / "root")
-        except OSError:  # it has ended meanwhile
-            continue
-        if words[0] == b"/usr/sbin/slurmd" and node.encode() in words and os.path.samestat(root, own):
-            return process / "root"
-    raise AssertionError(f"no slurmd of {node}")
