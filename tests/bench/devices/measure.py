@@ -201,8 +201,8 @@ class Load:
             self._living |= {member.name: member for member in begun}
         self.come += len(coming)
         mend()
-        self._cancel_again()
         late = self._settle()
+        self._cancel_again()  # not before: a kubelet that has just started knows no pods yet
         if round_.event in (Event.PREEMPTION, Event.REQUEUE) and not late:
             self._disturb(round_)
             late = self._settle()
