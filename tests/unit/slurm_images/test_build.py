@@ -146,6 +146,19 @@ def test_lean_images_are_those_two_under_tags_of_their_own():
     assert lean.arguments == {"SUITE": "sid", "USERLAND": "slurm"}
 
 
+@pytest.mark.parametrize(
+    ("name", "older"),
+    [
+        ("slurm-trixie-0123456789ab", True),
+        ("slurm-trixie-ba9876543210", False),
+        ("slurm-trixie-lean-0123456789ab", False),
+        ("slurm-sid-0123456789ab", False),
+    ],
+)
+def test_a_build_replaces_images_of_its_own_kind_alone(name: str, older: bool):
+    assert build.is_older(name, "slurm-trixie-ba9876543210") == older
+
+
 def test_an_image_with_a_mended_package_is_another_image():
     """Whoever pins a tag pins what is in it."""
     ref = "docker.io/sunkpy/slurmd:trixie-0123456789ab"
