@@ -159,6 +159,21 @@ def test_a_build_replaces_images_of_its_own_kind_alone(name: str, older: bool):
     assert build.is_older(name, "slurm-trixie-ba9876543210") == older
 
 
+def test_images_for_another_architecture_share_no_name_with_those_of_this_machine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(build.platform, "machine", lambda: "x86_64")
+    for make in build.GROUPS.values():
+        own = make("trixie")
+        assert build.for_architecture(own, "") == build.for_architecture(own, "amd64") == own
+        other = build.for_architecture(own, "arm64")
+        assert other.archive.name == f"{own.name}-{own.version}-arm64-{own.fingerprint}.tar"
+        assert not build.is_older(own.archive.stem, other.archive.stem)
+        for image in own.targets:
+            assert other.ref(image) == own.ref(image).replace(own.version, f"{own.version}-arm64")
+            assert not build.is_older(own.ref(image), other.ref(image))
+        assert other.base.tar != own.base.tar
+        assert other.base.ref == "docker.io/arm64v8/debian:trixie-slim"
+
+
 def test_an_image_with_a_mended_package_is_another_image():
     """Whoever pins a tag pins what is in it."""
     ref = "docker.io/sunkpy/slurmd:trixie-0123456789ab"
@@ -220,6 +235,20 @@ def test_images_that_every_suite_shares_are_recorded_for_every_suite(tmp_path: P
     recorded = json.loads((tmp_path / "images.json").read_text())
     assert recorded["trixie"]["mariadb"] == recorded["sid"]["mariadb"]
     assert recorded["trixie"].keys() == {"slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "sssd", "mariadb"}
+
+
+def test_images_for_another_architecture_are_recorded_in_a_list_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(build, "OUT", tmp_path)
+    monkeypatch.setattr(build.platform, "machine", lambda: "x86_64")
+    mariadb = build.mariadb_group()
+    for group in (mariadb, build.for_architecture(mariadb, "arm64")):
+        _archive(group)
+        build.record("trixie", [group])
+    own, other = (json.loads((tmp_path / f"images{name}.json").read_text()) for name in ("", "-arm64"))
+    assert own["trixie"]["mariadb"]["ref"] == mariadb.ref("mariadb")
+    assert other["trixie"]["mariadb"]["ref"] == build.for_architecture(mariadb, "arm64").ref("mariadb")
 
 
 def _layer(**files: str) -> bytes:
