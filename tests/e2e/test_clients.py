@@ -5,7 +5,6 @@ They are installed in ann's home as she would with pip, but from outside: a logi
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from demo.person import CLIENT, NAME, forwarded
 from demo.stack import Stack
 from devcluster import packages
 from devcluster.waiting import NotYet, wait
+from tests.integration.slurm.daemons import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -126,8 +126,7 @@ def test_a_notebook_in_a_job_is_reached_through_the_login_pod(stack: Stack, ann:
     serve = f"python3 -m jupyter_server --ip=0.0.0.0 --port={PORT} --no-browser --IdentityProvider.token={TOKEN}"
     job = int(ann.says(f"export PYTHONPATH=$PWD/lib; sbatch --parsable -p low -t 10 --wrap '{serve}'"))
     node = stack.wait_for_job(job, "RUNNING")["NodeList"]
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = int(held.getsockname()[1])
+    (port,) = free_ports(1)
     with ann.tunnel(f"{port}:{node}.{stack.release}-compute:{PORT}") as tunnel:
         try:
             status = wait(lambda: _answer(port, token=TOKEN), timeout_s=120, what="an answer of the notebook")

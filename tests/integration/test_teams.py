@@ -39,6 +39,12 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         api.stop()
 
 
+def test_their_nodeset_takes_nodes_that_are_tainted_for_them():
+    template = of_kind(render("slurm", VALUES), "NodeSet")["chem"]["spec"]["template"]
+    (own,) = template["spec"]["tolerations"]
+    assert own == {"key": next(iter(template["spec"]["nodeSelector"])), "operator": "Exists"}
+
+
 def test_they_scale_their_nodeset(api: Apiserver):
     done = api.ask("lead", "PATCH", f"{NODESETS}/chem/scale", {"spec": {"replicas": 4}})
     assert done.is_success, done.text
