@@ -1,4 +1,7 @@
-"""What is done about jobs that died with a slurmd, run with programs of Slurm that tell what they are given."""
+"""What is done about jobs that died with a slurmd, run with programs of Slurm that tell what they are given.
+
+Whether a job is here is seen in /proc, so its id is one that no Slurm beside this test gives.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ if [ "$2 $3" = "show node" ]; then
 fi
 if [ "$1" = -o ]; then
   case $4 in
-    11) echo "JobId=11 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
-    12) echo "JobId=12 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
-    13) echo "JobId=13 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
-    15) echo "JobId=15 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
-    14) echo "JobId=14 JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
-    20)
-      echo "JobId=20 ArrayJobId=20 ArrayTaskId=7 JobState=RUNNING Reason=None BatchFlag=1"
-      echo "JobId=21 ArrayJobId=20 ArrayTaskId=6 JobState=RUNNING Reason=Prolog BatchFlag=1"
+    9000011) echo "JobId=9000011 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
+    9000012) echo "JobId=9000012 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
+    9000013) echo "JobId=9000013 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
+    9000015) echo "JobId=9000015 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
+    9000014) echo "JobId=9000014 JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
+    9000020)
+      echo "JobId=9000020 ArrayJobId=9000020 ArrayTaskId=7 JobState=RUNNING Reason=None BatchFlag=1"
+      echo "JobId=9000021 ArrayJobId=9000020 ArrayTaskId=6 JobState=RUNNING Reason=Prolog BatchFlag=1"
       ;;
     *) echo "JobId=$4 JobState=RUNNING Reason=None BatchFlag=1" ;;
   esac
   exit
 fi
-[ "$2" != 8 ] || exit 1 # submitted with --no-requeue
-[ "$*" != "requeue 15" ] || exit 1 # it has begun meanwhile
+[ "$2" != 9000008 ] || exit 1 # submitted with --no-requeue
+[ "$*" != "requeue 9000015" ] || exit 1 # it has begun meanwhile
 echo "$@" >> "$TOLD"
 """
 SCANCEL = """\
@@ -47,7 +50,7 @@ echo "squeue $*" >> "$TOLD"
 """
 PGREP = """\
 #!/bin/bash
-[[ $2 == *'[9\\.'* ]]
+[[ $2 == *'[9000009\\.'* ]]
 """
 
 
@@ -58,7 +61,7 @@ def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "")
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     now = int(time.time())
-    rows = [f"{job:24}{job not in ('12', '13'):<4d}{NODE:256}{now - 60}" for job in jobs]
+    rows = [f"{job:24}{job not in ('9000012', '9000013'):<4d}{NODE:256}{now - 60}" for job in jobs]
     rows += [f"{job:24}1   {NODE:256}{now + 60}" for job in later.split()]
     rows += [f"{job:24}1   {'node-9':256}{now - 60}" for job in elsewhere.split()]
     with socket.create_server(("127.0.0.1", 0)) as slurmd:
@@ -72,30 +75,30 @@ def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "")
 
 
 def test_jobs_that_died_are_requeued_where_they_may_be(tmp_path: Path):
-    told, said = requeue_lost(tmp_path, "7", "8", "10")
-    assert told == ["requeue 7", "requeue 10"]
-    assert "job 7" in said
-    assert "job 8" not in said
+    told, said = requeue_lost(tmp_path, "9000007", "9000008", "9000010")
+    assert told == ["requeue 9000007", "requeue 9000010"]
+    assert "job 9000007" in said
+    assert "job 9000008" not in said
 
 
 def test_of_an_array_one_task_is_requeued_and_not_those_on_other_nodes(tmp_path: Path):
-    assert requeue_lost(tmp_path, "20")[0] == ["requeue 20_7"]
+    assert requeue_lost(tmp_path, "9000020")[0] == ["requeue 9000020_7"]
 
 
 def test_a_job_that_was_ordered_again_and_runs_is_left_alone(tmp_path: Path):
-    assert requeue_lost(tmp_path, "9") == ([], "")
+    assert requeue_lost(tmp_path, "9000009") == ([], "")
 
 
 def test_one_whose_prolog_runs_here_is_left_alone(tmp_path: Path):
-    with subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": "11"}) as prolog:
+    with subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": "9000011"}) as prolog:
         try:
-            assert requeue_lost(tmp_path, "11") == ([], "")
+            assert requeue_lost(tmp_path, "9000011") == ([], "")
         finally:
             prolog.kill()
 
 
 def test_one_that_started_once_slurmd_was_there_or_on_another_node_is_left_alone(tmp_path: Path):
-    assert requeue_lost(tmp_path, "7", later="10", elsewhere="14")[0] == ["requeue 7"]
+    assert requeue_lost(tmp_path, "9000007", later="9000010", elsewhere="9000014")[0] == ["requeue 9000007"]
 
 
 def test_of_an_idle_node_slurmctld_lists_no_jobs(tmp_path: Path):
@@ -103,18 +106,19 @@ def test_of_an_idle_node_slurmctld_lists_no_jobs(tmp_path: Path):
 
 
 def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
-    told = requeue_lost(tmp_path, "11", "14")[0]
+    told = requeue_lost(tmp_path, "9000011", "9000014")[0]
     at_once = "update jobid={} starttime=now+10"
-    assert told[:4] == ["update jobid=11 requeue=1", "requeue 11", at_once.format(11), "update jobid=11 requeue=0"]
-    assert told[4:] == ["update jobid=14 requeue=1", "requeue 14", at_once.format(14)]
+    first, last = "update jobid=9000011 requeue=1", "update jobid=9000011 requeue=0"
+    assert told[:4] == [first, "requeue 9000011", at_once.format(9000011), last]
+    assert told[4:] == ["update jobid=9000014 requeue=1", "requeue 9000014", at_once.format(9000014)]
 
 
 def test_one_that_cannot_be_requeued_has_its_setting_again_and_no_other_start(tmp_path: Path):
     """Slurm refuses a start time of a job that runs, and all that is asked for with it."""
-    assert requeue_lost(tmp_path, "15")[0] == ["update jobid=15 requeue=1", "update jobid=15 requeue=0"]
+    assert requeue_lost(tmp_path, "9000015")[0] == ["update jobid=9000015 requeue=1", "update jobid=9000015 requeue=0"]
 
 
 def test_an_allocation_is_cancelled_if_it_waited_in_its_prolog_and_lives_on_if_not(tmp_path: Path):
-    told, said = requeue_lost(tmp_path, "12", "13")
-    assert told == ["cancel 12"]
-    assert "allocation 12" in said
+    told, said = requeue_lost(tmp_path, "9000012", "9000013")
+    assert told == ["cancel 9000012"]
+    assert "allocation 9000012" in said
