@@ -30,11 +30,12 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         api.stop()
 
 
-def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm") -> str:
+def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm", release: str = "") -> str:
     """What helm says where it fails; without its hooks, for nobody would run their Jobs."""
     argv = (
-        helm(), "upgrade", "--install", {"slurm": "demo"}.get(chart, chart), str(CHARTS / chart), "--create-namespace",
-        "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-",
+        helm(), "upgrade", "--install", release or {"slurm": "demo"}.get(chart, chart), str(CHARTS / chart),
+        "--create-namespace", "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}",
+        "--values=-",
     )  # fmt: skip
     text = yaml.safe_dump({"nodeSets": {"compute": None}, **values} if chart == "slurm" else values)
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
@@ -153,11 +154,27 @@ def test_two_slurmctld_want_a_claim_that_both_can_mount(api: Apiserver):
     )
 
 
-def test_a_claim_keeps_its_class_where_values_name_none(api: Apiserver):
-    """The cluster's default when it was made, or what values named then."""
+def test_a_claim_keeps_the_class_that_values_named(api: Apiserver):
     named = {"slurmctld": {"backup": {"persistence": {"storageClass": "plain"}}}}
     assert upgrade(api, named) == ""
-    assert upgrade(api, {}) == ""
+    for values in ({}, {"login": {"replicas": 3}}, {}):
+        assert upgrade(api, values) == ""
+
+
+def test_a_rollback_leaves_a_claim_the_class_that_the_cluster_gave_it(api: Apiserver):
+    assert upgrade(api, {}, release="other") == ""
+    assert upgrade(api, {"login": {"replicas": 3}}, release="other") == ""
+    back = (
+        helm(),
+        "rollback",
+        "other",
+        "1",
+        "--namespace=research",
+        "--no-hooks",
+        f"--kubeconfig={api.kubeconfig('admin')}",
+    )
+    done = subprocess.run(back, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_same_size_in_other_words_is_the_same(api: Apiserver):

@@ -23,9 +23,9 @@ grows, one of a StatefulSet not even that, and it keeps its class. Call with (di
 {{- end }}
 {{- end }}
 {{- $has := $there.storageClassName | default "" }}
-{{- $class := .values.storageClass | default $has }}
+{{- $class := .values.storageClass | default (ternary $has .named (hasKey . "set")) }}
 {{- /* Kubernetes lets a claim of no class take one. */}}
-{{- if and (ne $class $has) (ternary $there $has (hasKey . "set")) }}
+{{- if and $class (ne $class $has) (ternary $there $has (hasKey . "set")) }}
 {{- $move := hasKey .values "existingClaim" | ternary (printf "copy the data to a claim of yours and name it in %s.existingClaim" .path) (printf "save the data elsewhere, delete %s, and upgrade again" $gone) }}
 {{- fail (printf "%s.storageClass: %s, but %s has %s, and Kubernetes never changes it: set that, or %s" .path $class $owner ($has | default "none (\"\")") $move) }}
 {{- end -}}
@@ -34,6 +34,25 @@ accessModes: {{ toJson .modes }}
 storageClassName: {{ . }}
 {{- end }}
 resources: {requests: {storage: {{ $size }}}}
+{{- end }}
+
+{{- /* A claim that outlives its release, with the same arguments and its labels. The class that the cluster gave it stays out of the
+manifest: a rollback to one without would take it away, and Kubernetes refuses that. The one that values named is remembered. */}}
+{{- define "sunkpy.claim" -}}
+{{- $named := dig "metadata" "annotations" "sunkpy.dev/storage-class" "" (lookup "v1" "PersistentVolumeClaim" .root.Release.Namespace .claim | default dict) -}}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {{ .claim }}
+  labels: {{- .labels | nindent 4 }}
+  annotations:
+    helm.sh/resource-policy: keep
+    argocd.argoproj.io/sync-options: Prune=false
+    {{- with .values.storageClass | default $named }}
+    sunkpy.dev/storage-class: {{ . }}
+    {{- end }}
+spec:
+  {{- include "sunkpy.claimSpec" (merge (dict "named" $named) .) | nindent 2 }}
 {{- end }}
 
 {{- /* A quantity as a number, for Kubernetes keeps 1024Mi as 1Gi. */}}
