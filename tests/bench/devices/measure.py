@@ -202,7 +202,6 @@ class Load:
         self.come += len(coming)
         mend()
         late = self._settle()
-        self._cancel_again()  # not before: a kubelet that has just started knows no pods yet
         if round_.event in (Event.PREEMPTION, Event.REQUEUE) and not late:
             self._disturb(round_)
             late = self._settle()
@@ -285,13 +284,13 @@ class Load:
             self._stack.cancel_jobs([member.job])
             self._cancelled.add(member.job)
 
-    def _cancel_again(self) -> None:
+    def _cancel_again(self, jobs: Mapping[int, Mapping[str, str]]) -> None:
         """slurmctld requeues a job that it had cancelled when its slurmd comes back without it: seen with 24.11.
 
-        It may do so rounds later.
+        It may do so rounds later, and takes the place of one that is waited for.
         """
-        self._cancelled &= set(map(int, self._stack.squeue("--format=%i").split()))
-        self._stack.cancel_jobs([*self._cancelled])
+        self._cancelled &= jobs.keys()
+        self._stack.cancel_jobs([job for job in self._cancelled if jobs[job]["JobState"] in ("PENDING", "RUNNING")])
 
     def _body(self, name: str, *, has_gpus: bool) -> dict[str, object]:
         body = workloads.pod(
@@ -340,6 +339,7 @@ class Load:
     def _states(self) -> dict[str, str]:
         """Who lives to what it is: Running, gone, or what it waits in; by one read of each door."""
         pods, jobs = self._pods(), self._stack.jobs()
+        self._cancel_again(jobs)
         return {
             name: _state_of_pod(pods.get(name))
             if member.door is Door.POD
