@@ -159,7 +159,7 @@ class LoginPod:
     def said(self, user: str, key: Key, *command: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
         """Exit code and output of a command of somebody who comes by ssh; 255 when sshd refuses them."""
         client = self.ssh(user, key, *command, options=options)
-        output, _ = client.communicate(timeout=60)
+        output, _ = client.communicate(timeout=180)
         return client.returncode, output
 
     def login_seconds(self, user: str, key: Key) -> float:
