@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from tests.unit.charts.rendering import of_kind, render
 from tests.unit.charts.test_login import ANN
 
@@ -21,6 +23,12 @@ def test_no_probe_ends_a_daemon_of_slurm():
     daemons = [each for name, each in _containers() if name in DAEMONS]
     assert len(daemons) == len(DAEMONS)
     assert not [each["name"] for each in daemons if "livenessProbe" in each]
+
+
+@pytest.mark.parametrize("name", ["demo-slurmctld", "demo-slurmdbd", "demo-mariadb"])
+def test_a_daemon_that_reads_or_converts_for_days_is_not_ended(name: str):
+    (probe,) = [container["startupProbe"] for owner, container in _containers() if owner == name]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 7 * 24 * 3600
 
 
 def test_slurmctld_is_reached_while_it_does_not_say_that_it_is_ready():
