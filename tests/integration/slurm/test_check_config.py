@@ -153,5 +153,7 @@ def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
         shutil.rmtree(root / "keys", ignore_errors=True)
     assert code == 3, words
     assert re.match(
-        r"slurmctld 26\.05\.\d+ runs here, and slurmctld 24\.11\.\d+ cannot read what it has saved\.", words
+        r"slurmctld (26\.05\.\d+) runs here, and slurmctld (24\.11\.\d+) cannot read what it has saved\. Keep "
+        r"images\.slurmctld and images\.slurmdbd\nat \1, or restore a backup of \2 into a new namespace: ",
+        words,
     ), words
