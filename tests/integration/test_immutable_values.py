@@ -30,12 +30,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         api.stop()
 
 
-def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm", release: str = "") -> str:
+def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm") -> str:
     """What helm says where it fails; without its hooks, for nobody would run their Jobs."""
     argv = (
-        helm(), "upgrade", "--install", release or {"slurm": "demo"}.get(chart, chart), str(CHARTS / chart),
-        "--create-namespace", "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}",
-        "--values=-",
+        helm(), "upgrade", "--install", {"slurm": "demo"}.get(chart, chart), str(CHARTS / chart), "--create-namespace",
+        "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-",
     )  # fmt: skip
     text = yaml.safe_dump({"nodeSets": {"compute": None}, **values} if chart == "slurm" else values)
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
@@ -159,22 +158,6 @@ def test_a_claim_keeps_the_class_that_values_named(api: Apiserver):
     assert upgrade(api, named) == ""
     for values in ({}, {"login": {"replicas": 3}}, {}):
         assert upgrade(api, values) == ""
-
-
-def test_a_rollback_leaves_a_claim_the_class_that_the_cluster_gave_it(api: Apiserver):
-    assert upgrade(api, {}, release="other") == ""
-    assert upgrade(api, {"login": {"replicas": 3}}, release="other") == ""
-    back = (
-        helm(),
-        "rollback",
-        "other",
-        "1",
-        "--namespace=research",
-        "--no-hooks",
-        f"--kubeconfig={api.kubeconfig('admin')}",
-    )
-    done = subprocess.run(back, text=True, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_same_size_in_other_words_is_the_same(api: Apiserver):

@@ -23,36 +23,39 @@ grows, one of a StatefulSet not even that, and it keeps its class. Call with (di
 {{- end }}
 {{- end }}
 {{- $has := $there.storageClassName | default "" }}
-{{- $class := .values.storageClass | default (ternary $has .named (hasKey . "set")) }}
+{{- $class := .values.storageClass | default $has }}
 {{- /* Kubernetes lets a claim of no class take one. */}}
 {{- if and $class (ne $class $has) (ternary $there $has (hasKey . "set")) }}
 {{- $move := hasKey .values "existingClaim" | ternary (printf "copy the data to a claim of yours and name it in %s.existingClaim" .path) (printf "save the data elsewhere, delete %s, and upgrade again" $gone) }}
 {{- fail (printf "%s.storageClass: %s, but %s has %s, and Kubernetes never changes it: set that, or %s" .path $class $owner ($has | default "none (\"\")") $move) }}
 {{- end -}}
 accessModes: {{ toJson .modes }}
-{{- with $class }}
+{{- with hasKey . "set" | ternary $class .named }}
 storageClassName: {{ . }}
 {{- end }}
 resources: {requests: {storage: {{ $size }}}}
 {{- end }}
 
-{{- /* A claim that outlives its release, with the same arguments and its labels. The class that the cluster gave it stays out of the
-manifest: a rollback to one without would take it away, and Kubernetes refuses that. The one that values named is remembered. */}}
+{{- /* A claim that outlives its release, with the same arguments, its labels and whether it is wanted. It stays in the manifest once it
+has a volume, wanted or not: helm keeps it, but takes for its own what the cluster wrote into one that was left out, and a rollback to
+the claim would take that away, which Kubernetes refuses. So it would for a class that helm did not write. */}}
 {{- define "sunkpy.claim" -}}
-{{- $named := dig "metadata" "annotations" "sunkpy.dev/storage-class" "" (lookup "v1" "PersistentVolumeClaim" .root.Release.Namespace .claim | default dict) -}}
+{{- $there := lookup "v1" "PersistentVolumeClaim" .root.Release.Namespace .claim | default dict }}
+{{- $named := ternary "" .values.storageClass (hasKey $there "spec") }}
+{{- range dig "metadata" "managedFields" list $there }}
+{{- if and (contains "helm" .manager) (dig "f:spec" "f:storageClassName" nil .fieldsV1 | kindIs "map") }}{{ $named = $there.spec.storageClassName }}{{ end }}
+{{- end }}
+{{- $ours := eq .root.Release.Name (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $there) }}
+{{- if or .wanted (and $ours (dig "spec" "volumeName" "" $there)) -}}
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
   name: {{ .claim }}
   labels: {{- .labels | nindent 4 }}
-  annotations:
-    helm.sh/resource-policy: keep
-    argocd.argoproj.io/sync-options: Prune=false
-    {{- with .values.storageClass | default $named }}
-    sunkpy.dev/storage-class: {{ . }}
-    {{- end }}
+  annotations: {helm.sh/resource-policy: keep, argocd.argoproj.io/sync-options: Prune=false}
 spec:
   {{- include "sunkpy.claimSpec" (merge (dict "named" $named) .) | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /* A quantity as a number, for Kubernetes keeps 1024Mi as 1Gi. */}}

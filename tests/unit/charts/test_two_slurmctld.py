@@ -84,6 +84,13 @@ def test_they_are_on_two_machines_with_one_volume_and_leave_one_after_the_other(
     assert of_kind(manifests, "PodDisruptionBudget")["demo-slurmctld"]["spec"]["maxUnavailable"] == 1
 
 
+def test_one_that_can_become_two_backs_up_to_a_volume_for_both():
+    manifests = render("slurm", {"slurmctld": {"persistence": SHARED}})
+    claims = of_kind(manifests, "PersistentVolumeClaim")
+    assert claims["demo-state-backup"]["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert claims["demo-backup"]["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
 def test_an_affinity_of_the_admins_still_keeps_them_apart():
     own = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
     values = {"slurmctld": {**TWO["slurmctld"], "affinity": own}}
