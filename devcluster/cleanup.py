@@ -10,12 +10,14 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from devcluster import cgroups, mounts, network
 from devcluster.errors import DevclusterError
-from devcluster.layout import Layout
-from devcluster.process import marked_pids, start_ticks
+from devcluster.layout import Layout, NodeLayout
+from devcluster.node import PROGRAMS
+from devcluster.process import Daemons, marked_pids, start_ticks
 from devcluster.waiting import wait_until
 
 SHORT_LIVED = frozenset({"openssl", "mount", "umount", "unshare", "nsenter", "ctr"})
@@ -40,24 +42,48 @@ def take_down(layout: Layout) -> None:
 
 
 def kill_all(layout: Layout, trees: list[cgroups.Hierarchy]) -> None:
-    """SIGKILL every process in the cluster's cgroup or with its mark, again and again until there is none.
+    """SIGKILL every process in the cluster's cgroup or with its mark.
 
     A killed `up` may have left a program behind that is about to mount something: such orphans go too.
     """
+    kill_until_gone(
+        lambda: cgroups.pids(layout.cgroup, trees) | set(marked_pids(layout.home)) | set(orphans(layout.home)),
+        of=layout.name,
+    )
+
+
+def kill_until_gone(find: Callable[[], set[int]], *, of: str) -> None:
+    """SIGKILL every process that is found, again and again until there is none."""
 
     def gone() -> bool:
-        own = os.getpid()
-        pids = cgroups.pids(layout.cgroup, trees) | set(marked_pids(layout.home)) | set(orphans(layout.home))
-        alive = {pid for pid in pids if pid != own and start_ticks(pid) is not None}
+        alive = {pid for pid in find() if pid != os.getpid() and start_ticks(pid) is not None}
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return not alive
 
     if not wait_until(gone, timeout_s=30, every_s=0.1):
-        raise DevclusterError(
-            f"processes of {layout.name} survive SIGKILL: {sorted(cgroups.pids(layout.cgroup, trees))}"
-        )
+        raise DevclusterError(f"processes of {of} survive SIGKILL: {sorted(find())}")
+
+
+def power_off(node: NodeLayout, daemons: Daemons) -> None:
+    """End all that runs on ``node``, after its network, so that no peer hears of it; only its disk stays."""
+    trees = cgroups.hierarchies()
+    network.cut(node)
+    kill_until_gone(lambda: cgroups.pids(node.cgroup, trees) | in_network(node.netns), of=node.name)
+    for program in PROGRAMS:
+        daemons.stop(node.daemon(program))
+    mounts.remove_all(node.home)
+
+
+def in_network(netns: Path) -> set[int]:
+    """Every process in the network namespace bound to ``netns``: the programs of a node, and the shims of its pods."""
+    wanted, found = netns.stat(), set()
+    for link in Path("/proc").glob("[0-9]*/ns/net"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(link.stat(), wanted):
+                found.add(int(link.parts[2]))
+    return found
 
 
 def orphans(home: Path) -> list[int]:

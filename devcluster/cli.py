@@ -242,7 +242,7 @@ def mend(name: str, node: str) -> None:
 @name_option
 @click.argument("node")
 def power_off(name: str, node: str) -> None:
-    """Switch the virtual machine NODE off."""
+    """Switch NODE off: its processes and its network are gone at once."""
     Cluster(name).fault.power_off(node)
 
 
@@ -250,7 +250,7 @@ def power_off(name: str, node: str) -> None:
 @name_option
 @click.argument("node")
 def power_on(name: str, node: str) -> None:
-    """Switch the virtual machine NODE on again."""
+    """Switch NODE on again."""
     Cluster(name).fault.power_on(node)
 
 

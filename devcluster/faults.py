@@ -2,7 +2,7 @@
 
 import signal
 
-from devcluster import controlplane, dra, network, node
+from devcluster import cleanup, controlplane, dra, network, node
 from devcluster.api import Api
 from devcluster.binaries import Binaries
 from devcluster.errors import DevclusterError
@@ -52,12 +52,23 @@ class Faults:
         network.mend(self._any(name))
 
     def power_off(self, name: str) -> None:
-        """Switch the virtual machine ``name`` off, without a word to anybody."""
-        self._daemons.stop(self._machine(name).daemon(machine.PROGRAM), sig=signal.SIGKILL)
+        """Switch ``name`` off, without a word to anybody: its processes, network and mounts are gone at once."""
+        each = self._any(name)
+        if each in self._machines():
+            self._daemons.stop(each.daemon(machine.PROGRAM), sig=signal.SIGKILL)
+        else:
+            cleanup.power_off(each, self._daemons)
 
     def power_on(self, name: str) -> None:
         """Switch ``name`` on again, with the disk that it had, and wait until its node is Ready."""
-        each, machines = self._machine(name), machine.Machines(self._layout, self._binaries, self._daemons)
+        each = self._any(name)
+        if each in self._nodes():
+            node.start(self._layout, each, self._binaries, self._daemons)
+            self.kubelet_start(name)
+            if self._spec.dra:
+                self.driver_start(name)
+            return
+        machines = machine.Machines(self._layout, self._binaries, self._daemons)
         machines.await_ready(each, old=machines.start(each))
         node.dress(Api(self._layout.kubeconfig), name, labels=self._spec.labels.get(name, {}), gpus=self._spec.gpus)
 
@@ -94,9 +105,6 @@ class Faults:
 
     def _node(self, name: str) -> NodeLayout:
         return _named(name, self._nodes())
-
-    def _machine(self, name: str) -> NodeLayout:
-        return _named(name, self._machines())
 
     def _any(self, name: str) -> NodeLayout:
         return _named(name, [*self._nodes(), *self._machines()])

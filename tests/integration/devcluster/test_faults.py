@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from devcluster import Cluster
+from devcluster import Cluster, cgroups, mounts
 from devcluster.api import ApiError
 from devcluster.kubectl import Kubectl
 from devcluster.waiting import wait
@@ -46,6 +46,17 @@ def test_a_lost_node_turns_not_ready_and_comes_back_as_it_was(cluster: Cluster, 
     wait(lambda: is_ready(kubectl, "node-1"), timeout_s=30, what="node-1 Ready again")
     assert container(kubectl, "a") == before
     assert kubectl.json("node", "node-1")["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+
+
+def test_a_node_that_is_switched_off_leaves_nothing_but_its_disk_and_comes_back(cluster: Cluster, kubectl: Kubectl):
+    node, before = cluster.layout.node(1), container(kubectl, "a")
+    cluster.fault.power_off("node-1")
+    assert not any(pid for name, pid in cluster.processes().items() if name.startswith("node-1-"))
+    assert (cgroups.pids(node.cgroup, cgroups.hierarchies()), mounts.below(node.home)) == (set(), [])
+    kubectl("wait", "--for=condition=Ready=Unknown", "node/node-1", "--timeout=60s")
+    cluster.fault.power_on("node-1")
+    assert all(cluster.processes().values())
+    wait(lambda: container(kubectl, "a") != before, timeout_s=60, what="the pod to run again")
 
 
 def test_pods_outlive_the_apiserver(cluster: Cluster, kubectl: Kubectl):
