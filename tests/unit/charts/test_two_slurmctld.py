@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -52,10 +55,21 @@ def test_slurm_knows_both_and_each_has_an_address():
         assert not spec.get("publishNotReadyAddresses"), "one on a dead machine would cost each call its timeout"
 
 
-def test_each_is_ready_by_its_own_answer():
+@pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe"])
+def test_each_is_ready_by_its_own_answer_and_the_second_while_it_waits(probe: str, tmp_path: Path):
+    """The first that was the only one is started anew only when the second is ready."""
     (container,) = _slurmctld(TWO)["template"]["spec"]["containers"]
-    for probe in ("startupProbe", "readinessProbe"):
-        assert container[probe]["exec"]["command"][1] == "SLURM_CONF=/run/slurmctld/own.conf"
+    shell, *words = (word.replace("/run/slurmctld", str(tmp_path)) for word in container[probe]["exec"]["command"])
+    (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$1 with $SLURM_CONF"\n')
+    (tmp_path / "scontrol").chmod(0o755)
+
+    def says() -> str:
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        return subprocess.run([shell, *words], env=env, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert says() == f"ping with {tmp_path}/own.conf"
+    (tmp_path / "waits").touch()
+    assert says() == ""
 
 
 def test_nodes_and_login_pods_ask_both():

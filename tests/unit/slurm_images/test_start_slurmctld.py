@@ -43,6 +43,13 @@ source <(sed -n '/^beat()/,/^}/p; /^has_control()/,/^}/p; /^go_on_behind()/,/^}/
 has_control && echo control || echo none
 go_on_behind
 """
+WAITS = """\
+set -euo pipefail
+state=$2
+sleep() { ls "$state"; : > "$state/heartbeat"; }
+source <(sed -n '/^ *: > .*waits$/,/^ *rm .*waits$/p' "$1" | sed "s#/run/slurmctld#$2#")
+ls "$state"
+"""
 FILES = ("clustername", "fed_mgr_state", "job_state", "node_state", "resv_state", "trigger_state")
 CONF = """\
 MaxJobCount=10000
@@ -63,6 +70,11 @@ MORE_JOBS = CONF.replace("10000", "20000")
 def test_a_reconfigure_that_gives_up_is_repeated_ever_later():
     done = subprocess.run(["bash", "-c", GIVES_UP, "-", SCRIPT], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["30", "60", "120", "240", "told at try 5"], done.stderr
+
+
+def test_the_second_says_that_it_waits_for_the_first(tmp_path: Path):
+    done = subprocess.run(["bash", "-c", WAITS, "-", SCRIPT, tmp_path], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["waits", "heartbeat"], done.stderr
 
 
 def start(folder: Path, changed: Mapping[str, str] | None = None) -> list[str]:
