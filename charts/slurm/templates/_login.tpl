@@ -57,7 +57,7 @@ spec:
       startupProbe:
         exec: {command: [test, -S, /run/slurm/sack.socket]}
         periodSeconds: 1
-        failureThreshold: 120
+        failureThreshold: 600
       readinessProbe:
         exec: {command: [test, -S, /run/slurm/sack.socket]}
         periodSeconds: 10
@@ -106,7 +106,7 @@ spec:
       startupProbe:
         exec: {command: &listens [test, -S, /run/slurm/sack.socket, -a, -s, /run/sshd.pid]}
         periodSeconds: 1
-        failureThreshold: 120
+        failureThreshold: 600
       readinessProbe:
         exec: {command: *listens}
         periodSeconds: 10

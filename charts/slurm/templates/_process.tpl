@@ -154,7 +154,7 @@ spec:
           startupProbe:
             httpGet: {path: /healthz, port: http, scheme: {{ include "sunkpy.scheme" .root }}}
             periodSeconds: 1
-            failureThreshold: 60
+            failureThreshold: 600
           livenessProbe:
             httpGet: {path: /healthz, port: http, scheme: {{ include "sunkpy.scheme" .root }}}
             periodSeconds: 10

@@ -105,7 +105,7 @@ pod, and kept running, by Kubernetes. */}}
   startupProbe:
     exec: {command: [test, -S, /var/lib/sss/pipes/nss]}
     periodSeconds: 1
-    failureThreshold: 60
+    failureThreshold: 600
   resources: {{- toYaml .Values.users.sssd.resources | nindent 4 }}
   volumeMounts:
     - {name: directory, mountPath: /var/lib/sss}

@@ -12,8 +12,10 @@ from tests.unit.charts.test_login import ANN
 DAEMONS = {"demo-slurmctld", "demo-slurmdbd", "demo-slurmrestd", "demo-mariadb"}
 
 
-def _containers(values: Mapping[str, object] | None = None) -> list[tuple[str, Mapping[str, object]]]:
-    manifests = render("slurm", values)
+def _containers(
+    values: Mapping[str, object] | None = None, *, chart: str = "slurm"
+) -> list[tuple[str, Mapping[str, object]]]:
+    manifests = render(chart, values)
     owners = of_kind(manifests, "Deployment") | of_kind(manifests, "StatefulSet")
     pods = ((name, owner["spec"]["template"]["spec"]) for name, owner in owners.items())
     return [(name, container) for name, pod in pods for container in pod["containers"]]
@@ -42,3 +44,11 @@ def test_on_a_busy_machine_a_probe_may_take_some_seconds():
     assert {each["name"] for _, each in probed} >= {"slurmctld", "slurmdbd", "slurmrestd", "mariadb", "login", "sshd"}
     slow = [(name, each["name"]) for name, each in probed if each["readinessProbe"].get("timeoutSeconds", 1) < 5]
     assert slow == []
+
+
+def test_what_starts_slowly_on_a_busy_machine_is_not_ended_for_it():
+    """Each new start would take as long, and make the machine busier."""
+    probed = [*_containers({"users": {"people": {"ann": ANN}}}), *_containers(chart="sunkpy")]
+    starts = {(name, each["name"]): each["startupProbe"] for name, each in probed if "startupProbe" in each}
+    assert {name for _, name in starts} >= {"scheduler", "syncer", "accounts", "operator", "slurmrestd", "sshd"}
+    assert [who for who, probe in starts.items() if probe["periodSeconds"] * probe["failureThreshold"] < 600] == []
