@@ -24,6 +24,7 @@ from tests.bench.chaos.record import Record
 from tests.bench.chaos.run import Outcome, Tell, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
 from tests.bench.own_cluster import own_cluster
+from tests.bench.records import recorded_once
 from tests.bench.upgrade import sessions
 
 NODES: Final = 4
@@ -55,7 +56,7 @@ def measure(*, name: str, seed: int, tell: Tell) -> Outcome:
             "sessions ended where the table of restarts does not say so", len(wrong), unit="", bound=0, n=3,
             limited_by="; ".join(wrong),
         )  # fmt: skip
-        found = [*of_upgrade(record), sessions_, _of_records(stack, record), _rolled(stack, record)]
+        found = [*of_upgrade(record), sessions_, recorded_once(stack, record.lines), _rolled(stack, record)]
         return Outcome([*found, *figures(record, violations, seed=seed)], violations)
 
 
@@ -82,14 +83,6 @@ def of_upgrade(record: Record) -> Iterator[report.Figure]:
     said = [(line.what, line.run) for line in record.lines.get(long, ())]
     broken = 0 if said == [("start", 0), ("end", 0)] else 1
     yield report.at_most("jobs that did not run through", broken, unit="", bound=0, n=1, limited_by=str(said))
-
-
-def _of_records(stack: Stack, record: Record) -> report.Figure:
-    """Jobs whose script began, before or after, and of which slurmdbd has no record, or several."""
-    recorded = stack.login("sacct -anXP -o jobname -S now-1day").split()
-    wrong = [name for name in record.lines if recorded.count(name) != 1]
-    n = len(record.lines)
-    return report.at_most("records lost or doubled", len(wrong), unit="", bound=0, n=n, limited_by=str(wrong))
 
 
 def _rolled(stack: Stack, record: Record) -> report.Figure:
