@@ -698,6 +698,13 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
     assert with_key == ["slurmctld"]
 
 
+@pytest.mark.parametrize(("kinds", "told"), [((), True), (("helm.toolkit.fluxcd.io/v2",), False)])
+def test_helm_tells_what_slurm_says_but_flux_is_not_asked_to_and_would_crash(kinds, told):
+    args = ("template", "demo", str(CHARTS / "slurm"), "--show-only", "templates/check.yaml")
+    text = run_helm(*args, *(f"--api-versions={kind}" for kind in kinds))
+    assert ("helm.sh/hook-output-log-policy: hook-failed" in text) == told
+
+
 def test_two_descriptions_of_one_name_are_refused():
     with pytest.raises(msgspec.ValidationError, match="two have the name solver"):
         _scheduler_settings({"scheduler": {"workloads": [SOLVER, SOLVER]}})
