@@ -92,7 +92,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     help="A few rounds, five minutes of chaos, six of an outage, a few families, or small sizes.",
 )
 @click.option(
-    "--only", default="", help="families: names like lws,kueue/job; busy: simulated or real; devices: plugin."
+    "--only",
+    default="",
+    help="families: names like lws,kueue/job; busy: simulated or real; devices: plugin; gitops: flux.",
 )
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
@@ -136,7 +138,9 @@ def main(
         )
         write("devices", figures, strict=strict)
     if name in ("all", "gitops"):
-        write("gitops", gitops.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
+        by_flux = only == "flux"
+        figures = gitops.measure(suite=suite, name=cluster, tell=click.echo, by_flux=by_flux)
+        write("gitops-flux" if by_flux else "gitops", figures, strict=strict)
     if name in ("all", "upgrade"):
         outcome = upgrade(name=cluster, seed=seed, tell=click.echo)
         write("upgrade", outcome.figures, outcome.violations, strict=strict)

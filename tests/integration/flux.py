@@ -87,6 +87,7 @@ class Flux:
     """The Flux of an apiserver. `run` starts a program: its name, arguments and environment."""
 
     namespace: Final = "flux-system"
+    example = "flux"
 
     def __init__(self, kubectl: Kubectl, binaries: Binaries, folder: Path, *, run: Run) -> None:
         self.kubectl = kubectl
@@ -100,7 +101,9 @@ class Flux:
         for module in (_SOURCE, _HELM):
             folder = self._binaries.module_folder(FLUX, module, progress=print)
             self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder / "config" / "crd" / "bases"))
-        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/helmreleases.helm.toolkit.fluxcd.io")
+        ready = ("wait", "--for=condition=Established", "--timeout=30s", "crd/helmreleases.helm.toolkit.fluxcd.io")
+        # It fails on a kind that has no status yet.
+        wait(lambda: self.kubectl(*ready), timeout_s=60, what="the kinds of Flux are known")
         self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         _, *ports = (f"127.0.0.1:{port}" for port in self._ports)
         stored = ("--storage-path", str(self._folder), "--storage-addr", ports[0], "--storage-adv-addr", ports[0])
@@ -151,3 +154,12 @@ class Flux:
             return now
 
         return wait(check, timeout_s=timeout_s, what=f"HelmRelease {name} is {condition}={status}", every_s=0.5)
+
+    def refused(self, name: str) -> str:
+        """What the HelmRelease says of the last commit, which does not work."""
+        return self.settled(name, status="False").says
+
+    def remove(self) -> None:
+        """Delete the HelmReleases, the operator's last, each when the one before is gone."""
+        for name in ("slurm-staging", "slurm", "sunkpy"):
+            self.kubectl("delete", "helmrelease", name, "-n", self.namespace, "--timeout=600s", timeout_s=610)

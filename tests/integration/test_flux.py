@@ -108,7 +108,7 @@ def test_a_value_reaches_slurm_conf_and_a_revert_takes_it_back(site: Site):
 def test_a_refusal_is_told_by_the_helmrelease_and_changes_nothing(site: Site, values: Mapping[str, object], told: str):
     before = site.flux.kubectl(*CONF)
     site.push(values)
-    assert told in site.flux.settled("slurm", status="False").says
+    assert told in site.flux.refused("slurm")
     assert site.flux.kubectl(*CONF) == before
     site.push({})
     site.flux.settled("slurm")
@@ -129,10 +129,8 @@ def test_what_somebody_changed_or_deleted_is_as_in_git_again(site: Site):
 
 
 def test_releases_that_are_deleted_leave_nothing_that_runs(site: Site):
-    kubectl = site.flux.kubectl
-    for name in ("slurm-staging", "slurm", "sunkpy"):
-        kubectl("delete", "helmrelease", name, "-n", site.flux.namespace, "--timeout=60s")
-    assert kubectl("get", "deployments,statefulsets,nodesets.sunkpy.dev,services", "-A", "-o", "name") in (
+    site.flux.remove()
+    assert site.flux.kubectl("get", "deployments,statefulsets,nodesets.sunkpy.dev,services", "-A", "-o", "name") in (
         "",
         "service/kubernetes\n",
     )

@@ -84,6 +84,9 @@ class Application(msgspec.Struct, frozen=True):
 class ArgoCD:
     """The Argo CD of a cluster."""
 
+    server = ""
+    example = "applications"
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
@@ -96,7 +99,9 @@ class ArgoCD:
         module = cluster.binaries.module_folder(ARGOCD, MODULE, progress=cluster.progress)
         self.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(module / "manifests" / "crds"))
         crds = (f"crd/{kind}.argoproj.io" for kind in ("applications", "appprojects"))
-        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *crds)
+        ready = ("wait", "--for=condition=Established", "--timeout=30s", *crds)
+        # It fails on a kind that has no status yet.
+        wait(lambda: self.kubectl(*ready), timeout_s=60, what="the kinds of Argo CD are known")
         self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.kubectl.apply(config, *(_of_kind(kind, name) for kind, name in _CONFIGURATION), _PROJECT)
         redis, repo_server, *metrics = map(str, free_ports(4))
@@ -131,9 +136,12 @@ class ArgoCD:
         """What it says now."""
         return self.kubectl.get(Application, "application", name, "-n", NAMESPACE).status
 
-    def refresh(self, *names: str, how: str = "normal") -> None:
-        """Have it read Git now, as a webhook does; `hard` also renders again."""
-        self.kubectl("annotate", "application", *names, "-n", NAMESPACE, f"{REFRESH}={how}", "--overwrite")
+    def refresh(self) -> None:
+        """Have it read Git now, as a webhook does."""
+        self._annotate("--all")
+
+    def _annotate(self, which: str, how: str = "normal") -> None:
+        self.kubectl("annotate", "application", which, "-n", NAMESPACE, f"{REFRESH}={how}", "--overwrite")
 
     def sync(self, name: str) -> None:
         """What the button does: sync once more, whether there is a difference or not."""
@@ -157,15 +165,31 @@ class ArgoCD:
 
         return wait(check, timeout_s=timeout_s, what=f"Application {name} is Synced and Healthy", every_s=0.5)
 
-    def looked_again(self, name: str, *, how: str = "hard") -> Status:
-        """Its status after it has compared Git and the cluster once more."""
-        self.refresh(name, how=how)
+    def looked_again(self, name: str) -> Status:
+        """Its status after it has rendered, and compared Git and the cluster once more."""
+        self._annotate(name, "hard")
 
         def check() -> Status | None:
             now = self.kubectl.get(Application, "application", name, "-n", NAMESPACE)
             return None if REFRESH in now.metadata.annotations else now.status  # it is taken away when that is done
 
         return wait(check, timeout_s=60, what=f"Application {name} is compared again")
+
+    def refused(self, name: str) -> str:
+        """What it says of a hook that has failed the sync."""
+
+        def check() -> str:
+            operation = self.status(name).operation_state
+            if "unsuccessfully" not in operation.message:
+                raise NotYet(f"{operation}")
+            return operation.message
+
+        return wait(check, timeout_s=240, what=f"the sync of {name} has failed")
+
+    def remove(self) -> None:
+        """Delete the Applications, the operator's last, each when the one before is gone."""
+        for name in ("slurm-staging", "slurm", "sunkpy"):
+            self.kubectl("delete", "application", name, "-n", NAMESPACE, "--timeout=600s", timeout_s=610)
 
 
 _CONFIGURATION: Final = (

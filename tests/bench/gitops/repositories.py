@@ -46,11 +46,6 @@ class Repositories:
             self._write(name, merged(self.values(name), own))
         self._push("as in the example")
 
-    @property
-    def applications(self) -> Path:
-        """The folder that is applied once, for Argo CD."""
-        return self.site / "applications"
-
     def add_charts(self) -> None:
         """The charts into the site's repository, as their packages hold them: without links."""
         shutil.copytree(ROOT / "charts", self.site / "charts")
