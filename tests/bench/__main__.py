@@ -1,5 +1,5 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people, metrics and accounting need none, install, gitops, upgrade, devices and machines make their
+scale, takeover, people, metrics and accounting need none, install, gitops, upgrade, ha, devices and machines make their
 own. busy has one part with and one without."""
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import click
 from demo import story
 from demo.bring_up import bring_up, own_cluster
 from tests.bench import (
+    ha,
     install,
     latency,
     machines,
@@ -79,6 +80,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
             "install",
             "gitops",
             "upgrade",
+            "ha",
             "devices",
             "machines",
             *ALONE,
@@ -105,7 +107,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option(
     "--strict",
     is_flag=True,
-    help="chaos, outage, accounting, gitops, upgrade, devices, machines: fail when a figure does not hold.",
+    help="chaos, outage, accounting, gitops, upgrade, ha, devices, machines: fail when a figure does not hold.",
 )
 def main(
     name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
@@ -144,9 +146,11 @@ def main(
     if name in ("all", "upgrade"):
         outcome = upgrade(name=cluster, seed=seed, tell=click.echo)
         write("upgrade", outcome.figures, outcome.violations, strict=strict)
+    if name in ("all", "ha"):
+        write("ha", ha.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine
         write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
-    if name in ALONE or name in ("scale", "accounting", "install", "gitops", "upgrade", "devices", "machines"):
+    if name in ALONE or name in ("scale", "accounting", "install", "gitops", "upgrade", "ha", "devices", "machines"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

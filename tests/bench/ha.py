@@ -1,0 +1,394 @@
+"""The control plane loses a process and a machine, while jobs of both doors come and go.
+
+On a cluster of its own: two nodes for jobs, and two for the control plane, of which one has all that runs once, and who
+leads. First it has the only slurmctld, then the first of two. Switched off, it leaves nothing but its disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import itertools
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
+from demo.report import Tell
+from demo.stack import OPERATOR_NAMESPACE, Stack
+from devcluster import Cluster
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NotYet, wait
+from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
+from tests.bench import report
+from tests.bench.chaos.judge import SAVED_AFTER_S
+from tests.bench.chaos.observer import Repeated
+from tests.bench.own_cluster import own_cluster
+from tests.doubles.apiserver import merged
+from tests.e2e import processes, workloads
+
+MACHINES: Final = {1: "node-2", 2: "node-1"}
+"""By the number of slurmctld: the one that dies. After the first has died, all is on the other."""
+_POOL: Final = "node.example.com/pool"
+_LABELS: Final = {name: {_POOL: "jobs"} for name in ("node-3", "node-4")}
+_CPUS: Final = 8
+_EVERY_S: Final = 8.0
+_LOAD_S: Final = 45.0
+"""Longer than SlurmctldTimeout: both slurmctld have seen each other."""
+_PATIENCE_S: Final = 600.0
+_APP: Final = "ha"
+_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+_BOUND_S: Final = {"killed": 60.0, "dead machine": 180.0, "declared dead": 180.0}
+
+
+class Sent(NamedTuple):
+    """A job of sbatch, its id, and when that came; 0: an error."""
+
+    name: str
+    asked_s: float
+    job: int = 0
+    answered_s: float = 0.0
+
+
+class Load:
+    """A job and a pod every few seconds, and one of each that runs through all of it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.sent: list[Sent] = []
+        self._stack = stack
+        self._numbers = itertools.count(1)
+        self._pool = ThreadPoolExecutor(max_workers=64)
+        self._repeated = Repeated({self._begin: _EVERY_S})
+
+    def start(self) -> None:
+        """Begin, with those that last."""
+        workloads.forget_stamps()
+        self._stack.login(f"rm -rf {_APP} go; mkdir {_APP}")
+        self._sbatch(f"{_APP}-long", until="[ -e ~/go ]")
+        self._create(f"{_APP}-long", "until [ -e /stamps/go ]; do sleep 1; done")
+        self._repeated.start()
+
+    def stop(self) -> None:
+        """End, and let those that last end."""
+        self._repeated.stop()
+        self._pool.shutdown()
+        self._stack.login("touch go")
+        workloads.STAMPS.joinpath("go").touch()
+
+    def answered(self, *, since_s: float) -> float:
+        """When the first job was taken of those that were sent since then."""
+        times = [sent.answered_s for sent in self.sent if sent.asked_s > since_s and sent.answered_s]
+        if not times:
+            raise NotYet("no job was taken")
+        return min(times)
+
+    def bound(self, *, since_s: float) -> float:
+        """When the first pod was bound of those that were made since then."""
+        times = [time_of(pod, "PodScheduled") for pod in pods(self._stack) if created_s(pod) > since_s]
+        if not any(times):
+            raise NotYet("no pod was bound")
+        return min(filter(None, times))
+
+    def _begin(self) -> None:
+        name = f"{_APP}-{next(self._numbers)}"
+        self._pool.submit(self._sbatch, name)
+        self._pool.submit(self._create, name, "sleep 2")
+
+    def _sbatch(self, name: str, *, until: str = "true") -> None:
+        asked_s, file = time.time(), f"~/{_APP}/{name}"
+        script = f"echo start >> {file}; sleep 2; until {until}; do sleep 1; done; echo end >> {file}"
+        sent = Sent(name, asked_s)
+        with contextlib.suppress(CommandFailed):
+            job = self._stack.sbatch("-J", name, "-n1", "--mem=16", "-o", "/dev/null", script=script)
+            sent = Sent(name, asked_s, job, time.time())
+        self.sent.append(sent)
+
+    def _create(self, name: str, script: str) -> None:
+        image, scheduler = self._stack.images["sunkpy"], self._stack.scheduler_name
+        command, labels = ["sh", "-c", script], {"app": _APP}
+        body = workloads.pod(name, image=image, scheduler=scheduler, command=command, labels=labels)
+        self._stack.kubectl.apply(body)
+
+
+def measure(*, suite: str, name: str, tell: Tell) -> list[report.Figure]:
+    """One slurmctld, then two."""
+    images = build_images(suite, tell)
+    with own_cluster(f"{name}-ha", tell) as cluster:
+        cluster.up(4, gpus=GPUS_PER_NODE, cpus=_CPUS, labels=_LABELS)
+        cluster.load(sorted({Path(image.archive) for image in images.values()}))
+        refs = {key: image.ref for key, image in images.items()}
+        stack = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs)
+        found: list[report.Figure] = []
+        for replicas in (1, 2):
+            install(stack, tell, slurm=values(stack, replicas=replicas))
+            found += Run(stack, cluster, tell, replicas=replicas).figures()
+            report.save("ha", found)
+        return found
+
+
+def values(stack: Stack, *, replicas: int) -> Mapping[str, object]:
+    """All that runs once is on one machine as long as that lives."""
+    there, here = ({"affinity": _near(MACHINES[number])} for number in (replicas, 3 - replicas))
+    shared = {"accessModes": ["ReadWriteMany"]}
+    return merged(
+        dict(slurm_values(stack)),
+        {
+            "compute": {"nodeSelector": {_POOL: "jobs"}},
+            "slurmctld": {"replicas": replicas, "persistence": shared, "backup": {"enabled": False}, **there},
+            "accounting": {"slurmdbd": there, "database": there},
+            "slurmrestd": {"replicas": 2} if replicas == 2 else there,
+            "accounts": there,
+            "login": here,
+        },
+    )
+
+
+def _near(node: str) -> dict[str, object]:
+    def term(weight: int, key: str, operator: str, *values: str) -> dict[str, object]:
+        expression = {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
+        return {"weight": weight, "preference": {"matchExpressions": [expression]}}
+
+    near, off_jobs = term(100, "kubernetes.io/hostname", "In", node), term(50, _POOL, "DoesNotExist")
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near, off_jobs]}}
+
+
+class Run:
+    """The faults under one load."""
+
+    def __init__(self, stack: Stack, cluster: Cluster, tell: Tell, *, replicas: int) -> None:
+        self._stack = stack
+        self._cluster = cluster
+        self._tell = tell
+        self._replicas = replicas
+        self._machine = MACHINES[replicas]
+        self._load = Load(stack)
+        self._kills: list[float] = []
+        self._found: list[report.Figure] = []
+
+    def figures(self) -> list[report.Figure]:
+        """Do it all, and compare what was asked for with what is there at the end."""
+        self._gather()
+        self._load.start()
+        time.sleep(_LOAD_S)
+        try:
+            if self._replicas == 2:
+                self._kill()
+            self._switch_off()
+            self._declare_dead()
+            self._switch_on()
+        finally:
+            self._load.stop()
+        self._compare()
+        return self._found
+
+    def _gather(self) -> None:
+        """What runs once is on the machine, and whoever leads."""
+
+        def gathered() -> bool:
+            leases = [self._stack.kubectl.json("leases", "-n", space)["items"] for space in spaces(self._stack)]
+            leaders = " ".join(str(lease["spec"].get("holderIdentity")) for lease in itertools.chain(*leases))
+            found = control_plane(self._stack)
+            away = [pod for pod in found if pod.spec.node_name != self._machine]
+            once = _STAY if self._replicas == 2 else ("slurmrestd", *_STAY)
+            wrong = [pod for pod in away if part_of(pod) in once and not pod.name.endswith("-slurmctld-1")]
+            wrong += [pod for pod in away if pod.name in leaders]
+            # Of two one is elsewhere, as on a cluster on which nothing has died.
+            alone = {part_of(pod) for pod in found} - {part_of(pod) for pod in away} - {*once, "page"}
+            wrong += [pod for pod in found if part_of(pod) in alone and pod.name not in leaders]
+            # One by one: slurmctld would wait for slurmdbd before it ends.
+            for pod in sorted(wrong, key=lambda pod: "slurmctld" not in pod.name)[:1]:
+                self._stack.kubectl("delete", "pod", pod.name, "-n", pod.metadata.namespace)
+            self._wait_ready("all ready")
+            return not wrong
+
+        wait(gathered, timeout_s=_PATIENCE_S, what=f"all on {self._machine}", every_s=3.0)
+        copy = ("test", "-e", "/var/lib/slurm/state/assoc_mgr_state")
+        wait(lambda: not self._stack.admin(*copy), timeout_s=_PATIENCE_S, what="slurmctld's copy of what slurmdbd has")
+        there = {part_of(pod) for pod in control_plane(self._stack) if pod.spec.node_name == self._machine}
+        self._tell(f"on {self._machine}: {', '.join(sorted(there))}; load {os.getloadavg()[0]:.1f}")
+
+    def _kill(self) -> None:
+        pod = next(pod for pod in processes.pods_of(self._stack, "slurmctld") if pod.name.endswith("-0"))
+        self._kills.append(time.time())
+        for pid in processes.pids_of(pod, program="slurmctld"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._until_served("killed")
+        time.sleep(_LOAD_S)
+
+    def _switch_off(self) -> None:
+        since_s = time.time()
+        self._cluster.fault.power_off(self._machine)
+        self._kills.append(since_s)
+        if self._replicas == 2:
+            self._until_served("dead machine")
+        self._until_elsewhere(_MOVE, after="dead machine", since_s=since_s)
+        time.sleep(_LOAD_S)
+        stays = [pod.name for pod in control_plane(self._stack) if pod.spec.node_name == self._machine]
+        self._tell(f"left on the dead machine: {', '.join(stays)}")
+
+    def _declare_dead(self) -> None:
+        """As docs/tasks/dead-node.md says."""
+        since_s = time.time()
+        self._stack.kubectl("taint", "node", self._machine, f"{_OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+        if self._replicas == 1:
+            self._until_served("declared dead", since_s)
+        self._until_elsewhere(_STAY, after="declared dead", since_s=since_s)
+        time.sleep(_LOAD_S)
+
+    def _switch_on(self) -> None:
+        since_s = time.time()
+        self._cluster.fault.power_on(self._machine)
+        self._stack.kubectl("taint", "node", self._machine, f"{_OUT_OF_SERVICE}-")
+        self._wait_ready("all ready again")
+        self._note("machine back → all pods ready", time.time() - since_s)
+
+    def _until_served(self, after: str, since_s: float | None = None) -> None:
+        since_s = since_s or self._kills[-1]
+        for what, read in (("sbatch answers", self._load.answered), ("a new pod is bound", self._load.bound)):
+            first = functools.partial(read, since_s=self._kills[-1])
+            at_s = wait(first, timeout_s=_PATIENCE_S, what=what, every_s=1.0)
+            self._note(f"{after} → {what}", at_s - since_s, bound=_BOUND_S[after])
+
+    def _until_elsewhere(self, parts: Sequence[str], *, after: str, since_s: float) -> None:
+        """Each has a ready pod that is not on the machine and newer than its end."""
+
+        def ready() -> Mapping[str, float]:
+            new = [pod for pod in control_plane(self._stack) if created_s(pod) >= self._kills[-1] - 1]
+            found = {part_of(pod): time_of(pod, "Ready") for pod in new if time_of(pod, "Ready")}
+            missing = [part for part in parts if part not in found]
+            if missing:
+                raise NotYet(f"missing: {', '.join(missing)}")
+            return found
+
+        moved = wait(ready, timeout_s=_PATIENCE_S, what="pods elsewhere", every_s=2.0)
+        for part in parts:
+            self._note(f"{after} → {part} ready elsewhere", moved[part] - since_s)
+
+    def _wait_ready(self, what: str) -> None:
+        def ready() -> bool:
+            found = control_plane(self._stack)
+            late = [pod.name for pod in found if pod.is_deleting or not time_of(pod, "Ready")]
+            if late:
+                raise NotYet(", ".join(late))
+            return True
+
+        wait(ready, timeout_s=_PATIENCE_S, what=what, every_s=1.0)
+
+    def _note(self, what: str, value_s: float, *, bound: float | None = None) -> None:
+        figure, load = f"{self._replicas} slurmctld, {what}", os.getloadavg()[0]
+        self._tell(f"{figure}: {value_s:.1f} s; load {load:.1f}")
+        if bound is None:
+            self._found.append(report.observed(figure, value_s, unit="s", n=1))
+        else:
+            why = f"two shared cores, load {load:.0f}"
+            self._found.append(report.at_most(figure, value_s, unit="s", bound=bound, n=1, limited_by=why))
+
+    # -------------------------------------------------------------------- at the end
+
+    def _compare(self) -> None:
+        """What was taken has run once, with one record. What slurmctld had not saved counts for itself (limits.md)."""
+        wait(self._all_ended, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)
+        said = self._ran()
+        taken = {sent.name: sent.asked_s for sent in self._load.sent if sent.answered_s}
+        young = {name for name, at_s in taken.items() if self._is_young(at_s)}
+        wrong = {name: said.get(name, []) for name in taken if said.get(name) != ["start", "end"]}
+        lost = {name: lines for name, lines in wrong.items() if name not in young}
+        self._none("jobs lost or run twice", lost, n=len(taken))
+        forgotten = len(wrong) - len(lost)
+        figure = f"{self._replicas} slurmctld, jobs of the last {SAVED_AFTER_S:.0f} s before a kill, lost or run twice"
+        self._found.append(report.observed(figure, forgotten, unit="", n=len(young)))
+        ended = {pod.name: pod.status.phase for pod in pods(self._stack)}
+        made = {sent.name for sent in self._load.sent}
+        bad = {name: ended.get(name, "gone") for name in made if ended.get(name) != "Succeeded"}
+        self._none("pods lost", bad, n=len(made))
+        wanted = [pod.annotations[names.ANNOTATION_JOB_ID] for pod in pods(self._stack)]
+        wanted += [str(sent.job) for sent in self._load.sent if sent.job and sent.name not in young]
+        self._none("records lost or doubled", self._unrecorded(wanted), n=len(wanted))
+        self._stack.kubectl("delete", "pods", "-l", f"app={_APP}", "-n", workloads.NAMESPACE)
+
+    def _is_young(self, asked_s: float) -> bool:
+        return any(0 <= kill_s - asked_s <= SAVED_AFTER_S for kill_s in self._kills)
+
+    def _none(self, what: str, wrong: Mapping[str, object], *, n: int) -> None:
+        figure, text = f"{self._replicas} slurmctld, {what}", str(wrong)
+        self._tell(f"{figure}: {len(wrong)} of {n} {text if wrong else ''}")
+        self._found.append(report.at_most(figure, len(wrong), unit="", bound=0, n=n, limited_by=text))
+
+    def _all_ended(self) -> bool:
+        left = self._stack.login("squeue -h -o '%j %T'").splitlines()
+        left += [pod.name for pod in pods(self._stack) if not pod.is_finished]
+        if left:
+            raise NotYet(", ".join(left))
+        return True
+
+    def _ran(self) -> dict[str, list[str]]:
+        said: dict[str, list[str]] = {}
+        for line in self._stack.login(f"cd {_APP} && grep -H '' *").splitlines():
+            name, _, word = line.partition(":")
+            said.setdefault(name, []).append(word)
+        return said
+
+    def _unrecorded(self, wanted: Sequence[str]) -> Mapping[str, int]:
+        """Those without one record, once slurmdbd had time to be told."""
+        left: dict[str, int] = {}
+
+        def are_told() -> bool:
+            nonlocal left
+            lines = self._stack.login("sacct -anXP -o jobid,end -S now-1day").splitlines()
+            ended = [line.partition("|")[0] for line in lines if not line.endswith("Unknown")]
+            left = {job: ended.count(job) for job in wanted if ended.count(job) != 1}
+            return not left
+
+        with contextlib.suppress(Exception):
+            wait(are_told, timeout_s=240, what="one record of each", every_s=5.0)
+        return left
+
+
+_MOVE: Final = ("slurmrestd", "operator", "syncer", "scheduler")
+_STAY: Final = ("slurmctld", "mariadb", "slurmdbd", "accounts")
+"""Those with a volume, and those that are not ready without them."""
+
+
+def pods(stack: Stack) -> Sequence[Pod]:
+    """Those of the load."""
+    return stack.kubectl.list(Pod, "pods", "-n", workloads.NAMESPACE, "-l", f"app={_APP}")
+
+
+def spaces(stack: Stack) -> tuple[str, str]:
+    """The namespaces of both releases."""
+    return stack.namespace, OPERATOR_NAMESPACE
+
+
+def control_plane(stack: Stack) -> list[Pod]:
+    """All pods of both releases that stay, but slurmd and login."""
+    found = [pod for space in spaces(stack) for pod in stack.kubectl.list(Pod, "pods", "-n", space)]
+    return [pod for pod in found if not pod.is_finished and part_of(pod) not in ("", "compute", "login")]
+
+
+def part_of(pod: Pod) -> str:
+    """slurmctld, scheduler …"""
+    return pod.labels.get("app.kubernetes.io/component", "")
+
+
+def time_of(pod: Pod, condition: str) -> float:
+    """Since when a condition is true, to a second; 0: it is not."""
+    for each in pod.status.conditions:
+        if each.type == condition and each.status == "True":
+            return _seconds(each.last_transition_time or "")
+    return 0.0
+
+
+def created_s(pod: Pod) -> float:
+    """When it was made, to a second."""
+    return _seconds(pod.metadata.creation_timestamp)
+
+
+def _seconds(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
