@@ -49,14 +49,15 @@ def test_a_lost_node_turns_not_ready_and_comes_back_as_it_was(cluster: Cluster, 
 
 
 def test_a_node_that_is_switched_off_leaves_nothing_but_its_disk_and_comes_back(cluster: Cluster, kubectl: Kubectl):
-    node, before = cluster.layout.node(1), container(kubectl, "a")
+    node = cluster.layout.node(1)
     cluster.fault.power_off("node-1")
     assert not any(pid for name, pid in cluster.processes().items() if name.startswith("node-1-"))
     assert (cgroups.pids(node.cgroup, cgroups.hierarchies()), mounts.below(node.home)) == (set(), [])
     kubectl("wait", "--for=condition=Ready=Unknown", "node/node-1", "--timeout=60s")
     cluster.fault.power_on("node-1")
     assert all(cluster.processes().values())
-    wait(lambda: container(kubectl, "a") != before, timeout_s=60, what="the pod to run again")
+    kubectl("wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "pod/a", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=60s")
 
 
 def test_pods_outlive_the_apiserver(cluster: Cluster, kubectl: Kubectl):
