@@ -1,75 +1,74 @@
-"""A slurmd on a machine that is no node of Kubernetes: people's jobs run there, pods do not."""
+"""A slurmd on a machine outside Kubernetes, with NetworkPolicies enforced: people's jobs run there, pods do not."""
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
+import yaml
 
-from demo.stack import Stack
+from demo.stack import ROOT, Stack
+from devcluster.cluster import Cluster
 from devcluster.waiting import wait, wait_until
-from sunkpy.core.model.objects import Pod
-from tests.e2e import workloads
+from tests.e2e import outside, workloads
+from tests.e2e.conftest import CLUSTER
+from tests.e2e.outside import Machine
 from tests.integration.slurm.daemons import unpack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
-NAME = "bare-1"
-SLURMD = """\
-hostname "$2"
-for folder in dev sys; do mount --rbind "/$folder" "$1/$folder"; done
-mount -t proc proc "$1/proc"
-mount -t tmpfs tmpfs "$1/run"
-exec chroot "$1" /usr/sbin/slurmd -D -Z -N "$2" --conf-server "$3" --conf "CPUs=2 RealMemory=4000 Feature=bare"
-"""
+CHART: Final = str(ROOT / "charts" / "slurm")
+
+
+@pytest.fixture(scope="module")
+def root(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The files of a machine with the same Slurm; policies are enforced as long."""
+    root = tmp_path_factory.mktemp("outside") / "root"
+    unpack(stack.suite, ("slurmd",), root)
+    (root / "etc/slurm").mkdir(exist_ok=True)
+    try:
+        Cluster(CLUSTER).up(policies=True)
+        yield root
+    finally:
+        Cluster(CLUSTER).up(policies=False)
+
+
+@contextlib.contextmanager
+def joined(stack: Stack, root: Path, machine: Machine) -> Iterator[None]:
+    """The machine is a node of a Slurm cluster, whose values are those of the page."""
+    ready = ("wait", f"pod/{stack.release}-slurmctld-0", "-n", stack.namespace, "--for=condition=Ready", "--timeout=3m")
+    wait(lambda: stack.kubectl(*ready, timeout_s=190), timeout_s=180, what="slurmctld")
+    address = outside.balance(stack, Cluster(CLUSTER))
+    wait(lambda: machine.reaches(address, 6817), timeout_s=30, what="the Service of slurmctld to answer")
+    with machine.running(*outside.slurmd(stack, root, address)):
+        is_there = lambda: stack.slurm_nodes().get(outside.NODE, {}).get("State", "").startswith("IDLE")  # noqa: E731
+        assert wait_until(is_there, timeout_s=60), machine.said()
+        yield
+    stack.scontrol("delete", f"nodename={outside.NODE}")
+
+
+def page_values(stack: Stack, machine: Machine) -> dict[str, object]:
+    values: dict[str, object] = yaml.safe_load(outside.page(stack)[0].replace("10.9.0.0/24", f"{machine.address}/32"))
+    return values
 
 
 @pytest.fixture
-def bare(stack: Stack, tmp_path: Path) -> Iterator[str]:
-    """The machine itself, which is outside of the pods' network as its router. As docs/tasks/nodes-outside.md says."""
-    root = tmp_path / "root"
-    unpack(stack.suite, ("slurmd",), root)
-    server = f"{stack.release}-slurmctld"
-    pods = {pod.name: pod.status.pod_ip for pod in stack.kubectl.list(Pod, "pods", "-n", stack.namespace)}
-    (root / "etc/hosts").write_text(f"127.0.0.1 localhost {NAME}\n{pods[f'{server}-0']} {server}\n")
-    secret = json.loads(
-        stack.kubectl("get", "secret", f"{stack.release}-slurm-key", "-n", stack.namespace, "-o", "json")
-    )
-    (root / "etc/sunkpy").mkdir(exist_ok=True)
-    (root / "etc/sunkpy/gres.conf").touch()
-    key = root / "etc/slurm/slurm.key"
-    key.parent.mkdir(exist_ok=True)
-    key.write_bytes(base64.b64decode(secret["data"]["slurm.key"]))
-    key.chmod(0o600)
-    subprocess.run(["chroot", str(root), "chown", "slurm:slurm", "/etc/slurm/slurm.key"], check=True)
-    argv = [
-        "unshare",
-        "--mount",
-        "--uts",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "bash",
-        "-ec",
-        SLURMD,
-        "-",
-        str(root),
-        NAME,
-        server,
-    ]
-    with (tmp_path / "log").open("w") as log, subprocess.Popen(argv, stdout=log, stderr=log) as slurmd:
+def bare(stack: Stack, root: Path, tmp_path: Path) -> Iterator[str]:
+    of = ("-n", stack.namespace)
+    before: int = json.loads(stack.helm("status", stack.release, *of, "-o", "json"))["version"]
+    with Machine(Cluster(CLUSTER), tmp_path, 1) as machine:
+        values = tmp_path / "values.yaml"
+        values.write_text(yaml.safe_dump(page_values(stack, machine)))
         try:
-            is_there = lambda: stack.slurm_nodes().get(NAME, {}).get("State", "").startswith("IDLE")  # noqa: E731
-            assert wait_until(is_there, timeout_s=60), (tmp_path / "log").read_text()[-3000:]
-            yield NAME
+            stack.helm("upgrade", stack.release, CHART, *of, "--reuse-values", f"--values={values}")
+            with joined(stack, root, machine):
+                yield outside.NODE
         finally:
-            slurmd.kill()
-            slurmd.wait()
-            stack.scontrol("delete", f"nodename={NAME}")
+            stack.helm("rollback", stack.release, str(before), *of, "--wait")
 
 
 def test_jobs_run_there_and_pods_wait_for_nodes_of_kubernetes(stack: Stack, bare: str) -> None:
