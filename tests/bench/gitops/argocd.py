@@ -85,7 +85,7 @@ class ArgoCD:
     """The Argo CD of a cluster."""
 
     server = ""
-    example = "applications"
+    example = "root.yaml"
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -187,9 +187,8 @@ class ArgoCD:
         return wait(check, timeout_s=240, what=f"the sync of {name} has failed")
 
     def remove(self) -> None:
-        """Delete the Applications, the operator's last, each when the one before is gone."""
-        for name in ("slurm-staging", "slurm", "sunkpy"):
-            self.kubectl("delete", "application", name, "-n", NAMESPACE, "--timeout=600s", timeout_s=610)
+        """Delete the Application of all Applications, and wait until they are gone."""
+        self.kubectl("delete", "application", "root", "-n", NAMESPACE, "--timeout=600s", timeout_s=610)
 
 
 _CONFIGURATION: Final = (

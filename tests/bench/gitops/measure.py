@@ -113,7 +113,7 @@ def install(site: Site) -> list[report.Figure]:
 
 def sync_again(site: Site, argo: ArgoCD) -> list[report.Figure]:
     """Compared anew and synced once more: nothing differs, and no pod is made anew."""
-    drifted = [f"{name}: {each}" for name in RELEASES for each in argo.looked_again(name).drifted]
+    drifted = [f"{name}: {each}" for name in ("root", *RELEASES) for each in argo.looked_again(name).drifted]
     before = site.pods()
     last = argo.status("slurm").operation_state.started_at
     argo.sync("slurm")

@@ -63,6 +63,15 @@ def test_flux_reads_the_values_that_argo_cd_reads(file):
     assert flux["spec"]["targetNamespace"] == argo["spec"]["destination"]["namespace"]
 
 
+def test_argo_cd_removes_the_operator_last():
+    """By waves, the highest first. NodeSets need the operator to end."""
+    examples = ROOT / "docs" / "examples" / "gitops"
+    folder = examples / yaml.safe_load((examples / "root.yaml").read_text())["spec"]["source"]["path"]
+    found = [yaml.safe_load(file.read_text())["metadata"] for file in folder.glob("*.yaml")]
+    waves = {each["name"]: int(each.get("annotations", {}).get("argocd.argoproj.io/sync-wave", 0)) for each in found}
+    assert waves == {"sunkpy": -1, "slurm": 0, "slurm-staging": 0}
+
+
 def test_the_annotations_are_those_that_the_scheduler_reads():
     (sentence,) = re.findall(r"with annotations: (.*?)\. Those", README, flags=re.DOTALL)
     told = [name.removeprefix(names.PREFIX) for name in re.findall(r"`([^`]+)`", sentence)]
