@@ -41,7 +41,7 @@ has a volume, wanted or not: helm keeps it, but takes for its own what the clust
 the claim would take that away, which Kubernetes refuses. So it would for a class that helm did not write. */}}
 {{- define "sunkpy.claim" -}}
 {{- $there := lookup "v1" "PersistentVolumeClaim" .root.Release.Namespace .claim | default dict }}
-{{- $named := ternary "" .values.storageClass (hasKey $there "spec") }}
+{{- $named := ternary "" .values.storageClass (hasKey (dig "spec" dict $there) "storageClassName") }}
 {{- range dig "metadata" "managedFields" list $there }}
 {{- if and (contains "helm" .manager) (dig "f:spec" "f:storageClassName" nil .fieldsV1 | kindIs "map") }}{{ $named = $there.spec.storageClassName }}{{ end }}
 {{- end }}
