@@ -198,6 +198,17 @@ def test_a_nodeset_that_is_going_is_not_taken_for_the_one_that_is_wanted(api: Ap
     assert upgrade(api, wanted) == ""
 
 
+def test_a_claim_that_no_class_was_given_takes_the_one_that_values_name(api: Apiserver):
+    classes, claims = "/apis/storage.k8s.io/v1/storageclasses", "/api/v1/namespaces/research/persistentvolumeclaims"
+    assert api.ask("admin", "PATCH", f"{classes}/plain", {"metadata": {"annotations": None}}).is_success
+    assert api.ask("admin", "PATCH", f"{claims}/demo-home", {"metadata": {"finalizers": []}}).is_success
+    assert api.ask("admin", "DELETE", f"{claims}/demo-home").is_success
+    assert upgrade(api, {}) == ""
+    assert "storageClassName" not in api.ask("admin", "GET", f"{claims}/demo-home").json()["spec"]
+    assert upgrade(api, {"home": {"storageClass": "plain"}}) == ""
+    assert api.ask("admin", "GET", f"{claims}/demo-home").json()["spec"]["storageClassName"] == "plain"
+
+
 def test_a_volume_that_was_grown_as_it_said_is_taken(api: Apiserver):
     assert api.ask("admin", "DELETE", f"{STATEFULSETS}/demo-slurmctld").status_code == 200
     assert upgrade(api, {"slurmctld": {"persistence": {"size": "2Gi"}}}) == ""
@@ -215,14 +226,3 @@ def test_two_slurmctld_want_a_backup_that_both_can_mount(api: Apiserver):
     assert upgrade(api, two) == ""
     one = {"slurmctld": {**two["slurmctld"], "replicas": 1}}
     assert upgrade(api, one) == "", "and the way back"
-
-
-def test_a_claim_that_no_class_was_given_takes_the_one_that_values_name(api: Apiserver):
-    classes, claims = "/apis/storage.k8s.io/v1/storageclasses", "/api/v1/namespaces/research/persistentvolumeclaims"
-    assert api.ask("admin", "PATCH", f"{classes}/plain", {"metadata": {"annotations": None}}).is_success
-    assert api.ask("admin", "PATCH", f"{claims}/demo-home", {"metadata": {"finalizers": []}}).is_success
-    assert api.ask("admin", "DELETE", f"{claims}/demo-home").is_success
-    assert upgrade(api, {}) == ""
-    assert "storageClassName" not in api.ask("admin", "GET", f"{claims}/demo-home").json()["spec"]
-    assert upgrade(api, {"home": {"storageClass": "plain"}}) == ""
-    assert api.ask("admin", "GET", f"{claims}/demo-home").json()["spec"]["storageClassName"] == "plain"
