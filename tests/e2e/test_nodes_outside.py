@@ -84,7 +84,8 @@ def test_jobs_run_there_and_pods_wait_for_nodes_of_kubernetes(stack: Stack, bare
         waits = lambda: [each for each in stack.jobs().values() if each["JobState"] == "PENDING"]  # noqa: E731
         (queued,) = wait(waits, timeout_s=30, what="its job")
         reason = lambda: stack.job(int(queued["JobId"]))["Reason"] not in ("None", "Priority")  # noqa: E731
-        wait(reason, timeout_s=60, what="slurmctld has tried it")
+        # It looks at all once a minute.
+        wait(reason, timeout_s=150, what="slurmctld has tried it")
         assert stack.job(int(queued["JobId"]))["JobState"] == "PENDING"
     finally:
         stack.scontrol("update", f"nodename={','.join(own)}", "state=resume")
