@@ -23,7 +23,7 @@ from demo.report import Tell
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from devcluster import Cluster
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NotYet, wait
+from devcluster.waiting import NeverSo, NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
@@ -346,7 +346,7 @@ class Run:
             left = {job: ended.count(job) for job in wanted if ended.count(job) != 1}
             return not left
 
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(NeverSo):
             wait(are_told, timeout_s=240, what="one record of each", every_s=5.0)
         return left
 
