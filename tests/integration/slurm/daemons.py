@@ -143,9 +143,12 @@ def _on_loopback(conf: str, ports: Mapping[str, int]) -> str:
 
 
 class RealAccounting:
-    """MariaDB and slurmdbd. `port` of slurmdbd; `root` is also where a RealSlurm that uses it finds its programs."""
+    """MariaDB and slurmdbd. `port` of slurmdbd; `root` is also where a RealSlurm that uses it finds its programs.
 
-    def __init__(self, folder: Path, suite: str) -> None:
+    `conf`: further lines of slurmdbd.conf.
+    """
+
+    def __init__(self, folder: Path, suite: str, *, conf: str = "") -> None:
         self.root, self._database = folder / "root", folder / "database"
         unpack(suite, ("slurmctld", "slurmdbd", "slurmrestd", "slurmd"), self.root)
         unpack(suite, ("mariadb",), self._database)
@@ -155,7 +158,7 @@ class RealAccounting:
             (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         for name in ("slurm.key", "jwt.key"):
             give(self.root / "keys" / name, secrets.token_bytes(64), 401)
-        conf = _SLURMDBD_CONF.format(port=self.port, database_port=self._database_port)
+        conf = _SLURMDBD_CONF.format(port=self.port, database_port=self._database_port) + conf
         give(self.root / "config/slurmdbd.conf", conf.encode(), 401)
         os.chown(self.root / "etc/slurm", 401, 401)
         self.mariadb = self.start_mariadb()
