@@ -22,6 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(os.path.dirname(__file__)):
             item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda item: item.path.name == "test_story.py")  # leaves the other version of Slurm running
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """The seven steps of the demo, on both versions of Slurm (the other one is `long`); the other tests run on one.
 
-This file comes last, because it leaves the other version running.
+They come last (conftest.py), because they leave the other version running.
 """
 
 from __future__ import annotations
