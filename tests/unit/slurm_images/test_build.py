@@ -190,6 +190,22 @@ def test_an_image_with_a_mended_package_is_another_image():
     assert build.final_ref(ref.replace("b", "c"), {}) != build.final_ref(ref, {})
 
 
+CHANGELOG = """\
+openssl (3.5.1-1+deb13u1) trixie-security; urgency=medium
+
+  * CVE-2025-9230 (Out-of-bounds read), CVE-2025-9231
+
+ -- A <a@debian.org>  Sat, 27 Sep 2025 10:00:00 +0200
+
+openssl (3.5.1-1) unstable; urgency=medium
+
+  * New version. (CVE-2025-4575)
+
+openssl (3.5.0-2) unstable; urgency=medium
+
+  * CVE-2024-1
+"""
+
 POLICY = """\
 libssl3t64:
   Installed: (none)
@@ -215,7 +231,24 @@ def test_an_update_of_debian_is_named_with_both_versions():
     newest = build.candidates(POLICY)
     assert newest == {"libssl3t64": "3.5.1-1+deb13u1", "tini": "0.19.0-3"}
     packages = {"libssl3t64": "3.5.1-1", "tini": "0.19.0-3", "gone": "1", "aiohttp": "3.13"}
-    assert build.updates(packages, newest) == ["images:   libssl3t64 3.5.1-1 -> 3.5.1-1+deb13u1"]
+    changelogs = {"libssl3t64": CHANGELOG}
+    line = "images:   libssl3t64 3.5.1-1 -> 3.5.1-1+deb13u1"
+    assert build.updates(packages, newest, changelogs) == [f"{line}  CVE-2025-9230, CVE-2025-9231"]
+    assert build.updates(packages, newest, {}) == [line]
+
+
+@pytest.mark.parametrize(
+    ("held", "mended"),
+    [
+        ("3.5.1-1", ["CVE-2025-9230", "CVE-2025-9231"]),
+        ("3.5.1-1+b2", ["CVE-2025-9230", "CVE-2025-9231"]),
+        ("3.5.1-1+deb13u1", []),
+        ("3.5.0-2", ["CVE-2025-4575", "CVE-2025-9230", "CVE-2025-9231"]),
+        ("3.4.0-1", []),
+    ],
+)
+def test_vulnerabilities_that_an_update_mends_are_those_of_newer_entries(held: str, mended: list[str]):
+    assert build.vulnerabilities(CHANGELOG, held) == mended
 
 
 def _archive(group: object) -> None:
