@@ -189,12 +189,13 @@ def test_nodes_of_the_first_one_obey_it_alone(restored: Restored) -> None:
     first.wait_for_job(job, "COMPLETED")
     assert record(second, job) == ""
     assert restored.configurations() == restored.configured
+    second.scontrol("delete", f"nodename={','.join(sorted(set(second.slurm_nodes()) - own))}")  # as the page says
 
 
 def test_what_was_held_runs_in_the_new_namespace_and_is_recorded_there_alone(restored: Restored) -> None:
     first, second = restored.first, restored.stack
     second.scontrol("release", str(restored.held))
-    second.wait_for_job(restored.held, "COMPLETED", timeout_s=180)
+    second.wait_for_job(restored.held, "COMPLETED")
     wait_until_equal(lambda: record(second, restored.held), "COMPLETED", timeout_s=90, what="the record of a job")
     assert record(first, restored.held).startswith("CANCELLED")
 
