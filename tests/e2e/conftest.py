@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,13 +17,14 @@ from sunkpy.core.model.objects import Pod
 CLUSTER = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
 SUITE = os.environ.get("SLURM_SUITE", "trixie")
 NODES = 3
+STORY = Path(__file__).with_name("test_story.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(os.path.dirname(__file__)):
             item.add_marker(pytest.mark.e2e)
-    items.sort(key=lambda item: item.path.name == "test_story.py")  # leaves the other version of Slurm running
+    items.sort(key=lambda item: item.path == STORY)  # leaves the other version of Slurm running
 
 
 @pytest.fixture(scope="session")

@@ -87,7 +87,7 @@ def test_jobs_run_there_and_pods_wait_for_nodes_of_kubernetes(stack: Stack, bare
             waiting = [each for each in stack.jobs().values() if each["JobState"] == "PENDING"]
             return [each for each in waiting if each["Features"] != "(null)"]
 
-        (queued,) = wait(waits, timeout_s=60, what="its job")
+        queued = wait(waits, timeout_s=60, what="its job")[-1]
         reason = lambda: stack.job(int(queued["JobId"]))["Reason"] not in ("None", "Priority")  # noqa: E731
         # It looks at all once a minute.
         wait(reason, timeout_s=150, what="slurmctld has tried it")
