@@ -48,6 +48,11 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "syncer.pollSeconds": {"syncer": {"pollSeconds": 2}},
     "keys.existingSlurmSecret": {"keys": {"existingSlurmSecret": "ours"}},
     "keys.existingJwtSecret": {"keys": {"existingJwtSecret": "ours"}},
+    "keys.existingSshHostSecret": {"keys": {"existingSshHostSecret": "ours"}},
+    "keys.existingComputeSshHostSecret": {"keys": {"existingComputeSshHostSecret": "ours"}},
+    "accounting.database.existingSecret": {"accounting": {"database": {"existingSecret": "ours"}}},
+    "slurmctld.replicas": {"slurmctld": {"replicas": 2, "persistence": {"accessModes": ["ReadWriteMany"]}}},
+    "common": {"common": {"labels": {"team": "x"}}},
     "networkPolicies": {"networkPolicies": {"enabled": False}},
 }
 

@@ -82,6 +82,11 @@ def test_a_drain_takes_what_runs_several_times_one_by_one():
     for name, budget in budgets.items():
         assert budget["spec"]["maxUnavailable"] == 1
         assert budget["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] == name.removeprefix("demo-")
+    two = {part: {"replicas": 2} for part in ("syncer", "scheduler", "slurmrestd", "slurmctld", "login")}
+    two["slurmctld"]["persistence"] = {"accessModes": ["ReadWriteMany"]}
+    assert set(of_kind(render("slurm", two), "PodDisruptionBudget")) == {f"demo-{part}" for part in two}
+    (operator,) = of_kind(render("sunkpy"), "PodDisruptionBudget").values()
+    assert operator["spec"]["maxUnavailable"] == 1
 
 
 def test_a_pod_of_a_bad_release_does_not_hold_up_the_next_one():
