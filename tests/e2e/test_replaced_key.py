@@ -27,17 +27,16 @@ class Key:
 
     def __init__(self, stack: Stack) -> None:
         self.stack, self._of = stack, ("-n", stack.namespace)
-        self.secret = self.first = f"{stack.release}-slurm-key"
+        self.secret = f"{stack.release}-slurm-key"
         self.steps = [f"{NEW}-{step}" for step in (1, 2, 3)]
         self._forget()
         env = {"KUBECONFIG": str(stack.kubeconfig), "PATH": f"{stack.bin_dir}:{os.environ['PATH']}"}
-        run([str(ROOT / "docs/examples/replace-slurm-key.sh"), stack.namespace, self.first, NEW], env=env)
+        run([str(ROOT / "docs/examples/replace-slurm-key.sh"), stack.namespace, self.secret, NEW], env=env)
 
     def use(self, secret: str) -> None:
         """As the page says: the next step begins when no pod has the Secret before."""
         before, self.secret = self.secret, secret
-        of_the_chart = "" if secret == self.first else secret
-        value = f"keys.existingSlurmSecret={of_the_chart}"
+        value = f"keys.existingSlurmSecret={secret}"
         assert self._have(before)
         self.stack.helm("upgrade", self.stack.release, CHART, *self._of, "--reuse-values", "--set", value, "--wait")
         wait(lambda: not self._have(before), timeout_s=240, what="all pods to follow")
@@ -47,11 +46,13 @@ class Key:
         (listed,) = re.findall(r"^    kubectl (get pods .*?) \|", text, re.MULTILINE)
         return f"ame:{secret}]" in self.stack.kubectl(*listed.split())
 
-    def take_back(self) -> None:
-        """The same way back, for what is cut off answers nobody."""
-        if self.secret != self.first:
-            for secret in (*reversed(self.steps[: self.steps.index(self.secret)]), self.first):
-                self.use(secret)
+    def take_back(self, revision: int) -> None:
+        """At once, for nothing runs: slurmds with the new key cannot be told to go, and are deleted."""
+        stack = self.stack
+        stack.helm("rollback", stack.release, str(revision), *self._of)
+        stack.kubectl("delete", "pods", *(pod.name for pod in stack.slurmd_pods()), *self._of, "--wait", timeout_s=120)
+        wait(lambda: not self._have(self.secret), timeout_s=120, what="all pods to have the first key")
+        wait_for_agreement(stack, timeout_s=120, after="the first key")
         self._forget()
 
     def _forget(self) -> None:
@@ -63,8 +64,7 @@ def key(stack: Stack) -> Iterator[Key]:
     before: int = json.loads(stack.helm("status", stack.release, "-n", stack.namespace, "-o", "json"))["version"]
     key = Key(stack)
     yield key
-    key.take_back()
-    stack.helm("rollback", stack.release, str(before), "-n", stack.namespace, "--wait")
+    key.take_back(before)
 
 
 def test_jobs_and_services_go_on_while_the_key_is_replaced(stack: Stack, key: Key) -> None:

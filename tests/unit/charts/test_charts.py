@@ -155,6 +155,7 @@ def test_every_object_of_the_operator_is_what_kubernetes_accepts():
     assert of_kind(manifests, "CustomResourceDefinition").keys() == {"nodesets.sunkpy.dev"}
     for manifest in manifests:
         check_accepted(manifest)
+    assert not of_kind(render("sunkpy", {"crds": {"install": False}}), "CustomResourceDefinition")
 
 
 @pytest.mark.parametrize("values", [{}, FULL])
