@@ -103,6 +103,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option(
     "--seed", default=1, show_default=True, help="chaos, outage, upgrade, accounting, devices: makes the same."
 )
+@click.option("--since", default="", metavar="COMMIT", help="upgrade: from an earlier sunkpy, not an earlier Slurm.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option(
     "--strict",
@@ -110,7 +111,16 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     help="chaos, outage, accounting, gitops, upgrade, ha, devices, machines: fail when a figure does not hold.",
 )
 def main(
-    name: str, *, quick: bool, only: str, sizes: tuple[int, ...], minutes: float, seed: int, faults: bool, strict: bool
+    name: str,
+    *,
+    quick: bool,
+    only: str,
+    sizes: tuple[int, ...],
+    minutes: float,
+    seed: int,
+    since: str,
+    faults: bool,
+    strict: bool,
 ) -> None:
     """Measure, and write build/reports/<name>.json."""
     if name == "families":
@@ -144,8 +154,8 @@ def main(
         figures = gitops.measure(suite=suite, name=cluster, tell=click.echo, by_flux=by_flux)
         write("gitops-flux" if by_flux else "gitops", figures, strict=strict)
     if name in ("all", "upgrade"):
-        outcome = upgrade(name=cluster, seed=seed, tell=click.echo)
-        write("upgrade", outcome.figures, outcome.violations, strict=strict)
+        outcome = upgrade(name=cluster, seed=seed, tell=click.echo, since=since)
+        write("upgrade-sunkpy" if since else "upgrade", outcome.figures, outcome.violations, strict=strict)
     if name in ("all", "ha"):
         write("ha", ha.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine

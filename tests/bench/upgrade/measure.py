@@ -7,18 +7,21 @@ sessions open. The state of slurmctld and the records of slurmdbd are those of t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from demo import story
 from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
 from demo.stack import SUITES, Stack
 from devcluster.waiting import NotYet, wait
+from sunkpy.core import names
 from tests.bench import report
 from tests.bench.chaos.record import Record
 from tests.bench.chaos.run import Outcome, Tell, figures, watched
@@ -26,6 +29,7 @@ from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, 
 from tests.bench.own_cluster import own_cluster
 from tests.bench.records import recorded_once
 from tests.bench.upgrade import sessions
+from tests.bench.upgrade.earlier import checked_out, go_back
 
 NODES: Final = 4
 """One of them is for the job of the person."""
@@ -38,16 +42,25 @@ _ROLLED_S: Final = 300.0
 _CORES: Final = "two shared cores run the whole cluster, and start all daemons at once"
 
 
-def measure(*, name: str, seed: int, tell: Tell) -> Outcome:
-    """From the older of the two versions that the images have to the newer one."""
+def measure(*, name: str, seed: int, tell: Tell, since: str = "") -> Outcome:
+    """From the older of the two versions of Slurm that the images have to the newer one; or, on the older one, from the
+    charts and images of an earlier commit of sunkpy, and back.
+    """
     old, new = SUITES
-    images = {suite: build_images(suite, tell) for suite in SUITES}
-    with own_cluster(f"{name}-upgrade", tell) as cluster:
-        cluster.up(NODES, gpus=GPUS_PER_NODE)
-        cluster.load(sorted({Path(image.archive) for built in images.values() for image in built.values()}))
+    with contextlib.ExitStack() as until_end:
+        cluster = until_end.enter_context(own_cluster(f"{name}-upgrade", tell))
+        images = {suite: build_images(suite, tell) for suite in ((old,) if since else SUITES)}
+        archives = {Path(image.archive) for built in images.values() for image in built.values()}
         refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
+        earlier = until_end.enter_context(checked_out(since, old, tell)) if since else None
+        cluster.up(NODES, gpus=GPUS_PER_NODE)
+        cluster.load(sorted({*archives, *(earlier.archives if earlier else ())}))
         stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
-        install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
+        if earlier:
+            earlier.install(cluster, sessions.VALUES)
+            new = old
+        else:
+            install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
         plan = make_plan(suite=new, seed=seed, nodes=NODES - 1)
         with sessions.opened(stack, cluster.layout.volumes, job_s=_LASTS_S) as person:
             record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
@@ -56,7 +69,9 @@ def measure(*, name: str, seed: int, tell: Tell) -> Outcome:
             "sessions ended where the table of restarts does not say so", len(wrong), unit="", bound=0, n=3,
             limited_by="; ".join(wrong),
         )  # fmt: skip
-        found = [*of_upgrade(record), sessions_, recorded_once(stack, record.lines), _rolled(stack, record)]
+        found = [*of_upgrade(record), sessions_, recorded_once(stack, record.lines), _rolled(stack, record, refs[new])]
+        if earlier:
+            found.append(go_back(stack))
         return Outcome([*found, *figures(record, violations, seed=seed)], violations)
 
 
@@ -85,14 +100,16 @@ def of_upgrade(record: Record) -> Iterator[report.Figure]:
     yield report.at_most("jobs that did not run through", broken, unit="", bound=0, n=1, limited_by=str(said))
 
 
-def _rolled(stack: Stack, record: Record) -> report.Figure:
-    """All slurmds are of slurmctld's version some time after the last job."""
+def _rolled(stack: Stack, record: Record, images: Mapping[str, str]) -> report.Figure:
+    """All slurmd pods are of the new image some time after the last job."""
+    which = ("-n", stack.namespace, "-l", f"{names.LABEL_ROLE}=compute")
+    image = 'jsonpath={.items[*].spec.containers[?(@.name=="slurmd")].image}'
 
     def are_new() -> bool:
-        versions = {name: node.get("Version", "") for name, node in stack.slurm_nodes().items()}
-        if set(versions.values()) != {stack.admin("scontrol", "--version").split()[-1]}:
-            raise NotYet(str(versions))
-        return True
+        found = stack.kubectl("get", "pods", *which, "-o", image).split()
+        if len(found) != NODES or set(found) != {images["slurmd"]}:
+            raise NotYet(str(found))
+        return all(story.is_idle(node) for node in stack.slurm_nodes().values())
 
     wait(are_new, timeout_s=_ROLLED_S * 2, what="slurmd of the new version on each node")
     ended_s = max(line.at_s for lines in record.lines.values() for line in lines)
