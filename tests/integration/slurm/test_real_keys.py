@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from devcluster.waiting import wait
+from devcluster.waiting import wait, wait_until
 from sunkpy.slurm.auth import MintedToken
 from tests.bench.accounting.faults import signal_slurmctld
 from tests.integration.slurm.daemons import NODE, ROOT, RealSlurm, give
@@ -85,10 +85,17 @@ def restart_slurmctld(slurm: RealSlurm) -> None:
     wait(lambda: slurm.starts("slurmctld") > starts and answers(), timeout_s=60, what="slurmctld to be back")
 
 
-def restart_slurmd(slurm: RealSlurm, node: str, tell: Callable[[], None]) -> None:
+def restart_slurmd(slurm: RealSlurm, node: str, tell: Callable[[str], None]) -> None:
     before = slurmd_since(slurm, node)
-    tell()
-    wait(lambda: slurmd_since(slurm, node) not in ("", "None", before), timeout_s=60, what=f"{node} to register")
+    end_slurmd(tell, lambda: slurmd_since(slurm, node) not in ("", "None", before), what=f"{node} to register")
+
+
+def end_slurmd(tell: Callable[[str], None], is_back: Callable[[], bool], *, what: str) -> None:
+    """As a kubelet does it: slurmd 24.11 may hang for two minutes as it ends just after a step."""
+    tell("TERM")
+    if not wait_until(is_back, timeout_s=15):
+        tell("KILL")
+    wait(is_back, timeout_s=60, what=what)
 
 
 def slurmd_since(slurm: RealSlurm, node: str) -> str:
@@ -140,17 +147,21 @@ def test_jobs_go_on_while_one_daemon_after_the_other_takes_the_keys_of_the_next_
         run_step(site)
         restart_slurmdbd(site)
         run_step(site)
-        restart_slurmd(site.slurm, SECOND, lambda: site.signal_slurmd(SECOND, signal.SIGTERM))
+        restart_slurmd(site.slurm, SECOND, lambda name: signal_slurmd(site, SECOND, name))
         run_step(site)
         site.shell("ann", "cd; touch go")  # its pod is drained
         wait(lambda: state(site, job) == "COMPLETED", timeout_s=30, what="the job to end")  # noqa: B023
-        restart_slurmd(site.slurm, FIRST, lambda: site.signal_slurmd(FIRST, signal.SIGTERM))
+        restart_slurmd(site.slurm, FIRST, lambda name: signal_slurmd(site, FIRST, name))
         run_step(site)
         wait(lambda: recorded(site, job).startswith("COMPLETED"), timeout_s=30, what="its record")  # noqa: B023
     take(keys, old)
     refusals = refused(site.slurm)
-    site.signal_slurmd(SECOND, signal.SIGTERM)
-    wait(lambda: refused(site.slurm) > refusals, timeout_s=60, what="slurmctld to refuse the old key")
+    is_refused = lambda: refused(site.slurm) > refusals  # noqa: E731
+    end_slurmd(lambda name: signal_slurmd(site, SECOND, name), is_refused, what="slurmctld to refuse the old key")
+
+
+def signal_slurmd(site: Site, node: str, name: str) -> None:
+    site.signal_slurmd(node, signal.Signals[f"SIG{name}"])
 
 
 def refused(slurm: RealSlurm) -> int:
@@ -169,13 +180,13 @@ def test_a_job_outlives_its_slurmd_whose_keys_are_replaced(outside: RealSlurm, t
         take(etc, step)
         restart_slurmctld(slurm)
         slurm.as_user(USER1, "srun", "--mem=10", "true")
-        restart_slurmd(slurm, NODE, lambda: slurm.send("TERM", "slurmd"))
+        restart_slurmd(slurm, NODE, lambda name: slurm.send(name, "slurmd"))
         slurm.as_user(USER1, "srun", "--mem=10", "true")
         assert slurm.as_user(USER1, *show) == "RUNNING"
     (slurm.root / "var/tmp/go").touch()
     wait(lambda: slurm.as_user(USER1, *show) == "COMPLETED", timeout_s=30, what="the job to end")
     take(etc, old)
-    slurm.send("TERM", "slurmd")
-    wait(lambda: refused(slurm) > 0, timeout_s=60, what="slurmctld to refuse the old key")
+    is_refused = lambda: refused(slurm) > 0  # noqa: E731
+    end_slurmd(lambda name: slurm.send(name, "slurmd"), is_refused, what="slurmctld to refuse the old key")
     with pytest.raises(AssertionError, match="uthentication"):
         slurm.as_user(USER1, "squeue")
