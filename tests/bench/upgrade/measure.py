@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from demo import story
+from demo import person, story
 from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
 from demo.stack import SUITES, Stack
 from devcluster.waiting import NotYet, wait
@@ -57,14 +57,14 @@ def measure(*, name: str, seed: int, tell: Tell, since: str = "") -> Outcome:
         cluster.load(sorted({*archives, *(earlier.archives if earlier else ())}))
         stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
         if earlier:
-            earlier.install(cluster, sessions.VALUES)
+            earlier.install(cluster, {**person.values(), **sessions.VALUES})
             new = old
         else:
             install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
         plan = make_plan(suite=new, seed=seed, nodes=NODES - 1)
-        with sessions.opened(stack, cluster.layout.volumes, job_s=_LASTS_S) as person:
+        with sessions.opened(stack, cluster.layout.volumes, job_s=_LASTS_S) as open_:
             record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
-            wrong = person.ended_wrongly(upgrade_s=record.faults[0].begun_s, end_s=time.time())
+            wrong = open_.ended_wrongly(upgrade_s=record.faults[0].begun_s, end_s=time.time())
         sessions_ = report.at_most(
             "sessions ended where the table of restarts does not say so", len(wrong), unit="", bound=0, n=3,
             limited_by="; ".join(wrong),
