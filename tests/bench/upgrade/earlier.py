@@ -14,7 +14,6 @@ from demo.report import Tell
 from demo.stack import ROOT, Stack
 from devcluster.cluster import Cluster
 from devcluster.shell import run
-from devcluster.waiting import wait
 from tests.bench import report
 from tests.e2e import workloads
 from tests.e2e.agreement import wait_for_agreement
@@ -87,6 +86,6 @@ def go_back(stack: Stack) -> report.Figure:
     if workloads.wait_for_running(stack, "serves").uid != service.uid:
         wrong.append("the service")
     new = stack.sbatch("--output=/dev/null", script="true")
-    wait(lambda: stack.job(new)["JobState"] == "COMPLETED", timeout_s=60, what="a job after the rollback")
+    stack.wait_for_job(new, "COMPLETED")
     what = "jobs and pods that a rollback of both charts ended"
     return report.at_most(what, len(wrong), unit="", bound=0, n=2, limited_by=str(wrong))

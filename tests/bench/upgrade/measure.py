@@ -46,19 +46,18 @@ def measure(*, name: str, seed: int, tell: Tell, since: str = "") -> Outcome:
     """From the older of the two versions of Slurm that the images have to the newer one; or, on the older one, from the
     charts and images of an earlier commit of sunkpy, and back.
     """
-    old, new = SUITES
+    old, new = (SUITES[0], SUITES[0]) if since else SUITES
     with contextlib.ExitStack() as until_end:
-        cluster = until_end.enter_context(own_cluster(f"{name}-upgrade", tell))
-        images = {suite: build_images(suite, tell) for suite in ((old,) if since else SUITES)}
+        images = {suite: build_images(suite, tell) for suite in dict.fromkeys((old, new))}
         archives = {Path(image.archive) for built in images.values() for image in built.values()}
         refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
         earlier = until_end.enter_context(checked_out(since, old, tell)) if since else None
+        cluster = until_end.enter_context(own_cluster(f"{name}-upgrade", tell))
         cluster.up(NODES, gpus=GPUS_PER_NODE)
         cluster.load(sorted({*archives, *(earlier.archives if earlier else ())}))
         stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
         if earlier:
             earlier.install(cluster, {**person.values(), **sessions.VALUES})
-            new = old
         else:
             install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
         plan = make_plan(suite=new, seed=seed, nodes=NODES - 1)
