@@ -265,6 +265,9 @@ async def test_a_queue_comes_back_into_an_empty_state(slurm: RealSlurm, bucket: 
     pid_file = slurm.root / STATE[1:] / "slurmctld.pid"  # next-job-id takes it for that of one that was killed
     pid_file.symlink_to("/run/slurmctld/slurmctld.pid")
     os.chown(pid_file, 401, 401, follow_symlinks=False)
+    heartbeat = pid_file.with_name("heartbeat")  # of two slurmctld; a restored one would be taken for a sign of life
+    heartbeat.write_bytes(bytes(16))
+    os.chown(heartbeat, 401, 401)
     assert "copy-backup: http://" in slurm.as_user(401, *bucket.env(), "backup-state")
     slurm.as_user(401, "scancel", str(ends))
     submit(slurm, "--hold")
@@ -275,6 +278,7 @@ async def test_a_queue_comes_back_into_an_empty_state(slurm: RealSlurm, bucket: 
     shutil.rmtree(slurm.root / STATE[1:])
     slurm.as_user(401, *bucket.env(), "restore-state")
     assert pid_file.is_symlink()
+    assert not heartbeat.exists()
     (slurm.root / "var/lib/slurm/hold").unlink()
     await happens(slurm, all_are_as_saved)
     await admin.close()
