@@ -35,7 +35,7 @@ test: lint ## Everything that must hold, but for `make long`
 	@$(MAKE) --jobs=4 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'not long'" unit on-slurm off-slurm e2e
 
 long: $(READY) ## What takes minutes: rolls under services, login pods of one's own, databases that die
-	$(PYTEST) tests/integration tests/e2e -m 'long and not machines'
+	@$(MAKE) --jobs=2 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'long and not machines'" integration e2e
 
 machines: $(READY) ## On a virtual machine with cgroup v2: what jobs get, and a node that is switched off
 	$(PYTEST) tests/integration -m machines
@@ -51,7 +51,7 @@ unit: $(READY) ## Pure decisions, clients against recorded answers, charts and s
 	$(BESIDE) $(PYTEST) --timeout=300 tests/unit
 
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
-	$(PYTEST) tests/integration
+	$(BESIDE) $(PYTEST) tests/integration $(WHICH)
 
 # Its two halves, which run beside each other in `make test`.
 on-slurm: $(READY)
