@@ -27,6 +27,13 @@ def test_no_probe_ends_a_daemon_of_slurm():
     assert not [each["name"] for each in daemons if "livenessProbe" in each]
 
 
+def test_a_process_of_sunkpy_that_hangs_is_ended():
+    parts = {"operator", "syncer", "scheduler", "accounts"}
+    ours = [each for _, each in [*_containers(chart="sunkpy"), *_containers()] if each["name"] in parts]
+    assert len(ours) == len(parts)
+    assert all(each["livenessProbe"]["httpGet"]["path"] == "/healthz" for each in ours)
+
+
 @pytest.mark.parametrize("name", ["demo-slurmctld", "demo-slurmdbd", "demo-mariadb"])
 def test_a_daemon_that_reads_or_converts_for_days_is_not_ended(name: str):
     (probe,) = [container["startupProbe"] for owner, container in _containers() if owner == name]
