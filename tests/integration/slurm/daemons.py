@@ -167,13 +167,13 @@ class RealAccounting:
     def start_mariadb(self) -> subprocess.Popen[bytes]:
         """MariaDB as its image starts it."""
         listens = (f"--port={self._database_port}", "--bind-address=127.0.0.1")
-        self.mariadb = _start_in(self._database, "start-mariadb", 404, *listens)
+        self.mariadb = start_in(self._database, "start-mariadb", 404, *listens)
         return self.mariadb
 
     def start_slurmdbd(self) -> subprocess.Popen[bytes]:
         """slurmdbd as its image starts it; it answers once it has its database."""
         env = {"SUNKPY_DATABASE_HOST": "127.0.0.1", "SUNKPY_DATABASE_PORT": str(self._database_port)}
-        self.slurmdbd = _start_in(self.root, "start-slurmdbd", 401, env=env)
+        self.slurmdbd = start_in(self.root, "start-slurmdbd", 401, env=env)
         _wait_for_port(self.port, self)
         return self.slurmdbd
 
@@ -184,7 +184,11 @@ class RealAccounting:
 
     def sacctmgr(self, *args: str) -> str:
         """Output of sacctmgr, as SlurmUser."""
-        return _output_in(self.root, 401, ("sacctmgr", "--immediate", "--parsable2", "--noheader", *args), {})
+        return self.output("sacctmgr", "--immediate", "--parsable2", "--noheader", *args)
+
+    def output(self, *command: str) -> str:
+        """Output of a command of Slurm, as SlurmUser."""
+        return _output_in(self.root, 401, command, {})
 
     def logs(self) -> str:
         """The last lines of both."""
@@ -373,9 +377,10 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", **more}
 
 
-def _start_in(
+def start_in(
     root: Path, script: str, user: int, *args: str, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
+    """A script of an image, in a root of its own; `/var/log` there has what it says."""
     argv, environment = _argv_in(root, user, (f"/usr/local/bin/{script}", *args)), _environment(env or {})
     with (root / f"var/log/{script}.log").open("ab") as log:
         return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
