@@ -3,14 +3,17 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- define "sunkpy.objects" -}}
 {{- $text := include .of .root }}
 {{- $values := .root.Values }}
-{{- if not (or $values.patches $values.common.labels $values.common.annotations) }}
+{{- if not (or $values.patches (values $values.common | compact)) }}
 {{- $text }}
 {{- else }}
 {{- range include "sunkpy.split" $text | fromJsonArray }}
 {{- $object := . }}
 {{- $_ := set $object "metadata" (include "sunkpy.metadata" (list .metadata $values.common) | fromJson) }}
 {{- range list (dig "spec" "template" dict .) (dig "spec" "jobTemplate" "spec" "template" dict .) }}
-{{- if .spec }}{{ $_ := set . "metadata" (include "sunkpy.metadata" (list .metadata $values.common) | fromJson) }}{{ end }}
+{{- if .spec }}
+{{- $_ := set . "metadata" (include "sunkpy.metadata" (list .metadata $values.common) | fromJson) }}
+{{- $_ := set . "spec" (include "sunkpy.podSpec" (list .spec $values.common) | fromJson) }}
+{{- end }}
 {{- end }}
 {{- $name := include "sunkpy.patchName" (list $.root .) }}
 {{- with get $values.patches $name }}
@@ -47,10 +50,22 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- /* Metadata with labels and annotations that all objects have. */}}
 {{- define "sunkpy.metadata" -}}
 {{- $metadata := deepCopy (index . 0 | default dict) }}
-{{- range $key, $values := index . 1 }}
+{{- range $key, $values := pick (index . 1) "labels" "annotations" }}
 {{- with $values }}{{ $_ := set $metadata $key (merge (get $metadata $key | default dict) .) }}{{ end }}
 {{- end }}
 {{- toJson $metadata }}
+{{- end }}
+
+{{- /* A pod's spec with what those of all pods and containers have, where it says nothing itself. */}}
+{{- define "sunkpy.podSpec" -}}
+{{- $common := index . 1 }}
+{{- $spec := (include "sunkpy.merged" (list $common.podSpec (index . 0)) | fromJson).value }}
+{{- range $containers := list "initContainers" "containers" }}
+{{- $all := list }}
+{{- range get $spec . | default list }}{{ $all = append $all (include "sunkpy.merged" (list $common.container .) | fromJson).value }}{{ end }}
+{{- with $all }}{{ $_ := set $spec $containers . }}{{ end }}
+{{- end }}
+{{- toJson $spec }}
 {{- end }}
 
 {{- /* {value: the first with the second on top}. Maps are merged by key and lists of things with a name (volumeMounts: a
