@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,7 @@ mount --bind /dev "$1/dev"
 mkdir -p "$1/config"
 mount --bind "$2" "$1/config"
 for folder in etc/slurm run tmp; do mount -t tmpfs -o mode=755,uid=401,gid=401 tmpfs "$1/$folder"; done
-exec chroot --userspec=401:401 "$1" /usr/local/bin/check-config "$3"
+exec chroot --userspec=401:401 "$1" "${@:3}"
 """
 
 
@@ -48,9 +49,11 @@ def check(root: Path, folder: Path, daemon: str, values: Mapping[str, object], *
     """Exit code and words, with what the chart gives to the Job that checks, `before` run as root in the namespaces."""
     manifests = render("slurm", values)
     folder.mkdir()
-    for name, text in of_kind(manifests, "ConfigMap")[f"demo-check-{daemon}"]["data"].items():
+    for name, text in of_kind(manifests, "ConfigMap").get(f"demo-check-{daemon}", {"data": {}})["data"].items():
         (folder / name).write_text(text)
-    return run(["--net"], ALONE + before + ENTER, root, folder, daemon)
+    containers = of_kind(manifests, "Job")["demo-check"]["spec"]["template"]["spec"]["containers"]
+    (command,) = [each["command"] for each in containers if each["name"] == daemon]
+    return run(["--net"], ALONE + before + ENTER, root, folder, *command)
 
 
 def run(namespaces: Sequence[str], script: str, *words: Path | str) -> tuple[int, str]:
@@ -147,7 +150,7 @@ def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
         os.chown(key, 401, 401)
         (tmp_path / "config").mkdir()
         shutil.copy(later.root / "etc/slurm/slurm.conf", tmp_path / "config")
-        code, words = run([], ENTER, root, tmp_path / "config", "slurmctld")
+        code, words = run([], ENTER, root, tmp_path / "config", "check-config", "slurmctld")
     finally:
         later.stop()
         shutil.rmtree(root / "keys", ignore_errors=True)
@@ -157,3 +160,40 @@ def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
         r"images\.slurmctld and images\.slurmdbd\nat \1, or restore a backup of \2 into a new namespace: ",
         words,
     ), words
+
+
+@pytest.mark.skipif(SUITE != "trixie", reason="is later than no other release")
+def test_no_part_is_later_than_the_one_above_it(root: Path, tmp_path: Path):
+    """In Slurm's order: slurmdbd, slurmctld, all others."""
+    later = tmp_path / "root"
+    unpack("sid", ("slurmctld", "slurmd", "slurmrestd", "login"), later)
+
+    def checked(**of_suite: str) -> list[tuple[str, int, str]]:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "order").mkdir()
+        os.chown(folder / "order", 401, 401)
+        values = {"images": {name: f"r.example.com:5000/{name}:{suite}-1" for name, suite in of_suite.items()}}
+        shared = f'mkdir -p "$1/order"\nmount --bind {folder}/order "$1/order"\n'
+        roots = {name: later if suite == "sid" else root for name, suite in of_suite.items()}
+        return [
+            (name, *check(roots[name], folder / name, name, values, before=shared))
+            for name in ("slurmdbd", "slurmctld", "slurmd", "slurmrestd", "login")
+            if name in of_suite and (roots[name] == later or name in ("slurmdbd", "slurmctld"))
+        ]
+
+    def refused(name: str, above: str) -> str:
+        return (
+            rf"images\.{name} is Slurm 26\.05\.\d+ and images\.{above} is 24\.11\.\d+, and must not be earlier\. "
+            r"Upgrade it before, or with it: docs/tasks/upgrade\.md\n"
+        )
+
+    assert checked(slurmdbd="trixie", slurmctld="trixie", slurmd="sid")[:2] == [
+        ("slurmdbd", 0, ""),
+        ("slurmctld", 0, ""),
+    ]
+    ((_, code, words),) = checked(slurmdbd="trixie", slurmctld="sid")[1:]
+    assert (code, bool(re.fullmatch(refused("slurmctld", "slurmdbd"), words))) == (3, True), words
+    for name, code, words in checked(
+        slurmdbd="trixie", slurmctld="trixie", slurmd="sid", slurmrestd="sid", login="sid"
+    )[2:]:
+        assert (code, bool(re.fullmatch(refused(name, "slurmctld"), words))) == (3, True), words

@@ -699,6 +699,26 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
     assert with_key == ["slurmctld"]
 
 
+@pytest.mark.parametrize(
+    ("suites", "commands"),
+    [
+        ({}, {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]}),
+        (
+            {"slurmd": "sid"},
+            {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld", "slurmdbd"]}
+            | {name: [name, "slurmctld"] for name in ("slurmrestd", "login", "slurmd")},
+        ),
+    ],
+)
+def test_images_of_several_suites_say_of_what_release_they_are(suites, commands):
+    values = {"images": {name: f"r.example.com:5000/sunkpy/{name}:{suite}-1a2b" for name, suite in suites.items()}}
+    pod = of_kind(render("slurm", values), "Job")["demo-check"]["spec"]["template"]["spec"]
+    asked = {each["name"]: [word for word in each["command"] if " " not in word] for each in pod["containers"]}
+    assert {
+        name: [word for word in words if word not in ("bash", "-euc", "check-order")] for name, words in asked.items()
+    } == commands
+
+
 @pytest.mark.parametrize(("kinds", "told"), [((), True), (("helm.toolkit.fluxcd.io/v2",), False)])
 def test_helm_tells_what_slurm_says_but_flux_is_not_asked_to_and_would_crash(kinds, told):
     args = ("template", "demo", str(CHARTS / "slurm"), "--show-only", "templates/check.yaml")
@@ -897,12 +917,13 @@ def test_the_hook_scripts_are_clean(name: str, tmp_path: Path):
 def test_the_entry_points_are_clean():
     scripts = sorted((ROOT / "slurm-images" / "bin").iterdir())
     of_bash = [script for script in scripts if not script.read_text().startswith("#!/usr/bin/perl\n")]
+    _shellcheck("--shell=bash", CHARTS / "slurm" / "files" / "check-order.sh")
     _shellcheck(
         *of_bash, ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run", *(ROOT / "docs" / "examples").glob("*.sh")
     )
 
 
-def _shellcheck(*scripts: Path) -> None:
+def _shellcheck(*scripts: Path | str) -> None:
     program = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([program, *scripts], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
