@@ -17,6 +17,7 @@ import pytest
 
 from devcluster.waiting import wait, wait_until_equal
 from sunkpy.core.gang.identity import GangId, parse_comment
+from tests.doubles.nvidia import information
 from tests.unit.charts.rendering import of_kind, render
 
 LEADER = "/leader"
@@ -910,7 +911,7 @@ def test_no_job_with_gpus_begins_where_they_have_other_numbers_since_slurmd_star
     for slot, minor in minors.items():
         card = hooks.folder / "driver" / f"0000:{slot}:00.0"
         card.mkdir(parents=True)
-        (card / "information").write_text(f"Model: \t H100\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n")
+        (card / "information").write_text(information(minor=minor, uuid=f"GPU-{slot}", pci=card.name))
     found = finished(hooks.start("prolog", gpus=gpus))
     assert found.returncode == (1 if reason else 0), found.stderr
     words = f"sunkpy prolog: {reason} when slurmd started: delete the slurmd pod, then resume the node"

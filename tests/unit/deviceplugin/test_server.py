@@ -17,6 +17,7 @@ from sunkpy.deviceplugin.server import PluginServer
 from sunkpy.deviceplugin.settings import PluginSettings
 from sunkpy.kube.client import Kube
 from tests.doubles.apiserver import Apiserver
+from tests.doubles.nvidia import information
 from tests.doubles.serving import answering
 
 GPU = "nvidia.com/gpu"
@@ -94,7 +95,7 @@ def machine(tmp_path):
     for minor in (0, 3):
         described = tmp_path / "driver" / f"0000:{minor}b:00.0" / "information"
         described.parent.mkdir(parents=True)
-        described.write_text(f"Model: \t H100\nDevice Minor: \t {minor}\nGPU UUID: \t GPU-{minor}\n")
+        described.write_text(information(minor=minor, uuid=f"GPU-{minor}", pci=described.parent.name))
     return tmp_path
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.nvidia import information
+
 PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "list-gpus"
 
 
@@ -23,8 +25,7 @@ def gpus(
     (dev / "nvidiactl").touch()
     for minor, slot in cards.items():
         (driver / slot).mkdir(parents=True)
-        text = f"Model: \t H100\nGPU UUID: \t GPU-{minor}\nBus Location: \t {slot}\nDevice Minor: \t {minor}\n"
-        (driver / slot / "information").write_text(text)
+        (driver / slot / "information").write_text(information(minor=minor, uuid=f"GPU-{minor}", pci=slot))
     known = {"SUNKPY_DEV": dev, "SUNKPY_NVIDIA": driver, "SUNKPY_NVIDIA_CAPABILITIES": folder / "capabilities"}
     env = {"PATH": os.environ["PATH"]} | env | {name: str(path) for name, path in known.items()}
     return subprocess.run(
@@ -60,8 +61,8 @@ def test_a_card_that_nobody_has_used_yet_has_no_uuid(tmp_path: Path):
     """Without persistence mode the driver reads it when the card is first opened: several would have the same."""
     card = tmp_path / "driver" / "0000:1b:00.0"
     card.mkdir(parents=True)
-    text = "GPU UUID: \t GPU-????????-????-????-????-????????????\nBus Location: \t 0000:1b:00.0\nDevice Minor: \t 0\n"
-    (card / "information").write_text(text)
+    uuid = "GPU-????????-????-????-????-????????????"
+    (card / "information").write_text(information(minor=0, uuid=uuid, pci="0000:1b:00.0"))
     assert lines(tmp_path, gpus(tmp_path, 1, minors=[0])) == ["nvidia0 - 0000:1b:00.0"]
 
 
