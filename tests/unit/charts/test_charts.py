@@ -255,6 +255,18 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"scheduler": {"aliases": ["a/b"]}}, "aliases"),
         ("slurm", {"scheduler": {"workloads": [SOLVER | {"rolls": []}]}}, "rolls"),
         ("sunkpy", {"image": ""}, "image"),
+        *(
+            (
+                chart,
+                values,
+                rf"{key}: the image is of sunkpy 0\.2\.1, and chart {chart} of 0\.1\.0: take both of one version",
+            )
+            for chart, key, values in (
+                ("sunkpy", "image", {"image": "r.example.com:5000/sunkpy:0.2.1-1a2b"}),
+                ("slurm", "images.sunkpy", {"images": {"sunkpy": "r.example.com:5000/sunkpy:0.2.1"}}),
+                ("openldap", "images.sunkpy", {"images": {"sunkpy": "sunkpy:0.2.1"}}),
+            )
+        ),
         ("sunkpy", {"lock": {"key": "a b"}}, "key"),
         ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
     ],
@@ -262,6 +274,13 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
 def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object], says: str):
     with pytest.raises(Refused, match=says):
         render(chart, values)
+
+
+@pytest.mark.parametrize(
+    "image", ["sunkpy:0.1.7-1a2b", "sunkpy", "r.example.com:5000/sunkpy@sha256:0.2", "sunkpy:main"]
+)
+def test_an_image_of_the_version_of_the_chart_or_of_none_is_taken(image: str):
+    assert render("sunkpy", {"image": image})
 
 
 @pytest.mark.parametrize("sharing", ["YES", "FORCE:1", "YES:4"])
@@ -494,18 +513,21 @@ def _pod_templates(manifests: Sequence[Manifest]) -> dict[str, Mapping[str, obje
     return {f"{m['kind']}/{m['metadata']['name']}": m["spec"]["template"] for m in found}
 
 
-def _of_version(chart: str, version: str, folder: Path) -> Sequence[Manifest]:
+def _of_version(
+    chart: str, version: str, folder: Path, values: Mapping[str, object] | None = None
+) -> Sequence[Manifest]:
     newer = folder / chart
     shutil.copytree(CHARTS / chart, newer)
     about = yaml.safe_load((newer / "Chart.yaml").read_text())
     (newer / "Chart.yaml").write_text(yaml.safe_dump(about | {"version": version, "appVersion": version}))
-    text = run_helm("template", "demo", str(newer), "--namespace", "research")
+    text = run_helm("template", "demo", str(newer), "--namespace", "research", values=values)
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
 @pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
 def test_another_version_of_the_chart_restarts_nothing(chart: str, tmp_path: Path):
-    assert _pod_templates(_of_version(chart, "9.9.9", tmp_path)) == _pod_templates(render(chart))
+    same = {"image": "sunkpy"} if chart == "sunkpy" else {"images": {"sunkpy": "sunkpy"}}
+    assert _pod_templates(_of_version(chart, "9.9.9", tmp_path, same)) == _pod_templates(render(chart, same))
 
 
 @pytest.mark.parametrize("chart", ["slurm", "openldap"])
