@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import yaml
@@ -30,10 +31,10 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         api.stop()
 
 
-def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm") -> str:
+def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm", *, charts: Path = CHARTS) -> str:
     """What helm says where it fails; without its hooks, for nobody would run their Jobs."""
     argv = (
-        helm(), "upgrade", "--install", {"slurm": "demo"}.get(chart, chart), str(CHARTS / chart), "--create-namespace",
+        helm(), "upgrade", "--install", {"slurm": "demo"}.get(chart, chart), str(charts / chart), "--create-namespace",
         "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-",
     )  # fmt: skip
     text = yaml.safe_dump({"nodeSets": {"compute": None}, **values} if chart == "slurm" else values)

@@ -128,6 +128,6 @@ mountPath) by that; other lists are replaced, and null takes away. */}}
 {{- $chart := (index . 0).Chart }}
 {{- $minor := regexFind "^[0-9]+\\.[0-9]+" $chart.Version }}
 {{- with regexFind "^[0-9]+\\.[0-9]+\\.[0-9]+" (regexFind "[^:/]*$" (index . 2)) }}
-{{- if not (hasPrefix (print $minor ".") .) }}{{ fail (printf "%s: the image is of sunkpy %s, and chart %s of %s: take both of one version" (index $ 1) . $chart.Name $chart.Version) }}{{ end }}
+{{- if not (hasPrefix (print $minor ".") .) }}{{ fail (printf "%s: the image is of sunkpy %s, and chart %s of %s: take both of one version (--reuse-values keeps an old image)" (index $ 1) . $chart.Name $chart.Version) }}{{ end }}
 {{- end }}
 {{- end }}
