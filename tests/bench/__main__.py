@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people, metrics and accounting need none, install, gitops, upgrade, ha, devices and machines make their
-own. busy has one part with and one without."""
+scale, takeover, people, containers, metrics and accounting need none, install, gitops, upgrade, ha, devices and
+machines make their own. busy has one part with and one without."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 from demo import story
 from demo.bring_up import bring_up, own_cluster
 from tests.bench import (
+    containers,
     ha,
     install,
     latency,
@@ -50,6 +51,7 @@ ALONE = {
     "burst": burst.measure,
     "takeover": takeover.measure,
     "people": people.measure,
+    "containers": containers.measure,
     "metrics": metrics.measure,
     "page": page.measure,
 }

@@ -8,9 +8,9 @@ import json
 import re
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 PROGRAMS: Final = (
     "bash",
@@ -33,8 +33,22 @@ OS_RELEASE: Final = 'NAME="Of an image"\nID=image\n'
 _PLATFORM: Final = {"architecture": "amd64", "os": "linux"}
 
 
+class Layer(NamedTuple):
+    """One that gzip has compressed, and the digest of what it was before."""
+
+    content: bytes
+    diff_id: str
+
+
 def write(
-    archive: Path, root: Path, *, env: tuple[str, ...], folder: str, entrypoint: tuple[str, ...] = (), more: str = ""
+    archive: Path,
+    root: Path,
+    *,
+    env: tuple[str, ...] = (),
+    folder: str = "/work",
+    entrypoint: tuple[str, ...] = (),
+    more: str = "",
+    layers: Sequence[Layer] = (),
 ) -> None:
     """`env`, `folder` and `entrypoint` as ENV, WORKDIR and ENTRYPOINT of a Dockerfile; `more` is in a file /more."""
     files = {"etc/os-release": OS_RELEASE, "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "more": more}
@@ -42,7 +56,7 @@ def write(
     config = {
         **_PLATFORM,
         "config": {"Env": list(env), "WorkingDir": folder, "Entrypoint": list(entrypoint) or None, "Cmd": ["sh"]},
-        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        "rootfs": {"type": "layers", "diff_ids": [_digest(layer), *(each.diff_id for each in layers)]},
     }
     blobs: dict[str, bytes] = {}
 
@@ -54,7 +68,7 @@ def write(
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": add("config.v1+json", json.dumps(config).encode()),
-        "layers": [add("layer.v1.tar", layer)],
+        "layers": [add("layer.v1.tar", layer), *(add("layer.v1.tar+gzip", each.content) for each in layers)],
     }
     index = {"schemaVersion": 2, "manifests": [add("manifest.v1+json", json.dumps(manifest).encode())]}
     with tarfile.open(archive, "w") as tar:

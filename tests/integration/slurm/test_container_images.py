@@ -51,9 +51,7 @@ class Images:
 def images(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
     with Registry().serving() as registry:
         images = Images(site, registry, tmp_path_factory.mktemp("image"))
-        insecure = f'[[registry]]\nlocation = "localhost:{registry.port}"\ninsecure = true\n'
-        (images.root / "etc/containers/registries.conf.d").mkdir(parents=True, exist_ok=True)
-        (images.root / "etc/containers/registries.conf.d/test.conf").write_text(insecure)
+        registry.trust(images.root)
         (images.root / CACHE).mkdir()
         (images.root / CACHE).chmod(0o1777)
         images.push("team/app:1")

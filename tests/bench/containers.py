@@ -1,0 +1,105 @@
+"""How soon a job runs in a container of an image of 5 GB: srun --container-image on a node, then on others.
+
+Real Slurm daemons and a registry on one machine: the image, which gzip makes small, comes over loopback, and the cache
+that nodes share is a folder of its disk. Needs root: the daemons change their user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import random
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.bench import report
+from tests.integration.slurm import oci_archive
+from tests.integration.slurm.oci_archive import Layer
+from tests.integration.slurm.registry import Registry
+from tests.integration.slurm.site import Site
+
+_AGAIN_S: Final = 2.0
+_IMPORT_S: Final = 900
+_BLOCK: Final = 4096
+_SHARED: Final = "two shared cores run srun, slurmctld, slurmd and the shells of the container"
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the image, about 5 GB, and how often it is started again."""
+
+    small: int = 40_000
+    small_bytes: int = 16_384
+    big: int = 13
+    big_bytes: int = 350_000_000
+    rounds: int = 20
+
+
+def measure(*, quick: bool) -> list[report.Figure]:
+    """The import, and starts on other nodes beside those of a job without a container."""
+    sizes = Sizes(small=1_000, big=2, rounds=3) if quick else Sizes()
+    with tempfile.TemporaryDirectory(prefix="sunkpy-containers-") as folder, Registry().serving() as registry:
+        site = Site(Path(folder))
+        try:
+            asyncio.run(site.settle())
+            cache = site.slurm.root / "var/cache/images"
+            cache.mkdir()
+            cache.chmod(0o1777)
+            registry.trust(site.slurm.root)
+            archive = Path(folder) / "image.tar"
+            oci_archive.write(archive, site.slurm.root, layers=[_layer(sizes)])
+            registry.push("team/big:1", archive)
+            return _starts(site, f"--container-image=docker://localhost:{registry.port}/team/big:1", sizes)
+        finally:
+            site.stop()
+
+
+def _layer(sizes: Sizes) -> Layer:
+    """What is in all files of a size is compressed once."""
+    chance, out, digest = random.Random(1), bytearray(), hashlib.sha256()
+    for kind, count, size in (("small", sizes.small, sizes.small_bytes), ("big", sizes.big, sizes.big_bytes)):
+        rest = chance.randbytes(_BLOCK) * (size // _BLOCK)
+        packed = gzip.compress(rest, 1)
+        for number in range(count):
+            info = tarfile.TarInfo(f"opt/{kind}/{number % 500}/{number}")
+            info.size = _BLOCK + len(rest)
+            begin = info.tobuf() + chance.randbytes(512) + bytes(_BLOCK - 512)
+            digest.update(begin)
+            digest.update(rest)
+            out += gzip.compress(begin, 1) + packed
+    end = bytes(2 * tarfile.BLOCKSIZE)
+    digest.update(end)
+    return Layer(bytes(out + gzip.compress(end)), f"sha256:{digest.hexdigest()}")
+
+
+def _starts(site: Site, image: str, sizes: Sizes) -> list[report.Figure]:
+    first = _seconds(site, f"-w c1 {image}")
+    nodes = [f"c{2 + number % 2}" for number in range(sizes.rounds)]
+    pairs = [(_seconds(site, f"-w {node} {image}"), _seconds(site, f"-w {node}")) for node in nodes]
+    again, plain = zip(*pairs, strict=True)
+    what = f"srun → first line, image of {(sizes.small * sizes.small_bytes + sizes.big * sizes.big_bytes) / 1e9:.1f} GB"
+    without = {"median": report.median(plain), "p95": report.p95(plain)}
+    return [
+        report.observed(f"{what}, first on a node, which imports it", first, unit="s", n=1),
+        *(
+            report.at_most(
+                f"{what}, again on another node, {name}", value, unit="s", bound=_AGAIN_S, n=sizes.rounds,
+                peer=report.against("without a container", without[name], ours=value), limited_by=_SHARED,
+            )
+            for name, value in (("median", report.median(again)), ("p95", report.p95(again)))
+        ),
+    ]  # fmt: skip
+
+
+def _seconds(site: Site, flags: str) -> float:
+    run = f"srun --quiet --mem=200 {flags} bash -c 'echo in'"
+    timed = f'began=$EPOCHREALTIME; {run} | {{ read -r line; echo "$line" "$began" "$EPOCHREALTIME"; }}'
+    said = site.shell("ann", f"cd; {timed}", timeout_s=_IMPORT_S)[1]
+    *word, began, came = said.splitlines()[-1].split()
+    if word != ["in"]:
+        raise RuntimeError(f"{run}: {said}")
+    return float(came) - float(began)
