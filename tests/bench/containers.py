@@ -96,7 +96,7 @@ def _starts(site: Site, image: str, sizes: Sizes) -> list[report.Figure]:
 
 
 def _seconds(site: Site, flags: str) -> float:
-    run = f"srun --quiet --mem=200 {flags} bash -c 'echo in'"
+    run = f"srun --quiet --mem=200 --time=15 {flags} bash -c 'echo in'"
     timed = f'began=$EPOCHREALTIME; {run} | {{ read -r line; echo "$line" "$began" "$EPOCHREALTIME"; }}'
     said = site.shell("ann", f"cd; {timed}", timeout_s=_IMPORT_S)[1]
     *word, began, came = said.splitlines()[-1].split()
