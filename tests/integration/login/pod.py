@@ -53,14 +53,19 @@ class LoginPod:
             (folder / name).chmod(0o777)
         for image in ("root", "sssd"):
             (folder / image / "etc/hosts").write_text(f"127.0.0.1 {' '.join(('localhost', *hosts))}\n")
-        host_key = folder / "keys/ssh_host_ed25519_key"
-        host_key.write_bytes(KINDS["ssh_host_ed25519_key"]())
-        host_key.chmod(0o400)
+        self.make_host_key()
         if slurm:
             self._share(slurm)
         with socket.create_server(("127.0.0.1", 0)) as held:
             self.port = held.getsockname()[1]
         self._processes: list[subprocess.Popen[bytes]] = []
+
+    def make_host_key(self) -> None:
+        """What a kubelet mounts of a new Secret."""
+        part = self.folder / "keys/part"
+        part.write_bytes(KINDS["ssh_host_ed25519_key"]())
+        part.chmod(0o400)
+        part.rename(self.folder / "keys/ssh_host_ed25519_key")
 
     def _share(self, slurm: Path) -> None:
         (self.folder / "slurm").mkdir()
@@ -139,7 +144,13 @@ class LoginPod:
         return (self.folder / "log").read_text()
 
     def ssh(
-        self, user: str, key: Key, *command: str, options: tuple[str, ...] = (), display: str = ""
+        self,
+        user: str,
+        key: Key,
+        *command: str,
+        options: tuple[str, ...] = (),
+        display: str = "",
+        stdin: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[str]:
         """A client, started; `display` is the person's own."""
         known = self.folder / "known_hosts"
@@ -152,7 +163,7 @@ class LoginPod:
         wanted = [word for option in (*fixed, *options) for word in ("-o", option)]
         argv = ["ssh", "-F", "none", *wanted, "-i", str(key.file), "-p", str(self.port), f"{user}@127.0.0.1", *command]
         return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={"PATH": os.environ["PATH"], "DISPLAY": display},
         )  # fmt: skip
 

@@ -19,6 +19,7 @@ import pytest
 from demo.person import CLIENT, Key
 from devcluster import packages
 from devcluster.waiting import wait_until
+from sunkpy.install.keys import KINDS
 from tests.integration.screen import ASK, Screen
 from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.site import VALUES, Node, Site
@@ -226,6 +227,24 @@ def test_no_key_is_in_reach(people: People):
     for file in ("/keys/slurm.key", "/etc/slurm/slurm.key", "/etc/sunkpy/sshd/keys/ssh_host_ed25519_key"):
         code, said = people.said("ann", "adopt-1", f"cat {file}")
         assert (code, "Permission denied" in said) == (1, True), said
+
+
+@WITHOUT
+def test_a_host_key_replaced_in_its_secret_ends_no_session_and_no_job(people: People):
+    keys = people.site.accounting.root / "site/adopt-1/keys"
+    scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(people.site.ssh_ports["adopt-1"]), "127.0.0.1"]
+    shown = lambda: subprocess.run(scan, capture_output=True, text=True, check=False).stdout  # noqa: E731
+    job = people.job("ann", "adopt-1")
+    with people.ssh("ann", "adopt-1", "echo in; sleep 4246") as session:
+        assert session.stdout is not None
+        assert session.stdout.readline() == "in\n"
+        before, part = shown(), keys / "part"
+        part.write_bytes(KINDS["ssh_host_ed25519_key"]())
+        part.chmod(0o400)
+        part.rename(keys / "ssh_host_ed25519_key")
+        assert wait_until(lambda: shown() not in (before, ""), timeout_s=30, every_s=0.5), people.site.logs()
+        assert people.said("ann", "adopt-1", "echo $SLURM_JOB_ID") == (0, job)
+        assert session.poll() is None
 
 
 def test_a_connection_ends_with_its_job_also_while_no_program_runs_over_it(people: People, tmp_path: Path):
