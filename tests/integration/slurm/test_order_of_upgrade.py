@@ -93,6 +93,11 @@ class Moving:
         self.wait_for(self.long, "RUNNING", release)
         self.ended.append(job)
 
+    def refusals(self) -> int:
+        """How often slurmctld and another daemon did not understand each other."""
+        log = self.slurm.root / "var/log/slurmctld.log"
+        return log.read_text().count("Incompatible versions of client and server code")
+
     def recorded(self, release: str) -> list[tuple[str, str]]:
         how = (
             "--allocations",
@@ -162,6 +167,15 @@ def test_slurmdbd_goes_on_and_back_with_all_records(site: Moving) -> None:
     site.wait_for_records(NEW)
 
 
+def test_a_slurmd_before_its_slurmctld_is_refused_and_loses_nothing(site: Moving) -> None:
+    refused = site.refusals()
+    site.move_slurmd(NEW)
+    wait(lambda: site.refusals() > refused, timeout_s=60, what="slurmctld to refuse a later slurmd")
+    site.move_slurmd(OLD)
+    site.runs_a_job(OLD)
+    site.wait_for_records(NEW)
+
+
 async def test_slurmctld_goes_on_and_an_earlier_one_changes_nothing(site: Moving) -> None:
     site.move("slurmctld", NEW)
     site.wait_for_slurmctld(NEW)
@@ -176,6 +190,16 @@ async def test_slurmctld_goes_on_and_an_earlier_one_changes_nothing(site: Moving
     site.move("slurmctld", NEW)
     site.wait_for_slurmctld(NEW)
     site.runs_a_job(OLD)
+    site.wait_for_records(NEW)
+
+
+def test_what_an_earlier_slurmdbd_cannot_be_told_the_later_one_is(site: Moving) -> None:
+    site.accounting.move(OLD)
+    known, refused = site.recorded(OLD), site.refusals()
+    wait(lambda: site.refusals() > refused, timeout_s=60, what="slurmctld to get no answer from an earlier slurmdbd")
+    site.runs_a_job(OLD)
+    assert site.recorded(OLD) == known
+    site.accounting.move(NEW)
     site.wait_for_records(NEW)
 
 
