@@ -1,13 +1,14 @@
 # Slurm's order of releases: slurmctld is not later than slurmdbd, and nothing later than slurmctld. Containers of one pod tell each
 # other in /order of what release they are. $1: which of `images` this is; $2: the one that it must not be later than.
-own=$(dpkg-query -W -f '${Version}' slurm-client) # Slurm's programs want a configuration before they say so
+# Slurm's programs want a configuration before they say so. An image that is not Debian's says nothing, and is let be.
+own=$(dpkg-query -W -f '${Version}' slurm-client) || own=''
 own=${own%%-*}
 echo "$own" > "/order/$1.new"
 mv "/order/$1.new" "/order/$1"
 if [ -n "${2:-}" ]; then
   until [ -e "/order/$2" ]; do sleep 0.1; done
   limit=$(< "/order/$2")
-  if [ "$(printf '%s\n' "${own%.*}" "${limit%.*}" | sort -V | tail -n 1)" != "${limit%.*}" ]; then
+  if [ -n "$own" ] && [ -n "$limit" ] && [ "$(printf '%s\n' "${own%.*}" "${limit%.*}" | sort -V | tail -n 1)" != "${limit%.*}" ]; then
     echo "images.$1 is Slurm $own and images.$2 is $limit, and must not be earlier. Upgrade it before, or with it: docs/tasks/upgrade.md"
     exit 3
   fi

@@ -722,23 +722,35 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
 
 
 @pytest.mark.parametrize(
-    ("suites", "commands"),
+    ("login", "suites", "commands"),
     [
-        ({}, {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]}),
+        (True, {}, {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]}),
         (
+            False,
+            {"login": "sid"},
+            {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]},
+        ),
+        (
+            True,
             {"slurmd": "sid"},
             {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld", "slurmdbd"]}
             | {name: [name, "slurmctld"] for name in ("slurmrestd", "login", "slurmd")},
         ),
+        (
+            False,
+            {"slurmd": "sid"},
+            {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld", "slurmdbd"]}
+            | {name: [name, "slurmctld"] for name in ("slurmrestd", "slurmd")},
+        ),
     ],
 )
-def test_images_of_several_suites_say_of_what_release_they_are(suites, commands):
-    values = {"images": {name: f"r.example.com:5000/sunkpy/{name}:{suite}-1a2b" for name, suite in suites.items()}}
+def test_images_of_several_suites_that_are_used_say_of_what_release_they_are(login, suites, commands):
+    images = {name: f"r.example.com:5000/sunkpy/{name}:{suite}-1a2b" for name, suite in suites.items()}
+    values = {"images": images, "login": {"enabled": login}}
     pod = of_kind(render("slurm", values), "Job")["demo-check"]["spec"]["template"]["spec"]
     asked = {each["name"]: [word for word in each["command"] if " " not in word] for each in pod["containers"]}
-    assert {
-        name: [word for word in words if word not in ("bash", "-euc", "check-order")] for name, words in asked.items()
-    } == commands
+    of_bash = ("bash", "-euc", "check-order")
+    assert {name: [word for word in words if word not in of_bash] for name, words in asked.items()} == commands
 
 
 @pytest.mark.parametrize(("kinds", "told"), [((), True), (("helm.toolkit.fluxcd.io/v2",), False)])
