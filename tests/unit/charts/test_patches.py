@@ -70,12 +70,15 @@ def test_all_objects_and_pods_have_the_common_labels(chart: str) -> None:
 @pytest.mark.parametrize("chart", WHOLE)
 def test_all_pods_and_containers_have_what_is_common_but_for_what_they_say_themselves(chart: str) -> None:
     toleration, proxy = {"key": "a", "operator": "Exists"}, {"name": "HTTPS_PROXY", "value": "http://proxy"}
-    context = {"readOnlyRootFilesystem": "theirs", "procMount": "Default"}
+    context = {"allowPrivilegeEscalation": True, "procMount": "Default"}
     container = {"env": [proxy], "securityContext": context}
     values = {"common": {"podSpec": {"tolerations": [toleration], "dnsPolicy": "Default"}, "container": container}}
     pods = [(pod_of(was), pod_of(now)) for was, now in zip(render(chart), render(chart, values), strict=True)]
     specs = [(was["spec"], now["spec"]) for was, now in pods if was and now]
     assert specs
+    for manifest in render(chart, values):
+        if manifest["kind"] in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"):
+            check_accepted(manifest)
     for was, now in specs:
         assert now["tolerations"] == was.get("tolerations", [toleration])
         assert now["dnsPolicy"] == was.get("dnsPolicy", "Default")
