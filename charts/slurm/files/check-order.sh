@@ -6,7 +6,7 @@ own=${own%%-*}
 echo "$own" > "/order/$1.new"
 mv "/order/$1.new" "/order/$1"
 if [ -n "${2:-}" ]; then
-  until [ -e "/order/$2" ]; do sleep 0.1; done
+  for _ in {1..3000}; do [ ! -e "/order/$2" ] || break; sleep 0.1; done
   limit=$(< "/order/$2")
   if [ -n "$own" ] && [ -n "$limit" ] && [ "$(printf '%s\n' "${own%.*}" "${limit%.*}" | sort -V | tail -n 1)" != "${limit%.*}" ]; then
     echo "images.$1 is Slurm $own and images.$2 is $limit, and must not be earlier. Upgrade it before, or with it: docs/tasks/upgrade.md"

@@ -3,7 +3,9 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- define "sunkpy.objects" -}}
 {{- $text := include .of .root }}
 {{- $values := .root.Values }}
-{{- if not (or $values.patches (values $values.common | compact)) }}
+{{- $podSpec := include "sunkpy.given" $values.common.podSpec | fromJson }}
+{{- $container := include "sunkpy.given" $values.common.container | fromJson }}
+{{- if not (or $values.patches $values.common.labels $values.common.annotations $podSpec $container) }}
 {{- $text }}
 {{- else }}
 {{- range include "sunkpy.split" $text | fromJsonArray }}
@@ -12,7 +14,9 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- range list (dig "spec" "template" dict .) (dig "spec" "jobTemplate" "spec" "template" dict .) }}
 {{- if .spec }}
 {{- $_ := set . "metadata" (include "sunkpy.metadata" (list .metadata $values.common) | fromJson) }}
-{{- $_ := set . "spec" (include "sunkpy.podSpec" (list .spec $values.common) | fromJson) }}
+{{- if has $object.kind (list "CronJob" "DaemonSet" "Deployment" "Job" "NodeSet" "StatefulSet") }}
+{{- $_ := set . "spec" (include "sunkpy.podSpec" (list .spec $podSpec $container) | fromJson) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- $name := include "sunkpy.patchName" (list $.root .) }}
@@ -56,14 +60,24 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- toJson $metadata }}
 {{- end }}
 
+{{- /* What of a map is not empty. */}}
+{{- define "sunkpy.given" -}}
+{{- $given := dict }}
+{{- range $key, $value := . }}{{ with $value }}{{ $_ := set $given $key . }}{{ end }}{{ end }}
+{{- toJson $given }}
+{{- end }}
+
 {{- /* A pod's spec with what those of all pods and containers have, where it says nothing itself. */}}
 {{- define "sunkpy.podSpec" -}}
-{{- $common := index . 1 }}
-{{- $spec := (include "sunkpy.merged" (list $common.podSpec (index . 0)) | fromJson).value }}
+{{- $container := index . 2 }}
+{{- $spec := (include "sunkpy.merged" (list (index . 1) (index . 0)) | fromJson).value }}
 {{- range $containers := list "initContainers" "containers" }}
 {{- $all := list }}
-{{- range get $spec . | default list }}{{ $all = append $all (include "sunkpy.merged" (list $common.container .) | fromJson).value }}{{ end }}
+{{- range get $spec . | default list }}{{ $all = append $all (include "sunkpy.merged" (list $container .) | fromJson).value }}{{ end }}
 {{- with $all }}{{ $_ := set $spec $containers . }}{{ end }}
+{{- end }}
+{{- range $spec.volumes }}
+{{- if gt (len .) 2 }}{{ fail (printf "common.podSpec.volumes: %s has several sources: %s. Is the name ours? Choose another one" .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
 {{- end }}
 {{- toJson $spec }}
 {{- end }}
@@ -127,7 +141,7 @@ mountPath) by that; other lists are replaced, and null takes away. */}}
 {{- define "sunkpy.checkImage" -}}
 {{- $chart := (index . 0).Chart }}
 {{- $minor := regexFind "^[0-9]+\\.[0-9]+" $chart.Version }}
-{{- with regexFind "^[0-9]+\\.[0-9]+\\.[0-9]+" (regexFind "[^:/]*$" (index . 2)) }}
+{{- with regexFind "^[0-9]{1,2}\\.[0-9]+\\.[0-9]+" (regexFind "[^:/]*$" (index . 2)) }}
 {{- if not (hasPrefix (print $minor ".") .) }}{{ fail (printf "%s: the image is of sunkpy %s, and chart %s of %s: take both of one version (--reuse-values keeps an old image)" (index $ 1) . $chart.Name $chart.Version) }}{{ end }}
 {{- end }}
 {{- end }}

@@ -721,6 +721,9 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
     assert with_key == ["slurmctld"]
 
 
+ALL = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
+
+
 @pytest.mark.parametrize(
     ("login", "suites", "commands"),
     [
@@ -732,20 +735,25 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
         ),
         (
             True,
-            {"slurmd": "sid"},
+            {"slurmd": "sid-1a2b"},
             {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld", "slurmdbd"]}
             | {name: [name, "slurmctld"] for name in ("slurmrestd", "login", "slurmd")},
         ),
         (
+            True,
+            dict.fromkeys(ALL, "sid-1a2b@sha256:abc") | {"slurmd": "sid-1a2b"},
+            {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]},
+        ),
+        (
             False,
-            {"slurmd": "sid"},
+            {"slurmd": "sid-1a2b"},
             {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld", "slurmdbd"]}
             | {name: [name, "slurmctld"] for name in ("slurmrestd", "slurmd")},
         ),
     ],
 )
 def test_images_of_several_suites_that_are_used_say_of_what_release_they_are(login, suites, commands):
-    images = {name: f"r.example.com:5000/sunkpy/{name}:{suite}-1a2b" for name, suite in suites.items()}
+    images = {name: f"r.example.com:5000/sunkpy/{name}:{suite}" for name, suite in suites.items()}
     values = {"images": images, "login": {"enabled": login}}
     pod = of_kind(render("slurm", values), "Job")["demo-check"]["spec"]["template"]["spec"]
     asked = {each["name"]: [word for word in each["command"] if " " not in word] for each in pod["containers"]}

@@ -70,9 +70,9 @@ def test_all_objects_and_pods_have_the_common_labels(chart: str) -> None:
 @pytest.mark.parametrize("chart", WHOLE)
 def test_all_pods_and_containers_have_what_is_common_but_for_what_they_say_themselves(chart: str) -> None:
     toleration, proxy = {"key": "a", "operator": "Exists"}, {"name": "HTTPS_PROXY", "value": "http://proxy"}
-    context = {"allowPrivilegeEscalation": True, "procMount": "Default"}
-    container = {"env": [proxy], "securityContext": context}
-    values = {"common": {"podSpec": {"tolerations": [toleration], "dnsPolicy": "Default"}, "container": container}}
+    values = {
+        "common": {"podSpec": {"tolerations": [toleration], "dnsPolicy": "Default"}, "container": {"env": [proxy]}}
+    }
     pods = [(pod_of(was), pod_of(now)) for was, now in zip(render(chart), render(chart, values), strict=True)]
     specs = [(was["spec"], now["spec"]) for was, now in pods if was and now]
     assert specs
@@ -83,11 +83,22 @@ def test_all_pods_and_containers_have_what_is_common_but_for_what_they_say_thems
         assert now["tolerations"] == was.get("tolerations", [toleration])
         assert now["dnsPolicy"] == was.get("dnsPolicy", "Default")
         for kind in ("initContainers", "containers"):
-            assert now.get(kind, []) == [
-                each
-                | {"env": [proxy, *each.get("env", [])], "securityContext": context | each.get("securityContext", {})}
-                for each in was.get(kind, [])
-            ]
+            wanted = [each | {"env": [proxy, *each.get("env", [])]} for each in was.get(kind, [])]
+            assert now.get(kind, []) == wanted
+
+
+@pytest.mark.parametrize("chart", WHOLE)
+@pytest.mark.parametrize(
+    "common",
+    [
+        {"container": {"securityContext": {"runAsNonRoot": True}}},
+        {"podSpec": {"containers": [{"name": "beside", "image": "i"}]}},
+        {"podSpec": {"nodeSelector": {"a": "b"}}},
+    ],
+)
+def test_what_would_harm_some_of_all_pods_is_not_common(chart: str, common: dict[str, object]) -> None:
+    with pytest.raises(Refused, match="common"):
+        render(chart, {"common": common})
 
 
 def test_things_with_a_name_are_merged_and_others_added() -> None:
@@ -213,6 +224,10 @@ def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
         (
             {"patches": {"StatefulSet/login": {"spec": {"template": {"spec": {"volumes": [SECOND]}}}}}},
             "volume scratch has several sources: emptyDir, hostPath",
+        ),
+        (
+            {"common": {"podSpec": {"volumes": [{"name": "config", "hostPath": {"path": "/x"}}]}}},
+            "common.podSpec.volumes: config has several sources: configMap, hostPath",
         ),
         ({"extraObjects": [{"a": "b"}], "common": {"labels": {"a": "b"}}}, 'no object of Kubernetes: {"a":"b"}'),
         ({"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}}, "two homes; set one"),
