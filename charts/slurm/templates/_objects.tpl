@@ -22,9 +22,7 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- $name := include "sunkpy.patchName" (list $.root .) }}
 {{- with get $values.patches $name }}
 {{- $object = (include "sunkpy.merged" (list $object .) | fromJson).value }}
-{{- range dig "spec" "template" "spec" "volumes" list $object }}
-{{- if gt (len .) 2 }}{{ fail (printf "patches.%s: volume %s has several sources: %s. Is the name ours? Choose another one" $name .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
-{{- end }}
+{{- include "sunkpy.checkVolumes" (list (printf "patches.%s: volume" $name) (dig "spec" "template" "spec" "volumes" list $object)) }}
 {{- if ne (include "sunkpy.patchName" (list $.root $object)) $name }}{{ fail (printf "patches.%s: kind and name cannot be changed" $name) }}{{ end }}
 {{- end }}
 ---
@@ -76,10 +74,15 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- range get $spec . | default list }}{{ $all = append $all (include "sunkpy.merged" (list $container .) | fromJson).value }}{{ end }}
 {{- with $all }}{{ $_ := set $spec $containers . }}{{ end }}
 {{- end }}
-{{- range $spec.volumes }}
-{{- if gt (len .) 2 }}{{ fail (printf "common.podSpec.volumes: %s has several sources: %s. Is the name ours? Choose another one" .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
-{{- end }}
+{{- include "sunkpy.checkVolumes" (list "common.podSpec.volumes:" $spec.volumes) }}
 {{- toJson $spec }}
+{{- end }}
+
+{{- /* Refuse what the values made of a volume of ours. Call with (list where it was said, volumes). */}}
+{{- define "sunkpy.checkVolumes" -}}
+{{- range index . 1 }}
+{{- if gt (len .) 2 }}{{ fail (printf "%s %s has several sources: %s. Is the name ours? Choose another one" (index $ 0) .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- /* {value: the first with the second on top}. Maps are merged by key and lists of things with a name (volumeMounts: a
