@@ -37,7 +37,7 @@ from tests.bench.devices import measure as devices
 from tests.bench.gitops import measure as gitops
 from tests.bench.people import measure as people
 from tests.bench.scale.plan import read_sizes
-from tests.bench.upgrade.measure import measure as upgrade
+from tests.bench.upgrade import measure as upgrade
 from tests.families import cases
 from tests.families import figures as families
 from tests.families.room import bring_up_room
@@ -93,7 +93,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option(
     "--quick",
     is_flag=True,
-    help="A few rounds, five minutes of chaos, six of an outage, a few families, or small sizes.",
+    help="A few rounds, five minutes of chaos, six of an outage, less load, a few families, or small sizes.",
 )
 @click.option(
     "--only",
@@ -156,7 +156,8 @@ def main(
         figures = gitops.measure(suite=suite, name=cluster, tell=click.echo, by_flux=by_flux)
         write("gitops-flux" if by_flux else "gitops", figures, strict=strict)
     if name in ("all", "upgrade"):
-        outcome = upgrade(name=cluster, seed=seed, tell=click.echo, since=since)
+        lasts = upgrade.QUICK if quick else upgrade.WHOLE
+        outcome = upgrade.measure(name=cluster, seed=seed, tell=click.echo, since=since, lasts=lasts)
         write("upgrade-sunkpy" if since else "upgrade", outcome.figures, outcome.violations, strict=strict)
     if name in ("all", "ha"):
         write("ha", ha.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)

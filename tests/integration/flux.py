@@ -6,7 +6,7 @@ Not run: its notification-controller. So nothing tells it of a `git push`; `refr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,12 +58,21 @@ class _Artifact(msgspec.Struct, frozen=True):
     revision: str = ""
 
 
+class _Revision(msgspec.Struct, frozen=True):
+    version: int = 0
+
+
+class _Event(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[_Condition] = []
     observed_generation: int = 0
     last_attempted_revision: str = ""
     last_handled_reconcile_at: str = ""
     artifact: _Artifact = _Artifact()
+    history: list[_Revision] = []
 
 
 class Object(msgspec.Struct, frozen=True):
@@ -154,6 +163,24 @@ class Flux:
             return now
 
         return wait(check, timeout_s=timeout_s, what=f"HelmRelease {name} is {condition}={status}", every_s=0.5)
+
+    def synced_again(self, names: Sequence[str]) -> list[str]:
+        """Drift that it has ever found, and those releases that got a new revision from being reconciled once more."""
+        before = {name: self.release(name).status.history for name in names}
+        at = str(time.time())
+        for name in names:
+            self.kubectl("annotate", "helmrelease", name, "-n", self.namespace, f"{_REQUESTED}={at}", "--overwrite")
+
+        def look(name: str) -> Object:
+            now = self.release(name)
+            if now.status.last_handled_reconcile_at != at or not now.has("Ready"):
+                raise NotYet(now.says)
+            return now
+
+        after = {name: wait(lambda name=name: look(name), timeout_s=120, what=f"{name} once more") for name in names}
+        drift = self.kubectl.list(_Event, "events", "-n", self.namespace, "--field-selector=reason=DriftDetected")
+        anew = [f"{name}: a new revision" for name in names if after[name].status.history != before[name]]
+        return [*(each.message for each in drift), *anew]
 
     def refused(self, name: str) -> str:
         """What the HelmRelease says of the last commit, which does not work."""

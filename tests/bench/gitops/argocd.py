@@ -6,7 +6,7 @@ Not run: its server. So nothing tells it of a `git push`; `refresh` asks for wha
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -143,10 +143,14 @@ class ArgoCD:
     def _annotate(self, which: str, how: str = "normal") -> None:
         self.kubectl("annotate", "application", which, "-n", NAMESPACE, f"{REFRESH}={how}", "--overwrite")
 
-    def sync(self, name: str) -> None:
-        """What the button does: sync once more, whether there is a difference or not."""
+    def synced_again(self, names: Sequence[str]) -> list[str]:
+        """Objects that differ once all are rendered and compared anew, and once `slurm` is synced as by the button."""
+        drifted = [f"{name}: {each}" for name in ("root", *names) for each in self._looked_again(name).drifted]
+        last = self.status("slurm").operation_state.started_at
         patch = '{"operation": {"initiatedBy": {"username": "bench"}, "sync": {}}}'
-        self.kubectl("patch", "application", name, "-n", NAMESPACE, "--type=merge", "-p", patch)
+        self.kubectl("patch", "application", "slurm", "-n", NAMESPACE, "--type=merge", "-p", patch)
+        wait(lambda: self.status("slurm").operation_state.started_at != last, timeout_s=60, what="a sync began")
+        return drifted + self.settled("slurm").drifted
 
     def settled(self, name: str, *, timeout_s: float = 300) -> Status:
         """Its status once it is Synced and Healthy, with no sync under way.
@@ -165,7 +169,7 @@ class ArgoCD:
 
         return wait(check, timeout_s=timeout_s, what=f"Application {name} is Synced and Healthy", every_s=0.5)
 
-    def looked_again(self, name: str) -> Status:
+    def _looked_again(self, name: str) -> Status:
         """Its status after it has rendered, and compared Git and the cluster once more."""
         self._annotate(name, "hard")
 

@@ -5,10 +5,9 @@ On a cluster of its own that is gone afterwards. Production has two NodeSets, `c
 
 from __future__ import annotations
 
-import functools
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -59,12 +58,10 @@ def measure(*, suite: str, name: str, tell: Tell, by_flux: bool = False) -> list
             site = Site(cluster, refs, suite, tell, keeper=flux)
             site.repositories.add_charts()
             flux.serve(site.repositories.folder)
-            return run(site, (install, change, refuse, heal, prune, records, uninstall))
+            return run(site)
         argo = ArgoCD(cluster)
         argo.start(yaml.safe_load((EXAMPLE / "argocd-cm.yaml").read_text()))
-        site = Site(cluster, refs, suite, tell, keeper=argo)
-        again = functools.partial(sync_again, argo=argo)
-        return run(site, (install, again, change, refuse, heal, prune, records, uninstall))
+        return run(Site(cluster, refs, suite, tell, keeper=argo))
 
 
 def _flux(cluster: Cluster) -> Flux:
@@ -81,14 +78,13 @@ def _flux(cluster: Cluster) -> Flux:
     return flux
 
 
-def run(site: Site, parts: Sequence[Callable[[Site], list[report.Figure]]]) -> list[report.Figure]:
+def run(site: Site) -> list[report.Figure]:
     """What is seen on a cluster that has Argo CD or Flux and nothing else."""
     figures: list[report.Figure] = []
-    for part in parts:
+    for part in (install, sync_again, change, refuse, heal, prune, records, uninstall):
         began_s = time.monotonic()
         figures += part(site)
-        name = part.func.__name__ if isinstance(part, functools.partial) else part.__name__
-        site.tell(f"{name}: {time.monotonic() - began_s:.0f} s")
+        site.tell(f"{part.__name__}: {time.monotonic() - began_s:.0f} s")
     return figures
 
 
@@ -111,16 +107,11 @@ def install(site: Site) -> list[report.Figure]:
     return [*figures, report.observed("… → all are as in Git, and healthy", took_s, unit="s", n=1)]
 
 
-def sync_again(site: Site, argo: ArgoCD) -> list[report.Figure]:
+def sync_again(site: Site) -> list[report.Figure]:
     """Compared anew and synced once more: nothing differs, and no pod is made anew."""
-    drifted = [f"{name}: {each}" for name in ("root", *RELEASES) for each in argo.looked_again(name).drifted]
     before = site.pods()
-    last = argo.status("slurm").operation_state.started_at
-    argo.sync("slurm")
-    wait(lambda: argo.status("slurm").operation_state.started_at != last, timeout_s=60, what="a sync began")
-    drifted += argo.settled("slurm").drifted
     return [
-        _none("objects that differ from Git after a second look and a second sync", drifted),
+        _none("differences from Git after a second look and a second sync", site.keeper.synced_again(RELEASES)),
         _none("pods made anew by a sync without a change", _anew(site, before)),
     ]
 

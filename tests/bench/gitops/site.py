@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from demo.report import Tell
@@ -32,6 +32,9 @@ class Keeper(Protocol):
 
     def settled(self, name: str) -> object:
         """Wait until a release is as in Git, and healthy."""
+
+    def synced_again(self, names: Sequence[str]) -> list[str]:
+        """Have all releases compared with Git, and synced once more; what differed."""
 
     def refused(self, name: str) -> object:
         """Wait until it says that the last commit does not work."""

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,16 +33,24 @@ from tests.bench.upgrade.earlier import checked_out, go_back
 
 NODES: Final = 4
 """One of them is for the job of the person."""
-_BEGINS_S: Final = 60.0
-_LOAD_S: Final = 300.0
-"""So long jobs and pods come: helm and the rolls of the nodes end within it."""
-_LASTS_S: Final = 240.0
+
+
+class Lasts(NamedTuple):
+    """Seconds. `load_s`: so long jobs and pods come; helm and the rolls of nodes end within it. `job_s`: one job."""
+
+    begins_s: float = 60.0
+    load_s: float = 300.0
+    job_s: float = 240.0
+
+
+WHOLE: Final = Lasts()
+QUICK: Final = Lasts(begins_s=30.0, load_s=150.0, job_s=120.0)
 _SILENT_S: Final = 120.0
 _ROLLED_S: Final = 300.0
 _CORES: Final = "two shared cores run the whole cluster, and start all daemons at once"
 
 
-def measure(*, name: str, seed: int, tell: Tell, since: str = "") -> Outcome:
+def measure(*, name: str, seed: int, tell: Tell, since: str = "", lasts: Lasts = WHOLE) -> Outcome:
     """From the older of the two versions of Slurm that the images have to the newer one; or, on the older one, from the
     charts and images of an earlier commit of sunkpy, and back.
     """
@@ -60,8 +68,8 @@ def measure(*, name: str, seed: int, tell: Tell, since: str = "") -> Outcome:
             earlier.install(cluster, {**person.values(), **sessions.VALUES})
         else:
             install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
-        plan = make_plan(suite=new, seed=seed, nodes=NODES - 1)
-        with sessions.opened(stack, cluster.layout.volumes, job_s=_LASTS_S) as open_:
+        plan = make_plan(suite=new, seed=seed, nodes=NODES - 1, lasts=lasts)
+        with sessions.opened(stack, cluster.layout.volumes, job_s=lasts.job_s) as open_:
             record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
             wrong = open_.ended_wrongly(upgrade_s=record.faults[0].begun_s, end_s=time.time())
         sessions_ = report.at_most(
@@ -74,14 +82,14 @@ def measure(*, name: str, seed: int, tell: Tell, since: str = "") -> Outcome:
         return Outcome([*found, *figures(record, violations, seed=seed)], violations)
 
 
-def make_plan(*, suite: str, seed: int, nodes: int) -> Plan:
+def make_plan(*, suite: str, seed: int, nodes: int, lasts: Lasts) -> Plan:
     """One upgrade, under a job that is there before and after it, and others that come and go."""
     rng = random.Random(seed)
-    fault = PlannedFault(number=1, at_s=_BEGINS_S, fault=Fault.UPGRADE, target=suite)
-    long = PlannedJob(number=1, at_s=1.0, door=Door.SBATCH, partition="high", manner=Manner.PROMPT, lasts_s=_LASTS_S)
-    coming = plan_jobs(rng, until_s=_LOAD_S, nodes=nodes, are_long=False, misbehave=False)
+    fault = PlannedFault(number=1, at_s=lasts.begins_s, fault=Fault.UPGRADE, target=suite)
+    long = PlannedJob(number=1, at_s=1.0, door=Door.SBATCH, partition="high", manner=Manner.PROMPT, lasts_s=lasts.job_s)
+    coming = plan_jobs(rng, until_s=lasts.load_s, nodes=nodes, are_long=False, misbehave=False)
     jobs = (long, *(msgspec.structs.replace(job, number=number) for number, job in enumerate(coming, start=2)))
-    return Plan(seed=seed, quiet_s=_LOAD_S, end_s=_LOAD_S, faults=(fault,), jobs=jobs)
+    return Plan(seed=seed, quiet_s=lasts.load_s, end_s=lasts.load_s, faults=(fault,), jobs=jobs)
 
 
 def of_upgrade(record: Record) -> Iterator[report.Figure]:
