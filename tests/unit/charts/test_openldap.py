@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping
@@ -69,12 +68,6 @@ def test_people_and_groups_are_entries():
             "memberUid: ann",
         ],
     ]  # fmt: skip
-
-
-def test_a_person_is_what_a_person_of_the_chart_slurm_is():
-    ours, theirs = (json.loads((CHARTS / chart / "values.schema.json").read_text()) for chart in ("openldap", "slurm"))
-    for name in ("person", "personId", "loginName"):
-        assert ours["definitions"][name] == theirs["definitions"][name]
 
 
 HOSTILE_NAMES = (
