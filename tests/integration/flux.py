@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from devcluster import packages
 from devcluster.binaries import Binaries, Product
 from devcluster.kubectl import Kubectl
 from devcluster.waiting import NotYet, wait
@@ -105,7 +106,8 @@ class Flux:
         self.server = f"http://127.0.0.1:{self._ports[0]}/cgi-bin/git"
 
     def start(self) -> None:
-        """Its kinds and its processes."""
+        """Its kinds and its processes, and what a Git server is made of."""
+        packages.ensure({"git": "git", "busybox": "busybox-static"}, progress=print)
         self._binaries.ensure([FLUX], progress=print)
         for module in (_SOURCE, _HELM):
             folder = self._binaries.module_folder(FLUX, module, progress=print)

@@ -1,14 +1,10 @@
-"""The example for Flux, by Flux's own controllers on a real apiserver without nodes: no hook runs, nothing gets ready.
-
-They build for 25 minutes of a core, so this is only run where they are built, or `SUNKPY_FLUX` is set.
-"""
+"""The example for Flux, by its controllers on a real apiserver without nodes: no hook runs, nothing gets ready."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +20,7 @@ from devcluster.state import default_cache
 from devcluster.waiting import NotYet, wait
 from tests.bench.gitops.repositories import Repositories
 from tests.integration.apiserver import Apiserver
-from tests.integration.flux import FLUX, Flux
+from tests.integration.flux import Flux
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -48,10 +44,6 @@ class Site(msgspec.Struct, frozen=True):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     binaries = Binaries(default_cache())
-    if binaries.missing([FLUX]) and "SUNKPY_FLUX" not in os.environ:
-        pytest.skip("Flux is not built: SUNKPY_FLUX=1 builds it")
-    if shutil.which("busybox") is None:
-        pytest.skip("needs busybox")
     folder, processes = tmp_path_factory.mktemp("flux"), []
 
     def run(program: str, args: list[str], env: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ import yaml
 
 from demo.bring_up import build_images
 from demo.report import Tell
-from devcluster import Cluster, packages
+from devcluster import Cluster
 from devcluster.kubectl import Kubectl
 from devcluster.process import Daemon
 from devcluster.waiting import NotYet, wait
@@ -70,7 +70,6 @@ def _flux(cluster: Cluster) -> Flux:
     def run(program: str, args: list[str], env: Mapping[str, str]) -> None:
         cluster.daemons.start(Daemon(name=Path(program).name, argv=[program, *args], env=env))
 
-    packages.ensure({"git": "git", "busybox": "busybox-static"}, progress=cluster.progress)
     folder = cluster.layout.home / "flux"
     folder.mkdir(exist_ok=True)
     flux = Flux(Kubectl(cluster.kubeconfig, cluster.bin), cluster.binaries, folder, run=run)
