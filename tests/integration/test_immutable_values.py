@@ -31,11 +31,13 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         api.stop()
 
 
-def upgrade(api: Apiserver, values: Mapping[str, object], chart: str = "slurm", *, charts: Path = CHARTS) -> str:
+def upgrade(
+    api: Apiserver, values: Mapping[str, object], chart: str = "slurm", *args: str, charts: Path = CHARTS
+) -> str:
     """What helm says where it fails; without its hooks, for nobody would run their Jobs."""
     argv = (
         helm(), "upgrade", "--install", {"slurm": "demo"}.get(chart, chart), str(charts / chart), "--create-namespace",
-        "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-",
+        "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-", *args,
     )  # fmt: skip
     text = yaml.safe_dump({"nodeSets": {"compute": None}, **values} if chart == "slurm" else values)
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)

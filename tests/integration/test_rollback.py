@@ -126,3 +126,23 @@ def test_each_revision_is_gone_back_to(api: Apiserver):
     for number in range(len(REVISIONS) - 1, 0, -1):
         assert rollback(api, number) == "", number
         assert there(api) == seen[number - 1], number
+
+
+def test_what_only_a_failed_upgrade_gave_a_nodeset_goes_by_a_rollback(api: Apiserver):
+    """helm compares a NodeSet with the last upgrade that did not fail, and not with what there is."""
+
+    def has_gpus() -> bool:
+        (nodeset,) = api.ask("admin", "GET", "/apis/sunkpy.dev/v1alpha1/namespaces/research/nodesets").json()["items"]
+        return "gpu" in nodeset["spec"]
+
+    def upgraded(values: Mapping[str, object], *args: str) -> str:
+        return upgrade(api, {**SHARED, "nodeSets": {"gpu": values}}, "slurm", *args)
+
+    mistake = {"gpu": {"resource": "nvidia.com/gpu", "type": "h100"}}
+    assert upgraded({}) == ""
+    assert "UPGRADE FAILED" in upgraded(mistake, "--wait", "--timeout=2s")
+    assert upgraded({}) == ""
+    assert has_gpus()
+    assert "UPGRADE FAILED" in upgraded(mistake, "--wait", "--timeout=2s")
+    assert rollback(api, 0) == ""
+    assert not has_gpus()
