@@ -80,8 +80,9 @@ WORDS: Final[dict[Cause, Words]] = {
         "kubectl get leases -A.",
     ),
     Stage.TO_SUBMIT: Words(
-        "is about to be submitted to Slurm",
-        "Wait; if nothing changes for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
+        "is not submitted to Slurm yet",
+        "Change what the reason names. Without one wait; if nothing changes for a minute, see that a scheduler leads "
+        "and what it logs: kubectl get leases -A.",
     ),
     Stage.QUEUED: Words(
         "has a Slurm job that has not started, as far as is known",

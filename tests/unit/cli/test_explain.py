@@ -292,7 +292,7 @@ async def test_pods_that_name_the_scheduler_by_an_alias_are_of_the_same_gang(wor
     world.add_pod("ring-1", annotations=marks, schedulerName="sunk")
     async with explainer(world, tmp_path) as found:
         (gang,) = await found.gangs("ring")
-    assert gang.standing == "is about to be submitted to Slurm"
+    assert gang.standing == "is not submitted to Slurm yet"
 
 
 async def test_settings_that_are_not_there_or_cannot_be_read_are_named(world, tmp_path):
@@ -311,7 +311,7 @@ async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
         world.add_pod(f"ring-{number}", annotations=marks)
     async with explainer(world, tmp_path) as found:
         (gang,) = await found.gangs("ring")
-        assert (gang.subject, gang.standing) == ("Gang default/ring", "is about to be submitted to Slurm")
+        assert (gang.subject, gang.standing) == ("Gang default/ring", "is not submitted to Slurm yet")
         assert "solo gangs      ring-2: a job of its own for each" in render(gang)
         text = render(await found.pod("ring-2"))
     assert "beyond the seats of gang default/ring (family annotated gang): a job of its own" in text

@@ -265,7 +265,7 @@ SITUATIONS = {
     "handing-over": _evicted,
     "job-lost": lambda: explained([make_pod(node="a", running=True, phase="Running")], job(missing=2)),
     "submit-refused": lambda: explained([make_pod()], may_submit=False, refused=REFUSED),
-    "about-to-be-submitted": lambda: explained([make_pod()]),
+    "not-submitted-yet": lambda: explained([make_pod()]),
     "owner-gone": lambda: _owner_unknown(Absence.GONE),
     "owner-unreadable": lambda: _owner_unknown(Absence.UNREADABLE, NO_CRD),
     "owner-not-seen": lambda: _owner_unknown(Absence.UNKNOWN),
