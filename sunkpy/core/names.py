@@ -177,6 +177,9 @@ TAINT_DRAIN = PREFIX + "drain"
 
 FINALIZER_NODESET = PREFIX + "nodeset"
 """On NodeSet, by the operator. The pods of the NodeSet are drained before it goes."""
+ANNOTATION_SYNC_WAVE = "argocd.argoproj.io/sync-wave"
+"""On NodeSet, by the operator. Argo CD deletes it before the rest of its Application, and waits for that."""
+GOES_FIRST = "1"  # not in the chart: there each sync would wait until all else is healthy, also one that mends it
 
 # What belongs to sunkpy on the Slurm side.
 REASON_PREFIX = "k8s: "

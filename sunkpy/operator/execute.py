@@ -6,7 +6,7 @@ doing harm, and the next pass repairs what this one could not finish.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -98,7 +98,8 @@ class Executor:
     async def _write(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
         match action:
             case AddFinalizer():
-                await self._set_finalizers(nodeset, [*nodeset.metadata.finalizers, names.FINALIZER_NODESET])
+                finalizers = [*nodeset.metadata.finalizers, names.FINALIZER_NODESET]
+                await self._patch(nodeset, finalizers, {names.ANNOTATION_SYNC_WAVE: names.GOES_FIRST})
             case RemoveFinalizer():
                 return await self._remove_finalizer(nodeset)
             case MarkPending(pod, token):
@@ -124,8 +125,9 @@ class Executor:
             note = f"pod {pod.name} failed: {pod.status.reason} {pod.status.message}".strip()
             await self._events.warning(nodeset, names.NODESET_KIND, reason="PodFailed", action="Replace", note=note)
 
-    async def _set_finalizers(self, nodeset: NodeSet, finalizers: Sequence[str]) -> None:
-        metadata = {"resourceVersion": nodeset.metadata.resource_version, "finalizers": list(finalizers)}
+    async def _patch(self, nodeset: NodeSet, finalizers: Sequence[str], annotations: Mapping[str, str]) -> None:
+        version = nodeset.metadata.resource_version
+        metadata = {"resourceVersion": version, "finalizers": list(finalizers), "annotations": annotations}
         await self._kube.patch(paths.nodeset(*nodeset.key), {"metadata": metadata})
 
     async def _remove_finalizer(self, nodeset: NodeSet) -> bool:
@@ -134,7 +136,7 @@ class Executor:
         if any(map(nodeset.owns, await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector))):
             return False
         kept = [name for name in nodeset.metadata.finalizers if name != names.FINALIZER_NODESET]
-        await self._set_finalizers(nodeset, kept)
+        await self._patch(nodeset, kept, {})
         return True
 
     async def _report_removals(self, nodeset: NodeSet, actions: Iterable[NodeSetAction]) -> None:

@@ -138,6 +138,7 @@ async def test_the_operator_keeps_a_nodeset(apiserver: Apiserver, operator: Oper
     await operator.creator.vet_template(nodeset(apiserver), node(apiserver, "n1"))
     await run(AddFinalizer())
     assert nodeset(apiserver).metadata.finalizers == (names.FINALIZER_NODESET,)
+    assert nodeset(apiserver).metadata.annotations == {names.ANNOTATION_SYNC_WAVE: names.GOES_FIRST}
     await run(CreatePod(node="n1", name="n1", body=body))
     await operator.executor.guard(nodeset(apiserver))
     assert apiserver.ask("admin", "GET", f"{BUDGETS}/compute-slurmd").is_success

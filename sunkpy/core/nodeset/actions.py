@@ -10,7 +10,7 @@ from sunkpy.core.nodeset.slurmd_pod import Json
 
 
 class AddFinalizer(msgspec.Struct, frozen=True):
-    """Hold the NodeSet until its pods are drained and gone."""
+    """Hold the NodeSet until its pods are drained and gone; Argo CD then deletes nothing that this needs before it."""
 
 
 class RemoveFinalizer(msgspec.Struct, frozen=True):

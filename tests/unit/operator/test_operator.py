@@ -88,7 +88,7 @@ async def test_a_nodeset_gets_its_pods_and_reports_them(api):
         report(api, pod)
     await api.until(lambda: api.objects[NODESETS].get("status", {}).get("numberReady") == 2)
     assert api.objects[NODESETS]["metadata"]["finalizers"] == [names.FINALIZER_NODESET]
-    assert not any("kopf" in key for key in api.objects[NODESETS]["metadata"].get("annotations", {}))
+    assert api.objects[NODESETS]["metadata"]["annotations"] == {names.ANNOTATION_SYNC_WAVE: names.GOES_FIRST}
     await api.until(lambda: names.LABEL_POD in api.find("nodes", "n2")["metadata"]["labels"])
     value = api.registry.get_sample_value(
         "kube_sunk_nodeset_ready", {"namespace": "slurm", "nodeset": "gpu", "cluster": "c1"}
