@@ -16,6 +16,7 @@ from tests.unit.charts.rendering import CHARTS, helm
 pytestmark = pytest.mark.integration
 
 STATEFULSETS = "/apis/apps/v1/namespaces/research/statefulsets"
+CLAIMS = "/api/v1/namespaces/research/persistentvolumeclaims"
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/research/nodesets"
 
 
@@ -26,6 +27,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     try:
         api.make("/apis/storage.k8s.io/v1/storageclasses", {**default, "provisioner": "example.com/none"})
         assert upgrade(api, {}) == ""
+        bind(api)
         yield api
     finally:
         api.stop()
@@ -42,6 +44,22 @@ def upgrade(
     text = yaml.safe_dump({"nodeSets": {"compute": None}, **values} if chart == "slurm" else values)
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
     return done.stderr if done.returncode else ""
+
+
+def remove(api: Apiserver, claim: str) -> None:
+    """As by a person, and by the controller that sees that no pod uses it."""
+    assert api.ask("admin", "PATCH", f"{CLAIMS}/{claim}", {"metadata": {"finalizers": []}}).is_success
+    assert api.ask("admin", "DELETE", f"{CLAIMS}/{claim}").is_success
+
+
+def bind(api: Apiserver) -> None:
+    """What a cluster does with claims, and a claim with a volume cannot lose."""
+    for claim in api.ask("admin", "GET", CLAIMS).json()["items"]:
+        path = f"{CLAIMS}/{claim['metadata']['name']}"
+        volume = {"spec": {"volumeName": f"of-{claim['metadata']['name']}"}}
+        status = {"phase": "Bound", "capacity": claim["spec"]["resources"]["requests"]}
+        assert api.ask("admin", "PATCH", path, volume).is_success
+        assert api.ask("admin", "PATCH", f"{path}/status", {"status": status}).is_success
 
 
 @pytest.mark.parametrize(
@@ -146,14 +164,30 @@ def test_so_it_is_with_the_other_charts(api: Apiserver, chart: str, values: dict
 
 
 def test_two_slurmctld_want_a_claim_that_both_can_mount(api: Apiserver):
-    claims = "/api/v1/namespaces/research/persistentvolumeclaims"
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    api.make(claims, {"metadata": {"name": "mine"}, "spec": spec})
+    api.make(CLAIMS, {"metadata": {"name": "mine"}, "spec": spec})
     two = {"slurmctld": {"replicas": 2, "persistence": {"existingClaim": "mine"}}}
     assert (
         "slurmctld.persistence.existingClaim: PersistentVolumeClaim mine is ReadWriteOnce, and two slurmctld need "
         "ReadWriteMany" in upgrade(api, two)
     )
+
+
+def test_a_claim_without_a_volume_may_go(api: Apiserver):
+    """As of a class that there is not."""
+    first = {"home": {"existingClaim": "mine"}, "slurmctld": {"backup": {"enabled": False}}}
+    assert upgrade(api, first) == ""
+    remove(api, "demo-state-backup")
+    wrong, right = ({"slurmctld": {"backup": {"persistence": {"storageClass": name}}}} for name in ("nfs", "plain"))
+    assert upgrade(api, wrong) == ""
+    assert (
+        "slurmctld.backup.persistence.storageClass: plain, but PersistentVolumeClaim demo-state-backup has nfs, and "
+        "Kubernetes never changes it: set that, or delete it and upgrade again, for it has no volume: "
+        "kubectl -n research delete pvc demo-state-backup" in upgrade(api, right)
+    )
+    remove(api, "demo-state-backup")
+    assert upgrade(api, right) == ""
+    bind(api)
 
 
 def test_a_claim_keeps_the_class_that_values_named(api: Apiserver):

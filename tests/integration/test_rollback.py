@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tests.integration.apiserver import Apiserver, alone
-from tests.integration.test_immutable_values import upgrade
+from tests.integration.test_immutable_values import bind, upgrade
 from tests.unit.charts.rendering import helm
 
 pytestmark = pytest.mark.integration
 
-CLAIMS = "/api/v1/namespaces/research/persistentvolumeclaims"
 SHARED = {"slurmctld": {"persistence": {"accessModes": ["ReadWriteMany"]}}}
 TWO = {"slurmctld": {**SHARED["slurmctld"], "replicas": 2}}
 PLAIN = {"persistence": {"storageClass": "plain"}}
@@ -91,16 +90,6 @@ def rollback(api: Apiserver, revision: int) -> str:
     )  # fmt: skip
     done = subprocess.run(argv, text=True, capture_output=True, check=False)
     return done.stderr if done.returncode else ""
-
-
-def bind(api: Apiserver) -> None:
-    """What a cluster does with claims, and a claim with a volume cannot lose."""
-    for claim in api.ask("admin", "GET", CLAIMS).json()["items"]:
-        path = f"{CLAIMS}/{claim['metadata']['name']}"
-        volume = {"spec": {"volumeName": f"of-{claim['metadata']['name']}"}}
-        status = {"phase": "Bound", "capacity": claim["spec"]["resources"]["requests"]}
-        assert api.ask("admin", "PATCH", path, volume).is_success
-        assert api.ask("admin", "PATCH", f"{path}/status", {"status": status}).is_success
 
 
 def there(api: Apiserver) -> dict[str, Any]:

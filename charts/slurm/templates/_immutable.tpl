@@ -27,6 +27,7 @@ grows, one of a StatefulSet not even that, and it keeps its class. Call with (di
 {{- /* Kubernetes lets a claim of no class take one. */}}
 {{- if and $class (ne $class $has) (ternary $there $has (hasKey . "set")) }}
 {{- $move := hasKey .values "existingClaim" | ternary (printf "copy the data to a claim of yours and name it in %s.existingClaim" .path) (printf "save the data elsewhere, delete %s, and upgrade again" $gone) }}
+{{- if not (or .set (dig "volumeName" "" $there)) }}{{ $move = printf "delete it and upgrade again, for it has no volume: kubectl -n %s delete pvc %s" $namespace .claim }}{{ end }}
 {{- fail (printf "%s.storageClass: %s, but %s has %s, and Kubernetes never changes it: set that, or %s" .path $class $owner ($has | default "none (\"\")") $move) }}
 {{- end -}}
 accessModes: {{ toJson .modes }}

@@ -150,7 +150,8 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
         yield _by_slurm(slurm, "Slurm has no node of this name", "its slurmd has to register: kubectl logs of the pod")
     elif slurm.is_invalid:
         text = slurm.reason or "what slurmd reports of the machine is not what Slurm expects"
-        yield _by_slurm(slurm, text, "mend what the reason names, then delete the slurmd pod once it is idle")
+        mend = f"mend what the reason names; if the node is right: scontrol delete nodename={slurm.name}"
+        yield _by_slurm(slurm, text, f"{mend}; then delete the slurmd pod once it is idle")
     elif slurm.is_held_by_others:
         own = slurm.reason.startswith(_ITS_OWN)
         yield Hold(

@@ -127,7 +127,8 @@ SITUATIONS = {
         [
             (
                 "Slurm itself", "", "gres/gpu count reported lower", AT,
-                "mend what the reason names, then delete the slurmd pod once it is idle",
+                "mend what the reason names; if the node is right: scontrol delete nodename=n1; then delete the slurmd "
+                "pod once it is idle",
             )
         ],
     ),
