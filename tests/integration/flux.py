@@ -186,7 +186,8 @@ class Flux:
 
     def refused(self, name: str) -> str:
         """What the HelmRelease says of the last commit, which does not work."""
-        return self.settled(name, status="False").says
+        # Ready may be Unknown, for it looks again each minute.
+        return self.settled(name, condition="Released", status="False").says
 
     def remove(self) -> None:
         """Delete the HelmReleases, the operator's last, each when the one before is gone."""
