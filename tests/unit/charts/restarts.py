@@ -43,6 +43,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "compute.resources, env, volumes, services": {"compute": {"env": [{"name": "A", "value": "b"}]}},
     "nodeSets.<name>.features, gpu, reserved": {"nodeSets": {"compute": {"features": ["ib"]}}},
     "nodeSets.<name>.replicas, updateStrategy": {"nodeSets": {"compute": {"replicas": 3}}},
+    "nodeSets.<name>: a new one, or nodeSelector": {"nodeSets": {"compute": {}, "new": {"nodeSelector": {"a": "b"}}}},
     "hooks.prologTimeoutSeconds": {"hooks": {"prologTimeoutSeconds": 61}},
     "scheduler.access": {"scheduler": {"access": [{"namespaces": ["x"]}]}},
     "syncer.pollSeconds": {"syncer": {"pollSeconds": 2}},
