@@ -5,6 +5,7 @@ Not run: its server. So nothing tells it of a `git push`; `refresh` asks for wha
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -29,6 +30,7 @@ ARGOCD: Final = pinned(
 )
 PACKAGES: Final = {"redis-server": "redis-server", "git": "git"}
 NAMESPACE: Final = "argocd"
+_FINALIZER: Final = "resources-finalizer.argocd.argoproj.io"
 REFRESH: Final = "argocd.argoproj.io/refresh"
 _WRAPPER: Final = "git-verify-wrapper.sh"
 _PART: Final = {"app.kubernetes.io/part-of": "argocd"}
@@ -191,8 +193,18 @@ class ArgoCD:
         return wait(check, timeout_s=240, what=f"the sync of {name} has failed")
 
     def remove(self) -> None:
-        """Delete the Application of all Applications, and wait until they are gone."""
-        self.kubectl("delete", "application", "root", "-n", NAMESPACE, "--timeout=600s", timeout_s=610)
+        """Delete the Application of all Applications, and wait until they are gone.
+
+        The hook that waits for jobs is skipped, as Argo CD may do (its issue 29100).
+        """
+        self.kubectl("delete", "application", "root", "-n", NAMESPACE, "--wait=false")
+        slurm = ("application", "slurm", "-n", NAMESPACE)
+        going = ("get", *slurm, "-o", "jsonpath={.metadata.deletionTimestamp}")
+        wait(lambda: self.kubectl(*going), timeout_s=60, what="Application slurm is being deleted")
+        without = json.dumps({"metadata": {"finalizers": [_FINALIZER]}})
+        self.kubectl("patch", *slurm, "--type=merge", "-p", without)
+        gone = ("wait", "--for=delete", "application/root", "-n", NAMESPACE, "--timeout=600s")
+        self.kubectl(*gone, timeout_s=610)
 
 
 _CONFIGURATION: Final = (
