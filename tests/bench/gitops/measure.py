@@ -19,7 +19,7 @@ from demo.report import Tell
 from devcluster import Cluster
 from devcluster.kubectl import Kubectl
 from devcluster.process import Daemon
-from devcluster.waiting import NotYet, wait
+from devcluster.waiting import NotYet, wait, wait_until
 from tests.bench import report
 from tests.bench.gitops.argocd import ArgoCD
 from tests.bench.gitops.repositories import EXAMPLE
@@ -34,6 +34,7 @@ _CHANGE_S: Final = 120.0
 _JOB_S: Final = 60
 """How long a job runs that a removal must wait for."""
 _CORES: Final = "two shared cores run both clusters and the controllers"
+_ENDS_S: Final = 60.0
 _KEPT: Final = ("Secret", "PersistentVolumeClaim")
 _OF_KUBERNETES: Final = frozenset({"kube-root-ca.crt", "default"})
 _LEFT: Final = (
@@ -206,24 +207,28 @@ def records(site: Site) -> list[report.Figure]:
 
 def uninstall(site: Site) -> list[report.Figure]:
     """Everything is deleted under a job that still runs, and is waited for."""
-    kubectl, stack = site.keeper.kubectl, site.production
+    stack = site.production
     job = stack.sbatch("--partition=low", script=f"sleep {_JOB_S}; touch ~/ended-in-order")
     stack.wait_for_job(job, "RUNNING")
     began_s = time.monotonic()
     site.keeper.remove()
     took_s = time.monotonic() - began_s
-    left = [each for namespace in ("sunkpy-system", *RELEASES[1:]) for each in left_in(site, namespace)]
-    left += [
-        each
-        for each in kubectl("get", _LEFT_OF_ALL, "-o", "name").split()
-        if "sunkpy" in each or "slurm" in each
-    ]  # fmt: skip
+    # The last pods may still be ending.
+    wait_until(lambda: not left_behind(site), timeout_s=_ENDS_S)
+    left = left_behind(site)
     lost = [] if list(site.volumes.rglob("ended-in-order")) else [str(job)]
     return [
         report.observed(f"uninstall under a job of {_JOB_S} s", took_s, unit="s", n=1),
         _none("jobs lost by uninstalling", lost),
         _none("objects left but keys and volumes", left),
     ]
+
+
+def left_behind(site: Site) -> list[str]:
+    """What is left of all three releases, in their namespaces and beside them."""
+    of_all = site.keeper.kubectl("get", _LEFT_OF_ALL, "-o", "name").split()
+    inside = (each for namespace in ("sunkpy-system", *RELEASES[1:]) for each in left_in(site, namespace))
+    return [*inside, *(each for each in of_all if "sunkpy" in each or "slurm" in each)]
 
 
 class _Named(msgspec.Struct, frozen=True):
