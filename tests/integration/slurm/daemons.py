@@ -190,6 +190,12 @@ class RealAccounting:
         """Output of a command of Slurm, as SlurmUser."""
         return _output_in(self.root, 401, command, {})
 
+    def records(self, of: str = "jobid") -> list[tuple[str, str]]:
+        """Id, or what else sacct has of a job, and state of each record; of a job with several, all."""
+        how = ("--allocations", "--duplicates", "--allusers", "--noheader", "--parsable2", f"--format={of},state")
+        lines = self.output("sacct", *how, "--starttime=now-1day").split()
+        return sorted((job, state) for job, _, state in (line.partition("|") for line in lines))
+
     def logs(self) -> str:
         """The last lines of both."""
         files = (self._database / "var/log/start-mariadb.log", self.root / "var/log/start-slurmdbd.log")

@@ -99,16 +99,8 @@ class Moving:
         return log.read_text().count("Incompatible versions of client and server code")
 
     def recorded(self, release: str) -> list[tuple[str, str]]:
-        how = (
-            "--allocations",
-            "--duplicates",
-            "--noheader",
-            "--parsable2",
-            "--format=jobid,state",
-            "--starttime=00:00",
-        )
-        lines = self.client(release, "sacct", "--allusers", *how).split()
-        return sorted((job, state) for job, _, state in (line.partition("|") for line in lines))
+        self.accounting.root = self.accounting.roots[release]
+        return self.accounting.records()
 
     def wait_for_records(self, release: str, long: str = "RUNNING") -> None:
         all_jobs = sorted([*((job, "COMPLETED") for job in self.ended), (self.long, long)])

@@ -173,8 +173,6 @@ def state_of(slurm: RealSlurm, job: str) -> str:
 def recorded(accounting: OfTheSite) -> dict[str, str]:
     """The state of each job; one that is there twice has both."""
     told: dict[str, str] = {}
-    how = ("--allocations", "--duplicates", "--noheader", "--parsable2", "--format=jobid,state", "--starttime=00:00")
-    for line in accounting.output("sacct", "--allusers", *how).split():
-        job, _, state = line.partition("|")
+    for job, state in accounting.records():
         told[job] = told.get(job, "") + state
     return told

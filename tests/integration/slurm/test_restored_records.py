@@ -57,9 +57,7 @@ class Site:
 
     def records(self) -> list[tuple[str, str]]:
         """Name and state of each record, also of several for one job."""
-        how = ("--allocations", "--duplicates", "--allusers", "--noheader", "--parsable2", "--format=jobname,state")
-        lines = self.accounting.output("sacct", *how, "--starttime=now-1day").split()
-        return sorted((name, state) for name, _, state in (line.partition("|") for line in lines))
+        return self.accounting.records("jobname")
 
     def wait_for_records(self, *names: str, others: bool = False) -> None:
         """Each of these has ended and is on record once; `others` may be, too, but not twice."""
