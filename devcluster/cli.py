@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from devcluster import checks, state
+from devcluster.binaries import PRODUCTS
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
@@ -154,6 +155,16 @@ def doctor(name: str) -> None:
     if facts.missing_packages:
         click.echo(f"`up` will install: {' '.join(facts.missing_packages)}")
     click.echo("nothing stands in the way")
+
+
+@main.command()
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+def programs(names: tuple[str, ...]) -> None:
+    """Get or build programs of clusters and tests into the cache; all of them without NAMES."""
+    known = {product.name: product for product in PRODUCTS}
+    if unknown := sorted(set(names) - set(known)):
+        raise DevclusterError(f"no program is called {', '.join(unknown)}: there are {', '.join(known)}")
+    Cluster().binaries.ensure([known[name] for name in names or known], progress=_Progress())
 
 
 @main.group()

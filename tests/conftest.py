@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+from tests.minutes import Minutes
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("sunkpy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -17,3 +20,12 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--minutes", metavar="NAME", help="write where the minutes go, under this name")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if name := config.getoption("--minutes"):
+        config.pluginmanager.register(Minutes(name))

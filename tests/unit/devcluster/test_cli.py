@@ -41,3 +41,9 @@ def test_a_bad_name_is_refused(run):
     result = run("down", "--name", "../etc")
     assert result.exit_code == 1
     assert "cannot be used" in result.output
+
+
+def test_a_program_that_there_is_not_is_refused_with_those_that_there_are(run):
+    result = run("programs", "helm", "helmet")
+    assert result.exit_code == 1
+    assert "no program is called helmet: there are kubernetes, coredns, helm" in result.output

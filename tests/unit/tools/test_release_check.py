@@ -1,0 +1,88 @@
+"""What is checked before a release names targets and benches that there are, and reports what came of it."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.bench.__main__ import main as bench
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def tool(tmp_path, monkeypatch):
+    """The program, in a repository of its own with one commit."""
+    loader = importlib.machinery.SourceFileLoader("release_check", str(ROOT / "tools" / "release-check"))
+    spec = importlib.util.spec_from_loader("release_check", loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "REPORTS", tmp_path / "build" / "reports" / "release")
+    (tmp_path / "Makefile").write_text(
+        "good:\n\t@echo $(SLURM_SUITE) was asked\nbad:\n\t@false\nclean-cluster:\n\t@true\n"
+    )
+    (tmp_path / ".gitignore").write_text("build/\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    return module
+
+
+def _run(tool, *parts):
+    return CliRunner().invoke(tool.main, parts)
+
+
+def _report(tool, name):
+    return json.loads((tool.REPORTS / f"{name}.json").read_text())
+
+
+def test_each_part_is_a_target_of_the_makefile_and_a_bench_that_there_is(tool):
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    commands = [command for part in tool.PARTS.values() for command in part.commands]
+    assert {command.split()[1] for command in commands} <= targets
+    benches = [found for command in commands for found in re.findall(r'BENCH="(.*)"', command)]
+    assert benches
+    for arguments in benches:
+        bench.make_context("bench", arguments.split())
+
+
+def test_a_report_names_the_commit_the_minutes_and_the_result(tool, monkeypatch):
+    monkeypatch.setitem(tool.PARTS, "long", tool.Part("it holds", ("make good",), "sid"))
+    assert _run(tool, "long").exit_code == 0
+    commit = subprocess.run(["git", "-C", tool.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    assert _report(tool, "long") == {
+        "part": "long",
+        "shows": "it holds",
+        "commit": commit.strip(),
+        "minutes": pytest.approx(0, abs=1),
+        "result": "passed",
+    }
+    assert (tool.REPORTS / "long.log").read_text() == "sid was asked\n"
+
+
+def test_a_part_that_fails_says_by_which_command(tool, monkeypatch):
+    monkeypatch.setitem(tool.PARTS, "long", tool.Part("it does not hold", ("make good", "make bad", "make good")))
+    assert _run(tool, "long").exit_code == 1
+    assert _report(tool, "long")["result"] == "`make bad` ended with code 2"
+
+
+def test_a_part_that_does_not_end_is_ended(tool, monkeypatch):
+    monkeypatch.setattr(tool, "LIMIT_S", 0)
+    monkeypatch.setitem(tool.PARTS, "long", tool.Part("it hangs", ("sleep 600",)))
+    assert _run(tool, "long").exit_code == 1
+    assert _report(tool, "long")["result"] == "`sleep 600` was ended after two hours"
+
+
+def test_changes_that_are_not_committed_are_refused(tool):
+    (tool.ROOT / "Makefile").write_text("")
+    done = _run(tool, "long")
+    assert done.exit_code == 1
+    assert "changes that are not committed" in done.output
