@@ -24,7 +24,7 @@ BESIDE ?=
 WHICH ?=
 
 .PHONY: help demo build test long release-check machines lint unit integration on-slurm off-slurm e2e bench images charts \
-  clean-cluster clean
+  sizes clean-cluster clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,9 @@ images: $(READY) ## Container images as archives in build/images; CHECK=updates,
 
 charts: $(READY) ## Charts as packages in build/charts; SIGN="--sign --key NAME --keyring FILE"
 	$(BIN)/python tools/package-charts $(SIGN)
+
+sizes: $(READY) ## How large parts, files, classes, functions and pages are
+	@$(BIN)/python tools/print-sizes
 
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
 	$(BIN)/python -m devcluster down --name $(CLUSTER)

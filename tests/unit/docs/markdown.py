@@ -1,15 +1,11 @@
-"""Markdown as tests read it: anchors, links, and the sentences of the text between code."""
+"""Markdown as tests read it: anchors and links."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 FENCED = re.compile(r"^ *```.*?^ *```$", flags=re.MULTILINE | re.DOTALL)
-BLOCK_STARTS = re.compile(r"^ *(?:[-*+>]|[0-9]+\.) +|^#+ ")
-RULE = re.compile(r"^\|[-:|]+\|$")
-SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][)*\"”])\s+|(?<=[.!?]\*\*)\s+")
 
 
 def anchors(text: str) -> set[str]:
@@ -41,32 +37,3 @@ def dead_links(page: Path) -> list[str]:
 def linked_from(page: Path) -> set[Path]:
     """The files that a page links to, itself aside."""
     return {(page.parent / path).resolve() for path, _ in links(page.read_text()) if path} - {page}
-
-
-def sentences(text: str) -> Iterator[str]:
-    """Each sentence of paragraphs, items of lists and cells of tables; code counts as one word, links as their text."""
-    for block in _blocks(FENCED.sub("\n\n", text)):
-        plain = re.sub(r"`[^`]*`", "code", block)
-        plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", plain)
-        yield from (each for each in SENTENCE_ENDS.split(" ".join(plain.split())) if each)
-
-
-def words(sentence: str) -> int:
-    """How many words it has."""
-    return len(re.findall(r"[\w'’./-]*\w[\w'’./-]*", sentence))
-
-
-def _blocks(text: str) -> Iterator[str]:
-    """Paragraphs, items, cells and headings, without what is indented as code."""
-    lines: list[str] = []
-    for line in [*text.splitlines(), ""]:
-        row = line.strip()
-        if not row or row.startswith("|") or BLOCK_STARTS.match(line):
-            yield "\n".join(lines)
-            lines = []
-        if row.startswith("|"):
-            yield from () if RULE.match(row) else row.strip("|").split(" | ")
-        elif row.startswith("#"):
-            yield row.lstrip("# ")
-        elif row and (lines or not line.startswith("    ")):
-            lines.append(BLOCK_STARTS.sub("", line))

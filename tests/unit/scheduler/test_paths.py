@@ -4,9 +4,12 @@ A call climbs back when the called file stands above the calling one in the chai
 the imports. Families are not counted, for each gang enters one of them.
 """
 
+import ast
 import asyncio
 import contextvars
+import graphlib
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +17,40 @@ from sunkpy.scheduler.hooks.answers import Hooks
 from sunkpy.scheduler.loop import GangLoop
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
-from tests.unit.test_shape import floors, modules
 
+ROOT = Path(__file__).resolve().parents[3]
 MOST_CLIMBS = 2
 
 followed = contextvars.ContextVar("followed", default=None)
 """The calls from file to file of the pass or epilog that is followed, in its own task and in those that it starts."""
+
+
+def modules(folder):
+    """The text of each module below a folder of sunkpy, by its name."""
+    found = {}
+    for path in (ROOT / "sunkpy" / folder).rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = path.read_text()
+    return found
+
+
+def imports(text, known):
+    """Which of the known modules a text imports."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            named = (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {name if name in known else node.module for name in named}
+    return {name for name in found if name in known}
+
+
+def floors(texts):
+    """The longest chain of imports from each module down, itself first."""
+    below = {name: imports(text, texts) - {name} for name, text in texts.items()}
+    chains = {}
+    for name in graphlib.TopologicalSorter(below).static_order():
+        chains[name] = (name, *max((chains[each] for each in below[name]), key=len, default=()))
+    return chains
 
 
 def module_of(frame):
@@ -79,3 +110,8 @@ async def test_a_pass_and_an_epilog_rarely_lead_back_up(tmp_path, paths):
         for calls in paths[what]:
             climbs = sorted((one, other) for one, other in calls if one and len(chains[other]) > len(chains[one]))
             assert len(climbs) <= MOST_CLIMBS, climbs
+
+
+def test_the_longest_chain_of_imports_is_named_from_above():
+    texts = {"a": "from b import x", "b": "from c import d\nimport os", "c": "", "c.d": "from typing import Any"}
+    assert floors(texts)["a"] == ("a", "b", "c.d")
