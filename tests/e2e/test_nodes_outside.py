@@ -17,7 +17,7 @@ from devcluster.waiting import wait, wait_until
 from tests.e2e import outside, workloads
 from tests.e2e.conftest import CLUSTER
 from tests.e2e.outside import Machine
-from tests.integration.slurm.daemons import unpack
+from tests.roots import unpack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 

@@ -14,8 +14,9 @@ from devcluster.waiting import wait_until
 from sunkpy.install.certificate import make_certificate
 from sunkpy.install.keys import KINDS
 from tests.integration.login.container import project, start
-from tests.integration.slurm.daemons import free_ports, unpack
+from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
+from tests.roots import discard, unpack
 from tests.unit.charts.rendering import of_kind, render
 
 HOST: Final = "demo-openldap.research.svc"
@@ -110,4 +111,4 @@ class Directory:
     def stop(self) -> None:
         """Nothing is left."""
         self.kill()
-        shutil.rmtree(self.folder)
+        discard(self.folder)

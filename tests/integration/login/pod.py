@@ -19,8 +19,8 @@ from devcluster import packages
 from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
 from tests.integration.login.container import project, start
-from tests.integration.slurm.daemons import unpack
 from tests.polling import listens
+from tests.roots import discard, unpack
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
 _SSHD = (
@@ -191,4 +191,4 @@ class LoginPod:
     def stop(self) -> None:
         """Nothing is left."""
         self.kill()
-        shutil.rmtree(self.folder)
+        discard(self.folder)

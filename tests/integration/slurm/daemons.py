@@ -6,13 +6,11 @@ own scripts, each to be killed by itself.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
@@ -21,6 +19,7 @@ import msgspec
 
 from devcluster.waiting import wait_until
 from sunkpy.slurm.auth import MintedToken
+from tests.roots import discard, unpack
 
 ROOT = Path(__file__).parents[3]
 NODE = "gpu-000-001"
@@ -206,7 +205,7 @@ class RealAccounting:
         for process in (self.slurmdbd, self.mariadb):
             process.kill()
             process.wait()
-        shutil.rmtree(self._database)
+        discard(self._database)
 
 
 class RealSlurm:
@@ -267,7 +266,7 @@ class RealSlurm:
         plugins = "slurmctld,slurmdbd" if accounting else "slurmctld"
         # As a container has it: from below a chroot Linux makes no user namespace.
         enter = f"pivot_root . mnt && exec chroot . /start {rest_port} {plugins}"
-        own = f"mount --bind {self.root} {self.root}; cd {self.root}"
+        own = f"mount --rbind {self.root} {self.root}; cd {self.root}"
         machine = f"{own}; mount --rbind /dev dev; mount --rbind /sys sys"
         into = f"hostname localhost; {machine}; {enter}"
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
@@ -341,28 +340,7 @@ class RealSlurm:
         self._process.stdin.close()
         self._process.kill()
         self._process.wait()
-        shutil.rmtree(self.root.parent)
-
-
-def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
-    """Images laid over each other in a folder; built when need be."""
-    group = next((name for name in ("mariadb", "openldap") if name in wanted), "slurm")
-    build = [sys.executable, str(ROOT / "slurm-images/build"), "--suite", suite, "--only", group]
-    subprocess.run(build, check=True, cwd=ROOT)
-    images = json.loads((ROOT / "build/images/images.json").read_text())[suite]
-    refs = {images[name]["ref"] for name in wanted}
-    (archive,) = {images[name]["archive"] for name in wanted}
-    blobs = root.with_name(f"{root.name}.archive")
-    blobs.mkdir()
-    root.mkdir()
-    subprocess.run(["tar", "-xf", archive, "-C", blobs], check=True)
-    layers: dict[str, None] = {}
-    for image in json.loads((blobs / "manifest.json").read_text()):
-        if refs & set(image["RepoTags"]):
-            layers |= dict.fromkeys(image["Layers"])
-    for layer in layers:
-        subprocess.run(["tar", "-xf", blobs / layer, "-C", root, "--exclude=.wh.*", "--exclude=dev/*"], check=True)
-    shutil.rmtree(blobs)
+        discard(self.root.parent)
 
 
 def give(file: Path, content: bytes, owner: int) -> None:

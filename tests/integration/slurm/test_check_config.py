@@ -16,7 +16,8 @@ from typing import Final
 import pytest
 
 from devcluster.waiting import wait_until
-from tests.integration.slurm.daemons import RealSlurm, give, unpack
+from tests.integration.slurm.daemons import RealSlurm, give
+from tests.roots import unpack
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration

@@ -15,8 +15,8 @@ import pytest
 from devcluster.waiting import wait_until
 from tests.integration.login.container import start
 from tests.integration.slurm import oci_archive
-from tests.integration.slurm.daemons import unpack
 from tests.integration.slurm.site import Site
+from tests.roots import unpack
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,8 @@ from devcluster.shell import run
 from devcluster.waiting import wait
 from sunkpy.slurm import NodesSnapshot, errors
 from tests.integration.slurm.asking import connect, happens
-from tests.integration.slurm.daemons import NODE, ONE_SLURMD, Machines, RealAccounting, RealSlurm, unpack
+from tests.integration.slurm.daemons import NODE, ONE_SLURMD, Machines, RealAccounting, RealSlurm
+from tests.roots import unpack
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from tests.integration.slurm.daemons import unpack
 from tests.integration.slurm.site import PEOPLE, Site
+from tests.roots import unpack
 
 pytestmark = pytest.mark.integration
 

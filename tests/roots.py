@@ -1,0 +1,108 @@
+"""Root folders made of our own images, for daemons that run without a kubelet.
+
+As in a container a root is an overlay: each layer is unpacked once, below build/roots, and what is written goes into a
+folder of its own. `discard` takes a root away, the end of the run all that are left.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from demo.stack import ROOT
+from devcluster import mounts
+
+LAYERS: Final = ROOT / "build" / "roots" / "layers"
+WRITTEN: Final = ROOT / "build" / "roots" / "written"
+"""Of each root a folder `<pid>-…`: `upper` and `work` of its overlay."""
+_OURS: dict[Path, Path] = {}
+"""Roots of this process, and where what is written to them goes."""
+
+
+def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
+    """Images laid over each other in a folder; built when need be."""
+    group = next((name for name in ("mariadb", "openldap") if name in wanted), "slurm")
+    build = [sys.executable, str(ROOT / "slurm-images/build"), "--suite", suite, "--only", group]
+    subprocess.run(build, check=True, cwd=ROOT)
+    images = json.loads((ROOT / "build/images/images.json").read_text())[suite]
+    (archive,) = {images[name]["archive"] for name in wanted}
+    layers = _layers(Path(archive), {images[name]["ref"] for name in wanted})
+    if not _OURS:
+        _forget_the_dead()
+        atexit.register(discard_all)
+    own = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=WRITTEN))
+    for name in ("upper", "work"):
+        (own / name).mkdir()
+    (own / "upper").chmod(0o755)
+    root.mkdir(parents=True)
+    lower = ":".join(str(layer) for layer in reversed(layers))
+    how = f"lowerdir={lower},upperdir={own}/upper,workdir={own}/work"
+    subprocess.run(["mount", "-t", "overlay", "-o", how, "overlay", str(root)], check=True)
+    _OURS[root] = own
+
+
+def discard(folder: Path) -> None:
+    """Take away a folder with all roots in it; what still runs there keeps its files."""
+    mounts.remove_all(folder)
+    for root in [each for each in _OURS if each.is_relative_to(folder)]:
+        shutil.rmtree(_OURS.pop(root))
+    shutil.rmtree(folder)
+
+
+def discard_all() -> None:
+    """Take away the roots of this process."""
+    for root in reversed(list(_OURS)):
+        if root in _OURS:
+            discard(root)
+
+
+def _layers(archive: Path, refs: set[str]) -> list[Path]:
+    """Folders of the layers of some images of an archive, the lowest first; each is unpacked once."""
+    LAYERS.mkdir(parents=True, exist_ok=True)
+    WRITTEN.mkdir(exist_ok=True)
+    manifest = subprocess.run(["tar", "-xOf", archive, "manifest.json"], check=True, capture_output=True).stdout
+    wanted = [each["Layers"] for each in json.loads(manifest) if refs & set(each["RepoTags"])]
+    names = list(dict.fromkeys(layer for layers in wanted for layer in layers))
+    folders = {name: LAYERS / Path(name).name.partition(".")[0][:16] for name in names}
+    with (LAYERS / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name, folder in folders.items():
+            if not folder.exists():
+                _unpack_layer(archive, name, folder)
+    return list(folders.values())
+
+
+def _unpack_layer(archive: Path, layer: str, folder: Path) -> None:
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    take = f"tar -xOf {archive} {layer} | tar -x{'z' if _is_compressed(archive, layer) else ''} -C {part}"
+    subprocess.run(["bash", "-o", "pipefail", "-c", f"{take} --exclude='.wh.*' --exclude='dev/*'"], check=True)
+    part.rename(folder)
+
+
+def _is_compressed(archive: Path, layer: str) -> bool:
+    begin = subprocess.run(["bash", "-c", f"tar -xOf {archive} {layer} | head -c 2"], check=True, capture_output=True)
+    return begin.stdout == b"\x1f\x8b"
+
+
+def _forget_the_dead() -> None:
+    """What a run left that was killed."""
+    mountinfo = Path("/proc/self/mountinfo").read_text()
+    for own in WRITTEN.iterdir():
+        if Path("/proc", own.name.partition("-")[0]).exists():
+            continue
+        for line in mountinfo.splitlines():
+            if f"upperdir={own}/upper" in line:
+                mounts.remove_all(Path(re.sub(r"\\040", " ", line.split()[4])))
+        shutil.rmtree(own)
