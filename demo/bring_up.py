@@ -131,6 +131,7 @@ def install(stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = No
         if is_installed(stack, release, namespace, mark):
             tell(f"helm release {release}: up to date")
             continue
+        take_back_unfinished(stack, release, namespace, tell)
         file = ROOT / "build" / f"values-{release}.yaml"
         file.parent.mkdir(exist_ok=True)
         file.write_text(yaml.safe_dump(dict(values)))
@@ -142,6 +143,18 @@ def install(stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = No
         except CommandFailed as error:
             raise CannotStart(f"{error}\n{describe_unready(stack, namespace)}") from error
         tell(f"helm release {release} in namespace {namespace}: installed")
+
+
+def take_back_unfinished(stack: Stack, release: str, namespace: str, tell: Tell) -> None:
+    """What a helm began that was killed: until then helm refuses whatever comes next."""
+    status = release_info(stack, release, namespace).status
+    if status == "pending-install":
+        stack.helm("uninstall", release, "--namespace", namespace, "--wait")
+    elif status.startswith("pending"):
+        stack.helm("rollback", release, "--namespace", namespace, "--wait")
+    else:
+        return
+    tell(f"helm release {release} was {status}: taken back")
 
 
 def describe_unready(stack: Stack, namespace: str) -> str:
@@ -217,13 +230,18 @@ class _Release(msgspec.Struct, frozen=True):
     info: _Info = _Info()
 
 
-def is_installed(stack: Stack, release: str, namespace: str, mark: str) -> bool:
-    """This very chart with these very values is deployed, and nobody has put it to sleep."""
+def release_info(stack: Stack, release: str, namespace: str) -> _Info:
+    """What helm knows of a release; empty where there is none."""
     try:
         out = stack.helm("status", release, "--namespace", namespace, "--output", "json")
     except CommandFailed:
-        return False
-    info = msgspec.json.decode(out, type=_Release).info
+        return _Info()
+    return msgspec.json.decode(out, type=_Release).info
+
+
+def is_installed(stack: Stack, release: str, namespace: str, mark: str) -> bool:
+    """This very chart with these very values is deployed, and nobody has put it to sleep."""
+    info = release_info(stack, release, namespace)
     return info.status == "deployed" and info.description == mark and not is_asleep(stack, namespace)
 
 

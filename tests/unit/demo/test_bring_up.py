@@ -13,6 +13,7 @@ from demo.bring_up import (
     own_cluster,
     publish,
     slurm_values,
+    take_back_unfinished,
 )
 from demo.stack import Stack
 from devcluster import Cluster
@@ -124,6 +125,33 @@ def test_of_a_release_that_does_not_come_up_the_last_words_are_told(tmp_path: Pa
 def test_where_even_the_pods_cannot_be_listed_that_is_told(tmp_path: Path) -> None:
     told = describe_unready(_stack(tmp_path, "#!/bin/sh\necho 'connection refused' >&2; exit 1\n"), "slurm")
     assert told == "`kubectl get pods -n slurm -o json` failed with exit code 1: connection refused"
+
+
+HELM = """#!/bin/sh
+[ "$1" = status ] || { echo "$*" >> %s; exit; }
+[ -n "%s" ] && echo '{"info": {"status": "%s"}}'
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "asked"),
+    [
+        ("", ""),
+        ("deployed", ""),
+        ("failed", ""),
+        ("pending-install", "uninstall slurm --namespace slurm --wait\n"),
+        ("pending-upgrade", "rollback slurm --namespace slurm --wait\n"),
+        ("pending-rollback", "rollback slurm --namespace slurm --wait\n"),
+    ],
+)
+def test_what_a_killed_helm_has_begun_is_taken_back(tmp_path: Path, status: str, asked: str) -> None:
+    stack, told, log = _stack(tmp_path, KUBECTL), [], tmp_path / "asked"
+    log.touch()
+    (tmp_path / "helm").write_text(HELM % (log, status, status))
+    (tmp_path / "helm").chmod(0o755)
+    take_back_unfinished(stack, "slurm", "slurm", told.append)
+    assert log.read_text() == asked
+    assert told == ([f"helm release slurm was {status}: taken back"] if asked else [])
 
 
 def test_at_the_end_stands_how_to_open_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
