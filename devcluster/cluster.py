@@ -155,10 +155,10 @@ class Cluster:
         """Remove every trace of the cluster; does nothing when there is none."""
         with self._locked():
             spec = state.load_spec(self.root, self.name)
-            if spec is None:
-                return
-            cleanup.take_down(Layout(root=self.root, name=self.name, slot=spec.slot))
-            self.progress(f"cluster {self.name} is gone")
+            if spec is not None:
+                cleanup.take_down(Layout(root=self.root, name=self.name, slot=spec.slot))
+                self.progress(f"cluster {self.name} is gone")
+            state.remove_lock(self.root, self.name)
 
     def load(self, archives: list[Path]) -> dict[str, list[str]]:
         """Load image archives into every node; node -> tags imported (those it had are skipped)."""

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
@@ -83,15 +84,35 @@ def list_specs(root: Path) -> list[Spec]:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on ``path``; it ends with the process, however that ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    file = None
+    while file is None:
+        file = _lock(path)
+    with file:
         yield
+
+
+def _lock(path: Path) -> TextIO | None:
+    """The locked file; None when who had it before has removed it: then it locks nothing any more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack, contextlib.suppress(FileNotFoundError):
+        file = stack.enter_context(path.open("w"))
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            stack.pop_all()
+            return file
+    return None
 
 
 def cluster_lock(root: Path, name: str) -> Path:
     """One command at a time per cluster."""
     return root / f".{name}.lock"
+
+
+def remove_lock(root: Path, name: str) -> None:
+    """Whoever holds the lock of a cluster that is gone removes its file, and the folder of clusters after the last."""
+    cluster_lock(root, name).unlink()
+    with contextlib.suppress(OSError):  # not empty
+        root.rmdir()
 
 
 def machine_lock() -> Path:

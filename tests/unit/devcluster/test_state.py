@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from devcluster.cluster import Asked, Cluster, change, expected_processes
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
 from devcluster.state import Spec
+from devcluster.waiting import wait
 
 
 def test_a_saved_spec_is_read_back(tmp_path: Path):
@@ -93,3 +95,34 @@ def test_with_dra_every_node_has_a_driver():
     spec = Spec(name="a", slot=0, nodes=2, dra=1)
     names = expected_processes(spec, Layout(root=Path("/r"), name="a", slot=0))
     assert {"node-1-dra-driver", "node-2-dra-driver"} <= set(names)
+
+
+def test_a_lock_that_its_last_holder_removed_is_taken_anew(tmp_path: Path):
+    """Who waited for the file that is gone must not hold it beside somebody who has the new one."""
+    root, held = tmp_path / "clusters", []
+    lock = state.cluster_lock(root, "a")
+
+    def wait_for_it() -> None:
+        with state.locked(lock):
+            held.append(lock.exists())
+
+    with ThreadPoolExecutor() as pool:
+        with state.locked(lock):
+            waiting = pool.submit(wait_for_it)
+            wait(lambda: f":{lock.stat().st_ino} " in waiters(), timeout_s=10, what="somebody waits for the lock")
+            state.remove_lock(root, "a")
+            assert not root.exists()
+        waiting.result()
+    assert held == [True]
+
+
+def waiters() -> str:
+    """The lines of those who wait, in /proc/locks."""
+    return "\n".join(line for line in Path("/proc/locks").read_text().splitlines() if " -> " in line)
+
+
+def test_the_folder_of_clusters_stays_while_another_one_is_in_it(tmp_path: Path):
+    state.save_spec(tmp_path, Spec(name="b", slot=0))
+    with state.locked(state.cluster_lock(tmp_path, "a")):
+        state.remove_lock(tmp_path, "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
