@@ -132,13 +132,10 @@ def install(stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = No
             tell(f"helm release {release}: up to date")
             continue
         take_back_unfinished(stack, release, namespace, tell)
-        file = ROOT / "build" / f"values-{release}.yaml"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(yaml.safe_dump(dict(values)))
         try:
             stack.helm(
                 "upgrade", "--install", release, str(chart), "--namespace", namespace, "--create-namespace",
-                "--values", str(file), "--description", mark, "--wait", "--timeout", "5m",
+                "--values=-", "--description", mark, "--wait", "--timeout", "5m", stdin=yaml.safe_dump(dict(values)),
             )  # fmt: skip
         except CommandFailed as error:
             raise CannotStart(f"{error}\n{describe_unready(stack, namespace)}") from error
@@ -203,9 +200,7 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
         **person.values(),
     }
     if stack.bin_dir is not None:
-        # The nodes of a devcluster are this machine: what they keep goes with the cluster's folder.
-        values["hooks"] = {"markersHostPath": str(stack.kubeconfig.parent / "markers")}
-        # Each of them would pin its first job to the same cpu.
+        # The nodes of a devcluster are this machine: each would pin its first job to the same cpu.
         values["slurmConfig"] = {"cgroup": "disabled"}
     return values
 

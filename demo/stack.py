@@ -53,13 +53,13 @@ class Stack:
 
     # ------------------------------------------------------------ Kubernetes
 
-    def helm(self, *args: str, timeout_s: float = 360) -> str:
-        """Standard output of helm.
+    def helm(self, *args: str, stdin: str = "", timeout_s: float = 360) -> str:
+        """Standard output of helm; with `--values=-` it reads values from `stdin`.
 
         Raises:
             CommandFailed: with what helm said.
         """
-        return shell.run(["helm", *args], env=self.kubectl.env, timeout_s=timeout_s)
+        return shell.run(["helm", *args], stdin=stdin, env=self.kubectl.env, timeout_s=timeout_s)
 
     def events(self, namespace: str, about: str, *, uid: str = "") -> Sequence[str]:
         """`<reason>: <message>` of each Event about an object, oldest first; with `uid` not of its namesakes."""

@@ -7,13 +7,12 @@ who has it has the slot, and with the slot the names of all others.
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from devcluster import cgroups, mounts, network
+from devcluster import cgroups, mounts, network, state
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout, NodeLayout
 from devcluster.node import PROGRAMS
@@ -21,21 +20,18 @@ from devcluster.process import Daemons, marked_pids, start_ticks
 from devcluster.waiting import wait_until
 
 SHORT_LIVED = frozenset({"openssl", "mount", "umount", "unshare", "nsenter", "ctr"})
-CONTAINER_LOGS = Path("/var/log/containers")
 
 
 def take_down(layout: Layout) -> None:
     """Remove every trace of the cluster, and nothing of another that has its slot by now."""
     trees = cgroups.hierarchies() if network.hold_slot(layout) else []
-    sockets = shim_sockets(layout.home)
     kill_all(layout, trees)
     mounts.remove_all(layout.home)
     if not wait_until(lambda: not cgroups.remove(layout.cgroup, trees), timeout_s=15):
         raise DevclusterError(f"cgroups cannot be removed: {cgroups.remove(layout.cgroup, trees)}")
     if trees:
+        remove_mount_points(layout)
         network.down_bridge(layout)
-    for path in [*sockets, *container_log_links(layout.home)]:
-        path.unlink(missing_ok=True)
     shutil.rmtree(layout.home, ignore_errors=True)
     if layout.home.exists():
         shutil.rmtree(layout.home)
@@ -97,17 +93,15 @@ def orphans(home: Path) -> list[int]:
     return found
 
 
-def shim_sockets(home: Path) -> list[Path]:
-    """Sockets of container shims lie in one folder for the whole machine; the bundle knows which one is its own."""
-    found: list[Path] = []
-    for bundle in home.glob("nodes/*/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/bootstrap.json"):
-        with contextlib.suppress(OSError):
-            found += map(Path, re.findall(r"/run/containerd/s/\w+", bundle.read_text()))
-    return found
+def remove_mount_points(layout: Layout) -> None:
+    """Remove the folders over which nodes mounted their own, if they are empty and no other cluster needs them.
 
-
-def container_log_links(home: Path) -> list[Path]:
-    """Links the kubelets left in the machine's one folder of container logs."""
-    if not CONTAINER_LOGS.is_dir():
-        return []
-    return [path for path in CONTAINER_LOGS.iterdir() if path.is_symlink() and path.readlink().is_relative_to(home)]
+    While the slot is ours, every other cluster has a bridge of another name.
+    """
+    with state.locked(state.machine_lock()):
+        if network.other_bridges(layout):
+            return
+        for path in layout.node(1).own:
+            for folder in (path, path.parent):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()

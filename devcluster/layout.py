@@ -54,8 +54,22 @@ class NodeLayout(msgspec.Struct, frozen=True):
 
     @property
     def device_plugins(self) -> Path:
-        """What the kubelet sees as the one folder of device plugins that is compiled in."""
+        """The kubelet's folder of device plugins."""
         return self.home / "device-plugins"
+
+    @property
+    def own(self) -> dict[Path, Path]:
+        """Folders of a machine with fixed names -> what the node's programs and its pods see in their place.
+
+        A key is a value of the charts that nobody gave, or is compiled into a program.
+        """
+        return {
+            Path("/run/containerd"): self.home / "run" / "shims",
+            Path("/var/lib/cni"): self.home / "cni-results",
+            Path("/var/lib/kubelet/device-plugins"): self.device_plugins,
+            Path("/var/lib/sunkpy"): self.home / "markers",
+            Path("/var/log/containers"): self.home / "container-logs",
+        }
 
     @property
     def cdi(self) -> Path:

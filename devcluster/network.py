@@ -72,6 +72,12 @@ def foreign_owner(layout: Layout) -> str | None:
     return None if owner in (None, str(layout.home)) else owner
 
 
+def other_bridges(layout: Layout) -> frozenset[str]:
+    """The bridges of all other clusters of this machine."""
+    bridges = {Layout(root=layout.root, name=layout.name, slot=slot).bridge for slot in range(SLOTS)}
+    return parse_links(run(["ip", "-j", "link"])) & bridges - {layout.bridge}
+
+
 def up_bridge(layout: Layout) -> None:
     """The bridge, with this machine's address on it, forwarding to the world."""
     owner = foreign_owner(layout)

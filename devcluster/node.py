@@ -21,7 +21,6 @@ from devcluster.waiting import wait_until
 GPU_RESOURCE = "nvidia.com/gpu"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
 PROGRAMS = ("containerd", "kubelet", "kube-proxy")
-DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
 SYSTEM = Path("/sys/devices/system")
 
 
@@ -136,6 +135,7 @@ def containerd(node: NodeLayout, binaries: Binaries) -> Daemon:
         name=node.daemon("containerd"),
         argv=[str(binaries.containerd / "containerd"), "-c", f"{node.home}/containerd.toml"],
         netns=node.netns,
+        binds=node.own,
         env={"PATH": f"{binaries.containerd}{os.pathsep}{os.environ['PATH']}"},
     )
 
@@ -155,7 +155,7 @@ def kubelet(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
             "--housekeeping-interval=20s",
         ],
         netns=node.netns,
-        binds={DEVICE_PLUGINS: node.device_plugins, **pretended(node)},
+        binds={**node.own, **pretended(node)},
     )
 
 
@@ -188,7 +188,7 @@ def write_configs(layout: Layout, node: NodeLayout) -> None:
     """All files the node's programs read."""
     (node.home / "cni").mkdir(parents=True, exist_ok=True)
     (node.home / "run").mkdir(exist_ok=True)
-    for folder in (node.cdi, node.device_plugins, DEVICE_PLUGINS):
+    for folder in (node.cdi, *node.own, *node.own.values()):
         folder.mkdir(parents=True, exist_ok=True)
     write_atomically(node.home / "cni" / "10-pod.conflist", json.dumps(cni_config(node)).encode())
     write_atomically(node.home / "containerd.toml", containerd_config(node).encode())

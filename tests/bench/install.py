@@ -74,13 +74,12 @@ def _first_job(stack: Stack, tell: Tell) -> report.Figure:
 
 def _upgrade(stack: Stack, crowd: Crowd, what: str) -> list[report.Figure]:
     """`helm upgrade --wait` with the crowd; which pods it made anew; when the last of them can come and submit."""
-    file = ROOT / "build" / f"values-{stack.release}-crowd.yaml"
-    file.write_text(yaml.safe_dump(merged(dict(slurm_values(stack)), crowd.values())))
+    values = yaml.safe_dump(merged(dict(slurm_values(stack)), crowd.values()))
     before = _pods(stack)
     began_s = time.monotonic()
     stack.helm(
         "upgrade", stack.release, str(ROOT / "charts" / "slurm"), "--namespace", stack.namespace,
-        "--values", str(file), "--wait", "--timeout", "5m",
+        "--values=-", "--wait", "--timeout", "5m", stdin=values,
     )  # fmt: skip
     upgraded_s = time.monotonic() - began_s
     with person.forwarded(stack) as port:

@@ -82,12 +82,11 @@ class Restored:
         """With the values of the first one, whose scheduler lives on."""
         first = self.first
         values = yaml.safe_load(first.helm("get", "values", first.release, *of(first), "-o", "yaml"))
-        file = ROOT / "build" / f"values-{NEW}.yaml"
-        file.write_text(yaml.safe_dump({**values, "clusterName": first.cluster, "scheduler": {"enabled": False}}))
+        values |= {"clusterName": first.cluster, "scheduler": {"enabled": False}}
         restore = f"restore.from=s3,restore.prefix={first.namespace}/{first.release}/"
-        args = (CHART, "-f", str(file), "--set", restore, "--wait", "--timeout=5m")
+        args = (CHART, "--values=-", "--set", restore, "--wait", "--timeout=5m")
         try:
-            first.helm("-n", NEW, "install", first.release, *args)
+            first.helm("-n", NEW, "install", first.release, *args, stdin=yaml.safe_dump(values))
         except CommandFailed as error:
             raise AssertionError(f"{error}\n{describe_unready(first, NEW)}") from error
 

@@ -56,11 +56,10 @@ class Guest:
             data = host.kubectl.json("secret", f"{host.release}-{name}", *self._there)["data"][key]
             secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"shared-{name}", "namespace": GUEST}}
             host.kubectl.apply({**secret, "data": {key: data}})
-        file = ROOT / "build" / f"values-{GUEST}.yaml"
-        file.write_text(yaml.safe_dump(self._values()))
+        values = yaml.safe_dump(self._values())
         chart = str(ROOT / "charts" / "slurm")
         try:
-            host.helm("install", GUEST, chart, "-n", GUEST, f"--values={file}", "--wait", "--timeout=5m")
+            host.helm("install", GUEST, chart, "-n", GUEST, "--values=-", "--wait", "--timeout=5m", stdin=values)
         except CommandFailed as error:
             raise AssertionError(f"{error}\n{describe_unready(host, GUEST)}") from error
         wait(lambda: "idle" in self.stack.sinfo("--format=%T"), timeout_s=90, what="a node of the guest")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from demo.stack import Stack
+from devcluster.state import default_root
 from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import Pod
 
 NAMESPACE = "default"
 
-STAMPS = Path("/var/tmp/sunkpy-stamps", os.environ.get("SUNKPY_CLUSTER", "sunkpy"))
-"""Folder of the machine that all nodes of a devcluster share; clusters side by side have one each."""
+STAMPS = default_root() / os.environ.get("SUNKPY_CLUSTER", "sunkpy") / "stamps"
+"""Folder that all nodes of a devcluster share; it goes with the cluster."""
 
 # Writes the time each 5 ms until it dies: the last stamp is the last moment at which it provably lived.
 _LIVING = """

@@ -61,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def _installed(flux: Flux, folder: Path) -> Site:
-    repositories = Repositories(folder / "git", {}, markers=folder / "markers", server=flux.server)
+    repositories = Repositories(folder / "git", {}, server=flux.server)
     repositories.add_charts()
     good = {**repositories.values("production"), "partitions": {"night": {"priorityTier": 5}}}
     repositories.push("production", good, "a partition")

@@ -99,7 +99,6 @@ def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
         # Held to cpus that the machine has not got, jobs fail.
         "slurmConfig": {"cgroup": "disabled"},
         "scheduler": {"access": access} | (by_plugin if kubelet_folder else {"deviceClasses": {dra.DRIVER: "gpu"}}),
-        "hooks": {"markersHostPath": str(stack.kubeconfig.parent / "markers")},
     }
 
 

@@ -23,7 +23,7 @@ _PERSON: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
 class Repositories:
     """Bare repositories below `folder`, and a clone of the site's; `server` has them, where `file://` is not taken."""
 
-    def __init__(self, folder: Path, images: Mapping[str, str], *, markers: Path, server: str = "") -> None:
+    def __init__(self, folder: Path, images: Mapping[str, str], *, server: str = "") -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.folder = folder
@@ -40,7 +40,7 @@ class Repositories:
         for file in self.site.rglob("*.yaml"):
             file.write_text(file.read_text().replace(_SERVER, server or f"file://{folder}"))
         # The nodes are this machine, as in demo.bring_up.
-        own = {"hooks": {"markersHostPath": str(markers)}, "slurmConfig": {"cgroup": "disabled"}}
+        own = {"slurmConfig": {"cgroup": "disabled"}}
         self._write("sunkpy", self.values("sunkpy"))
         for name in ("staging", "production"):
             self._write(name, merged(self.values(name), own))

@@ -54,8 +54,7 @@ class Site:
 
         self.keeper = keeper
         self.production, self.staging = stack("slurm"), stack("slurm-staging")
-        home = cluster.layout.home
-        self.repositories = Repositories(home / "git", images, markers=home / "markers", server=keeper.server)
+        self.repositories = Repositories(cluster.layout.home / "git", images, server=keeper.server)
         self.volumes = cluster.layout.volumes
         self.tell = tell
         self.submitted: Mapping[Stack, list[str]] = {self.production: [], self.staging: []}

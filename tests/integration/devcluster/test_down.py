@@ -7,30 +7,46 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from devcluster import Cluster, DevclusterError
+from devcluster.shell import CommandFailed
 from devcluster.state import Spec, save_spec
 from devcluster.waiting import wait
+from sunkpy.core.model.objects import Pod
+from tests.e2e.processes import pids_of
 from tests.integration.devcluster.pods import PROBE, ROOT, kubectl_of, probe_pod
 from tests.integration.devcluster.traces import shared_traces, traces
 
 pytestmark = pytest.mark.integration
 
+MARKS = Path("/var/lib/sunkpy/slurm-it")
+
 
 def with_a_pod(name: str, probe: Path) -> Cluster:
-    """One node with a DRA driver, and a running pod that has an emptyDir in memory."""
+    """One node with a DRA driver, and a running pod that has an emptyDir in memory, and a folder of the node."""
     cluster = Cluster(name, root=ROOT, progress=print)
     cluster.down()
     cluster.up(1, dra_gpus=1)
     cluster.load([probe])
     kubectl = kubectl_of(cluster)
-    pod = probe_pod("a", node="node-1", volumes=[{"name": "m", "emptyDir": {"medium": "Memory"}}])
-    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "m", "mountPath": "/m"}]
+    pod = pod_with_marks("a")
+    pod["spec"]["volumes"].append({"name": "m", "emptyDir": {"medium": "Memory"}})
+    pod["spec"]["containers"][0]["volumeMounts"].append({"name": "m", "mountPath": "/m"})
     kubectl.apply(pod)
     kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=60s")
+    kubectl("exec", "a", "--", "/probe", "write", "/marks/mark", name)
     return cluster
+
+
+def pod_with_marks(name: str) -> dict[str, Any]:
+    """A pod of node-1 that has a folder of its node by hostPath, and in it one of its own, as slurmd pods have."""
+    pod = probe_pod(name, node="node-1")
+    pod["spec"]["volumes"] = [{"name": "marks", "hostPath": {"path": str(MARKS), "type": "DirectoryOrCreate"}}]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "marks", "mountPath": "/marks", "subPath": "node-1"}]
+    return pod
 
 
 @pytest.fixture
@@ -60,7 +76,7 @@ def test_down_leaves_nothing_behind(fresh: Cluster, state: str):
     home, bridge = fresh.layout.home, fresh.layout.bridge
     before = shared_traces()
     kinds = {trace.split()[0] for trace in traces(home, bridge)}
-    assert {"process", "mount", "link", "route", "rule", "cgroup", "folder", "log"} <= kinds
+    assert {"process", "mount", "link", "route", "rule", "cgroup", "folder"} <= kinds
     if state == "apiserver dead":
         kill(fresh, "kube-apiserver", "etcd")
     if state == "everything killed":
@@ -128,7 +144,7 @@ def test_the_slot_is_given_back_when_nothing_in_its_name_is_left(fresh: Cluster)
         wait(lambda: not Path("/sys/class/net", bridge).exists(), timeout_s=60, what="the bridge goes", every_s=0.001)
         left = {trace.split()[0] for trace in traces(home, bridge)}
         down.result()
-    assert left <= {"folder", "log"}
+    assert left <= {"folder"}
 
 
 def test_two_clusters_side_by_side_do_not_see_each_other(standing: Cluster, probe: Path):
@@ -138,13 +154,21 @@ def test_two_clusters_side_by_side_do_not_see_each_other(standing: Cluster, prob
         assert other.spec.slot != standing.spec.slot
         assert not kubectl_of(other).json("pods")["items"]
         other.load([probe])
-        kubectl_of(other).apply(probe_pod("b", node="node-1"))
-        kubectl_of(other)("wait", "--for=condition=Ready", "pod/b", "--timeout=60s")
+        kubectl_of(other).apply(pod_with_marks("a"))
+        kubectl_of(other)("wait", "--for=condition=Ready", "pod/a", "--timeout=60s")
+        with pytest.raises(CommandFailed, match="no such file"):
+            kubectl_of(other)("exec", "a", "--", "/probe", "read", "/marks/mark")
+        ours, theirs = (pids_of(kubectl_of(each).get(Pod, "pod", "a"), program="probe") for each in (standing, other))
+        assert ours
+        assert theirs
+        assert not set(ours) & set(theirs)
     finally:
         other.down()
     # taking one down leaves the other as it was
     assert all(standing.processes().values())
     assert kubectl_of(standing)("exec", "a", "--", "/probe", "get", "http://127.0.0.1:8080") == "a"
+    assert kubectl_of(standing)("exec", "a", "--", "/probe", "read", "/marks/mark") == "stays"
+    assert not MARKS.exists()
     assert PROBE in kubectl_of(standing)("get", "pod", "a", "-o", "jsonpath={.spec.containers[0].image}")
 
 

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
-from devcluster.node import answers
+from devcluster.layout import Layout
 from devcluster.process import marked_pids
 from devcluster.shell import run
+
+NODE = Layout(root=Path("/"), name="any", slot=0).node(1)
 
 
 def traces(home: Path, bridge: str) -> set[str]:
@@ -27,22 +29,11 @@ def traces(home: Path, bridge: str) -> set[str]:
         for path in [*Path("/sys/fs/cgroup").glob("*/*"), *Path("/sys/fs/cgroup").glob("*")]
         if path.name == slot
     }
-    links_to_logs = {
-        f"log {path}" for path in Path("/var/log/containers").glob("*") if _target(path).is_relative_to(home)
-    }
     folder = {f"folder {home}"} if home.exists() else set()
-    return processes | mounts | links | routes | rules | cgroups | links_to_logs | folder
-
-
-def _target(link: Path) -> Path:
-    try:
-        return link.readlink()
-    except FileNotFoundError:  # of another cluster, whose pod has gone just now
-        return Path()
+    return processes | mounts | links | routes | rules | cgroups | folder
 
 
 def shared_traces() -> set[str]:
-    """Traces that do not say whose they are: named network namespaces of pods, and shim sockets nobody listens on."""
+    """Traces that do not say whose they are: named network namespaces, and what lies where nodes have their own."""
     named = {f"netns {path}" for path in Path("/run/netns").glob("cni-*")}
-    sockets = {f"socket {path}" for path in Path("/run/containerd/s").glob("*") if not answers(path)}
-    return named | sockets
+    return named | {f"file {path}" for folder in NODE.own for path in folder.glob("*")}

@@ -9,6 +9,7 @@ from devcluster.binaries import Binaries
 from devcluster.layout import Layout
 from devcluster.mounts import parse_mounts_below
 
+ROOT = Path(__file__).resolve().parents[3]
 LAYOUT = Layout(root=Path("/r"), name="x", slot=1)
 BINARIES = Binaries(cache=Path("/c"))
 
@@ -43,8 +44,6 @@ def test_nodes_share_no_path():
     one, two = (node.kubelet_config(LAYOUT, LAYOUT.node(n)) for n in (1, 2))
     for key in ("cgroupRoot", "containerRuntimeEndpoint", "podLogsDir", "volumePluginDir"):
         assert one[key] != two[key]
-    folders = [node.kubelet(LAYOUT, LAYOUT.node(n), BINARIES).binds[node.DEVICE_PLUGINS] for n in (1, 2)]
-    assert folders[0] != folders[1]
     first, second = (set(re.findall(r"/r/x/[^\s\"]+", containerd_text(n))) for n in (1, 2))
     assert f"{LAYOUT.node(1).cdi}" in first
     assert not first & second
@@ -88,3 +87,24 @@ def test_mounts_below_a_folder_are_found_in_order_and_unescaped():
 4 1 8:1 /r/xy /r/xy rw - ext4 /dev/vda rw
 """
     assert parse_mounts_below(mountinfo, Path("/r/x")) == [Path("/r/x"), Path("/r/x/a b")]
+
+
+def test_what_has_a_fixed_name_on_a_machine_each_node_has_for_itself_and_below_its_own_folder():
+    other = Layout(root=Path("/r"), name="y", slot=2)
+    nodes = [LAYOUT.node(1), LAYOUT.node(2), other.node(1)]
+    for path in LAYOUT.node(1).own:
+        instead = {each.own[path] for each in nodes}
+        assert len(instead) == len(nodes)
+        assert all(each.own[path].is_relative_to(each.home) for each in nodes)
+
+
+def test_a_node_and_its_pods_see_the_same_in_the_place_of_those():
+    here = LAYOUT.node(1)
+    for daemon in (node.containerd(here, BINARIES), node.kubelet(LAYOUT, here, BINARIES)):
+        assert here.own.items() <= daemon.binds.items()
+
+
+def test_the_defaults_of_the_charts_are_among_those():
+    values = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
+    defaults = {values["hooks"]["markersHostPath"], values["scheduler"]["devicePlugin"]["kubeletFolder"]}
+    assert set(map(Path, defaults)) <= set(LAYOUT.node(1).own)
