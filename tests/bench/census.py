@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from tests import process_tree
+
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 _PROC = Path("/proc")
@@ -58,15 +60,5 @@ def _machine_s() -> float:
 
 def slurm_daemons_of(parent: int) -> dict[str, int]:
     """The daemons of Slurm among the descendants of a process, by name; of several the one that was started last."""
-    children: dict[int, list[tuple[int, str]]] = {}
-    for folder in sorted(_PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
-        with contextlib.suppress(OSError):
-            name, _, fields = (folder / "stat").read_text().partition("(")[2].rpartition(") ")
-            children.setdefault(int(fields.split()[1]), []).append((int(folder.name), name))
-    found, left = {}, [parent]
-    while left:
-        for pid, name in children.get(left.pop(), []):
-            left.append(pid)
-            if name.startswith("slurm"):
-                found[name] = pid
-    return found
+    named = {process_tree.program(pid): pid for pid in process_tree.below(parent)}
+    return {name: pid for name, pid in named.items() if name.startswith("slurm")}

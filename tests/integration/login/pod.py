@@ -18,6 +18,7 @@ from demo.person import CLIENT, Key
 from devcluster import packages
 from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
+from tests import process_tree
 from tests.integration.login.container import project, start
 from tests.polling import listens
 from tests.roots import discard, unpack
@@ -138,6 +139,10 @@ class LoginPod:
     def is_up(self) -> bool:
         """Its last process runs."""
         return self._processes[-1].poll() is None
+
+    def running(self, command: str) -> list[int]:
+        """Whose command line this is, of all processes in it."""
+        return [pid for process in self._processes for pid in process_tree.running(process.pid, command)]
 
     def log(self) -> str:
         """All that sshd has said."""

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -127,8 +126,8 @@ def test_it_ends_when_nothing_of_its_person_runs_and_lets_nobody_in_after_that(o
         assert session.stdout
         assert session.stdout.readline() == "in\n"
         assert session.wait(timeout=30) == 0, "it was ended while somebody was in it"
-    own.said("ann", keys["ann"], "nohup sleep 5 > /dev/null 2>&1 & ssh-agent > /dev/null")
-    assert wait_until(lambda: not _runs(own, "sleep 5"), timeout_s=20, every_s=0.1)
+    own.said("ann", keys["ann"], "nohup sleep 5.25 > /dev/null 2>&1 & ssh-agent > /dev/null")
+    assert wait_until(lambda: not own.running("sleep 5.25"), timeout_s=20, every_s=0.1)
     assert own.is_up(), "what was left without a session is work"
     assert own.ended() == IDLE
     assert "nothing of ann has run for 3 s" in own.log()
@@ -143,10 +142,6 @@ def test_who_is_at_the_door_when_it_would_end_comes_in(own: LoginPod, keys: dict
     assert own.said("ann", keys["ann"], "sleep 2; echo in", options=(f"ProxyCommand={slowly}", *QUIET)) == (0, "in\n")
     assert own.log().count("Server listening") > doors, "it was to end, and saw somebody come"
     assert own.ended() == IDLE
-
-
-def _runs(own: LoginPod, command: str) -> bool:
-    return subprocess.run(["pgrep", "-u", "2001", "-fx", command], check=False, capture_output=True).returncode == 0
 
 
 def test_in_a_shared_pod_nothing_can_be_restarted(shared: LoginPod, keys: dict[str, Key]):

@@ -19,6 +19,7 @@ import msgspec
 
 from devcluster.waiting import wait_until
 from sunkpy.slurm.auth import MintedToken
+from tests import process_tree
 from tests.roots import discard, unpack
 
 ROOT = Path(__file__).parents[3]
@@ -277,6 +278,10 @@ class RealSlurm:
     def pid(self) -> int:
         """The process below which all others are."""
         return self._process.pid
+
+    def running(self, command: str) -> list[int]:
+        """Its processes, those of jobs among them, whose whole command line a pattern matches."""
+        return process_tree.running(self.pid, command)
 
     @property
     def slurmctld_port(self) -> int:

@@ -9,8 +9,9 @@ import asyncio
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,9 @@ pytestmark = pytest.mark.integration
 WITHOUT: Final = pytest.mark.parametrize("people", ["disabled"], indirect=True)
 WITHIN: Final = pytest.mark.parametrize("people", ["auto"], indirect=True)
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
-NODES: Final = (Node("adopt-1", cpus=2), Node("adopt-2", cpus=2))
+# slurmd names its cgroups after its node, and they are the machine's: another run of these tests has others.
+ONE, TWO = (f"adopt{os.getpid()}-{number}" for number in (1, 2))
+NODES: Final = (Node(ONE, cpus=2), Node(TWO, cpus=2))
 QUIET: Final = (
     "BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "IdentitiesOnly=yes", "LogLevel=ERROR",
 )  # fmt: skip
@@ -153,18 +156,18 @@ def nobody_has_a_job(people: People) -> Iterator[None]:
 
 @WITHOUT
 def test_one_comes_where_one_has_a_job_and_nowhere_else(people: People):
-    assert people.said("ann", "adopt-1", "id")[0] == 255
-    job = people.job("ann", "adopt-1")
-    code, said = people.said("ann", "adopt-1", "hostname; id -un; pwd; echo $SLURM_JOB_ID")
-    assert (code, said.split()) == (0, ["adopt-1", "ann", "/home/ann", job]), said
-    assert people.said("ann", "adopt-2", "id")[0] == 255
+    assert people.said("ann", ONE, "id")[0] == 255
+    job = people.job("ann", ONE)
+    code, said = people.said("ann", ONE, "hostname; id -un; pwd; echo $SLURM_JOB_ID")
+    assert (code, said.split()) == (0, [ONE, "ann", "/home/ann", job]), said
+    assert people.said("ann", TWO, "id")[0] == 255
     for stranger in ("bob", "root", "slurm", "k8s"):
-        assert people.said(stranger, "adopt-1", "id")[0] == 255
+        assert people.said(stranger, ONE, "id")[0] == 255
 
 
 def test_with_several_jobs_one_is_a_part_of_one_but_for_24_11_without_cgroups(people: People):
-    jobs = {people.job("ann", "adopt-1"), people.job("ann", "adopt-1")}
-    code, said = people.said("ann", "adopt-1", "echo $SLURM_JOB_ID")
+    jobs = {people.job("ann", ONE), people.job("ann", ONE)}
+    code, said = people.said("ann", ONE, "echo $SLURM_JOB_ID")
     if SUITE == "trixie" and people.cgroup == "disabled":
         assert code == 255, said
     else:
@@ -172,22 +175,23 @@ def test_with_several_jobs_one_is_a_part_of_one_but_for_24_11_without_cgroups(pe
 
 
 def test_a_session_ends_with_its_job_and_takes_all_along(people: People):
-    job = people.job("ann", "adopt-1")
+    job = people.job("ann", ONE)
     left = "setsid nohup sleep 4242 > /dev/null 2>&1 &"
-    with people.ssh("ann", "adopt-1", f"{left} echo in; sleep 4243") as session:
+    with people.ssh("ann", ONE, f"{left} echo in; sleep 4243") as session:
         assert session.stdout is not None
         assert session.stdout.readline() == "in\n"
         people.site.shell("ann", f"scancel {job}")
         assert session.wait(timeout=30) != 0
-    gone: Callable[[], bool] = lambda: subprocess.run(["pgrep", "-fx", "sleep 424[23]"], check=False).returncode == 1  # noqa: E731
-    assert wait_until(gone, timeout_s=30, every_s=0.2), people.site.logs()
-    assert people.said("ann", "adopt-1", "id")[0] == 255
+    assert wait_until(lambda: not people.site.slurm.running("sleep 424[23]"), timeout_s=30, every_s=0.2), (
+        people.site.logs()
+    )
+    assert people.said("ann", ONE, "id")[0] == 255
 
 
 @WITHIN
 def test_a_session_is_held_by_what_slurm_gave_the_job_where_there_are_cgroups(people: People):
-    job = people.job("ann", "adopt-1")
-    code, said = people.said("ann", "adopt-1", "cat /proc/self/cgroup")
+    job = people.job("ann", ONE)
+    code, said = people.said("ann", ONE, "cat /proc/self/cgroup")
     assert (code, f"job_{job}/step_extern" in said) == (0, True), said
 
 
@@ -197,7 +201,7 @@ def test_each_job_has_a_tmp_and_shared_memory_of_its_own(people: People):
     mark, where = "of-one-job", "/tmp /dev/shm"
     leave = f"for each in {where}; do touch $each/{mark}; done; ls {where}"
     for _ in range(2):
-        seen = f"srun --mem=50 -w adopt-1 bash -c 'ls {where}; echo then; {leave}'"
+        seen = f"srun --mem=50 -w {ONE} bash -c 'ls {where}; echo then; {leave}'"
         code, said = people.site.shell("ann", f"cd; {seen}")
         before, _, after = said.partition("then")
         assert (code, mark in before, after.count(mark)) == (0, False, 2), said + people.site.logs()
@@ -205,8 +209,8 @@ def test_each_job_has_a_tmp_and_shared_memory_of_its_own(people: People):
 
 @WITHIN
 async def test_cgroups_are_turned_on_and_off_while_a_job_runs_which_goes_on_and_can_be_ended(people: People):
-    begin = "sbatch --parsable --mem=200 -o /dev/null -w adopt-1 --wrap 'exec sleep 4244'"
-    tasks = lambda: subprocess.run(["pgrep", "-fx", "sleep 4244"], capture_output=True, check=False).stdout  # noqa: E731
+    begin = f"sbatch --parsable --mem=200 -o /dev/null -w {ONE} --wrap 'exec sleep 4244'"
+    tasks = partial(people.site.slurm.running, "sleep 4244")
     await people.use("disabled")
     for then in ("auto", "disabled"):
         _, job = people.site.shell("ann", f"cd; {begin}")
@@ -223,19 +227,19 @@ async def test_cgroups_are_turned_on_and_off_while_a_job_runs_which_goes_on_and_
 
 @WITHOUT
 def test_no_key_is_in_reach(people: People):
-    people.job("ann", "adopt-1")
+    people.job("ann", ONE)
     for file in ("/keys/slurm.key", "/etc/slurm/slurm.key", "/etc/sunkpy/sshd/keys/ssh_host_ed25519_key"):
-        code, said = people.said("ann", "adopt-1", f"cat {file}")
+        code, said = people.said("ann", ONE, f"cat {file}")
         assert (code, "Permission denied" in said) == (1, True), said
 
 
 @WITHOUT
 def test_a_host_key_replaced_in_its_secret_ends_no_session_and_no_job(people: People):
-    keys = people.site.accounting.root / "site/adopt-1/keys"
-    scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(people.site.ssh_ports["adopt-1"]), "127.0.0.1"]
+    keys = people.site.accounting.root / f"site/{ONE}/keys"
+    scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(people.site.ssh_ports[ONE]), "127.0.0.1"]
     shown = lambda: subprocess.run(scan, capture_output=True, text=True, check=False).stdout  # noqa: E731
-    job = people.job("ann", "adopt-1")
-    with people.ssh("ann", "adopt-1", "echo in; sleep 4246") as session:
+    job = people.job("ann", ONE)
+    with people.ssh("ann", ONE, "echo in; sleep 4246") as session:
         assert session.stdout is not None
         assert session.stdout.readline() == "in\n"
         before, part = shown(), keys / "part"
@@ -243,17 +247,17 @@ def test_a_host_key_replaced_in_its_secret_ends_no_session_and_no_job(people: Pe
         part.chmod(0o400)
         part.rename(keys / "ssh_host_ed25519_key")
         assert wait_until(lambda: shown() not in (before, ""), timeout_s=30, every_s=0.5), people.site.logs()
-        assert people.said("ann", "adopt-1", "echo $SLURM_JOB_ID") == (0, job)
+        assert people.said("ann", ONE, "echo $SLURM_JOB_ID") == (0, job)
         assert session.poll() is None
 
 
 def test_a_connection_ends_with_its_job_also_while_no_program_runs_over_it(people: People, tmp_path: Path):
-    job = people.job("ann", "adopt-1")
+    job = people.job("ann", ONE)
     (port,), control = free_ports(1), tmp_path / "control"
-    forward = f"{port}:127.0.0.1:{people.site.ssh_ports['adopt-2']}"
-    with people.ssh("ann", "adopt-1", flags=("-M", "-S", str(control), "-N", "-L", forward)) as connection:
+    forward = f"{port}:127.0.0.1:{people.site.ssh_ports[TWO]}"
+    with people.ssh("ann", ONE, flags=("-M", "-S", str(control), "-N", "-L", forward)) as connection:
         assert wait_until(control.exists, timeout_s=20, every_s=0.05), people.site.logs()
-        assert people.said("ann", "adopt-1", "echo in", flags=("-S", str(control))) == (0, "in")
+        assert people.said("ann", ONE, "echo in", flags=("-S", str(control))) == (0, "in")
         with socket.create_connection(("127.0.0.1", port), timeout=10) as there:
             assert there.recv(8) == b"SSH-2.0-"
         people.site.shell("ann", f"scancel {job}")

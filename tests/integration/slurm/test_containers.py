@@ -132,7 +132,7 @@ def test_a_signal_reaches_the_program_itself(containers: Containers):
     assert (code, (containers.home / "told").exists()) == (0, True), said
     begin = "rm -f on; inside bash -c 'touch on; exec sleep 4244' & " + wait
     containers.said(f"{begin}; scancel --me; wait")
-    assert subprocess.run(["pgrep", "-fx", "sleep 4244"], check=False).returncode == 1
+    assert containers.site.slurm.running("sleep 4244") == []
 
 
 def test_a_task_may_have_a_terminal(containers: Containers):
@@ -220,11 +220,6 @@ def test_nothing_of_a_bundle_is_read_by_root(containers: Containers):
     assert (code, "cannot be read" in said) == (125, True), said
 
 
-def _pids(pattern: str) -> list[int]:
-    found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout
-    return [int(pid) for pid in found.split()]
-
-
 def _on_node(pid: int, uid: int, gid: int, *command: str) -> tuple[int, str]:
     """Exit code and output of a command where a process is, as somebody."""
     there = ["nsenter", f"--target={pid}", "--mount", "--root", "--wd"]
@@ -240,11 +235,11 @@ def test_a_task_that_is_not_in_its_container_yet(containers: Containers):
     """It waits for its config.json: whom it trusts with its environment, what it knows of slurmd, and how it ends."""
     fresh(containers.home / "waiting")
     os.mkfifo(containers.home / "waiting/config.json", 0o644)
-    waits = "/usr/local/bin/run-container --inside 2001 .*/home/ann/waiting"
+    waits = ".*/usr/local/bin/run-container --inside 2001 .*/home/ann/waiting.*"
     code, said = containers.said("sbatch --parsable --mem=100 -w c1 -o out --container=/home/ann/waiting import")
     try:
-        assert (code, wait_until(lambda: bool(_pids(waits)), timeout_s=20)) == (0, True), said
-        pid = _pids(waits)[0]
+        assert (code, wait_until(lambda: bool(containers.site.slurm.running(waits)), timeout_s=20)) == (0, True), said
+        pid = containers.site.slurm.running(waits)[0]
         assert b"SUNKPY" not in Path(f"/proc/{pid}/environ").read_bytes()
         code, file = _on_node(pid, 2001, 2001, *FIND)
         assert (code, file.count("/environment\n")) == (0, 1), file
@@ -254,7 +249,7 @@ def test_a_task_that_is_not_in_its_container_yet(containers: Containers):
             assert _on_node(pid, uid, gid, "touch", f"{Path(file).parent}/new")[0] == 1
     finally:
         containers.said(f"scancel {said.strip()}")
-    assert wait_until(lambda: not _pids(waits), timeout_s=20)
+    assert wait_until(lambda: not containers.site.slurm.running(waits), timeout_s=20)
 
 
 def _is_swept(containers: Containers) -> bool:
@@ -265,7 +260,7 @@ def _is_swept(containers: Containers) -> bool:
 def test_nothing_of_a_container_outlives_its_job(containers: Containers):
     code, said = containers.said("inside bash -c 'set -m; sleep 4246 < /dev/null > /dev/null 2>&1 & echo left'")
     assert (code, said) == (0, "left\n")
-    assert wait_until(lambda: not _pids("^sleep 4246$"), timeout_s=20)
+    assert wait_until(lambda: not containers.site.slurm.running("sleep 4246"), timeout_s=20)
     assert wait_until(lambda: _is_swept(containers), timeout_s=20, every_s=0.5)
 
 

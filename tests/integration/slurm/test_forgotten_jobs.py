@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Iterator
 from typing import Final
 
@@ -61,5 +60,4 @@ def test_a_job_whose_start_was_forgotten_does_not_run_on_unseen(own_site: Site):
     job = begin(own_site, ORPHAN)
     signal_slurmctld(own_site, "KILL")
     assert state(own_site, job) != "RUNNING", "it was saved"
-    gone = lambda: subprocess.run(["pgrep", "-fx", "sleep 4246"], check=False, stdout=-3).returncode == 1  # noqa: E731
-    wait(gone, timeout_s=20, what="the job that Slurm has forgotten to end")
+    wait(lambda: not own_site.slurm.running("sleep 4246"), timeout_s=20, what="the job that Slurm has forgotten to end")

@@ -36,7 +36,7 @@ ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup
 """
 CGROUP = "CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"
-OWN_CGROUP = Path("/sys/fs/cgroup/sunkpy-card")
+OWN_CGROUP = Path(f"/sys/fs/cgroup/sunkpy-card-{os.getpid()}")
 START = f"""\
 mkdir -p {OWN_CGROUP}/pod && echo 1 > {OWN_CGROUP}/pod/cgroup.procs # as in a pod, where all processes are of its own
 install -D -m 0600 /etc/slurm/slurm.key /keys/slurm.key

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -20,6 +19,7 @@ from sunkpy.core.model.objects import Meta, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
 from sunkpy.slurm import NodesSnapshot, Slurm
 from sunkpy.syncer.service_check import ServiceCheck
+from tests import process_tree
 from tests.integration.slurm.asking import connect, granted, happens, is_usable
 from tests.integration.slurm.daemons import NODE, ONE_SLURMD, TELL_BEGUN, Machines, RealSlurm
 
@@ -94,9 +94,9 @@ async def test_services_outlive_it_and_their_node_stays_busy_and_closed(
 @_CONTAINED
 async def test_so_do_services_that_have_a_step(real: RealSlurm, admin: Slurm, submitter: Slurm) -> None:
     web = await _allocate(real, submitter)
-    assert _steps_of(web) == ["extern"], "what stop-slurmd does not wait for"
+    assert _steps_of(real, web) == ["extern"], "what stop-slurmd does not wait for"
     await _outlives(real, admin, submitter, web)
-    assert _steps_of(web) == []
+    assert _steps_of(real, web) == []
 
 
 async def _outlives(real: RealSlurm, admin: Slurm, submitter: Slurm, web: JobId) -> None:
@@ -230,11 +230,10 @@ async def _allocate(real: RealSlurm, slurm: Slurm, **changes: object) -> JobId:
     return await granted(real, slurm, _job(**{"cpus_per_task": 2, **changes}))
 
 
-def _steps_of(job_id: JobId) -> list[str]:
-    """As the processes of a job on this machine call themselves."""
-    ask = ["pgrep", "--list-full", "--exact", "slurmstepd"]
-    found = subprocess.run(ask, capture_output=True, text=True, check=False).stdout
-    return sorted(set(re.findall(rf"slurmstepd: \[{job_id}\.(\w+)\]", found)))
+def _steps_of(real: RealSlurm, job_id: JobId) -> list[str]:
+    """As the processes of a job call themselves."""
+    found = [process_tree.command_line(pid) for pid in real.running(rf"slurmstepd: \[{job_id}\..*")]
+    return sorted({step for line in found for step in re.findall(r"\.(\w+)\]", line)})
 
 
 async def _run_batch(real: RealSlurm, submitter: Slurm, **changes: object) -> JobId:
