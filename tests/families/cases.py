@@ -1,20 +1,19 @@
 """The manifests, what each should become in Slurm, and what must be there before it can be applied.
 
-They lie beside the repository, collected from the projects that wrote them: `$SUNKPY_MANIFESTS`, with `expected.yaml`
-and `standin.py`, which swaps in an image that exists and `sleep`.
+Which those are says `tests.manifests`: those of `$SUNKPY_MANIFESTS`, or else the project's own.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 import msgspec
-import yaml
 
-MANIFESTS = Path(os.environ.get("SUNKPY_MANIFESTS") or Path(__file__).resolve().parents[3] / "shared" / "manifests")
+from tests.manifests import FURTHER, OWN, Expected, expected
+
+MANIFESTS = FURTHER or OWN
 
 
 class JobShape(msgspec.Struct, frozen=True, order=True):
@@ -68,23 +67,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def is_restarted_whole(self) -> bool:
         """When one of its pods goes its owner takes all others away, whatever job of Slurm they have (Volcano)."""
         return "RestartJob" in self.comes_back
-
-
-class _ExpectedJob(msgspec.Struct, frozen=True):
-    count: int
-    pods: int
-    cpus: int
-    mem_mib: int
-    gpus: int = 0
-
-
-class _Expected(msgspec.Struct, frozen=True):
-    manifest: str
-    jobs: list[_ExpectedJob] = []
-    waves: list[str] = []
-    preempt: str = ""
-    comes_back: str = ""
-    needs: str = ""
 
 
 # Words of `needs` that mean an operator; the longest first, so that `trainer v2, jobset` is both.
@@ -187,29 +169,28 @@ SMALL = (
 
 def read(folder: Path = MANIFESTS) -> list[Case]:
     """All cases of expected.yaml."""
-    found = msgspec.convert(yaml.safe_load((folder / "expected.yaml").read_text()), type=list[_Expected])
-    return [case_of(each) for each in found]
+    return [case_of(each) for each in expected(folder)]
 
 
-def case_of(expected: _Expected) -> Case:
+def case_of(entry: Expected) -> Case:
     """An entry of expected.yaml, with what is known here about running it."""
-    jobs = (JobShape(job.pods, job.cpus, job.mem_mib, job.gpus) for job in expected.jobs for _ in range(job.count))
-    missing = [reason for word, reason in NOT_HERE.items() if word in expected.needs]
-    missing += [NOT_RUN[expected.manifest]] if expected.manifest in NOT_RUN else []
-    if not expected.jobs and expected.manifest not in JOBLESS:
+    jobs = (JobShape(job.pods, job.cpus, job.mem_mib, job.gpus) for job in entry.jobs for _ in range(job.count))
+    missing = [reason for word, reason in NOT_HERE.items() if word in entry.needs]
+    missing += [NOT_RUN[entry.manifest]] if entry.manifest in NOT_RUN else []
+    if not entry.jobs and entry.manifest not in JOBLESS:
         missing.append("no Slurm job comes of it")
-    refused = REFUSED.get(expected.manifest, "")
+    refused = REFUSED.get(entry.manifest, "")
     return Case(
-        manifest=expected.manifest,
+        manifest=entry.manifest,
         jobs=tuple(sorted(jobs)) if not refused else (),
-        also=ALSO.get(expected.manifest, ()),
-        waves=tuple(expected.waves),
-        preempt=expected.preempt,
-        comes_back=COMES_BACK.get(expected.manifest, expected.comes_back),
-        operators=tuple(sorted({name for word, name in OPERATORS.items() if word in expected.needs})),
-        first=FIRST.get(expected.manifest, ()),
+        also=ALSO.get(entry.manifest, ()),
+        waves=tuple(entry.waves),
+        preempt=entry.preempt,
+        comes_back=COMES_BACK.get(entry.manifest, entry.comes_back),
+        operators=tuple(sorted({name for word, name in OPERATORS.items() if word in entry.needs})),
+        first=FIRST.get(entry.manifest, ()),
         missing=missing[0] if missing else "",
-        ends_between=expected.manifest in ENDS_BETWEEN,
+        ends_between=entry.manifest in ENDS_BETWEEN,
         refused=refused,
     )
 

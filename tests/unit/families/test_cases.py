@@ -7,6 +7,7 @@ import pytest
 from devcluster.operators import catalog
 from tests.families import cases
 from tests.families.cases import JobShape
+from tests.manifests import FOLDERS
 
 EXPECTED = """
 - manifest: jobset/coordinator.yaml
@@ -60,11 +61,27 @@ def test_every_operator_that_a_case_may_need_can_be_installed():
     assert set(cases.OPERATORS.values()) <= {operator.name for operator in catalog.OPERATORS}
 
 
-@pytest.mark.skipif(
-    not (cases.MANIFESTS / "expected.yaml").exists(), reason="the manifests are not beside the repository"
+every_folder = pytest.mark.parametrize("manifests", FOLDERS.values(), ids=FOLDERS)
+
+
+@every_folder
+def test_each_manifest_has_an_entry_and_each_entry_a_manifest(manifests: Path):
+    files = {str(path.relative_to(manifests)) for path in manifests.glob("*/*.y*ml")}
+    assert {case.manifest for case in cases.read(manifests)} == files
+
+
+@every_folder
+@pytest.mark.parametrize(
+    "manifest", ["volcano/queue-default.yaml", "kueue/00-setup.yaml", "spark-native/driver-template.yml"]
 )
-def test_what_is_said_here_about_manifests_is_about_some_that_exist():
-    known = {case.manifest for case in cases.read()}
+def test_queues_and_templates_are_no_workload(manifests: Path, manifest: str):
+    (case,) = (case for case in cases.read(manifests) if case.manifest == manifest)
+    assert case.jobs == ()
+
+
+@every_folder
+def test_what_is_said_here_about_manifests_is_about_some_that_exist(manifests: Path):
+    known = {case.manifest for case in cases.read(manifests)}
     said = {
         *cases.ALSO,
         *cases.ENDS_BETWEEN,

@@ -132,26 +132,22 @@ def test_what_a_family_found_out_stays():
     assert within_limits(made, gpu_resources={}).one_domain == HOST
 
 
-DEVICES = {
-    "slurm-bridge/dra-nvidia-pod.yaml": (
-        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
-        lambda document: ((), [bare(document)]),
-        "pod pod-gpu-nvidia asks for deviceclass.resource.kubernetes.io/gpu.nvidia.com",
-    ),
-    "slurm-bridge/dra-example-job.yaml": (
-        "deviceclass.resource.kubernetes.io/gpu.example.com",
-        job,
-        "pod job-sleep-dra-x0 asks for deviceclass.resource.kubernetes.io/gpu.example.com",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DEVICES)
-def test_a_device_class_needs_a_gres(name):
-    resource, expand, asks = DEVICES[name]
-    owners, pods = expand(manifest(name)[0])
+@pytest.mark.parametrize(
+    ("name", "expand", "resource"),
+    [
+        (
+            "slurm-bridge/dra-nvidia-pod.yaml",
+            lambda document: ((), [bare(document)]),
+            "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+        ),
+        ("slurm-bridge/dra-example-job.yaml", job, "deviceclass.resource.kubernetes.io/gpu.example.com"),
+    ],
+)
+def test_a_device_class_needs_a_gres(name, expand, resource, manifests):
+    owners, pods = expand(manifest(manifests / name)[0])
     (made,) = jobs_of(pods, owners)
     refused = within_limits(made, gpu_resources={"nvidia.com/gpu": "gpu"}).refused
+    asks = f"pod {pods[0].name} asks for {resource}"
     assert refused == f"{asks}, for which no GRES stands: ask for the devices by a claim"
     mapped = within_limits(made, gpu_resources={resource: "gpu"})
     assert (mapped.refused, sums(mapped, gpu_resources=(resource,))) == ("", (1, 1, 128, 1))
@@ -255,10 +251,10 @@ def test_each_part_of_a_pulsar_avoids_the_nodes_of_its_set_only():
         for each in manifest("pulsar/cluster.rendered.yaml")
         if each["kind"] == "StatefulSet"
     }
-    bookies = stateful_set(sets["pulsar-bookie"])[1]
-    proxies = stateful_set(sets["pulsar-proxy"])[1]
+    bookies = stateful_set(sets["log-bookie"])[1]
+    proxies = stateful_set(sets["log-proxy"])[1]
     theirs = {"n1": [bookies[0], proxies[0]], "n2": [bookies[1]]}
     assert set(avoid_nodes([bookies[2]], around(theirs))) == {"n1", "n2"}
     assert set(avoid_nodes([proxies[1]], around(theirs))) == {"n1"}
-    brokers = stateful_set(sets["pulsar-broker"])[1]
+    brokers = stateful_set(sets["log-broker"])[1]
     assert avoid_nodes([brokers[1]], around({"n1": [brokers[0]]})) == {}, "a preferred term binds nobody"

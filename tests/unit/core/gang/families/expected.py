@@ -1,21 +1,15 @@
-"""The Slurm jobs that the collected manifests should become, and what a gang asks for in the same measure."""
+"""The Slurm jobs that manifests should become, and what a gang asks for in the same measure."""
 
 from __future__ import annotations
 
-import yaml
-
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
-from tests.unit.core.gang.families.workload import MANIFESTS
+from tests.unit.core.gang.families.workload import wanted_jobs
 
 
-def wanted(manifest):
+def wanted(path):
     """(pods, cpus, MiB, GPUs) of each job that a manifest should become, as often as it should."""
-    (row,) = [
-        each for each in yaml.safe_load((MANIFESTS / "expected.yaml").read_text()) if each["manifest"] == manifest
-    ]
-    jobs = [(job["pods"], job["cpus"], job["mem_mib"], job.get("gpus", 0), job["count"]) for job in row["jobs"]]
-    return sorted(job[:4] for job in jobs for _ in range(job[4]))
+    return sorted(wanted_jobs(path))
 
 
 def asked(gang):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
-import yaml
 
 from sunkpy.core.gang import families
 from sunkpy.core.gang.gang import extra_unit
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
-from tests.unit.core.gang.families.workload import MANIFESTS, manifest, owner, pod
+from tests.unit.core.gang.families.workload import manifest, owner, pod, wanted_jobs
 
-EXPECTED = {each["manifest"]: each for each in yaml.safe_load((MANIFESTS / "expected.yaml").read_text())}
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -140,14 +138,11 @@ def seen(gangs, **more):
     return Counter(sums(gang, **more) for gang in gangs)
 
 
-def wanted(name):
+def wanted(path):
     """The jobs that expected.yaml wants of a manifest."""
-    found = Counter()
-    for job in EXPECTED[name]["jobs"]:
-        found[(job["pods"], job["cpus"], job["mem_mib"], job.get("gpus", 0))] += job["count"]
-    return found
+    return Counter(wanted_jobs(path))
 
 
-def documents(name):
+def documents(path):
     """The documents of a manifest by kind; the last of each."""
-    return {each["kind"]: each for each in manifest(name)}
+    return {each["kind"]: each for each in manifest(path)}

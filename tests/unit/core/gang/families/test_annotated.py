@@ -58,10 +58,10 @@ def test_pods_that_one_owner_numbers_have_these_ranks():
     document["spec"]["template"]["metadata"] = {"annotations": {GANG: "train", SIZE: "3"}}
     owners, pods = job(document, indices=(2, 0, 1))
     made = gang(pods, owners)
-    assert seats(made)["pod"][2] == [("indexed-job-0-x", 0), ("indexed-job-1-x", 1), ("indexed-job-2-x", 2)]
+    assert seats(made)["pod"][2] == [("numbered-0-x", 0), ("numbered-1-x", 1), ("numbered-2-x", 2)]
     assert (made.final_because, made.expects_more) == ("", True)
     assert made.suspension is not None
-    assert made.suspension.owner.name == "indexed-job"
+    assert made.suspension.owner.name == "numbered"
     over = job(document, indices=(0,), conditions=[{"type": "Complete", "status": "True"}])
     assert not gang(over[1], over[0]).expects_more
 

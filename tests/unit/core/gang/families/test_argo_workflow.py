@@ -31,25 +31,33 @@ def workflow(document, steps, *, status=True):
     return [made], pods
 
 
-STEPS = {
-    "argo-workflows/hello-world.yaml": [("hello", "hello-world")],
-    "argo-workflows/dag-diamond.yaml": [(step, "echo") for step in "ABCD"],
-    "argo-workflows/retry-on-error.yaml": [("0", "error-container")],
-}
+GREET = "argo-workflows/hello-world.yaml"
+STEPS = [("hello", "greet")]
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_a_workflow_is_a_job_per_step(name):
-    owners, pods = workflow(manifest(name)[0], STEPS[name])
+def workflow_of(path, steps):
+    """The Workflow of a file, each of whose steps is made of the last of its templates."""
+    (document,) = manifest(path)
+    template = document["spec"]["templates"][-1]["name"]
+    return workflow(document, [(step, template) for step in steps])
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [(GREET, ["hello"]), ("argo-workflows/dag-diamond.yaml", "abcd"), ("argo-workflows/retry-on-error.yaml", ["0"])],
+)
+def test_a_workflow_is_a_job_per_step(name, steps, manifests):
+    owners, pods = workflow_of(manifests / name, steps)
     gangs = jobs_of(pods, owners)
-    assert seen(gangs) == wanted(name)
+    assert seen(gangs) == wanted(manifests / name)
     assert all(gang.is_complete for gang in gangs)
     assert {gang.suspension for gang in gangs} == {None}
 
 
-def test_the_step_that_makes_a_jobset_is_a_job_of_its_own():
-    owners, pods = workflow(manifest("argo-workflows/jobset-step.yaml")[0], [("s", "jobset-example")])
-    assert set(seen(jobs_of(pods, owners))) <= set(wanted("argo-workflows/jobset-step.yaml"))
+def test_the_step_that_makes_a_jobset_is_a_job_of_its_own(manifests):
+    path = manifests / "argo-workflows/jobset-step.yaml"
+    owners, pods = workflow_of(path, ["s"])
+    assert set(seen(jobs_of(pods, owners))) <= set(wanted(path))
 
 
 @pytest.mark.parametrize("status", [True, False])
@@ -66,35 +74,35 @@ def test_the_step_that_makes_a_jobset_is_a_job_of_its_own():
     ],
 )
 def test_only_some_strategies_bring_a_step_back(strategy, because, status):
-    document = manifest("argo-workflows/hello-world.yaml")[0]
+    document = manifest(GREET)[0]
     if strategy:
         document["spec"]["templates"][0]["retryStrategy"] = strategy
-    owners, pods = workflow(document, STEPS["argo-workflows/hello-world.yaml"], status=status)
+    owners, pods = workflow(document, STEPS, status=status)
     (gang,) = jobs_of(pods, owners)
     assert gang.final_because == because
 
 
 def test_a_strategy_of_another_step_does_not_count():
-    document = manifest("argo-workflows/hello-world.yaml")[0]
+    document = manifest(GREET)[0]
     other = {"name": "other", "container": {}, "retryStrategy": {"retryPolicy": "Always"}}
     document["spec"]["templates"].append(other)
-    owners, pods = workflow(document, [("a", "hello-world"), ("b", "other")])
+    owners, pods = workflow(document, [("a", "greet"), ("b", "other")])
     assert [gang.final_because for gang in jobs_of(pods, owners)] == [DELETED, ""]
 
 
 def test_a_workflow_made_of_a_template_keeps_the_strategies_in_its_status():
-    document = named(manifest("argo-workflows/hello-world.yaml")[0], "hello-world-x")
-    _, pods = workflow(document, STEPS["argo-workflows/hello-world.yaml"])
+    document = named(manifest(GREET)[0], "greet-x")
+    _, pods = workflow(document, STEPS)
     stored = document["spec"] | {"templateDefaults": {"retryStrategy": {"retryPolicy": "OnError"}}}
     spec = {"workflowTemplateRef": {"name": "t"}}
-    made = owner(document | {"spec": spec, "status": {"storedWorkflowTemplateSpec": stored}}, name="hello-world-x")
+    made = owner(document | {"spec": spec, "status": {"storedWorkflowTemplateSpec": stored}}, name="greet-x")
     assert jobs_of(pods, [made])[0].final_because == ""
-    without = owner(document | {"spec": spec}, name="hello-world-x")
+    without = owner(document | {"spec": spec}, name="greet-x")
     assert jobs_of(pods, [without])[0].final_because == "", "nothing is known"
 
 
 def test_a_workflow_that_cannot_be_read_costs_no_step_its_job():
-    owners, pods = workflow(manifest("argo-workflows/hello-world.yaml")[0], STEPS["argo-workflows/hello-world.yaml"])
+    owners, pods = workflow(manifest(GREET)[0], STEPS)
     broken = owner({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": owners[0].name}})
     broken = msgspec.structs.replace(broken, spec=msgspec.Raw(b'{"templates": null}'))
     (gang,) = jobs_of(pods, [broken])
@@ -102,8 +110,8 @@ def test_a_workflow_that_cannot_be_read_costs_no_step_its_job():
 
 
 def test_defaults_of_the_workflow_count():
-    document = manifest("argo-workflows/hello-world.yaml")[0]
+    document = manifest(GREET)[0]
     document["spec"]["templateDefaults"] = {"retryStrategy": {"retryPolicy": "Always"}}
-    owners, pods = workflow(document, STEPS["argo-workflows/hello-world.yaml"])
+    owners, pods = workflow(document, STEPS)
     (gang,) = jobs_of(pods, owners)
-    assert (gang.kind, gang.final_because) == ("Workflow default/hello-world-x, pod hello-world-x-hello", "")
+    assert (gang.kind, gang.final_because) == ("Workflow default/greet-x, pod greet-x-hello", "")

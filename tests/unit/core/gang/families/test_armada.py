@@ -7,19 +7,19 @@ import pytest
 from tests.unit.core.gang.families.makers import bare, jobs_of, seen, wanted
 from tests.unit.core.gang.families.workload import gang, manifest, pod
 
-NAME = "armada/gang-pods.shape.yaml"
-
 
 def member(name, queue="a", **annotations):
     annotations = {f"armadaproject.io/{key}": value for key, value in ({"gangId": "g"} | annotations).items()}
     return pod(name, labels={"armada_queue_id": queue}, annotations=annotations)
 
 
-def test_its_pods_are_one_job_on_one_node():
-    pods = [bare(each, number) for number, each in enumerate(manifest(NAME))]
+def test_its_pods_are_one_job_on_one_node(manifests):
+    path = manifests / "armada/gang-pods.shape.yaml"
+    pods = [bare(each, number) for number, each in enumerate(manifest(path))]
     (made,) = jobs_of(pods)
-    assert seen([made]) == wanted(NAME)
-    assert (made.kind, made.is_complete) == ("Armada gang default/gang-123", True)
+    assert seen([made]) == wanted(path)
+    gang_id = pods[0].annotations["armadaproject.io/gangId"]
+    assert (made.kind, made.is_complete) == (f"Armada gang default/{gang_id}", True)
     assert made.one_domain == "kubernetes.io/hostname"
     assert made.final_because == "Armada makes no pod again: it leases the job anew if it may be retried"
     assert not jobs_of(pods[:2])[0].is_complete

@@ -25,10 +25,10 @@ ONE_EACH = [
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
-def test_a_job_of_one(name):
-    owners, pods = job(documents(name)["Job"])
+def test_a_job_of_one(name, manifests):
+    owners, pods = job(documents(manifests / name)["Job"])
     (gang,) = jobs_of(pods, owners)
-    assert seen([gang]) == wanted(name)
+    assert seen([gang]) == wanted(manifests / name)
     assert gang.final_because == ""
     assert gang.suspension is not None
     assert gang.suspension.owner == owners[0]
@@ -42,14 +42,16 @@ def test_annotations_on_the_job_count():
     assert gang.options.partition == "low"
 
 
-def test_an_indexed_job_is_no_gang_and_its_pods_come_in_two_waves():
-    document = documents("native/job-indexed.yaml")["Job"]
+def test_an_indexed_job_is_no_gang_and_its_pods_come_in_two_waves(manifests):
+    path = manifests / "native/job-indexed.yaml"
+    document = documents(path)["Job"]
     owners, first = job(document)
     assert len(first) == 3
     _, second = job(document, indices=(3, 4))
     gangs = jobs_of([*first, *second], owners)
-    assert seen(gangs) == wanted("native/job-indexed.yaml")
-    assert gangs[0].kind == "Job default/indexed-job, pod indexed-job-0-x"
+    assert seen(gangs) == wanted(path)
+    name = owners[0].name
+    assert gangs[0].kind == f"Job default/{name}, pod {name}-0-x"
     assert {gang.suspension for gang in gangs} == {None}, "suspending the Job would take the other pods too"
 
 
@@ -60,13 +62,16 @@ def test_parallelism_equal_to_completions_declares_no_gang():
     assert [gang.seats for gang in jobs_of(pods, owners)] == [1, 1, 1, 1]
 
 
-def test_a_cron_job():
-    owners, pods = cron_job(documents("native/cronjob.yaml")["CronJob"])
+def test_a_cron_job(manifests):
+    path = manifests / "native/cronjob.yaml"
+    document = documents(path)["CronJob"]
+    owners, pods = cron_job(document)
     (gang,) = jobs_of(pods, owners)
-    assert seen([gang]) == wanted("native/cronjob.yaml")
-    assert gang.kind == "CronJob default/hello, pod hello-29-x0"
+    assert seen([gang]) == wanted(path)
+    name = document["metadata"]["name"]
+    assert gang.kind == f"CronJob default/{name}, pod {name}-29-x0"
     assert gang.suspension is not None
-    assert gang.suspension.owner.name == "hello-29", "the Job, not the schedule"
+    assert gang.suspension.owner.name == f"{name}-29", "the Job, not the schedule"
 
 
 def ignoring(action):
@@ -116,13 +121,13 @@ def test_a_job_that_somebody_else_owns_is_not_ours_to_suspend():
     maker = owner({"apiVersion": "example.com/v1", "kind": "Pipeline", "metadata": {"name": "p"}})
     owners, pods = job(documents("native/job.yaml")["Job"], maker=maker)
     (gang,) = jobs_of(pods, owners)
-    assert (gang.kind, gang.suspension) == ("Pipeline default/p, pod pi-x0", None)
+    assert (gang.kind, gang.suspension) == ("Pipeline default/p, pod sum-x0", None)
 
 
 def test_a_job_that_was_not_read_says_nothing():
     _, pods = job(documents("native/job.yaml")["Job"])
     (gang,) = jobs_of(pods)
-    assert (gang.kind, gang.final_because, gang.suspension) == ("Job default/pi, pod pi-x0", "", None)
+    assert (gang.kind, gang.final_because, gang.suspension) == ("Job default/sum, pod sum-x0", "", None)
 
 
 def test_a_job_that_does_not_look_like_one_is_refused_and_keeps_its_pod():
@@ -131,5 +136,5 @@ def test_a_job_that_does_not_look_like_one_is_refused_and_keeps_its_pod():
     made = owner(document)
     _, pods = job(manifest("native/job.yaml")[0])
     (gang,) = jobs_of(pods, [made])
-    assert gang.refused == "Job default/pi cannot be read: Expected `int`, got `str` - at `$.parallelism`"
+    assert gang.refused == "Job default/sum cannot be read: Expected `int`, got `str` - at `$.parallelism`"
     assert gang.members == tuple(pods)

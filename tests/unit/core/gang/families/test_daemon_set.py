@@ -17,7 +17,7 @@ NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["
 def daemon(**spec):
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [NAMED]}}
     template = documents("native/daemonset-slurm.yaml")["DaemonSet"]["spec"]["template"]
-    (one,) = pods_of(MADE, template, ["fluentd-x"], spec={"affinity": {"nodeAffinity": required}} | spec)
+    (one,) = pods_of(MADE, template, ["shipper-x"], spec={"affinity": {"nodeAffinity": required}} | spec)
     return one
 
 
@@ -28,7 +28,7 @@ def moved(thing, namespace):
 def test_a_daemon_goes_to_its_node_without_a_job():
     made = gang([daemon()], [MADE], known=KNOWN)
     assert made.never_queues
-    assert made.kind == "DaemonSet kube-system/fluentd-by-slurm, pod fluentd-x"
+    assert made.kind == "DaemonSet kube-system/shipper, pod shipper-x"
 
 
 def test_it_is_known_by_its_owner_whatever_it_says():

@@ -9,6 +9,7 @@ from sunkpy.core.gang import families
 from sunkpy.core.gang.families import jobset
 from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.gang.identity import GangId, parse_comment
+from tests.manifests import OWN
 from tests.unit.core.gang.families.expected import asked, problems, template_of, wanted
 from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats, too_many
 
@@ -97,8 +98,8 @@ def above(js, pods, *more):
     return (job_of(js, name), js, *more)
 
 
-def js_of(name):
-    document = next(each for each in manifest(name) if each["kind"] == "JobSet")
+def js_of(path):
+    document = next(each for each in manifest(path) if each["kind"] == "JobSet")
     return owner(document, name=document["metadata"].get("name", "generated"))
 
 
@@ -117,33 +118,30 @@ def all_gangs(js, pods, *more):
         "kueue/jobset.yaml",
     ],
 )
-def test_a_manifest_becomes_the_jobs_that_it_should(name):
-    js = js_of(name)
+def test_a_manifest_becomes_the_jobs_that_it_should(name, manifests):
+    js = js_of(manifests / name)
     pods = expand(js).values()
-    assert sorted(asked(each) for each in all_gangs(js, pods)) == wanted(name)
+    assert sorted(asked(each) for each in all_gangs(js, pods)) == wanted(manifests / name)
 
 
-def test_the_places_of_exclusive_placement_are_there_with_the_leaders_alone():
-    js = js_of("jobset/exclusive-placement.yaml")
+def test_the_places_of_exclusive_placement_are_there_with_the_leaders_alone(manifests):
+    path = manifests / "jobset/exclusive-placement.yaml"
+    js = js_of(path)
     leaders = [each for each in expand(js).values() if each.labels[jobset.POD_INDEX] == "0"]
     made = all_gangs(js, leaders)
-    assert sorted(asked(each) for each in made) == wanted("jobset/exclusive-placement.yaml")
-    assert [each.id.unit for each in made] == ["job-workers-0", "job-workers-1", "job-workers-2"]
+    assert sorted(asked(each) for each in made) == wanted(path)
+    jobs = [each.name.removesuffix("-0") for each in leaders]
+    assert [each.id.unit for each in made] == [job.replace(js.name, "job") for job in jobs]
     assert all(each.is_complete and each.one_domain == TOPOLOGY for each in made)
-    assert seats(made[1]) == {
-        "leader": (1, 1, [("exclusive-placement-workers-1-0", 0)]),
-        "follower": (2, 0, []),
-    }
+    assert seats(made[1]) == {"leader": (1, 1, [(f"{jobs[1]}-0", 0)]), "follower": (2, 0, [])}
     assert made[0].final_because == ""
 
 
 def test_followers_take_their_places_behind_the_leader():
     js = js_of("jobset/exclusive-placement.yaml")
     first, *_ = all_gangs(js, expand(js).values())
-    assert seats(first)["follower"][2] == [
-        ("exclusive-placement-workers-0-1", 0),
-        ("exclusive-placement-workers-0-2", 1),
-    ]
+    assert first.id.unit == "job-slice-0"
+    assert seats(first)["follower"][2] == [("racks-slice-0-1", 0), ("racks-slice-0-2", 1)]
 
 
 @pytest.mark.parametrize("where", ["the JobSet", "the replicatedJob"])
@@ -165,10 +163,11 @@ def test_exclusive_placement_of_one_replicated_job_leaves_the_others_together():
     assert made[""] == {"driver": (1, 1, [("train-driver-0-0", 0)])}
 
 
-def test_a_restart_is_another_generation_of_the_same_owner():
-    js = js_of("jobset/failure-policy.yaml")
+def test_a_restart_is_another_generation_of_the_same_owner(manifests):
+    path = manifests / "jobset/failure-policy.yaml"
+    js = js_of(path)
     old, new = (all_gangs(js, expand(js, attempt=attempt).values()) for attempt in (0, 1))
-    assert [asked(each) for each in old] == wanted("jobset/failure-policy.yaml")[:1]
+    assert [asked(each) for each in old] == wanted(path)[:1]
     assert [each.id.generation for each in (*old, *new)] == ["0", "1"]
     assert old[0].id.uid == new[0].id.uid
     assert parse_comment(old[0].id.comment()) == old[0].id
@@ -176,10 +175,10 @@ def test_a_restart_is_another_generation_of_the_same_owner():
 
 def test_in_order_holds_the_places_of_all_from_the_first_wave_on():
     js = js_of("jobset/startup-driver-ready.yaml")
-    (first,) = all_gangs(js, expand(js, "driver").values())
+    (first,) = all_gangs(js, expand(js, "lead").values())
     assert asked(first) == (5, 5, 640, 0)  # the two jobs of the manifest as one
     assert first.is_complete
-    assert seats(first) == {"driver": (1, 1, [("startup-driver-ready-driver-0-0", 0)]), "workers": (4, 0, [])}
+    assert seats(first) == {"lead": (1, 1, [("in-order-lead-0-0", 0)]), "follow": (4, 0, [])}
     (both,) = all_gangs(js, expand(js).values())
     assert both.id == first.id
     assert [member.index for member in both.roles[1].members] == [0, 1, 2, 3]
@@ -188,15 +187,15 @@ def test_in_order_holds_the_places_of_all_from_the_first_wave_on():
 def test_what_waits_for_complete_is_a_job_of_its_own_and_what_waits_for_ready_is_not():
     js = js_of("jobset/depends-on.yaml")
     made = []
-    for wave in ("initializer", "launcher"):
+    for wave in ("fetch", "lead"):
         (one,) = all_gangs(js, expand(js, wave).values())
         made.append(one)
         assert one.is_complete
-    assert [each.id.unit for each in made] == ["stage-initializer", "stage-launcher"]
-    # The three jobs of the manifest: launcher and worker run at the same time, so they are one.
+    assert [each.id.unit for each in made] == ["stage-fetch", "stage-lead"]
+    # The three jobs of the manifest: lead and follow run at the same time, so they are one.
     assert [asked(each) for each in made] == [(1, 1, 128, 0), (5, 5, 640, 0)]
-    assert seats(made[1])["worker"] == (4, 0, [])
-    assert made[1].kind == "JobSet default/depends-on, stage launcher"
+    assert seats(made[1])["follow"] == (4, 0, [])
+    assert made[1].kind == "JobSet default/staged, stage lead"
 
 
 def test_stages_that_wait_for_the_same_are_one():
@@ -218,7 +217,7 @@ def test_stages_that_wait_for_the_same_are_one():
 def test_the_coordinator_is_rank_0():
     js = js_of("jobset/coordinator.yaml")
     (one,) = all_gangs(js, expand(js).values())
-    assert list(seats(one)) == ["driver", "workers"]
+    assert list(seats(one)) == ["lead", "rank"]
     turned = jobset_of([("w", 2, 2)], coordinator={"replicatedJob": "w", "jobIndex": 1, "podIndex": 0})
     (one,) = all_gangs(turned, expand(turned).values())
     assert [each.name for each in one.members] == ["train-w-1-0", "train-w-1-1", "train-w-0-0", "train-w-0-1"]
@@ -319,7 +318,7 @@ def test_it_expects_more_pods_while_its_owner_does(what, expects):
 
 def test_a_stage_whose_pods_have_all_succeeded_expects_no_more_though_the_jobset_goes_on():
     js = js_of("jobset/depends-on.yaml")
-    (one,) = all_gangs(js, succeed(expand(js, "initializer").values()))
+    (one,) = all_gangs(js, succeed(expand(js, "fetch").values()))
     assert not one.expects_more
     js = js_of("jobset/exclusive-placement.yaml")
     first, *_ = all_gangs(js, succeed(expand(js).values()))
@@ -404,9 +403,9 @@ def test_numbers_as_quantities_and_nulls_are_read_as_the_apiserver_keeps_them():
 # --------------------------------------------------------------------------------------------------- Trainer v2
 
 
-def train_jobset(name):
+def train_jobset(path):
     """The JobSet that Trainer makes of a TrainJob and its runtime, which may stand in another file."""
-    documents = [*manifest(name), *manifest("trainer/runtime-torch.yaml")]
+    documents = [*manifest(path), *manifest(path.with_name("runtime-torch.yaml"))]
     train = next(each for each in documents if each["kind"] == "TrainJob")
     runtime = next(each for each in documents if each["metadata"]["name"] == train["spec"]["runtimeRef"]["name"])
     nodes = train["spec"]["trainer"]["numNodes"]
@@ -432,22 +431,22 @@ def train_jobset(name):
         ("trainer/trainjob-mpi-two-waves.yaml", [["node"]]),
     ],
 )
-def test_a_trainjob_becomes_the_jobs_that_it_should(name, waves):
-    js, train = train_jobset(name)
+def test_a_trainjob_becomes_the_jobs_that_it_should(name, waves, manifests):
+    js, train = train_jobset(manifests / name)
     made = [one for wave in waves for one in all_gangs(js, expand(js, *wave).values(), train)]
-    assert sorted(asked(each) for each in made) == wanted(name)
+    assert sorted(asked(each) for each in made) == wanted(manifests / name)
     assert all(each.is_complete and each.final_because == "" for each in made)
     assert made[0].kind.startswith(f"TrainJob default/{train.name}")
 
 
 def test_the_launcher_of_a_trainjob_has_its_place_before_it_exists():
-    js, train = train_jobset("trainer/trainjob-mpi-two-waves.yaml")
+    js, train = train_jobset(OWN / "trainer/trainjob-mpi-two-waves.yaml")
     (first,) = all_gangs(js, expand(js, "node").values(), train)
     assert {name: row[:2] for name, row in seats(first).items()} == {"node": (2, 2), "launcher": (1, 0)}
 
 
 def test_who_is_suspended():
-    js, train = train_jobset("trainer/trainjob-multi-node.yaml")
+    js, train = train_jobset(OWN / "trainer/trainjob-multi-node.yaml")
     pods = list(expand(js).values())
     assert gang(pods, above(js, pods, train)).suspension == Suspension(owner=train)
     # The TrainJob cannot be read: it would resume the JobSet at once.

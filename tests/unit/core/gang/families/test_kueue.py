@@ -21,30 +21,26 @@ def as_applied(document, name):
     return pod(name, template=template)
 
 
-def test_the_group_of_the_sample_is_one_job_of_all_its_pods():
-    leader, worker = (
-        as_applied(each, each["metadata"]["generateName"] + "x") for each in manifest("kueue/pod-group.yaml")
-    )
+def test_the_group_of_the_sample_is_one_job_of_all_its_pods(manifests):
+    path = manifests / "kueue/pod-group.yaml"
+    leader, worker = (as_applied(each, each["metadata"]["generateName"] + "x") for each in manifest(path))
     (made,) = gangs([worker, leader])
-    assert [size(made)] == wanted("kueue/pod-group.yaml")
+    assert [size(made)] == wanted(path)
     assert made.is_complete
     assert not gang([leader]).is_complete
-    assert made.kind == "Kueue pod group default/sample-group"
+    assert made.kind == f"Kueue pod group default/{leader.labels[GROUP]}"
     assert made.final_because == "Kueue makes no pod of a group again"
 
 
-def test_setup_is_no_workload():
-    assert wanted("kueue/00-setup.yaml") == []
-
-
-def test_pods_of_a_job_that_kueue_lets_go_are_what_they_are():
-    (document,) = manifest("kueue/job.yaml")
+def test_pods_of_a_job_that_kueue_lets_go_are_what_they_are(manifests):
+    path = manifests / "kueue/job.yaml"
+    (document,) = manifest(path)
     document["metadata"]["name"] = "sample-job"
     above = owner(document)
     template = document["spec"]["template"]
     pods = [pod(f"sample-job-{number}", owned_by=(above,), template=template) for number in range(3)]
     assert all(kueue.FAMILY.identify(each, (above,)) is None for each in pods)
-    assert [pod_size(each) for each in pods] == wanted("kueue/job.yaml")
+    assert [pod_size(each) for each in pods] == wanted(path)
 
 
 def test_pods_of_a_jobset_are_not_of_a_group():
@@ -53,18 +49,18 @@ def test_pods_of_a_jobset_are_not_of_a_group():
     assert kueue.FAMILY.identify(made, (above,)) is None
 
 
-def stateful_pods(**annotations):
+def stateful_pods(path, **annotations):
     """Pods of the sample after Kueue's webhook has changed its template."""
-    (document,) = manifest("kueue/statefulset.yaml")
+    (document,) = manifest(path)
     above = owner(document)
     template = document["spec"]["template"]
     written = {COUNT: "3", kueue.FAST_ADMISSION: "true", "kueue.x-k8s.io/pod-group-serving": "true"} | annotations
     return [
         pod(
-            f"nginx-statefulset-{number}",
+            f"{above.name}-{number}",
             owned_by=(above,),
             template=template,
-            labels={GROUP: "statefulset-nginx-statefulset-0a1b2"},
+            labels={GROUP: f"statefulset-{above.name}-0a1b2"},
             annotations=written,
         )
         for number in range(3)
@@ -72,10 +68,11 @@ def stateful_pods(**annotations):
 
 
 @pytest.mark.parametrize("annotations", [{}, {kueue.SUSPENDING_PARENT: "statefulset"}])
-def test_the_count_on_the_pods_of_a_stateful_set_is_not_waited_for(annotations):
-    pods, owners = stateful_pods(**annotations)
+def test_the_count_on_the_pods_of_a_stateful_set_is_not_waited_for(annotations, manifests):
+    path = manifests / "kueue/statefulset.yaml"
+    pods, owners = stateful_pods(path, **annotations)
     assert all(kueue.FAMILY.identify(each, owners) is None for each in pods)
-    assert [size(each) for each in gangs(pods, owners)] == wanted("kueue/statefulset.yaml")
+    assert [size(each) for each in gangs(pods, owners)] == wanted(path)
 
 
 def test_pods_whose_parent_kueue_suspends_are_of_their_parent():

@@ -97,12 +97,12 @@ def gangs_of(pairs):
         ("slurm-bridge/lws.yaml", False),
     ],
 )
-def test_a_manifest_becomes_one_job_per_group(name, leader_only):
-    workload = owner(manifest(name)[0])
+def test_a_manifest_becomes_one_job_per_group(name, leader_only, manifests):
+    workload = owner(manifest(manifests / name)[0])
     replicas = msgspec.json.decode(workload.spec)["replicas"]
     pairs = [pair for index in range(replicas) for pair in group(workload, index, leader_only=leader_only)]
     made = gangs_of(pairs)
-    assert sorted(asked(each) for each in made) == wanted(name)
+    assert sorted(asked(each) for each in made) == wanted(manifests / name)
     assert all(each.is_complete and each.final_because == "" and each.expects_more for each in made)
     assert [each.id.unit for each in made] == [f"group-{index}" for index in range(replicas)]
 

@@ -66,10 +66,11 @@ def assembled(job, pods):
 
 
 @pytest.mark.parametrize("name", ["pi", "pi-wait-for-workers", "horovod-tensorflow-mnist", "tensorflow-benchmarks-gpu"])
-def test_a_manifest_becomes_the_job_that_it_should(name):
-    job = owner(manifest(f"mpi-operator/{name}.yaml")[0])
+def test_a_manifest_becomes_the_job_that_it_should(name, manifests):
+    path = manifests / f"mpi-operator/{name}.yaml"
+    job = owner(manifest(path)[0])
     one = assembled(job, [*workers(job), launcher(job)])
-    assert [asked(one)] == wanted(f"mpi-operator/{name}.yaml")
+    assert [asked(one)] == wanted(path)
     assert [each.name.removeprefix(job.name) for each in one.members] == ["-launcher-abcde", "-worker-0", "-worker-1"]
     assert [role.name for role in one.roles if role.decides] == ["launcher"]
     assert one.is_complete
@@ -79,10 +80,11 @@ def test_a_manifest_becomes_the_job_that_it_should(name):
     assert assembled(job, workers(job)).is_complete is waits
 
 
-def test_the_place_of_a_launcher_that_waits_for_ready_workers_is_there_before_it_is():
-    job = owner(manifest("mpi-operator/pi-wait-for-workers.yaml")[0])
+def test_the_place_of_a_launcher_that_waits_for_ready_workers_is_there_before_it_is(manifests):
+    path = manifests / "mpi-operator/pi-wait-for-workers.yaml"
+    job = owner(manifest(path)[0])
     one = assembled(job, workers(job))
-    assert [asked(one)] == wanted("mpi-operator/pi-wait-for-workers.yaml")
+    assert [asked(one)] == wanted(path)
     assert seats(one)["launcher"] == (1, 0, [])
 
 

@@ -9,8 +9,6 @@ from sunkpy.core.gang.gang import Link
 from tests.unit.core.gang.families.makers import documents, job, jobs_of, seen, wanted
 from tests.unit.core.gang.families.workload import gang, owner, pod, seats
 
-NAME = "native/workload-gang-job-1.35.yaml"
-
 
 def workload(*groups):
     is_a = {"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "Workload"}
@@ -33,12 +31,15 @@ def of_group(name):
 GANG_OF_2 = {"gang": {"minCount": 2}}
 
 
-def test_a_job_with_a_workload_is_a_gang():
-    made = owner(documents(NAME)["Workload"])
-    owners, pods = job(documents(NAME)["Job"])
+def test_a_job_with_a_workload_is_a_gang(manifests):
+    path = manifests / "native/workload-gang-job-1.35.yaml"
+    document = documents(path)["Workload"]
+    made = owner(document)
+    owners, pods = job(documents(path)["Job"])
     (found,) = jobs_of(pods, [*owners, made])
-    assert seen([found]) == wanted(NAME)
-    assert (found.kind, found.is_complete) == ("Workload slurm-bridge/training-workload, group workers", True)
+    assert seen([found]) == wanted(path)
+    of_workload = f"{made.metadata.namespace}/{made.name}, group {document['spec']['podGroups'][0]['name']}"
+    assert (found.kind, found.is_complete) == (f"Workload {of_workload}", True)
     assert (found.final_because, found.expects_more) == ("", True)
     assert found.options.time_limit_min == 5
     assert not jobs_of(pods[:1], [*owners, made])[0].is_complete

@@ -38,10 +38,11 @@ def expand(job):
 
 
 @pytest.mark.parametrize(("name", "comes_back"), [("simple", False), ("ps-worker", False), ("resnet-elastic", True)])
-def test_a_manifest_becomes_the_job_that_it_should(name, comes_back):
-    job = owner(manifest(f"paddle-operator/{name}.yaml")[0])
+def test_a_manifest_becomes_the_job_that_it_should(name, comes_back, manifests):
+    path = manifests / f"paddle-operator/{name}.yaml"
+    job = owner(manifest(path)[0])
     one = gang(expand(job), [job])
-    assert [asked(one)] == wanted(f"paddle-operator/{name}.yaml")
+    assert [asked(one)] == wanted(path)
     assert one.is_complete
     assert not gang(expand(job)[:1], [job]).is_complete
     assert (one.final_because == "") is comes_back

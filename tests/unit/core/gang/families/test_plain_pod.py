@@ -20,46 +20,54 @@ def knative_revision(service):
     return deployment({"apiVersion": "apps/v1", "kind": "Deployment", **made})
 
 
-def job_manager():
+def bare_pods(path):
+    """Pods that a person applied, which have no owner."""
+    return (), [bare(each) for each in manifest(path)]
+
+
+def job_manager(path):
     """The Deployment that Flink's operator makes."""
-    return deployment(manifest("flink/10-jobmanager.shape.yaml")[0])
+    return deployment(manifest(path)[0])
 
 
-def task_managers():
+def task_managers(path):
     """Pods that the JobManager asks for: the Deployment owns them without a ReplicaSet between."""
-    _, made = job_manager()[0]
-    documents = manifest("flink/20-taskmanagers.shape.yaml")
+    _, made = job_manager(path.with_name("10-jobmanager.shape.yaml"))[0]
+    documents = manifest(path)
     for each in documents:
         each["metadata"]["ownerReferences"][0]["uid"] = made.uid
     return [made], [bare(each, number) for number, each in enumerate(documents)]
 
 
-def flink():
+def flink(path):
     """Parallelism 2 in slots of 2 is one TaskManager beside the JobManager."""
-    owners, managers = job_manager()
-    return owners, managers + task_managers()[1][:1]
+    owners, managers = job_manager(path.with_name("10-jobmanager.shape.yaml"))
+    return owners, managers + task_managers(path.with_name("20-taskmanagers.shape.yaml"))[1][:1]
 
 
 EXPANDED = {
-    "native/deployment.yaml": lambda: deployment(documents("native/deployment.yaml")["Deployment"]),
-    "native/statefulset-ordered.yaml": lambda: stateful_set(manifest("native/statefulset-ordered.yaml")[-1]),
-    "slurm-bridge/pod-sleep.yaml": lambda: ((), [bare(each) for each in manifest("slurm-bridge/pod-sleep.yaml")]),
-    "yunikorn/sleeppods.yaml": lambda: ((), [bare(each) for each in manifest("yunikorn/sleeppods.yaml")]),
-    "noderesourcetopology/test-deployment.yaml": lambda: deployment(
-        documents("noderesourcetopology/test-deployment.yaml")["Deployment"]
-    ),
-    "knative/helloworld-go.yaml": lambda: knative_revision(manifest("knative/helloworld-go.yaml")[0]),
+    "native/deployment.yaml": lambda path: deployment(documents(path)["Deployment"]),
+    "native/statefulset-ordered.yaml": lambda path: stateful_set(manifest(path)[-1]),
+    "slurm-bridge/pod-sleep.yaml": bare_pods,
+    "yunikorn/sleeppods.yaml": bare_pods,
+    "noderesourcetopology/test-deployment.yaml": lambda path: deployment(documents(path)["Deployment"]),
+    "knative/helloworld-go.yaml": lambda path: knative_revision(manifest(path)[0]),
     "flink/10-jobmanager.shape.yaml": job_manager,
     "flink/20-taskmanagers.shape.yaml": task_managers,
     "flink/basic-native.yaml": flink,
 }
 
 
+def web():
+    """A Deployment, and its ReplicaSet; its pods."""
+    return deployment(documents("native/deployment.yaml")["Deployment"])
+
+
 @pytest.mark.parametrize("name", EXPANDED)
-def test_each_pod_is_one_job(name):
-    owners, pods = EXPANDED[name]()
+def test_each_pod_is_one_job(name, manifests):
+    owners, pods = EXPANDED[name](manifests / name)
     gangs = jobs_of(pods, owners)
-    assert seen(gangs) == wanted(name)
+    assert seen(gangs) == wanted(manifests / name)
     assert {gang.problems for gang in gangs} <= {(), gangs[0].problems}
     assert all(gang.is_complete and not gang.refused for gang in gangs)
 
@@ -71,14 +79,11 @@ def test_of_an_ordered_stateful_set_the_first_does_not_wait_for_the_next():
 
 
 def test_what_it_is_called_and_whether_it_comes_back():
-    owners, (one, *_) = EXPANDED["native/deployment.yaml"]()
+    owners, (one, *_) = web()
     (gang,) = jobs_of([one], owners)
-    assert (gang.kind, gang.final_because) == (
-        "Deployment default/nginx-deployment, pod nginx-deployment-7d4f-x0",
-        "",
-    )
+    assert (gang.kind, gang.final_because) == ("Deployment default/web, pod web-7d4f-x0", "")
     (unread,) = jobs_of([one])
-    assert unread.kind == "ReplicaSet default/nginx-deployment-7d4f, pod nginx-deployment-7d4f-x0"
+    assert unread.kind == "ReplicaSet default/web-7d4f, pod web-7d4f-x0"
     (single,) = jobs_of([pod("lonely")])
     assert (single.kind, single.final_because) == ("Pod default/lonely", "nothing makes a bare pod again")
 
@@ -90,7 +95,7 @@ def test_an_object_that_is_only_referred_to_is_not_the_workload():
 
 
 def test_options_stand_on_the_pod_or_on_any_owner():
-    owners, (one, *_) = EXPANDED["native/deployment.yaml"]()
+    owners, (one, *_) = web()
     document = documents("native/deployment.yaml")["Deployment"]
     document["metadata"]["annotations"] = {"sunkpy.dev/partition": "low", "sunkpy.dev/qos": "normal"}
     (gang,) = jobs_of([pod("x", owned_by=owners, annotations={"sunkpy.dev/qos": "high"})], [owners[0], owner(document)])
@@ -108,14 +113,10 @@ def test_a_gang_annotation_on_an_owner_is_answered():
     ]
 
 
-def pulsar():
-    """The sets and the init Jobs of a Pulsar, which make their pods in parallel."""
-    sets = [each for each in manifest("pulsar/cluster.rendered.yaml") if each["kind"] == "StatefulSet"]
-    return [stateful_set(each) for each in sets]
-
-
-def test_pulsar_is_one_job_per_pod_and_its_anti_affinity_is_not_refused():
-    inits = [job(each) for each in manifest("pulsar/cluster.rendered.yaml") if each["kind"] == "Job"]
-    gangs = [gang for owners, pods in (*pulsar(), *inits) for gang in jobs_of(pods, owners)]
-    assert seen(gangs) == wanted("pulsar/cluster.rendered.yaml")
+def test_pulsar_is_one_job_per_pod_and_its_anti_affinity_is_not_refused(manifests):
+    path = manifests / "pulsar/cluster.rendered.yaml"
+    makers = {"StatefulSet": stateful_set, "Job": job}
+    made = [makers[each["kind"]](each) for each in manifest(path) if each["kind"] in makers]
+    gangs = [gang for owners, pods in made for gang in jobs_of(pods, owners)]
+    assert seen(gangs) == wanted(path)
     assert {within_limits(gang, gpu_resources={}).refused for gang in gangs} == {""}

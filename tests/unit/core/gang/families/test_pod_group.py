@@ -16,23 +16,23 @@ def group(spec, version="scheduling.x-k8s.io/v1alpha1"):
     return owner({"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "nginx"}, "spec": spec})
 
 
-def test_the_minimum_is_one_job_and_each_pod_beyond_it_another():
-    name = "scheduler-plugins/podgroup-replicaset.yaml"
-    made = owner(documents(name)["PodGroup"], uid="uid-of-group")
-    owners, pods = replica_set(documents(name)["ReplicaSet"])
+def test_the_minimum_is_one_job_and_each_pod_beyond_it_another(manifests):
+    path = manifests / "scheduler-plugins/podgroup-replicaset.yaml"
+    made = owner(documents(path)["PodGroup"], uid="uid-of-group")
+    owners, pods = replica_set(documents(path)["ReplicaSet"])
     gangs = jobs_of(pods, [*owners, made])
-    assert seen(gangs) == wanted(name)
-    assert (gangs[0].kind, gangs[0].final_because) == ("PodGroup default/nginx", "")
-    assert gangs[1].kind == "ReplicaSet default/nginx, pod nginx-x3"
+    assert seen(gangs) == wanted(path)
+    assert (gangs[0].kind, gangs[0].final_because) == (f"PodGroup default/{made.name}", "")
+    assert gangs[1].kind == f"ReplicaSet default/{owners[0].name}, pod {pods[3].name}"
     assert not jobs_of(pods[:2], [*owners, made])[0].is_complete
 
 
-def test_bare_pods_with_options_on_the_group():
-    name = "slurm-bridge/podgroup-coscheduling.yaml"
-    document, *pods = manifest(name)
+def test_bare_pods_with_options_on_the_group(manifests):
+    path = manifests / "slurm-bridge/podgroup-coscheduling.yaml"
+    document, *pods = manifest(path)
     document["metadata"]["annotations"]["slurmjob.slinky.slurm.net/partition"] = "low"
     (made,) = jobs_of([bare(each, number) for number, each in enumerate(pods)], [owner(document)])
-    assert seen([made]) == wanted(name)
+    assert seen([made]) == wanted(path)
     assert (made.is_complete, made.final_because) == (True, "nothing makes a bare pod again")
     assert made.options.partition == "low"
 

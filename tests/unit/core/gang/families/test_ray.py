@@ -11,6 +11,7 @@ from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner,
 
 AUTOSCALER = {"name": "autoscaler", "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}
 WAIT = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
+CLUSTER, SERVICE, JOB = (f"kuberay/ray-{kind}-sample.yaml" for kind in ("cluster", "service", "job"))
 
 
 def cluster_of(document):
@@ -76,39 +77,33 @@ def text_of(template):
     return template
 
 
-def sample(name, **fields):
-    (document,) = manifest(f"kuberay/{name}.yaml")
+def sample(path, **fields):
+    (document,) = manifest(path)
     document["spec"].update(fields)
     return document
 
 
 def grouped(**group):
     """The sample cluster with another worker group."""
-    document = sample("ray-cluster-sample")
+    document = sample(CLUSTER)
     document["spec"]["workerGroupSpecs"][0].update(group)
     return document
 
 
-SAMPLES = (
-    "ray-cluster-sample",
-    "ray-cluster-autoscaler",
-    "ray-service-sample",
-    "ray-job-sample",
-    "ray-cluster-volcano-scheduler",
-)
+SAMPLES = (CLUSTER, "kuberay/ray-cluster-autoscaler.yaml", SERVICE, JOB, "kuberay/ray-cluster-volcano-scheduler.yaml")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_samples_become_the_jobs_that_are_wanted(name):
-    pods, owners = pods_of(sample(name))
+def test_the_samples_become_the_jobs_that_are_wanted(name, manifests):
+    pods, owners = pods_of(sample(manifests / name))
     made = gangs(pods, owners)
-    assert [size(each) for each in made] == wanted(f"kuberay/{name}.yaml")
+    assert [size(each) for each in made] == wanted(manifests / name)
     assert all(each.is_complete for each in made)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_templates_ask_for_what_the_pods_will_ask(name):
-    pods, owners = pods_of(sample(name))
+def test_the_templates_ask_for_what_the_pods_will_ask(name, manifests):
+    pods, owners = pods_of(sample(manifests / name))
     (made,) = gangs(pods, owners)
     (only_head,) = gangs(pods[:1], owners)
     assert size(only_head) == size(made)
@@ -119,11 +114,11 @@ def test_the_job_waits_for_head_and_workers_and_the_head_decides():
     made = gang(pods, owners)
     assert [(role.name, role.first, role.decides) for role in made.roles] == [
         ("head", 1, True),
-        ("workergroup", 3, False),
+        ("trials", 3, False),
     ]
     assert not gang(pods[:3], owners).is_complete
     assert made.is_complete
-    assert made.kind == "RayCluster default/raycluster-kuberay"
+    assert made.kind == "RayCluster default/tune"
     assert made.expects_more
     assert made.final_because == ""
 
@@ -135,8 +130,8 @@ def test_workers_that_the_autoscaler_adds_have_no_place():
     made = gang(pods, owners)
     assert made.seats == 2
     assert [each.name for each in left_out(pods, made)] == [
-        "raycluster-kuberay-workergroup-1-0",
-        "raycluster-kuberay-workergroup-2-0",
+        "tune-trials-1-0",
+        "tune-trials-2-0",
     ]
 
 
@@ -165,9 +160,9 @@ def test_a_replica_of_several_hosts_that_was_added_is_one_gang():
     pods, owners = pods_of(scaled(), more=2, indexed=True)
     base, *added = gangs(pods, owners)
     assert base.seats == 3
-    assert [(each.id.unit, seats(each)["workergroup"][:2]) for each in added] == [
-        ("workergroup-r1", (2, 2)),
-        ("workergroup-r2", (2, 2)),
+    assert [(each.id.unit, seats(each)["trials"][:2]) for each in added] == [
+        ("trials-r1", (2, 2)),
+        ("trials-r2", (2, 2)),
     ]
     assert not gang(pods[3:4], owners).is_complete
     assert added[0].suspension is None
@@ -184,27 +179,27 @@ def test_before_kuberay_1_6_nobody_can_tell_the_replicas_apart():
 def test_numbered_workers_take_their_own_places():
     pods, owners = pods_of(grouped(replicas=2, numOfHosts=2), indexed=True)
     made = gang([pods[0], *reversed(pods[1:])], owners)
-    assert [index for _, index in seats(made)["workergroup"][2]] == [0, 1, 2, 3]
+    assert [index for _, index in seats(made)["trials"][2]] == [0, 1, 2, 3]
 
 
 def test_an_upgrade_of_a_service_is_a_second_cluster_beside_the_first():
-    document = sample("ray-service-sample")
+    document = sample(SERVICE)
     pods, owners = pods_of(document)
-    newer = owner(cluster_of(document)[0], name="rayservice-sample-fghij", uid="uid-of-newer")
+    newer = owner(cluster_of(document)[0], name="answers-fghij", uid="uid-of-newer")
     second = pod(
         "newer-head",
         owned_by=(newer,),
-        labels={"ray.io/node-type": "head", "ray.io/cluster": "rayservice-sample-fghij"},
+        labels={"ray.io/node-type": "head", "ray.io/cluster": "answers-fghij"},
     )
     assert gang([second], (newer, owners[1])).id != gang(pods, owners).id
     made = gang(pods, owners)
-    assert made.kind == "RayService default/rayservice-sample, RayCluster default/rayservice-sample-abcde"
+    assert made.kind == "RayService default/answers, RayCluster default/answers-abcde"
     assert made.suspension is None
 
 
 def test_the_submitter_of_a_ray_job_is_not_of_the_cluster():
-    job = owner({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "rayjob-sample"}})
-    assert ray.FAMILY.identify(pod("rayjob-sample-x", owned_by=(job,)), (job,)) is None
+    job = owner({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sweep"}})
+    assert ray.FAMILY.identify(pod("sweep-x", owned_by=(job,)), (job,)) is None
 
 
 @pytest.mark.parametrize(
@@ -216,10 +211,10 @@ def test_the_submitter_of_a_ray_job_is_not_of_the_cluster():
     ],
 )
 def test_an_evicted_ray_job_fails_unless_it_may_be_tried_again(fields, final, suspends):
-    pods, owners = pods_of(sample("ray-job-sample", **fields))
+    pods, owners = pods_of(sample(JOB, **fields))
     made = gang(pods, owners)
     assert made.final_because == (
-        "the Ray job is lost with its head, and RayJob default/rayjob-sample has spec.backoffLimit 0: it ends Failed"
+        "the Ray job is lost with its head, and RayJob default/sweep has spec.backoffLimit 0: it ends Failed"
         if final
         else ""
     )
@@ -227,35 +222,35 @@ def test_an_evicted_ray_job_fails_unless_it_may_be_tried_again(fields, final, su
 
 
 def test_a_cluster_can_be_suspended_and_then_expects_no_more():
-    pods, owners = pods_of(sample("ray-cluster-sample"))
+    pods, owners = pods_of(sample(CLUSTER))
     assert gang(pods, owners).suspension == Suspension(owner=owners[0], path=("spec", "suspend"))
-    pods, owners = pods_of(sample("ray-cluster-sample", suspend=True))
+    pods, owners = pods_of(sample(CLUSTER, suspend=True))
     assert not gang(pods, owners).expects_more
 
 
 @pytest.mark.parametrize(
     ("group", "why"),
     [
-        ({"replicas": -1, "minReplicas": 0}, "worker group workergroup: replicas is -1, and must be at least 0"),
-        ({"minReplicas": -2}, "worker group workergroup: minReplicas is -2, and must be at least 0"),
+        ({"replicas": -1, "minReplicas": 0}, "worker group trials: replicas is -1, and must be at least 0"),
+        ({"minReplicas": -2}, "worker group trials: minReplicas is -2, and must be at least 0"),
         (
             {"minReplicas": 3, "maxReplicas": 1},
-            "worker group workergroup: minReplicas 3 is above maxReplicas 1",
+            "worker group trials: minReplicas 3 is above maxReplicas 1",
         ),
-        ({"numOfHosts": 0}, "worker group workergroup: numOfHosts is 0, and must be at least 1"),
+        ({"numOfHosts": 0}, "worker group trials: numOfHosts is 0, and must be at least 1"),
     ],
 )
 def test_a_contradiction_is_refused_by_name(group, why):
-    made = gang(pods_of(sample("ray-cluster-sample"))[0], (owner(grouped(**group)),))
-    assert made.refused == f"RayCluster default/raycluster-kuberay: {why}"
+    made = gang(pods_of(sample(CLUSTER))[0], (owner(grouped(**group)),))
+    assert made.refused == f"RayCluster default/tune: {why}"
     assert len(made.members) == 2
 
 
 def test_without_its_cluster_the_size_is_not_known():
-    pods, owners = pods_of(sample("ray-cluster-sample"))
+    pods, owners = pods_of(sample(CLUSTER))
     assert gang(pods).id == gang(pods, owners).id
     assert gang(pods).refused == (
-        "RayCluster default/raycluster-kuberay could not be read, and only it says how many pods there will be"
+        "RayCluster default/tune could not be read, and only it says how many pods there will be"
     )
 
 

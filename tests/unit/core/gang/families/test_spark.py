@@ -11,8 +11,12 @@ PODS = {"requests": {"cpu": "1", "memory": "896Mi"}}
 """What Spark asks for 512m: 512 MiB and 384 MiB of overhead."""
 
 
-def application(name="spark-pi", **fields):
-    (document,) = manifest(f"spark-operator/{name}.yaml")
+PI = "spark-operator/spark-pi.yaml"
+BY_LOAD = "spark-operator/spark-pi-dynamic-allocation.yaml"
+
+
+def application(path=PI, **fields):
+    (document,) = manifest(path)
     document["spec"].update(fields)
     return document
 
@@ -48,57 +52,54 @@ def pods_of(document, *, executors=0, submission="one"):
     return [driver, *made], (above,)
 
 
-@pytest.mark.parametrize(
-    ("name", "executors"), [("spark-pi", 1), ("spark-pi-dynamic-allocation", 2), ("spark-pi-volcano", 2)]
-)
-def test_driver_and_first_executors_are_one_job_in_two_waves(name, executors):
-    first, owners = pods_of(application(name))
+@pytest.mark.parametrize(("name", "executors"), [(PI, 1), (BY_LOAD, 2), ("spark-operator/spark-pi-volcano.yaml", 2)])
+def test_driver_and_first_executors_are_one_job_in_two_waves(name, executors, manifests):
+    path = manifests / name
+    first, owners = pods_of(application(path))
     (made,) = gangs(first, owners)
-    assert [size(made)] == wanted(f"spark-operator/{name}.yaml")
+    assert [size(made)] == wanted(path)
     assert made.is_complete
-    later, owners = pods_of(application(name), executors=executors)
+    later, owners = pods_of(application(path), executors=executors)
     (whole,) = gangs(later, owners)
     assert whole.id == made.id
-    assert [size(whole)] == wanted(f"spark-operator/{name}.yaml")
+    assert [size(whole)] == wanted(path)
     assert [(role.name, role.first, role.decides) for role in whole.roles] == [
         ("driver", 1, True),
         ("executor", 0, False),
     ]
 
 
-def test_each_pod_of_spark_submit_is_a_job():
-    driver = manifest_pods("spark-native/10-driver.shape.yaml")
-    (made,) = gangs(driver)
-    assert [size(made)] == wanted("spark-native/10-driver.shape.yaml")
-    assert made.kind == "Spark driver default/spark-pi-driver"
+def test_each_pod_of_spark_submit_is_a_job(manifests):
+    path = manifests / "spark-native/10-driver.shape.yaml"
+    (driver,) = manifest_pods(path)
+    (made,) = gangs([driver])
+    assert [size(made)] == wanted(path)
+    assert made.kind == f"Spark driver default/{driver.name}"
     assert made.final_because == "spark-submit makes no driver again"
-    executors = gangs(manifest_pods("spark-native/20-executors.shape.yaml"))
+    path = manifests / "spark-native/20-executors.shape.yaml"
+    executors = gangs(manifest_pods(path))
     assert [each.seats for each in executors] == [1, 1, 1]
     assert [executors[0].final_because, executors[0].suspension] == ["", None]
     sums = [sum(column) for column in zip(*(size(each) for each in executors), strict=True)]
-    assert [tuple(sums)] == wanted("spark-native/20-executors.shape.yaml")
+    assert [tuple(sums)] == wanted(path)
 
 
-def manifest_pods(name):
+def manifest_pods(path):
     return [
-        pod(each["metadata"]["name"], spec=each["spec"], labels=each["metadata"]["labels"]) for each in manifest(name)
+        pod(each["metadata"]["name"], spec=each["spec"], labels=each["metadata"]["labels"]) for each in manifest(path)
     ]
 
 
-def test_a_template_for_spark_submit_is_no_workload():
-    assert wanted("spark-native/driver-template.yml") == []
-
-
 def test_an_executor_beyond_the_first_has_no_place_until_one_ends():
-    document = application("spark-pi-dynamic-allocation")
+    document = application(BY_LOAD)
     pods, owners = pods_of(document, executors=3)
     made = gang(pods, owners)
     (extra,) = left_out(pods, made)
-    assert (extra.name, pod_size(extra)) == ("spark-pi-dynamic-allocation-exec-3", (1, 1, 896))
+    assert (extra.name, pod_size(extra)) == ("count-by-load-exec-3", (1, 1, 896))
     lost = [pods[0], *pods[2:]]
     assert seats(gang(lost, owners))["executor"][2] == [
-        ("spark-pi-dynamic-allocation-exec-2", -1),
-        ("spark-pi-dynamic-allocation-exec-3", -1),
+        ("count-by-load-exec-2", -1),
+        ("count-by-load-exec-3", -1),
     ]
 
 
@@ -107,15 +108,15 @@ def test_each_submission_is_a_generation():
     second, _ = pods_of(application(), submission="two")
     ids = gang(first, owners).id, gang(second, owners).id
     assert [each.generation for each in ids] == ["one", "two"]
-    assert ids[0].uid == ids[1].uid == "uid-of-spark-pi"
+    assert ids[0].uid == ids[1].uid == "uid-of-count"
 
 
 def test_executors_of_an_older_operator_find_the_application_by_its_name():
     pods, owners = pods_of(application(), executors=1)
     bare = pod("exec", labels=labels("executor", application()))
     assert gang([bare], owners).id == gang(pods, owners).id
-    assert spark.FAMILY.refers(bare)[0].key == ("default", "spark-pi")
-    assert spark.FAMILY.refers(pod("web", labels={"sparkoperator.k8s.io/app-name": "spark-pi"})) == ()
+    assert spark.FAMILY.refers(bare)[0].key == ("default", "count")
+    assert spark.FAMILY.refers(pod("web", labels={"sparkoperator.k8s.io/app-name": "count"})) == ()
 
 
 def test_in_client_mode_the_executors_are_all_there_is():
@@ -226,8 +227,7 @@ def test_losing_the_driver_is_final_unless_the_operator_submits_again(policy, fi
     assert made.suspension == Suspension(owner=owners[0])
     if policy.get("type") == "OnFailure" and final:
         assert made.final_because == (
-            "SparkApplication default/spark-pi ends when its driver does: "
-            "restartPolicy is OnFailure and allows no retry"
+            "SparkApplication default/count ends when its driver does: restartPolicy is OnFailure and allows no retry"
         )
 
 
@@ -265,12 +265,12 @@ def test_losing_the_driver_is_final_unless_the_operator_submits_again(policy, fi
 )
 def test_a_contradiction_is_refused_by_name(fields, why):
     pods, owners = pods_of(application(**fields))
-    assert gang(pods, owners).refused == f"SparkApplication default/spark-pi: {why}"
+    assert gang(pods, owners).refused == f"SparkApplication default/count: {why}"
 
 
 def test_without_its_application_the_size_is_not_known():
     pods, owners = pods_of(application())
     assert gang(pods).id == gang(pods, owners).id
     assert gang(pods).refused == (
-        "SparkApplication default/spark-pi could not be read, and only it says how many pods there will be"
+        "SparkApplication default/count could not be read, and only it says how many pods there will be"
     )

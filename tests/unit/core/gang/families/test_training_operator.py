@@ -75,11 +75,12 @@ def minimum(number):
         ("mxjob", ["scheduler", "server", "worker"]),
     ],
 )
-def test_a_manifest_becomes_the_job_that_it_should(name, ranks):
-    job = owner(manifest(f"training-operator/{name}.yaml")[0])
+def test_a_manifest_becomes_the_job_that_it_should(name, ranks, manifests):
+    path = manifests / f"training-operator/{name}.yaml"
+    job = owner(manifest(path)[0])
     pods = expand(job)
     one = gang(pods, [job])
-    assert [asked(one)] == wanted(f"training-operator/{name}.yaml")
+    assert [asked(one)] == wanted(path)
     assert [role.name for role in one.roles] == ranks
     assert one.is_complete
     assert not gang(pods[1:], [job]).is_complete
@@ -87,10 +88,11 @@ def test_a_manifest_becomes_the_job_that_it_should(name, ranks):
     assert one.suspension == Suspension(owner=job, path=("spec", "runPolicy", "suspend"))
 
 
-def test_workers_beyond_the_minimum_are_jobs_of_their_own():
-    job = owner(manifest("training-operator/pytorchjob-elastic.yaml")[0])
+def test_workers_beyond_the_minimum_are_jobs_of_their_own(manifests):
+    path = manifests / "training-operator/pytorchjob-elastic.yaml"
+    job = owner(manifest(path)[0])
     first, second = expand(job)
-    assert [asked(gang([first, second], [job]))] == wanted("training-operator/pytorchjob-elastic.yaml")[:1]
+    assert [asked(gang([first, second], [job]))] == wanted(path)[:1]
     identities = [training_operator.FAMILY.identify(each, [job]) for each in (first, second)]
     assert [each.unit for each in identities] == ["", extra_unit(second)]
     assert identities[0].uid == identities[1].uid

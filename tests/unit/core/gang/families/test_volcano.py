@@ -11,8 +11,12 @@ from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner,
 ALL = None
 
 
-def volcano_job(name="job", **fields):
-    (document,) = manifest(f"volcano/{name}.yaml")
+SAMPLES = [f"volcano/{name}.yaml" for name in ("job", "mpi", "tf-dist-mnist", "elastic", "depends-on")]
+HALF, LAUNCHED, WITH_SERVER, _, CHAIN = SAMPLES
+
+
+def volcano_job(path=HALF, **fields):
+    (document,) = manifest(path)
     document["spec"].update(fields)
     return document
 
@@ -48,37 +52,33 @@ def jobs_of(pods, owners):
     return [size(each) for each in made] + [pod_size(extra) for each in made for extra in left_out(pods, each)]
 
 
-@pytest.mark.parametrize("name", ["job", "mpi", "tf-dist-mnist", "elastic", "depends-on"])
-def test_the_samples_become_the_jobs_that_are_wanted(name):
-    pods, owners = pods_of(volcano_job(name))
-    assert jobs_of(pods, owners) == wanted(f"volcano/{name}.yaml")
-
-
-def test_queues_are_no_workload():
-    assert wanted("volcano/queue-default.yaml") == []
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_samples_become_the_jobs_that_are_wanted(name, manifests):
+    pods, owners = pods_of(volcano_job(manifests / name))
+    assert jobs_of(pods, owners) == wanted(manifests / name)
 
 
 def test_the_first_replicas_by_index_have_the_places():
     pods, owners = pods_of(volcano_job())
     made = gang(list(reversed(pods)), owners)
-    assert seats(made)["default-nginx"] == (
+    assert seats(made)["rank"] == (
         3,
         3,
-        [("test-job-default-nginx-0", 0), ("test-job-default-nginx-1", 1), ("test-job-default-nginx-2", 2)],
+        [("half-rank-0", 0), ("half-rank-1", 1), ("half-rank-2", 2)],
     )
-    assert made.kind == "Volcano Job default/test-job"
+    assert made.kind == "Volcano Job default/half"
     assert gang(pods[:2], owners).is_complete is False
 
 
 def test_tasks_that_depend_on_others_come_later_into_places_that_wait():
-    document = volcano_job("depends-on", minAvailable=11)
+    document = volcano_job(CHAIN, minAvailable=11)
     document["spec"]["tasks"].reverse()
-    pods, owners = pods_of(document, tasks=("job-nginx1",))
+    pods, owners = pods_of(document, tasks=("one",))
     made = gang(pods, owners)
     assert [(role.name, role.seats, role.first) for role in made.roles] == [
-        ("job-nginx1", 1, 1),
-        ("job-nginx2", 5, 0),
-        ("job-nginx3", 5, 0),
+        ("one", 1, 1),
+        ("two", 5, 0),
+        ("three", 5, 0),
     ]
     assert made.is_complete
     assert size(made) == (11, 11, 11 * 128)
@@ -90,7 +90,7 @@ def test_tasks_that_depend_on_others_come_later_into_places_that_wait():
 
 def test_a_chain_of_tasks_is_put_in_order():
     chain = [task(f"t{number}", 1, dependsOn={"name": [f"t{number - 1}"]}) for number in range(1, 64)]
-    document = volcano_job("depends-on", minAvailable=64, tasks=[*reversed(chain), task("t0", 1)])
+    document = volcano_job(CHAIN, minAvailable=64, tasks=[*reversed(chain), task("t0", 1)])
     pods, owners = pods_of(document, tasks=("t0",))
     roles = gang(pods, owners).roles
     assert [role.name for role in roles] == [f"t{number}" for number in range(64)]
@@ -99,8 +99,8 @@ def test_a_chain_of_tasks_is_put_in_order():
 
 @pytest.mark.parametrize(("phase", "more"), [("Running", True), ("Completed", False), ("Failed", False)])
 def test_a_job_that_is_over_makes_no_later_task(phase, more):
-    document = volcano_job("depends-on", minAvailable=11)
-    pods, owners = pods_of(document, tasks=("job-nginx1",), state={"phase": phase})
+    document = volcano_job(CHAIN, minAvailable=11)
+    pods, owners = pods_of(document, tasks=("one",), state={"phase": phase})
     assert gang(pods, owners).expects_more is more
 
 
@@ -134,7 +134,7 @@ def task(name, replicas, least=None, **fields):
     return own if least is None else own | {"minAvailable": least}
 
 
-@pytest.mark.parametrize(("name", "deciders"), [("mpi", ["mpimaster"]), ("tf-dist-mnist", ["worker"])])
+@pytest.mark.parametrize(("name", "deciders"), [(LAUNCHED, ["launcher"]), (WITH_SERVER, ["learner"])])
 def test_the_task_that_completes_the_job_decides(name, deciders):
     made = gang(*pods_of(volcano_job(name)))
     assert [role.name for role in made.roles if role.decides] == deciders
@@ -147,9 +147,9 @@ def test_the_task_that_completes_the_job_decides(name, deciders):
         ([{"event": "PodEvicted", "action": "RestartJob"}], ""),
         (
             [{"event": "PodEvicted", "action": "TerminateJob"}],
-            "Volcano Job default/test-job answers PodEvicted with TerminateJob",
+            "Volcano Job default/half answers PodEvicted with TerminateJob",
         ),
-        ([{"events": ["*"], "action": "AbortJob"}], "Volcano Job default/test-job answers * with AbortJob"),
+        ([{"events": ["*"], "action": "AbortJob"}], "Volcano Job default/half answers * with AbortJob"),
         ([{"event": "TaskCompleted", "action": "CompleteJob"}], ""),
     ],
 )
@@ -184,7 +184,7 @@ def test_an_eviction_is_final_where_a_policy_ends_the_job(policies, final):
 def test_a_contradiction_is_refused_by_name(fields, why):
     pods, _ = pods_of(volcano_job())
     made = gang(pods, (owner(volcano_job(**fields)),))
-    assert made.refused == f"Volcano Job default/test-job{why}"
+    assert made.refused == f"Volcano Job default/half{why}"
     assert len(made.members) == 6
 
 
@@ -192,7 +192,7 @@ def test_without_its_job_the_size_is_not_known():
     pods, owners = pods_of(volcano_job())
     assert gang(pods).id == gang(pods, owners).id
     assert gang(pods).refused == (
-        "Volcano Job default/test-job could not be read, and only it says how many pods there will be"
+        "Volcano Job default/half could not be read, and only it says how many pods there will be"
     )
 
 
@@ -289,10 +289,11 @@ def test_a_group_that_nobody_can_read_is_left_alone():
     assert volcano.phase_wanted(pod_group(minMember="two"), bound=0) is None
 
 
-@pytest.mark.parametrize("name", ["job", "mpi", "tf-dist-mnist", "elastic", "depends-on"])
-def test_jobs_that_name_our_scheduler_are_ours(name):
-    assert volcano.names_scheduler(owner(volcano_job(name)), {"slurm"})
-    assert not volcano.names_scheduler(owner(volcano_job(name)), {"volcano"})
+@pytest.mark.parametrize("name", SAMPLES)
+def test_jobs_that_name_our_scheduler_are_ours(name, manifests):
+    made = owner(volcano_job(manifests / name))
+    assert volcano.names_scheduler(made, {"slurm"})
+    assert not volcano.names_scheduler(made, {"volcano"})
 
 
 @pytest.mark.parametrize(

@@ -7,41 +7,42 @@ import json
 import pytest
 
 from sunkpy.core.gang.families import yunikorn
+from tests.manifests import OWN
 from tests.unit.core.gang.families.makers import bare, documents, job, jobs_of, seen, sums, wanted
 from tests.unit.core.gang.families.workload import gang, manifest, pod, seats
 
 DRIVER = "yunikorn/spark-10-driver.shape.yaml"
 
 
-def spark():
+def spark(folder):
     """The driver, and the executors that come when it runs."""
-    driver = bare(manifest(DRIVER)[0])
-    return driver, [bare(each, n + 1) for n, each in enumerate(manifest("yunikorn/spark-20-executors.shape.yaml"))]
+    (driver,) = manifest(folder / DRIVER)
+    executors = manifest(folder / "yunikorn/spark-20-executors.shape.yaml")
+    return bare(driver), [bare(each, n + 1) for n, each in enumerate(executors)]
 
 
-def test_a_job_whose_pods_declare_their_group():
-    owners, pods = job(documents("yunikorn/gang-job.yaml")["Job"])
+def test_a_job_whose_pods_declare_their_group(manifests):
+    path = manifests / "yunikorn/gang-job.yaml"
+    owners, pods = job(documents(path)["Job"])
     (made,) = jobs_of(pods, owners)
-    assert seen([made]) == wanted("yunikorn/gang-job.yaml")
-    assert (made.kind, made.final_because) == ("YuniKorn application default/gang-scheduling-job-example", "")
+    assert seen([made]) == wanted(path)
+    assert (made.kind, made.final_because) == (f"YuniKorn application default/{pods[0].labels['applicationId']}", "")
 
 
-def test_the_driver_alone_has_places_for_its_executors():
-    driver, executors = spark()
+def test_the_driver_alone_has_places_for_its_executors(manifests):
+    driver, executors = spark(manifests)
     made = gang([driver])
-    assert seen([made]) == wanted(DRIVER)
+    assert seen([made]) == wanted(manifests / DRIVER)
     assert made.is_complete
-    assert seats(made) == {
-        "spark-driver": (1, 1, [("spark-gang-driver", -1)]),
-        "spark-executor": (2, 0, []),
-    }
+    of_driver, of_executor = (each.annotations[yunikorn.GROUP] for each in (driver, executors[0]))
+    assert seats(made) == {of_driver: (1, 1, [(driver.name, -1)]), of_executor: (2, 0, [])}
     (whole,) = jobs_of([*executors, driver])
     assert sums(whole) == sums(made)
-    assert [each.name for each in whole.members] == ["spark-gang-driver", "spark-gang-exec-1", "spark-gang-exec-2"]
+    assert whole.members == (driver, *executors)
 
 
 def test_executors_beyond_the_minimum_are_jobs_of_their_own():
-    driver, executors = spark()
+    driver, executors = spark(OWN)
     more = pod("late", labels=executors[0].labels, annotations=executors[0].annotations, creationTimestamp="2027")
     gangs = jobs_of([driver, *executors, more])
     assert [(each.seats, each.id.unit) for each in gangs] == [(3, ""), (1, "extra-uid-of-late")]

@@ -1,19 +1,15 @@
-"""The Slurm jobs that the collected manifests should become: `expected.yaml`, and the same read off gangs."""
+"""The Slurm jobs that manifests should become: `expected.yaml`, and the same read off gangs."""
 
 from __future__ import annotations
 
-import yaml
-
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB, whole_cpus
-from tests.unit.core.gang.families.workload import MANIFESTS
+from tests.unit.core.gang.families.workload import wanted_jobs
 
 
-def wanted(name):
+def wanted(path):
     """(pods, cpus, MiB) of each job that a manifest should become, in the order of the file."""
-    rows = yaml.safe_load((MANIFESTS / "expected.yaml").read_text())
-    (row,) = (row for row in rows if row["manifest"] == name)
-    return [(job["pods"], job["cpus"], job["mem_mib"]) for job in row["jobs"] for _ in range(job["count"])]
+    return [job[:3] for job in wanted_jobs(path)]
 
 
 def size(gang):

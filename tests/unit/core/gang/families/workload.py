@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import msgspec
-import yaml
+import pytest
 
 from sunkpy.core.gang import families
 from sunkpy.core.model.objects import Owner, Pod
-
-MANIFESTS = Path(__file__).resolve().parents[6] / "shared" / "manifests"
+from tests.manifests import FURTHER, OWN, documents, expected
 
 
 def too_many(kind, number):
@@ -20,9 +18,19 @@ def too_many(kind, number):
     return f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster"
 
 
-def manifest(name):
-    """The documents of one of the collected manifests."""
-    return [document for document in yaml.safe_load_all((MANIFESTS / name).read_text()) if document]
+def manifest(path):
+    """The documents of a manifest: of the project's by its name, of the further folder by its whole path."""
+    file = OWN / path
+    if FURTHER is not None and file.is_relative_to(FURTHER) and not file.exists():
+        pytest.skip(f"there is no {file}")
+    return documents(file)
+
+
+def wanted_jobs(path):
+    """(pods, cpus, MiB, GPUs) of each Slurm job that a manifest becomes, in the order of `expected.yaml`."""
+    file = OWN / path
+    (entry,) = (each for each in expected(file.parents[1]) if file.parents[1] / each.manifest == file)
+    return [(job.pods, job.cpus, job.mem_mib, job.gpus) for job in entry.jobs for _ in range(job.count)]
 
 
 def owner(document, **metadata):
