@@ -1,1 +1,1 @@
-"""Real workload manifests on real operators: what they become in Slurm, held against what they should become."""
+"""Workload manifests on real operators: what they become in Slurm, held against what they should become."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import yaml
 
 from demo.stack import Stack
-from devcluster.shell import CommandFailed, run
+from devcluster.shell import CommandFailed
 from devcluster.waiting import NotYet, wait
 from tests.families.cases import MANIFESTS
+from tests.families.standin import StandIn
 
 LABEL: Final = "sunkpy-families"
 ALIASES: Final = ("slurm", "slurm-bridge-scheduler", "volcano", "yunikorn")
@@ -101,10 +101,11 @@ def remove_namespaces(stack: Stack) -> None:
 
 def rendered(stack: Stack, manifest: str, *, seconds: int) -> list[dict[str, object]]:
     """The documents of a manifest, with an image that is on the nodes and the scheduler of this cluster."""
-    standin = [sys.executable, str(MANIFESTS / "standin.py"), "-i", stack.images["sunkpy"], "-t", str(seconds)]
-    text = run([*standin, str(MANIFESTS / manifest)]).replace("sleep infinite", "sleep infinity")  # as coreutils has it
+    text = (MANIFESTS / manifest).read_text().replace("sleep infinite", "sleep infinity")  # as coreutils has it
     documents = [document for document in yaml.safe_load_all(text) if document]
+    stand_in = StandIn(stack.images["sunkpy"], seconds)
     for document in documents:
+        stand_in.change(document)
         adapt(document, scheduler=stack.scheduler_name)
         document["metadata"].setdefault("labels", {})[LABEL] = "yes"
     return documents
