@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 import pytest
 
+_monotonic: Final = time.monotonic
+"""Tests give `time` another clock."""
 FOLDER: Final = Path(__file__).resolve().parents[1] / "build" / "reports" / "minutes"
 
 
@@ -52,7 +54,7 @@ class Minutes:
     """The plugin: adds up what each file takes, and writes it at the end."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._begun = name, time.monotonic()
+        self._name, self._begun = name, _monotonic()
         self._files: dict[str, Spent] = {}
 
     @pytest.hookimpl(wrapper=True)
@@ -90,7 +92,7 @@ class Minutes:
     def pytest_sessionfinish(self) -> None:
         """What it was."""
         FOLDER.mkdir(parents=True, exist_ok=True)
-        part = Part(seconds=time.monotonic() - self._begun, files=self._files)
+        part = Part(seconds=_monotonic() - self._begun, files=self._files)
         (FOLDER / f"{self._name}.json").write_bytes(msgspec.json.encode(part))
 
     def _add(self, item: pytest.Item, spent: Spent) -> None:
@@ -99,4 +101,4 @@ class Minutes:
 
 def _now() -> tuple[float, float]:
     """Seconds on the wall, and of processors."""
-    return time.monotonic(), sum(os.times()[:4])
+    return _monotonic(), sum(os.times()[:4])
