@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.machinery
 import importlib.util
 import io
 import json
+import os
 import shutil
 import sys
 import tarfile
@@ -282,6 +284,43 @@ def test_images_for_another_architecture_are_recorded_in_a_list_of_their_own(
     own, other = (json.loads((tmp_path / f"images{name}.json").read_text()) for name in ("", "-arm64"))
     assert own["trixie"]["mariadb"]["ref"] == mariadb.ref("mariadb")
     assert other["trixie"]["mariadb"]["ref"] == build.for_architecture(mariadb, "arm64").ref("mariadb")
+
+
+def test_an_archive_that_another_checkout_has_made_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(build, "KEPT", tmp_path / "kept")
+    group = build.mariadb_group()
+    monkeypatch.setattr(build, "OUT", tmp_path)
+    _archive(group)
+    build._keep(group)
+    monkeypatch.setattr(build, "OUT", tmp_path / "other")
+    assert not build.ensure(group), "nothing was built"
+    assert group.archive.read_bytes() == (tmp_path / group.archive.name).read_bytes()
+
+
+def test_of_each_kind_the_newest_three_archives_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(build, "OUT", tmp_path)
+    monkeypatch.setattr(build, "KEPT", tmp_path / "kept")
+    kinds = {name: [build.replace(make, fingerprint=str(number) * 12) for number in range(5)] for name, make in (
+        ("slurm", build.slurm_group("trixie")), ("mariadb", build.mariadb_group()))}  # fmt: skip
+    for number in range(5):
+        for groups in kinds.values():
+            _archive(groups[number])
+            os.utime(groups[number].archive, (number, number))
+            build._keep(groups[number])
+    names = {each.archive.name for groups in kinds.values() for each in groups[2:]}
+    assert {each.name for each in (tmp_path / "kept").iterdir()} == names
+
+
+def test_what_is_there_and_recorded_waits_for_no_other_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(build, "OUT", tmp_path)
+    args = argparse.Namespace(suite="trixie", only=["mariadb"], arch="", fresh=False, push=None, check_updates=False)
+    assert not build.is_up_to_date(args)
+    _archive(build.mariadb_group())
+    assert not build.is_up_to_date(args), "images.json does not name it"
+    build.record("trixie", [build.mariadb_group()])
+    assert build.is_up_to_date(args)
+    assert not build.is_up_to_date(argparse.Namespace(**vars(args) | {"fresh": True}))
+    assert not build.is_up_to_date(argparse.Namespace(**vars(args) | {"only": ["mariadb", "sunkpy"]}))
 
 
 def _layer(**files: str) -> bytes:
