@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -36,4 +38,8 @@ def test_a_job_of_any_cpu_gets_its_tmp_wherever_its_slurmd_began(first: int, tmp
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_the_program_runs_where_nothing_may_be_mounted():
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    assert said(*nobody, str(SCRIPT), "printf", "%s\\n", "a b", "c") == ["a b", "c"]
+    with tempfile.TemporaryDirectory() as folder:  # others may not enter every folder that a checkout is in
+        program = shutil.copy(SCRIPT, folder)
+        for path in (folder, program):
+            os.chmod(path, 0o755)
+        assert said(*nobody, program, "printf", "%s\\n", "a b", "c") == ["a b", "c"]
