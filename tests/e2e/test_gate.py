@@ -41,7 +41,6 @@ SHORT = Manner(name="short", tidy_s=workloads.IGNORES_SIGTERM, grace_s=15)
 MARKERS = "/var/lib/sunkpy/markers"
 SLURMD = "/usr/sbin/slurmd"
 STARTS = 10
-GATE_COST_S = 0.020
 
 Fault = Callable[[Stack, Pod], None]
 
@@ -172,20 +171,19 @@ def _wait_until_all_are(stack: Stack, jobs: Sequence[int], state: tuple[str, str
     wait(all_are, timeout_s=30, what=f"all jobs {state}")
 
 
-async def test_a_node_without_pods_asks_nobody_and_loses_no_time(stack: Stack) -> None:
+async def test_a_node_without_pods_asks_nobody(stack: Stack) -> None:
+    """Its Prolog needs no network; how long it takes is written to the report."""
     slurmd = stack.slurmd_pods()[0]
     assert not _markers(stack, slurmd)
     script = (
         "export SLURM_JOB_ID=1 SLURM_JOB_UID=1001 SLURMD_NODENAME=$SUNKPY_SLURM_NODE; cd /run/slurm/conf; "
-        f"for i in $(seq {STARTS}); do a=$EPOCHREALTIME; bash ./prolog.sh || exit; b=$EPOCHREALTIME; "
+        f"for i in $(seq {STARTS}); do a=$EPOCHREALTIME; unshare --net bash ./prolog.sh || exit; b=$EPOCHREALTIME; "
         "echo $((${b/./} - ${a/./})); done"
     )
     took_s = [int(line) / 1e6 for line in in_slurmd(stack, slurmd.name, script).split()]
-    figure = report.at_most(
-        "Prolog of a job on a node without pods", report.median(took_s), unit="s", bound=GATE_COST_S, n=len(took_s)
-    )
-    report.write("gate", [figure])
-    assert report.median(took_s) < GATE_COST_S
+    assert len(took_s) == STARTS, "a Prolog failed"
+    what = "Prolog of a job on a node without pods"
+    report.write("gate", [report.observed(what, report.median(took_s), unit="s", n=STARTS)])
 
 
 async def _try_all(stack: Stack) -> dict[Fault, float | BaseException]:
