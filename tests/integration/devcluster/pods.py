@@ -1,12 +1,14 @@
 """Pods for tests of a real cluster."""
 
+import hashlib
 from pathlib import Path
 
 from devcluster import Cluster
 from devcluster.kubectl import Kubectl
 
 PROBE = "docker.io/sunkpy/probe:1"
-ROOT = Path("/var/lib/skd-test")
+ROOT = Path("/var/lib", f"skd-{hashlib.sha256(__file__.encode()).hexdigest()[:8]}")
+"""Of this checkout, which finds there what an earlier run of it has left; the tests of another one have another."""
 
 
 def kubectl_of(cluster: Cluster) -> Kubectl:
