@@ -94,7 +94,6 @@ sizes: $(READY) ## How large parts, files, classes, functions and pages are
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
 	$(BIN)/python -m devcluster down --name $(CLUSTER)
 	$(BIN)/python -m devcluster down --name $(CLUSTER)-room
-	$(BIN)/python -m devcluster down --name $(CLUSTER)-fresh
 
 clean: clean-cluster ## Remove the cluster, the build output and the virtual environment
 	rm -rf build .venv

@@ -1,5 +1,5 @@
-"""Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; nodeset, mirror, burst,
-scale, takeover, people, containers, metrics and accounting need none, install, gitops, upgrade, ha, devices and
+"""Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; burst,
+scale, takeover, people, containers, metrics and accounting need none, gitops, upgrade, ha, devices and
 machines make their own. busy has one part with and one without."""
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from demo.bring_up import bring_up, own_cluster
 from tests.bench import (
     containers,
     ha,
-    install,
     latency,
     machines,
     metrics,
-    mirror,
-    nodeset,
     outage,
     page,
     report,
@@ -46,8 +43,6 @@ from tests.families.run import Outcome, run_all
 QUICK_MINUTES = 5.0
 OUTAGE_MINUTES, QUICK_OUTAGE_MINUTES = 20.0, 6.0
 ALONE = {
-    "nodeset": nodeset.measure,
-    "mirror": mirror.measure,
     "burst": burst.measure,
     "takeover": takeover.measure,
     "people": people.measure,
@@ -79,7 +74,6 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
             "families",
             "scale",
             "accounting",
-            "install",
             "gitops",
             "upgrade",
             "ha",
@@ -141,10 +135,6 @@ def main(
         figures = accounting.measure(quick=quick, seed=seed)
         write("accounting", figures, strict=strict)
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
-    if name in ("all", "install"):
-        people, logins = (100, 5) if quick else (1000, 20)
-        figures = install.measure(suite=suite, name=cluster, people=people, logins=logins, tell=click.echo)
-        report.write("install", figures)
     if name in ("all", "devices"):
         count = devices.QUICK_ROUNDS if quick else devices.ROUNDS
         figures = devices.measure(
@@ -163,7 +153,7 @@ def main(
         write("ha", ha.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine
         write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
-    if name in ALONE or name in ("scale", "accounting", "install", "gitops", "upgrade", "ha", "devices", "machines"):
+    if name in ALONE or name in ("scale", "accounting", "gitops", "upgrade", "ha", "devices", "machines"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

@@ -1,8 +1,10 @@
-"""The dry cluster is one that the operator takes for real."""
+"""What one event costs does not grow with the number of nodes, in a cluster that the operator takes for real."""
 
 import cProfile
 
-from tests.bench.nodeset import DryOperator
+import pytest
+
+from tests.unit.operator.dry_cluster import DryOperator
 
 SIZE = 12
 
@@ -38,18 +40,19 @@ async def test_a_cluster_without_pods_gets_one_for_each_node():
     await running.stop()
 
 
-async def test_an_event_is_as_much_work_among_many_nodes_as_among_few():
-    few, many = [await calls_of_an_event(size) for size in (SIZE, 20 * SIZE)]
+@pytest.mark.parametrize("event", [DryOperator.pod_event, DryOperator.node_event], ids=["pod", "node"])
+async def test_an_event_is_as_much_work_among_many_nodes_as_among_few(event):
+    few, many = [await calls_of_an_event(event, size) for size in (SIZE, 20 * SIZE)]
     assert many < 1.2 * few, f"{few} function calls among {SIZE} nodes, {many} among {20 * SIZE}"
 
 
-async def calls_of_an_event(size: int) -> int:
-    """Function calls until a pod event has been followed, the fewest of three."""
+async def calls_of_an_event(event, size):
+    """Function calls until an event has been followed, the fewest of three."""
     running = await DryOperator.start(size, has_pods=True)
     await running.nodeset_pass()
     counts = []
     for number in range(3):
-        happen, profile = running.pod_event(number), cProfile.Profile()
+        happen, profile = event(running, number), cProfile.Profile()
         with profile:
             await happen()
         counts.append(sum(entry.callcount for entry in profile.getstats()))

@@ -1,7 +1,7 @@
-"""A cluster of any size that exists as text alone: nodes, slurmd pods and other pods, as an apiserver would send them.
+"""An operator over a cluster of any size that exists as text alone, as an apiserver would send it.
 
 `DryConnection` stands where the connection to an apiserver stands: lists are made page by page when they are asked for,
-watches tell what the bench says, writes are counted and answered, and nothing else happens.
+watches tell what the test says, writes are counted and answered, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Node
+from sunkpy.core.model.objects import KubeObject, Node
 from sunkpy.core.nodeset.slurmd_pod import build_pod
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import Request
+from sunkpy.operator.metrics import OperatorMetrics
+from sunkpy.operator.settings import OperatorSettings
+from sunkpy.operator.term import Term
+from sunkpy.runtime.process import Process
 
 Body = dict[str, object]
+Call = Callable[[], Awaitable[None]]
 
+_MADE = "2026-11-20T11:00:00Z"
 OTHERS_PER_NODE = 2
 NODESET = msgspec.convert(
     {
@@ -47,58 +54,22 @@ NODESET = msgspec.convert(
 )  # fmt: skip
 
 
-def managed_fields(size: int) -> list[Body]:
-    """What server-side apply keeps beside each object: half of its text, read by nobody here."""
-    fields = {f"f:field-{number}": {".": {}, "f:type": {}, "f:status": {}} for number in range(size)}
-    return [
-        {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
-    ]
-
-
 def node_body(number: int, **spec: object) -> Body:
-    """A GPU machine as a cloud's kubelet reports it."""
-    name = f"ip-10-{number >> 16 & 255}-{number >> 8 & 255}-{number & 255}.eu-central-1.compute.internal"
-    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-    labels = {f"node.example.com/label-{n}": f"value-{n}" for n in range(20)}
-    pod = slurmd_name(number)
+    """A GPU machine that has its slurmd pod."""
+    name, pod = f"ip-10-0-{number >> 8 & 255}-{number & 255}.compute.internal", slurmd_name(number)
     ours = {
         names.LABEL_CLUSTER: "c1", names.LABEL_NODESET: "gpu", names.LABEL_NAMESPACE: "slurm", names.LABEL_POD: pod,
     }  # fmt: skip
-    moment = "2026-11-20T11:00:00Z"
+    size = {"cpu": "95", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    told = {"Ready": "True", **dict.fromkeys(names.NODE_CONDITIONS, "False")}
     return {
         "metadata": {
-            "name": name, "uid": f"node-uid-{number:08}-aaaa-bbbb-cccc", "resourceVersion": "1",
-            "creationTimestamp": moment,
-            "labels": {**labels, "pool": "gpu", "kubernetes.io/hostname": name, **ours},
-            "annotations": {
-                "csi.volume.kubernetes.io/nodeid": json.dumps({"ebs.csi.aws.com": f"i-{number:017x}"}),
-                "node.alpha.kubernetes.io/ttl": "0",
-                "kubectl.kubernetes.io/last-applied-configuration": "x" * 400,
-                names.ANNOTATION_PLACED_ON: pod,
-            },
-            "managedFields": managed_fields(60),
+            "name": name, "uid": f"node-uid-{number}", "resourceVersion": "1", "creationTimestamp": _MADE,
+            "labels": {"pool": "gpu", "kubernetes.io/hostname": name, **ours},
+            "annotations": {names.ANNOTATION_PLACED_ON: pod},
         },
-        "spec": {"podCIDR": "10.1.0.0/24", "providerID": f"aws:///i-{number:017x}", **spec},
-        "status": {
-            "capacity": {"cpu": "96", "memory": "1056Gi", "pods": "110", "nvidia.com/gpu": "8"},
-            "allocatable": {"cpu": "95", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": "8"},
-            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-            "conditions": [
-                {
-                    "type": type_, "status": status, "reason": "KubeletHas", "message": "kubelet has sufficient of it",
-                    "lastHeartbeatTime": moment, "lastTransitionTime": moment,
-                }
-                for type_, status in [
-                    ("Ready", "True"), ("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"),
-                ]
-            ]
-            + [{"type": type_, "status": "False", "lastTransitionTime": moment} for type_ in names.NODE_CONDITIONS],
-            "images": [
-                {"names": [f"registry.example.com/image-{n}@sha256:{n:064x}", f"registry.example.com/image-{n}:v{n}"]}
-                for n in range(30)
-            ],
-            "nodeInfo": {"machineID": "x" * 32, "kernelVersion": "6.8.0", "osImage": "Debian"},
-        },
+        "spec": spec,
+        "status": {"capacity": size, "allocatable": size, "conditions": _conditions(told)},
     }  # fmt: skip
 
 
@@ -114,50 +85,34 @@ def slurmd_body(number: int, *, running: str = "False") -> Body:
     metadata, spec = body["metadata"], body["spec"]
     assert isinstance(metadata, dict)
     assert isinstance(spec, dict)
-    metadata |= {
-        "uid": f"pod-uid-{number:08}-aaaa-bbbb-cccc", "resourceVersion": "1",
-        "creationTimestamp": "2026-11-20T11:00:00Z", "managedFields": managed_fields(40),
-    }  # fmt: skip
+    metadata |= {"uid": f"pod-uid-{number}", "resourceVersion": "1", "creationTimestamp": _MADE}
     spec["nodeName"] = node.name
     told = {
-        "Ready": "True", "Initialized": "True", "ContainersReady": "True", "PodScheduled": "True",
-        names.READINESS_GATE: "True", **dict.fromkeys(names.SLURM_CONDITIONS, "False"),
+        "Ready": "True", names.READINESS_GATE: "True", **dict.fromkeys(names.SLURM_CONDITIONS, "False"),
         names.CONDITION_RUNNING: running,
     }  # fmt: skip
-    conditions = [{"type": type_, "status": status, "lastTransitionTime": None} for type_, status in told.items()]
-    state = {"running": {"startedAt": "2026-11-20T11:00:10Z"}}
-    status = {"name": "slurmd", "ready": True, "restartCount": 0, "state": state, "image": "x", "imageID": "y" * 80}
-    return {**body, "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [status]}}
+    return {**body, "status": {"phase": "Running", "conditions": _conditions(told)}}
 
 
 def other_body(number: int, nth: int) -> Body:
     """A pod of a DaemonSet of the platform."""
-    node = msgspec.convert(node_body(number), Node)
-    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}}
-    mounts = [{"name": f"volume-{n}", "mountPath": f"/mnt/{n}"} for n in range(6)]
-    container = {"name": "agent", "image": "agent:1", "resources": resources, "volumeMounts": mounts}
-    condition = {"status": "True", "lastTransitionTime": "2026-11-20T11:00:00Z"}
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": f"agent-{nth}", "uid": "u", "controller": True}
+    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}}
     return {
         "metadata": {
             "name": f"agent-{nth}-{number:05}", "namespace": "kube-system", "resourceVersion": "1",
-            "uid": f"other-uid-{nth}-{number:08}-aaaa-bbbb",
-            "labels": {"app": f"agent-{nth}", "controller-revision-hash": "abcdef", "pod-template-generation": "1"},
-            "annotations": {"checksum/config": "0" * 64},
-            "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": f"agent-{nth}", "uid": "u", "controller": True}
-            ],
-            "creationTimestamp": "2026-11-20T11:00:00Z", "managedFields": managed_fields(40),
+            "uid": f"other-uid-{nth}-{number}", "creationTimestamp": _MADE, "ownerReferences": [owner],
         },
         "spec": {
-            "nodeName": node.name, "containers": [container, {**container, "name": "sidecar"}],
-            "tolerations": [{"operator": "Exists"}], "volumes": [{"name": f"volume-{n}"} for n in range(6)],
+            "nodeName": msgspec.convert(node_body(number), Node).name,
+            "containers": [{"name": "agent", "image": "agent:1", "resources": resources}],
         },
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": type_, **condition} for type_ in ("Ready", "Initialized", "PodScheduled")],
-            "containerStatuses": [{"name": "agent", "ready": True, "state": {"running": {}}, "imageID": "y" * 80}],
-        },
+        "status": {"phase": "Running", "conditions": _conditions({"Ready": "True"})},
     }  # fmt: skip
+
+
+def _conditions(told: Mapping[str, str]) -> list[Body]:
+    return [{"type": type_, "status": status, "lastTransitionTime": _MADE} for type_, status in told.items()]
 
 
 class DryConnection:
@@ -240,3 +195,82 @@ class DryConnection:
         for index in range(start, min(start + limit, total) if limit else total):
             number, kind = divmod(index, kinds)
             yield other_body(number, kind) if kind < OTHERS_PER_NODE else slurmd_body(number)
+
+
+class DryOperator:
+    """The parts of a term over a dry cluster; the queues are left alone, the test makes each pass itself."""
+
+    def __init__(self, connection: DryConnection) -> None:
+        self.connection = connection
+        process = Process("operator", OperatorSettings())
+        self.term = Term(Kube(connection), process, OperatorSettings(), OperatorMetrics(process.registry))
+        self._told, self._version = asyncio.Event(), ""
+        for watch in (self.term.node_watch, self.term.pod_watch):
+            watch.add_handler(self._hear)
+        self._watches = [
+            asyncio.ensure_future(self.term.node_watch.run()),
+            asyncio.ensure_future(self.term.pod_watch.run()),
+        ]
+
+    @classmethod
+    async def start(cls, size: int, *, has_pods: bool) -> DryOperator:
+        """Return when both watches have listed."""
+        running = cls(DryConnection(size, has_pods=has_pods))
+        running.term.nodeset_seen(NODESET, False)
+        await running.term.node_watch.synced.wait()
+        await running.term.pod_watch.synced.wait()
+        return running
+
+    def _hear(self, _: KubeObject | None, new: KubeObject | None) -> None:
+        if new is not None:
+            self._version = new.metadata.resource_version
+            self._told.set()
+
+    async def _heard(self, version: str) -> None:
+        """Until the informer has handled an event."""
+        while self._version != version:
+            self._told.clear()
+            await self._told.wait()
+
+    async def stop(self) -> None:
+        """End the watches."""
+        for task in self._watches:
+            task.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+
+    async def nodeset_pass(self) -> None:
+        """One pass over the NodeSet."""
+        await self.term.nodeset_loop.reconcile(NODESET.key)
+
+    def node_pass(self, number: int) -> Call:
+        """One pass over one Node."""
+        name = _name(node_body(number))
+
+        async def happen() -> None:
+            await self.term.node_loop.reconcile(name)
+
+        return happen
+
+    def node_event(self, number: int) -> Call:
+        """A Node is cordoned, and what follows for the NodeSet."""
+        return self._event(paths.NODES, node_body(number, unschedulable=True))
+
+    def pod_event(self, number: int) -> Call:
+        """A job starts on a Slurm node, and what follows for the NodeSet."""
+        return self._event(paths.ALL_PODS, slurmd_body(number, running="True"))
+
+    def _event(self, path: str, body: Body) -> Call:
+        version, line = self.connection.event(body)
+
+        async def happen() -> None:
+            self.connection.tell(path, line)
+            await self._heard(version)
+            await self.nodeset_pass()
+
+        return happen
+
+
+def _name(body: dict[str, object]) -> str:
+    meta = body["metadata"]
+    assert isinstance(meta, dict)
+    return str(meta["name"])
