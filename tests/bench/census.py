@@ -52,6 +52,12 @@ def take(pids: Mapping[str, int]) -> Census:
     return Census(at_s, _machine_s(), cpu_s, memory_mib)
 
 
+def status_mib(pid: int | str, what: str) -> float:
+    """`VmRSS`, `VmHWM` … of a process, or of `self`, as the kernel shows it."""
+    lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 2**10
+
+
 def _machine_s() -> float:
     """All but idle and waiting for disks, since it was started."""
     user, nice, system, _, _, *interrupts = map(int, (_PROC / "stat").read_text().splitlines()[0].split()[1:8])

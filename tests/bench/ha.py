@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
+from demo.bring_up import GPUS_PER_NODE, install, slurm_values
 from demo.report import Tell
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from devcluster import Cluster
@@ -29,7 +29,7 @@ from sunkpy.core.model.objects import Pod
 from tests.bench import report
 from tests.bench.chaos.judge import SAVED_AFTER_S
 from tests.bench.chaos.observer import Repeated
-from tests.bench.own_cluster import own_cluster
+from tests.bench.own_cluster import own_stack
 from tests.doubles.apiserver import merged
 from tests.e2e import processes, workloads
 
@@ -118,12 +118,11 @@ class Load:
 
 def measure(*, suite: str, name: str, tell: Tell) -> list[report.Figure]:
     """One slurmctld, then two."""
-    images = build_images(suite, tell)
-    with own_cluster(f"{name}-ha", tell) as cluster:
+
+    def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(4, gpus=GPUS_PER_NODE, cpus=_CPUS, labels=_LABELS)
-        cluster.load(sorted({Path(image.archive) for image in images.values()}))
-        refs = {key: image.ref for key, image in images.items()}
-        stack = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs)
+
+    with own_stack(f"{name}-ha", suite, tell, up) as (stack, cluster):
         found: list[report.Figure] = []
         for replicas in (1, 2):
             install(stack, tell, slurm=values(stack, replicas=replicas))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from demo import slurm_text
-from demo.bring_up import build_images, install
+from demo.bring_up import install
 from demo.report import Tell
 from demo.stack import Stack
 from devcluster import Cluster
@@ -22,7 +22,7 @@ from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
-from tests.bench.own_cluster import own_cluster
+from tests.bench.own_cluster import own_stack
 from tests.e2e import workloads
 from tests.e2e.workloads import NAMESPACE
 
@@ -45,13 +45,11 @@ _KEEPS = 0.8
 
 def measure(*, suite: str, name: str, tell: Tell) -> list[report.Figure]:
     """All of it, on a cluster that is gone afterwards."""
-    images = build_images(suite, tell)
-    with own_cluster(f"{name}-machines", tell) as cluster:
-        archives = sorted({Path(image.archive) for image in images.values()})
+
+    def up(cluster: Cluster, archives: Sequence[Path]) -> None:
         cluster.up(1, vms=1, gpus=GPUS, archives=archives)
-        cluster.load(archives)
-        refs = {key: image.ref for key, image in images.items()}
-        stack = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs)
+
+    with own_stack(f"{name}-machines", suite, tell, up) as (stack, cluster):
         # All but slurmd runs on the other node, which is faster and stays.
         stack.kubectl("cordon", NODE)
         install(stack, tell, slurm=slurm_values(stack))

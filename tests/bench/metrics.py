@@ -28,6 +28,7 @@ from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.metrics import NodeCollector
 from sunkpy.syncer.settings import FigureSettings, SyncerSettings
 from tests.bench import report
+from tests.bench.census import status_mib
 
 _SCRAPE_S, _HELD_S, _RSS_MIB = 1.0, 0.05, 400
 _SCRAPES = 5
@@ -113,7 +114,9 @@ async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> lis
     return [
         report.at_most(f"scrape, {at}", max(scrapes), unit="s", bound=_SCRAPE_S, n=_SCRAPES, limited_by=_SHARED),
         report.at_most(f"loop held, {at}", max(holds), unit="s", bound=_HELD_S, n=len(holds), limited_by=_SHARED),
-        report.at_most(f"memory, {at}", _rss_mib(), unit="MiB", bound=_RSS_MIB, n=1, limited_by=_SHARED),
+        report.at_most(
+            f"memory, {at}", status_mib("self", "VmRSS"), unit="MiB", bound=_RSS_MIB, n=1, limited_by=_SHARED
+        ),
         report.observed(f"turn, {at}", max(turns), unit="s", n=_SCRAPES),
         report.observed(f"page, compressed, {at}", size / _MIB, unit="MiB", n=1),
     ]
@@ -133,11 +136,6 @@ async def _tick(holds: list[float]) -> None:
         started_s = time.monotonic()
         await asyncio.sleep(_TICK_S)
         holds.append(time.monotonic() - started_s - _TICK_S)
-
-
-def _rss_mib() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 2**10
 
 
 # ------------------------------------------------------------------------------------------------- the other process

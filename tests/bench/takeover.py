@@ -30,6 +30,7 @@ from tests.bench import report
 from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave, in_flight
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler
+from tests.bench.census import status_mib
 from tests.bench.ground import ControlPlane
 from tests.bench.holds import longest as longest_of
 from tests.doubles.serving import serving
@@ -39,7 +40,7 @@ from tests.polling import until
 SLURM_IS_A_DOUBLE = "two shared cores run the scheduler, the apiserver, etcd, the bench and a slurmrestd in Python"
 _ANSWERED_S = 10.0
 _HELD_S = 0.05
-_RSS_MB = 400
+_RSS_MIB = 380
 _AT_ONCE = 16
 _LOOK_S = 0.02
 _PATIENCE_S = 900.0
@@ -148,7 +149,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
                     await ground.slurm.changes.wait()
             submitted_s = time.monotonic()
             spent = (await scheduler.spent()).since(before)
-            peak_mb = _peak_mb(scheduler.process.pid)
+            peak_mib = status_mib(scheduler.process.pid, "VmHWM")
             asked = sum(1 for text in ground.slurm.asked if text.startswith("job "))
         finally:
             holds = await scheduler.stop()
@@ -170,7 +171,9 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
         report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s, unit="s", n=1),
         report.observed(f"{what}: processor time until a new pod is submitted", spent.cpu_s, unit="s", n=1),
         report.observed(f"{what}: jobs read one by one", asked, unit="requests", n=1),
-        report.at_most(f"{what}: most memory", peak_mb, unit="MB", bound=_RSS_MB, n=1, limited_by="the watch of pods"),
+        report.at_most(
+            f"{what}: most memory", peak_mib, unit="MiB", bound=_RSS_MIB, n=1, limited_by="the watch of pods"
+        ),
         report.at_most(
             f"{what}: longest turn of the event loop",
             longest.held_s,
@@ -206,9 +209,3 @@ async def _says_done(scheduler: Scheduler, hook: str, job: JobId, node: str, tok
     with contextlib.suppress(aiohttp.ClientError):
         return await scheduler.call(hook, job, node, token=token) == 200
     return False
-
-
-def _peak_mb(pid: int) -> float:
-    """The most memory that a process has had."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1000

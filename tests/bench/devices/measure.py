@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from demo.bring_up import build_images, install
+from demo.bring_up import install
 from demo.report import Tell
 from demo.stack import USER, Stack
 from devcluster import Cluster, dra
@@ -32,7 +32,7 @@ from tests.bench.devices.judge import Pod as Compared
 from tests.bench.devices.judge import double_owners
 from tests.bench.devices.observer import Observer
 from tests.bench.devices.plan import TOGETHER, Event, Round, rounds
-from tests.bench.own_cluster import own_cluster
+from tests.bench.own_cluster import own_stack
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE
@@ -72,12 +72,11 @@ def ground(
     *, suite: str, name: str, tell: Tell, devices: int = DEVICES, by_plugin: bool = False
 ) -> Iterator[tuple[Stack, Cluster]]:
     """A node with so many GPUs, and both charts; gone afterwards."""
-    images = build_images(suite, tell)
-    with own_cluster(f"{name}-devices", tell) as cluster:
+
+    def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else devices, cpus=CPUS)
-        cluster.load(sorted({Path(image.archive) for image in images.values()}))
-        refs = {key: image.ref for key, image in images.items()}
-        stack = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs)
+
+    with own_stack(f"{name}-devices", suite, tell, up) as (stack, cluster):
         (node,) = cluster.nodes()
         install(stack, tell, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
         wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")

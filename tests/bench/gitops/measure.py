@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import yaml
 
-from demo.bring_up import build_images
 from demo.report import Tell
 from devcluster import Cluster
 from devcluster.kubectl import Kubectl
@@ -24,7 +23,7 @@ from tests.bench import report
 from tests.bench.gitops.argocd import ArgoCD
 from tests.bench.gitops.repositories import EXAMPLE
 from tests.bench.gitops.site import RELEASES, Site
-from tests.bench.own_cluster import own_cluster
+from tests.bench.own_cluster import own_stack
 from tests.bench.records import recorded_once
 from tests.integration.flux import Flux
 
@@ -48,21 +47,20 @@ _LEFT_OF_ALL: Final = (
 
 def measure(*, suite: str, name: str, tell: Tell, by_flux: bool = False) -> list[report.Figure]:
     """All of it, in the order in which an admin would meet it."""
-    images = build_images(suite, tell)
-    with own_cluster(f"{name}-gitops", tell) as cluster:
-        labels = {node: {"node.example.com/pool": pool} for node, pool in POOLS.items()}
-        cluster.up(len(POOLS), labels=labels)
-        cluster.load(sorted({Path(image.archive) for image in images.values()}))
-        refs = {key: image.ref for key, image in images.items()}
+
+    def up(cluster: Cluster, _: Sequence[Path]) -> None:
+        cluster.up(len(POOLS), labels={node: {"node.example.com/pool": pool} for node, pool in POOLS.items()})
+
+    with own_stack(f"{name}-gitops", suite, tell, up) as (stack, cluster):
         if by_flux:
             flux = _flux(cluster)
-            site = Site(cluster, refs, suite, tell, keeper=flux)
+            site = Site(cluster, stack.images, suite, tell, keeper=flux)
             site.repositories.add_charts()
             flux.serve(site.repositories.folder)
             return run(site)
         argo = ArgoCD(cluster)
         argo.start(yaml.safe_load((EXAMPLE / "argocd-cm.yaml").read_text()))
-        return run(Site(cluster, refs, suite, tell, keeper=argo))
+        return run(Site(cluster, stack.images, suite, tell, keeper=argo))
 
 
 def _flux(cluster: Cluster) -> Flux:

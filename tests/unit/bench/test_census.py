@@ -1,3 +1,4 @@
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,3 +20,7 @@ def test_the_daemons_of_slurm_are_found_below_the_process_that_started_them(tmp_
             assert census.slurm_daemons_of(found["slurmctld"]) == {}
         finally:
             subprocess.run(["pkill", "-KILL", "-P", str(parent.pid)], check=False)
+
+
+def test_the_memory_of_a_process_is_less_than_the_most_that_it_had():
+    assert 1 < census.status_mib("self", "VmRSS") <= census.status_mib(os.getpid(), "VmHWM")
