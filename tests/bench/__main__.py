@@ -1,5 +1,5 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; burst,
-scale, takeover, people, containers, metrics and accounting need none, gitops, upgrade, ha, devices and
+scale, takeover, people, containers and metrics need none, gitops, upgrade, ha, devices and
 machines make their own. busy has one part with and one without."""
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from tests.bench import (
     takeover,
 )
 from tests.bench.abuse import measure as abuse
-from tests.bench.accounting import run as accounting
 from tests.bench.burst import measure as burst
 from tests.bench.busy import measure as busy
 from tests.bench.chaos import run as chaos
@@ -73,7 +72,6 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
             "outage",
             "families",
             "scale",
-            "accounting",
             "gitops",
             "upgrade",
             "ha",
@@ -96,15 +94,13 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 )
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
-@click.option(
-    "--seed", default=1, show_default=True, help="chaos, outage, upgrade, accounting, devices: makes the same."
-)
+@click.option("--seed", default=1, show_default=True, help="chaos, outage, upgrade, devices: makes the same.")
 @click.option("--since", default="", metavar="COMMIT", help="upgrade: from an earlier sunkpy, not an earlier Slurm.")
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option(
     "--strict",
     is_flag=True,
-    help="chaos, outage, accounting, gitops, upgrade, ha, devices, machines: fail when a figure does not hold.",
+    help="chaos, outage, gitops, upgrade, ha, devices, machines: fail when a figure does not hold.",
 )
 def main(
     name: str,
@@ -131,9 +127,6 @@ def main(
             report.write(alone, measure(quick=quick))
     if name in ("all", "scale"):
         report.write("scale", scale.measure(quick=quick, sizes=sizes))
-    if name in ("all", "accounting"):
-        figures = accounting.measure(quick=quick, seed=seed)
-        write("accounting", figures, strict=strict)
     suite, cluster = os.environ.get("SLURM_SUITE", "trixie"), os.environ.get("SUNKPY_CLUSTER", "sunkpy")
     if name in ("all", "devices"):
         count = devices.QUICK_ROUNDS if quick else devices.ROUNDS
@@ -153,7 +146,7 @@ def main(
         write("ha", ha.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
     if name == "machines":  # not of all: it takes a virtual machine
         write("machines", machines.measure(suite=suite, name=cluster, tell=click.echo), strict=strict)
-    if name in ALONE or name in ("scale", "accounting", "gitops", "upgrade", "ha", "devices", "machines"):
+    if name in ALONE or name in ("scale", "gitops", "upgrade", "ha", "devices", "machines"):
         return
     rounds = latency.Rounds(start=3, handover=3, drain=3) if quick else latency.Rounds()
     stack = bring_up(suite=suite, name=cluster, nodes=3, tell=click.echo)

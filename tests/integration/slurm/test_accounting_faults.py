@@ -1,4 +1,4 @@
-"""The short form of `make bench BENCH=accounting`: slurmctld, slurmdbd and MariaDB die under load."""
+"""slurmctld, slurmdbd and MariaDB die under load; with `$SUNKPY_WHOLE` some thirty times in all, else a few."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from collections.abc import Iterator
 import pytest
 
 from devcluster.waiting import wait
-from tests.bench.accounting.faults import QUICK, saved_s, signal_slurmctld, untold
-from tests.bench.accounting.judge import Excuse
-from tests.bench.accounting.run import carry_out
+from tests.integration.slurm.faults.judge import Excuse
+from tests.integration.slurm.faults.run import carry_out
+from tests.integration.slurm.faults.saboteur import QUICK, Sizes, saved_s, signal_slurmctld, untold
 from tests.integration.slurm.site import NODES, POD, Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+SIZES = Sizes() if "SUNKPY_WHOLE" in os.environ else QUICK
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +33,10 @@ def own_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 async def test_no_job_and_no_record_is_lost_or_doubled_while_the_parts_die(own_site: Site) -> None:
     """But for what slurmctld had not saved when it was killed (docs/limits.md)."""
     told: list[str] = []
-    outcome = await carry_out(own_site, seed=1, sizes=QUICK, tell=told.append)
+    outcome = await carry_out(own_site, seed=1, sizes=SIZES, tell=told.append)
     assert [each.text for each in outcome.findings if each.excuse is Excuse.NONE] == [], "\n".join(told)
-    assert len(outcome.record.kills) == QUICK.alone
+    assert outcome.still_open == [], "after `sacctmgr show runawayjobs`"
+    assert len(outcome.record.kills) == SIZES.alone + SIZES.with_both
     assert outcome.record.runs
 
 

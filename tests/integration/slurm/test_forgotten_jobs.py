@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from devcluster.waiting import wait
-from tests.bench.accounting.faults import signal_slurmctld
+from tests.integration.slurm.faults.saboteur import signal_slurmctld
 from tests.integration.slurm.site import NODES, POD, Site
 from tests.integration.slurm.test_accounting_faults import wait_until_saved
 

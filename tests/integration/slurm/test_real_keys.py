@@ -15,8 +15,8 @@ import pytest
 
 from devcluster.waiting import wait, wait_until
 from sunkpy.slurm.auth import MintedToken
-from tests.bench.accounting.faults import signal_slurmctld
 from tests.integration.slurm.daemons import NODE, ROOT, RealSlurm, give
+from tests.integration.slurm.faults.saboteur import signal_slurmctld
 from tests.integration.slurm.site import NODES, POD, Site
 from tests.integration.slurm.test_accounting_faults import recorded
 from tests.integration.slurm.test_forgotten_jobs import SCRIPT, begin, state

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from devcluster.waiting import wait
-from tests.bench.accounting.faults import untold
+from tests.integration.slurm.faults.saboteur import untold
 from tests.integration.slurm.site import NODES, POD, VALUES, Site
 from tests.integration.slurm.test_forgotten_jobs import SCRIPT, begin, state
 

@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from devcluster.waiting import wait_until
-from tests.bench.accounting.record import Away, Kill
 from tests.integration.slurm.daemons import RealAccounting
+from tests.integration.slurm.faults.record import Away, Kill
 from tests.integration.slurm.site import Site
 
 Tell = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""What an administrator does by hand after slurmctld was killed, as docs/troubleshooting.md says, and how often."""
+"""What an administrator does by hand after slurmctld was killed, as docs/troubleshooting.md says."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from tests.bench.accounting.judge import LAUNCH_S, RETRY_S
-from tests.bench.accounting.load import LONGEST_S
-from tests.bench.accounting.record import Queued, Run, Task
+from tests.integration.slurm.faults.judge import LAUNCH_S, RETRY_S
+from tests.integration.slurm.faults.load import LONGEST_S
+from tests.integration.slurm.faults.record import Queued, Run, Task
 from tests.integration.slurm.site import Site
 
 _DRAINED = "Duplicate jobid"
@@ -17,11 +17,10 @@ _REVOKED_S = 2.0
 
 
 class Admin:
-    """`resumed`: nodes, once for each time; `requeued`: jobs that Slurm had running although they had ended."""
+    """`requeued`: jobs that Slurm had running although they had ended."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.resumed: list[str] = []
         self.requeued: list[Task] = []
         self._waits_since: dict[int, float] = {}
 
@@ -31,7 +30,6 @@ class Admin:
             await asyncio.sleep(1)
             said = await self._ask("sinfo", "--noheader", "--Node", "--states=drain", "--format=%N|%E")
             for node in sorted(drained(said)):
-                self.resumed.append(node)
                 await self._ask("scontrol", "update", f"nodename={node}", "state=resume")
 
     async def start(self, queue: Sequence[Queued]) -> None:

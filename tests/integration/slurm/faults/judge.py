@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from tests.bench.accounting.record import Kill, Record, Row, Run, Submitted, Task
+from tests.integration.slurm.faults.record import Kill, Record, Row, Run, Submitted, Task
 
 TOLD_AFTER_S = 15.0
 """slurmctld asks a slurmdbd that was away again after ten seconds, and has told it all soon after."""
@@ -91,14 +91,6 @@ def judge_task(case: Case) -> Iterator[Finding]:
     """Breaches of one task."""
     for rule in (lost, run_twice, unrecorded, doubled, never_closed, contradicted):
         yield from rule(case)
-
-
-def counts(findings: Sequence[Finding]) -> Mapping[tuple[Rule, Excuse], int]:
-    """How often each was found, those that never were included."""
-    tally = {(rule, excuse): 0 for rule in Rule for excuse in Excuse}
-    for each in findings:
-        tally[each.rule, each.excuse] += 1
-    return tally
 
 
 def _by_task(seen: Sequence[_Of]) -> dict[Task, Sequence[_Of]]:
