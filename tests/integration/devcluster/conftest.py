@@ -37,10 +37,12 @@ def cluster(probe: Path) -> Iterator[Cluster]:
     """Two nodes with pretended GPUs of both kinds, cpus, and labels, the probe image loaded; gone with the module."""
     made = Cluster("it", root=ROOT, progress=print)
     made.down()
-    made.up(2, gpus=2, dra_gpus=2, cpus=7, labels={"node-2": {"zone": "b"}})
-    made.load([probe])
-    yield made
-    made.down()
+    try:
+        made.up(2, gpus=2, dra_gpus=2, cpus=7, labels={"node-2": {"zone": "b"}})
+        made.load([probe])
+        yield made
+    finally:
+        made.down()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,19 @@ pytestmark = pytest.mark.integration
 MARKS = Path("/var/lib/sunkpy/slurm-it")
 
 
-def with_a_pod(name: str, probe: Path) -> Cluster:
+@contextmanager
+def with_a_pod(name: str, probe: Path) -> Iterator[Cluster]:
     """One node with a DRA driver, and a running pod that has an emptyDir in memory, and a folder of the node."""
     cluster = Cluster(name, root=ROOT, progress=print)
     cluster.down()
+    try:
+        start(cluster, probe)
+        yield cluster
+    finally:
+        cluster.down()
+
+
+def start(cluster: Cluster, probe: Path) -> None:
     cluster.up(1, dra_gpus=1)
     cluster.load([probe])
     kubectl = kubectl_of(cluster)
@@ -37,8 +47,7 @@ def with_a_pod(name: str, probe: Path) -> Cluster:
     pod["spec"]["containers"][0]["volumeMounts"].append({"name": "m", "mountPath": "/m"})
     kubectl.apply(pod)
     kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=60s")
-    kubectl("exec", "a", "--", "/probe", "write", "/marks/mark", name)
-    return cluster
+    kubectl("exec", "a", "--", "/probe", "write", "/marks/mark", cluster.name)
 
 
 def pod_with_marks(name: str) -> dict[str, Any]:
@@ -52,17 +61,15 @@ def pod_with_marks(name: str) -> dict[str, Any]:
 @pytest.fixture
 def fresh(probe: Path) -> Iterator[Cluster]:
     """A cluster to take down."""
-    cluster = with_a_pod("gone", probe)
-    yield cluster
-    cluster.down()
+    with with_a_pod("gone", probe) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def standing(probe: Path) -> Iterator[Cluster]:
     """A cluster that other ones must leave alone."""
-    cluster = with_a_pod("stays", probe)
-    yield cluster
-    cluster.down()
+    with with_a_pod("stays", probe) as cluster:
+        yield cluster
 
 
 def kill(cluster: Cluster, *names: str) -> None:
@@ -149,8 +156,8 @@ def test_the_slot_is_given_back_when_nothing_in_its_name_is_left(fresh: Cluster)
 
 def test_two_clusters_side_by_side_do_not_see_each_other(standing: Cluster, probe: Path):
     other = Cluster("other", root=ROOT, progress=print)
-    other.up(1)
     try:
+        other.up(1)
         assert other.spec.slot != standing.spec.slot
         assert not kubectl_of(other).json("pods")["items"]
         other.load([probe])

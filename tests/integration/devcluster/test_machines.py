@@ -15,9 +15,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.machines]
 def cluster() -> Iterator[Cluster]:
     made = Cluster("vm", root=ROOT, progress=print)
     made.down()
-    made.up(1, vms=1, labels={"vm-1": {"zone": "b"}})
-    yield made
-    made.down()
+    try:
+        made.up(1, vms=1, labels={"vm-1": {"zone": "b"}})
+        yield made
+    finally:
+        made.down()
 
 
 def test_a_machine_comes_back_as_the_same_node_with_another_boot(cluster: Cluster):
