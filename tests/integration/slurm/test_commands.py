@@ -201,6 +201,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "srun --multi-prog": Command(
         r"printf '0 echo zero\n1-2 echo rest %%t\n' > m; srun -n3 --multi-prog m | sort", r"rest 1\nrest 2\nzero$"
     ),
+    "limits of the shell that submits stay there": Command(
+        "ulimit -d 4194304 -u 2000; show='echo $(ulimit -d) $(ulimit -u)'; srun bash -c \"$show\"; "
+        'printf "#!/bin/bash\\n$show\\n" > s; sbatch --wait --output=o s > /dev/null; cat o',
+        r"^unlimited (?!2000\b)\S+\nunlimited (?!2000\b)\S+$",
+    ),
+    "srun --propagate": Command("ulimit -d 4194304; srun --propagate=DATA bash -c 'ulimit -d'", r"^4194304$"),
     "srun: exit code": Command("srun bash -c 'exit 7'", r"Exited with exit code 7", 7),
     "srun --immediate": Command("srun --immediate=1 --nodelist=c3 true", r"Unable to allocate resources", 1),
     "srun --mpi=list": Command("srun --mpi=list", r"none"),

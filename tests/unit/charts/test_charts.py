@@ -325,6 +325,14 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
     assert not [line for line in lines if line.startswith("KillWait")]
 
 
+def test_limits_of_the_login_pod_stay_there_unless_a_site_wants_them_in_jobs():
+    assert "PropagateResourceLimits=NONE" in _lines({})
+    assert "PropagateResourceLimits=ALL" in _lines({"slurmConfig": {"conf": {"PropagateResourceLimits": "ALL"}}})
+    but = {"PropagateResourceLimits": None, "PropagateResourceLimitsExcept": "MEMLOCK"}
+    lines = _lines({"slurmConfig": {"conf": but}})
+    assert [line for line in lines if line.startswith("Propagate")] == ["PropagateResourceLimitsExcept=MEMLOCK"]
+
+
 def test_slurm_gets_further_files_but_none_of_the_charts_own():
     files = {"topology.yaml": "a: b\n", "acct_gather.conf": "c=d\n"}
     data = of_kind(render("slurm", {"slurmConfig": {"files": files}}), "ConfigMap")["demo-slurm-config"]["data"]
