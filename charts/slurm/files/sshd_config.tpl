@@ -34,7 +34,6 @@ Subsystem sftp internal-sftp
 # Behind a Service all people may seem to come from one address: nobody is shut out for what another one did.
 PerSourcePenalties no
 ClientAliveInterval 60
-AcceptEnv LANG LC_*
 {{- if not .compute }}
 {{- with $ssh.extra }}
 {{ . }}

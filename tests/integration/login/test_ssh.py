@@ -34,6 +34,8 @@ def _values(keys: dict[str, Key], **people: dict[str, object]) -> dict[str, obje
     return bound | {"users": {"people": listed, "groups": {"chem": {"gid": 5001}, "gpu": {"gid": 5002}}}}
 
 
+SHOW = "env; echo umask=$(umask)"
+ALIKE = {"USER", "LOGNAME", "HOME", "SHELL", "LANG", "PATH", "PWD", "umask"}
 ANN = {"uid": 2001, "groups": ["chem", "gpu"]}
 BOB = {"uid": 2002, "group": "chem", "shell": "/bin/sh"}
 USER1 = {"uid": 65520, "groups": ["chem"]}
@@ -60,6 +62,35 @@ def test_people_are_who_the_values_say_in_a_home_of_their_own(pod: LoginPod, key
     assert _run(pod, keys, "user1", "id -Gn") == "user1 chem"
     assert _run(pod, keys, "ann", "pwd; stat -c '%U %G %a' . .bashrc") == "/home/ann\nann ann 700\nann ann 644"
     assert _run(pod, keys, "ann", "ls -A /home").split() == ["ann", "bob", "user1"], "half a home was left"
+
+
+def _facts(shown: str) -> dict[str, str]:
+    """Of what `SHOW` says, but for what only one door has."""
+    return {key: value for key, _, value in (line.partition("=") for line in shown.splitlines()) if key in ALIKE}
+
+
+def test_a_login_shell_is_the_same_by_either_door(pod: LoginPod, keys: dict[str, Key]):
+    by_ssh = _run(pod, keys, "user1", f"bash -lc '{SHOW}'")
+    by_kubectl = pod.entered(65520, "bash", "-lc", SHOW)
+    assert _facts(by_ssh) == {
+        "USER": "user1",
+        "LOGNAME": "user1",
+        "HOME": "/home/user1",
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
+        "PWD": "/home/user1",
+        "umask": "0022",
+    }
+    assert _facts(by_kubectl) == _facts(by_ssh)
+    _run(pod, keys, "ann", "true")  # makes her home
+    ann = _facts(pod.entered(2001, "bash", "-lc", SHOW))
+    assert (ann["USER"], ann["HOME"], ann["PWD"]) == ("ann", "/home/ann", "/home/ann"), "the image does not know her"
+
+
+def test_a_command_by_ssh_has_the_language_of_the_image_and_not_that_of_the_client(pod: LoginPod, keys: dict[str, Key]):
+    options = ("SetEnv=LANG=tlh_KX.UTF-8 LC_ALL=tlh_KX.UTF-8", "SendEnv=LANG LC_*", "LogLevel=ERROR")
+    assert pod.said("ann", keys["ann"], "locale | grep -v =.*C.UTF-8", options=options) == (0, "LANGUAGE=\nLC_ALL=\n")
 
 
 def test_nobody_comes_without_their_own_key(pod: LoginPod, keys: dict[str, Key]):

@@ -158,8 +158,8 @@ def nobody_has_a_job(people: People) -> Iterator[None]:
 def test_one_comes_where_one_has_a_job_and_nowhere_else(people: People):
     assert people.said("ann", ONE, "id")[0] == 255
     job = people.job("ann", ONE)
-    code, said = people.said("ann", ONE, "hostname; id -un; pwd; echo $SLURM_JOB_ID")
-    assert (code, said.split()) == (0, [ONE, "ann", "/home/ann", job]), said
+    code, said = people.said("ann", ONE, "hostname; id -un; pwd; echo $SLURM_JOB_ID $LANG")
+    assert (code, said.split()) == (0, [ONE, "ann", "/home/ann", job, "C.UTF-8"]), said
     assert people.said("ann", TWO, "id")[0] == 255
     for stranger in ("bob", "root", "slurm", "k8s"):
         assert people.said(stranger, ONE, "id")[0] == 255
