@@ -196,6 +196,25 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
         sys.exit(NO_ANSWER)
 
 
+@click.command()
+@click.argument("what", type=click.Choice(["list", "verify"]), default="list")
+@FORM
+@click.option("--limit", "limit_s", default=3600.0, show_default=True, help="Seconds that verify has.")
+@reaches("Of the Slurm cluster; left out, that of --config, else all.")
+def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
+    """Show the backups of slurmctld's queue and of the database: the newest, how many, where, and what went wrong.
+
+    `list` shows what the last run reported; -o wide has a row for each backup. `verify` reads those on the volumes and
+    the newest in the bucket, and compares the others, by a Job for each, which you must be allowed to create. Exit
+    code 1: somebody has to look.
+
+    Example: kubectl sunk backups verify -n slurm
+    """
+    from sunkpy.cli.backups import list_backups, verify_backups
+
+    _leave(list_backups(access, form) if what == "list" else verify_backups(access, form, limit_s))
+
+
 @click.command("support-bundle")
 @click.option(
     "--file", type=click.Path(path_type=Path, dir_okay=False), help="Left out, sunkpy-support-TIME.tar.gz here."
@@ -290,6 +309,7 @@ PEOPLES: Final = (
     drain,
     undrain,
     doctor,
+    backups,
     support_bundle,
     completion,
 )

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from sunkpy import __version__
+from sunkpy.cli.backups import read_backups
 from sunkpy.core import names
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Kind, KubeObject, Node, Pod, Wire
@@ -142,6 +143,7 @@ class InstallationReader:
             leases=await self._try("leases", self._leases(processes)),
             secrets=await self._try("secrets", self._secrets(processes)),
             hooks=await self._try("hooks", self._hooks()),
+            backups=await self._try("backups", read_backups(self._kube, self._namespace)),
         )
 
     async def _rights(self) -> Mapping[str, bool]:

@@ -94,7 +94,17 @@ async def make_bundle(access: Access, file: Path) -> Shown:
 
 def _parts_of(found: Installation) -> dict[str, object]:
     """Versions, rights, policies, Leases, and of Secrets whether they are there."""
-    named = ("own_version", "server_version", "has_nodeset_kind", "rights", "policies", "heartbeats", "hooks", "slurm")
+    named = (
+        "own_version",
+        "server_version",
+        "has_nodeset_kind",
+        "rights",
+        "policies",
+        "heartbeats",
+        "hooks",
+        "backups",
+        "slurm",
+    )
     return {name: getattr(found, name) for name in named} | {
         "secrets": found.secrets,
         "leases": public(found.leases or ()),

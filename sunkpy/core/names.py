@@ -28,6 +28,9 @@ LABEL_EVICTABLE = PREFIX + "evictable"
 """On slurmd Pod, by the operator. The Node is cordoned, drained and idle: the disruption budget lets the pod go."""
 ROLE_COMPUTE = "compute"
 
+ANNOTATION_LATE_AFTER = PREFIX + "late-after"
+"""On CronJob of backups, by the chart. Seconds after which the newest backup is late."""
+
 LABEL_LOGIN = PREFIX + "login"
 """On a personal login Pod and its StatefulSet, by the chart. Name of the StatefulSet."""
 

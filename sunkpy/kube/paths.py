@@ -101,6 +101,16 @@ def scale(namespace: str, statefulset: str) -> str:
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 
+def cron_jobs(namespace: str = "") -> str:
+    """The CronJobs of a namespace, or of all."""
+    return f"/apis/batch/v1/namespaces/{namespace}/cronjobs" if namespace else "/apis/batch/v1/cronjobs"
+
+
+def jobs(namespace: str) -> str:
+    """The Jobs of a namespace: where one is created."""
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
+
+
 def disruption_budget(namespace: str, name: str) -> str:
     """A PodDisruptionBudget: what holds evictions back."""
     return f"{disruption_budgets(namespace)}/{name}"

@@ -233,6 +233,16 @@ def _secrets(facts: Installation) -> _Verdict:
     return _Verdict(f"{count(len(secrets), 'Secret')} needed by pods, none missing (only names were read)")
 
 
+def _backups(facts: Installation) -> _Verdict:
+    backups = facts.backups or ()
+    if not backups:
+        what_to_do = "See that the site makes some, or enable slurmctld.backup and accounting.backup of chart slurm."
+        return _Verdict("no CronJob of the charts makes backups", what_to_do, Level.WARNING)
+    if bad := [f"{each.namespace}/{each.cron_job}: {each.problem}" for each in backups if each.problem]:
+        return _Verdict(first_of(bad, _SHOWN), "See docs/troubleshooting.md, Backups are late; then sunkpy backups.")
+    return _Verdict(f"{count(len(backups), 'CronJob')}, each ended well the last time")
+
+
 # -------------------------------------------------------------------------------------------------------------- Slurm
 
 
@@ -373,6 +383,7 @@ _RULES: Final = (
     _Rule("leaders", "read the Leases of sunkpy's processes", ("leases",), _leaders),
     _Rule("keys", "looked for the Secrets that pods of the charts mount", ("secrets",), _secrets),
     _Rule("hooks", "looked behind the Service that prologs and epilogs call", ("hooks",), _hooks),
+    _Rule("backups", "read the CronJobs of backups and how their last runs ended", ("backups",), _backups),
     _Rule("slurmrestd", "pinged it, and read the nodes", ("slurm",), _slurmrestd),
     _Rule("NodeSets", "read their status", ("nodesets",), _nodesets),
     _Rule("slurmd pods", "read their conditions", ("slurmd_pods",), _slurmd_pods),

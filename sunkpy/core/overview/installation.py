@@ -12,6 +12,7 @@ from sunkpy.core.accounts.records import JobRecord
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodStatus, Wire
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.overview.backups import Backup
 
 
 class OurContainer(Wire, frozen=True, kw_only=True):
@@ -170,6 +171,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     leases: tuple[Lease, ...] | None = None
     hooks: HooksFound | None = None
     secrets: Mapping[str, bool] | None = None
+    backups: tuple[Backup, ...] | None = None
     slurm: SlurmFound | None = None
     tries: bool = False
     canary_job: CanaryJob | None = None

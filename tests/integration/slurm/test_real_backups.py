@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import os
 import shutil
 import socket
+import subprocess
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +28,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 NAME = "slurm_acct_db"
 OLD, NEW, NEWEST = (f"{NAME}-{day}T031700Z.sql.gz" for day in ("20260101", "29990101", "29990102"))
+YESTERDAY = f"{NAME}-{datetime.now(UTC) - timedelta(days=1):%Y%m%dT%H%M%SZ}.sql.gz"
+REPORT = "/tmp/report"
 STATE = "/var/lib/slurm/state"
 KEEP_SLURMCTLD = """\
 keep as slurm bash -c 'while [ -e /var/lib/slurm/hold ]; do sleep 0.1; done; exec /usr/sbin/slurmctld -i -D' \
@@ -54,8 +61,13 @@ class Database:
 
     def add(self, name: str, size: int = 1000) -> None:
         """A backup of this many random bytes is there."""
-        (self.backups / name).write_bytes(gzip.compress(os.urandom(size), 1))
+        (self.backups / name).write_bytes(gzip.compress(os.urandom(size) + b"\n-- Dump completed\n", 1))
         os.chown(self.backups / name, 404, 404)
+
+    def report(self) -> dict[str, Any]:
+        """What the last run said that there is."""
+        report: dict[str, Any] = json.loads((self.root / REPORT[1:]).read_text())
+        return report
 
 
 def give_key(root: Path, owner: int, secret: str = SECRET) -> None:
@@ -77,7 +89,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 @pytest.fixture
 def database(whole: Database, bucket: Bucket) -> Database:
     """Without a backup, here and in the bucket."""
-    for file in (*whole.backups.iterdir(), *bucket.folder.rglob("*.gz")):
+    for file in (*whole.backups.iterdir(), *bucket.folder.rglob("*.gz"), *(whole.root / "tmp").glob("report")):
         file.unlink()
     give_key(whole.root, 404)
     return whole
@@ -89,6 +101,18 @@ def keep(bucket: Bucket, **changes: str) -> list[str]:
 
 def get(bucket: Bucket, *named: str) -> list[str]:
     return [*bucket.env(), *named, "copy-backup", "get", NAME, "sql.gz", "/backup/got"]
+
+
+@contextlib.contextmanager
+def small(folder: Path, *, owner: int, free: int) -> Iterator[Path]:
+    """A volume at this folder, in which so many bytes are free beside what is not ours."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "backup", folder], check=True)
+    os.chown(folder, owner, owner)
+    try:
+        (folder / "not-ours").write_bytes(bytes(4 * 1024 * 1024 - free))
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 @contextlib.contextmanager
@@ -169,7 +193,7 @@ def test_an_upload_that_breaks_is_no_backup_and_takes_no_old_one_away(database: 
 
 def test_a_server_refuses_what_is_not_what_was_signed(database: Database, bucket: Bucket):
     database.add(NEW)
-    lie = 's|sha256sum < "/backup/$file"|printf %064d|'
+    lie = 's|sha256sum < "$path"|printf %064d|'
     script = f"sed '{lie}' /usr/local/bin/copy-backup > /tmp/lying && bash /tmp/lying keep {NAME} sql.gz"
     with pytest.raises(AssertionError, match=r"cannot copy .*XAmzContentSHA256Mismatch"):
         database.run(*bucket.env(), "bash", "-c", script)
@@ -196,6 +220,72 @@ def test_the_newest_backup_or_the_named_one_comes_back_and_none_that_has_changed
     with pytest.raises(AssertionError, match=f"{NEWEST} of /backup is not whole"):
         database.run("copy-backup", "get", NAME, "sql.gz", "/backup/got")
     assert (database.backups / "got").read_bytes() == (database.backups / NEW).read_bytes()
+
+
+def test_what_does_not_fit_onto_the_volume_is_in_the_bucket_and_somebody_is_told(database: Database, bucket: Bucket):
+    with small(database.backups, owner=404, free=4096):
+        database.add(YESTERDAY, size=100)
+        with pytest.raises(
+            AssertionError, match=r"No space left(?s:.*) is in the bucket alone: 0 of 4194304 bytes of the"
+        ):
+            database.run(*bucket.env(), f"SUNKPY_REPORT={REPORT}", "backup-mariadb")
+        (new,) = bucket.names() - {YESTERDAY}
+        report = database.report()
+        assert {path.name for path in database.backups.iterdir()} == {YESTERDAY, "not-ours", f".{NAME}.copied"}
+    assert [entry[2] for entry in report["files"]] == ["bucket", "both"]
+    assert report["error"].startswith(f"{new} is in the bucket alone")
+    database.run(*bucket.env(), "copy-backup", "get", NAME, "sql.gz", "/backup/got")
+    assert gzip.decompress((database.backups / "got").read_bytes()).splitlines()[-1].startswith(b"-- Dump completed")
+
+
+def test_a_volume_that_is_full_without_a_bucket_is_told_and_its_last_backup_stays(database: Database):
+    with small(database.backups, owner=404, free=4096):
+        database.add(OLD, size=100)
+        with pytest.raises(AssertionError, match="no new backup in /backup, where 0 of 4194304 bytes are free"):
+            database.run("backup-mariadb")
+        assert {path.name for path in database.backups.iterdir()} == {OLD, "not-ours"}
+
+
+def test_the_newest_in_the_bucket_stays_however_old_it_is(database: Database, bucket: Bucket):
+    database.add(OLD)
+    database.run(*keep(bucket))
+    (database.backups / OLD).unlink()
+    database.run(*keep(bucket))
+    assert bucket.names() == {OLD}
+
+
+def test_the_time_at_which_the_bucket_had_all_is_kept(database: Database, bucket: Bucket):
+    """It is what an alert looks at: not that of a copy that failed."""
+    stamp = database.backups / f".{NAME}.copied"
+    database.add(NEW)
+    with pytest.raises(AssertionError, match="cannot list backups"):
+        database.run(*keep(bucket, BUCKET="nowhere"))
+    assert stamp.stat().st_mtime == 0
+    database.run(*keep(bucket))
+    assert time.time() - stamp.stat().st_mtime < 60
+    database.run("copy-backup", "keep", NAME, "sql.gz")
+    assert not stamp.exists()
+
+
+def test_verify_reads_the_newest_of_the_bucket_and_compares_the_others(database: Database, bucket: Bucket):
+    def verify() -> list[str]:
+        script = "backup-mariadb verify 2>&1 || true"
+        return database.run(*bucket.env(), f"SUNKPY_REPORT={REPORT}", "bash", "-c", script).splitlines()
+
+    database.add(YESTERDAY)
+    database.run(*bucket.env(), "backup-mariadb")
+    (newest,) = bucket.names() - {YESTERDAY}
+    assert verify() == [f"copy-backup: {newest}: whole", f"copy-backup: {YESTERDAY}: whole"]
+    database.add(YESTERDAY)
+    with (bucket.folder / "old/slurm" / newest).open("r+b") as file:
+        file.seek(50)
+        file.write(b"changed")
+    assert verify() == [
+        f"copy-backup: {newest}: not whole in the bucket",
+        f"copy-backup: {YESTERDAY}: another one in the bucket",
+        "copy-backup: 2 of 2 backups are not whole",
+    ]
+    assert [entry[2:] for entry in database.report()["files"]] == [["both", False], ["both", False]]
 
 
 def test_a_database_comes_back_onto_an_empty_volume(database: Database, bucket: Bucket):

@@ -58,6 +58,26 @@ def test_slurmctld_is_backed_up_without_accounting_and_each_backup_can_be_off():
     assert made(slurmctld={"backup": {"enabled": False}}) == {"demo-backup"}
 
 
+@pytest.mark.parametrize("name", BACKUPS)
+def test_a_backup_that_is_not_wherever_it_should_be_is_not_made_again(name: str):
+    """copy-backup ends with 3 when another dump would not help; any other end is tried again."""
+    job = of_kind(render("slurm"), "CronJob")[name]["spec"]["jobTemplate"]["spec"]
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert rule == {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}
+    assert job["backoffLimit"] > 0
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_a_backup_says_when_it_is_late():
+    def late(values: Mapping[str, object]) -> dict[str, str]:
+        made = of_kind(render("slurm", values), "CronJob")
+        return {name: made[name]["metadata"]["annotations"]["sunkpy.dev/late-after"] for name in BACKUPS}
+
+    assert late({}) == {"demo-backup": "108000", "demo-state-backup": "14400"}
+    changed = {"slurmctld": {"backup": {"lateAfterHours": 2}}, "accounting": {"backup": {"lateAfterHours": 49}}}
+    assert late(changed) == {"demo-backup": "176400", "demo-state-backup": "7200"}
+
+
 @pytest.mark.parametrize(("name", "of"), BACKUPS.items())
 def test_helm_does_not_wait_for_the_first_backup_to_bind_its_volume(name: str, of: str):
     pod = of_kind(render("slurm"), "StatefulSet")[of]["spec"]["template"]["spec"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 
 from sunkpy.core import names
-from sunkpy.core.model.times import rfc3339_micro
+from sunkpy.core.model.times import rfc3339, rfc3339_micro
 from tests.unit.scheduler.world import World
 
 SECRET = "c2VjcmV0LWtleQ=="
@@ -15,6 +16,7 @@ KINDS = {
     "sunkpy.dev/v1alpha1": ("NodeSet",),
     "admissionregistration.k8s.io/v1": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     "discovery.k8s.io/v1": ("EndpointSlice",),
+    "batch/v1": ("CronJob", "Job"),
 }
 
 
@@ -42,6 +44,52 @@ def our_pod(component, *, name="slurm", namespace="slurm", **status):
     }
 
 
+def made_before(hours):
+    """The time, as in the name of a backup, and as Kubernetes writes it."""
+    when = datetime.now(UTC) - timedelta(hours=hours)
+    return f"{when:%Y%m%dT%H%M%SZ}", rfc3339(when)
+
+
+def of_backup(component):
+    return {
+        "app.kubernetes.io/name": "slurm",
+        "app.kubernetes.io/instance": "slurm",
+        "app.kubernetes.io/component": component,
+    }
+
+
+def cron_job(component="backup", *, succeeded=1.0, **spec):
+    """One that makes backups, and ended well so many hours ago."""
+    status = {"lastSuccessfulTime": made_before(succeeded)[1]} if succeeded is not None else {}
+    container = {"name": "backup", "args": ["/usr/local/bin/backup-mariadb"], "env": [{"name": "A", "value": "b"}]}
+    job = {"spec": {"backoffLimit": 3, "template": {"metadata": {"labels": of_backup(component)}}}}
+    job["spec"]["template"]["spec"] = {"restartPolicy": "Never", "containers": [container]}
+    meta = {"name": f"slurm-{component}", "namespace": "slurm", "labels": of_backup(component)}
+    meta |= {"annotations": {names.ANNOTATION_LATE_AFTER: "7200"}, "creationTimestamp": made_before(500)[1]}
+    spec = {"schedule": "17 3 * * *", "jobTemplate": job} | spec
+    return {"metadata": meta, "spec": spec, "status": status}
+
+
+def run_of_backup(name="run-1", component="backup", *, ended=1.0, code=0, job="", message=None, **report):
+    """The pod of a run that ended so many hours ago, with its last words."""
+    stamp, at = made_before(ended)
+    said = {
+        "name": "slurm_acct_db",
+        "type": "sql.gz",
+        "size": 8 << 30,
+        "free": 3 << 30,
+        "files": [[stamp, 5 << 20, "both"]],
+    }
+    text = json.dumps(said | report) if message is None else message
+    end = {"exitCode": code, "finishedAt": at, "message": text}
+    labels = of_backup(component) | ({"batch.kubernetes.io/job-name": job} if job else {})
+    status = {
+        "phase": "Failed" if code else "Succeeded",
+        "containerStatuses": [{"name": "backup", "state": {"terminated": end}}],
+    }
+    return {"metadata": {"name": name, "namespace": "slurm", "labels": labels}, "status": status}
+
+
 def installed():
     """Two nodes, a scheduler that leads, and its operator."""
     world, now = World(), rfc3339_micro(datetime.now(UTC))
@@ -63,6 +111,8 @@ def installed():
     world.put(
         "validatingadmissionpolicybindings", {"metadata": {"name": "slurm-notes", "labels": PART}, "spec": denies}
     )
+    world.put("cronjobs", cron_job())
+    world.put("pods", run_of_backup())
     of_scheduler = PART | {"app.kubernetes.io/component": "scheduler"}
     meta = {"name": "slurm-hooks", "namespace": "slurm"}
     world.put(

@@ -26,6 +26,7 @@ WITH_FORMS = [
     ["why-drained"],
     ["history", "n1"],
     ["doctor"],
+    ["backups"],
     ["explain", "pod", "web", "-n", "default"],
     ["explain", "gang", "web", "-n", "default"],
     ["explain", "job", "100"],

@@ -11,6 +11,7 @@ from sunkpy.core.accounts.records import JobRecord
 from sunkpy.core.model.objects import Condition, Meta, PodStatus
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.overview.backups import Backup
 from sunkpy.core.overview.checks import diagnose, render_checks
 from sunkpy.core.overview.installation import (
     BindingSpec,
@@ -67,6 +68,10 @@ def ready_slurmd(number, *, ready=True):
     return msgspec.structs.replace(slurmd(number), status=PodStatus(conditions=READY if ready else ()))
 
 
+def backup(component, problem=""):
+    return Backup(of="database", namespace="slurm", cron_job=f"slurm-{component}", schedule="", problem=problem)
+
+
 WELL = Installation(
     now=NOW,
     own_version="0.1.0",
@@ -83,6 +88,7 @@ WELL = Installation(
     leases=(lease(),),
     hooks=HooksFound(ready={"slurm/slurm-hooks": 2}, answers={"slurm/slurm-hooks": ""}),
     secrets={"slurm/slurm-jwt-key": True},
+    backups=(backup("backup"), backup("state-backup")),
     slurm=SlurmFound(release="24.11.5", api_version="v0.0.42", cluster="c1", is_up=True, nodes=2),
 )
 
@@ -99,6 +105,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        leaders: 1 Lease held and renewed",
         "ok        keys: 1 Secret needed by pods, none missing (only names were read)",
         "ok        hooks: slurm/slurm-hooks has 2 ready endpoints and answers",
+        "ok        backups: 2 CronJobs, each ended well the last time",
         "ok        slurmrestd: Slurm 24.11.5 (c1), API v0.0.42, 2 nodes",
         "ok        NodeSets: 1 NodeSet, each as its last change wants it",
         "ok        slurmd pods: 2 slurmd pods ready",
@@ -164,6 +171,13 @@ TROUBLES = {
     "the hooks' address does not answer": (
         {"hooks": HooksFound(ready={"slurm/slurm-hooks": 1}, answers={"slurm/slurm-hooks": "GET http://x: refused"})},
         "hooks", "failed", "slurm/slurm-hooks: GET http://x: refused",
+    ),
+    "a backup failed": (
+        {"backups": (backup("backup"), backup("state-backup", "the volume is full"))},
+        "backups", "failed", "slurm/slurm-state-backup: the volume is full",
+    ),
+    "nobody makes backups": (
+        {"backups": ()}, "backups", "warning", "no CronJob of the charts makes backups",
     ),
     "Slurm refuses the token": (
         {"slurm": SlurmFound(error="read the nodes: bad token")}, "slurmrestd", "failed", "read the nodes: bad token",

@@ -1,0 +1,254 @@
+"""Backups of a Slurm cluster: what their last run left in the status of its pod, and whether somebody has to look.
+
+A run writes a report as its last words (`slurm-images/bin/copy-backup`), and the kubelet keeps it as long as the pod.
+So a person needs no way into a volume, and no key of the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import KubeObject, Wire
+from sunkpy.core.model.times import parse_rfc3339
+from sunkpy.core.overview.table import Table
+
+Manifest = dict[str, Any]
+LATE_S: Final = 30 * 3600.0
+"""Where a CronJob does not say how old its newest backup may be: a daily one with time to spare."""
+_OF: Final = {"backup": "database", "state-backup": "queue"}
+"""What is backed up, by the component."""
+COMPONENTS: Final = tuple(_OF)
+_STEPS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+
+
+class BackupFile(msgspec.Struct, frozen=True, array_like=True):
+    """One backup: `20260801T034700Z`, its bytes, 0 where only the bucket has it, and whether a run that read it found
+    it whole.
+    """
+
+    made: str
+    size: int
+    where: Literal["volume", "bucket", "both"]
+    is_whole: bool | None = None
+
+    @property
+    def made_at(self) -> datetime:
+        """When."""
+        return datetime.strptime(self.made, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
+class Report(Wire, frozen=True, kw_only=True):
+    """What a run found in the end. `files`: the newest first, without the oldest `left_off`; sizes in bytes."""
+
+    name: str
+    type: str
+    size: int
+    free: int
+    bucket: str = ""
+    error: str = ""
+    left_off: int = 0
+    files: tuple[BackupFile, ...] = ()
+
+
+class JobTemplate(Wire, frozen=True, kw_only=True):
+    """The spec of its Jobs as it came."""
+
+    spec: Manifest = msgspec.field(default_factory=dict)
+
+
+class CronJobSpec(Wire, frozen=True, kw_only=True):
+    """When it runs, and what."""
+
+    schedule: str = ""
+    suspend: bool = False
+    job_template: JobTemplate = JobTemplate()
+
+
+class CronJobStatus(Wire, frozen=True, kw_only=True):
+    """When a run of it last ended well."""
+
+    last_successful_time: str | None = None
+
+
+class CronJob(KubeObject, frozen=True, kw_only=True):
+    """What makes backups."""
+
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()
+
+    @property
+    def component(self) -> str:
+        """`backup` or `state-backup`."""
+        return self.labels.get("app.kubernetes.io/component", "")
+
+
+class RunEnd(Wire, frozen=True, kw_only=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    finished_at: str = ""
+    message: str = ""
+
+
+class _RunState(Wire, frozen=True, kw_only=True):
+    terminated: RunEnd | None = None
+
+
+class _RunContainer(Wire, frozen=True, kw_only=True):
+    state: _RunState = _RunState()
+
+
+class _RunStatus(Wire, frozen=True, kw_only=True):
+    container_statuses: tuple[_RunContainer, ...] = ()
+
+
+class Run(KubeObject, frozen=True, kw_only=True):
+    """The pod of a run."""
+
+    status: _RunStatus = _RunStatus()
+
+    @property
+    def component(self) -> str:
+        """That of its CronJob."""
+        return self.labels.get("app.kubernetes.io/component", "")
+
+    @property
+    def end(self) -> RunEnd | None:
+        """None while it runs."""
+        return next((each.state.terminated for each in self.status.container_statuses if each.state.terminated), None)
+
+    @property
+    def report(self) -> Report | None:
+        """None where it left none that can be read."""
+        try:
+            return msgspec.json.decode(self.end.message, type=Report) if self.end is not None else None
+        except msgspec.DecodeError:
+            return None
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is backed up, when a run last ended well, and the report of the last that left one.
+
+    `failed`: why the last run failed, empty where it did not. `problem`: why somebody has to look.
+    """
+
+    of: str
+    namespace: str
+    cron_job: str
+    schedule: str
+    last_success: str = ""
+    failed: str = ""
+    report: Report | None = None
+    problem: str = ""
+
+
+class Backups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All of what was asked for."""
+
+    backups: tuple[Backup, ...]
+
+
+def find_backup(cron_job: CronJob, runs: Iterable[Run], now: datetime) -> Backup:
+    """What is known of one, from its runs that are still there."""
+    own = [run for run in runs if run.component == cron_job.component and run.metadata.namespace == cron_job.key[0]]
+    ended = sorted(((run.end.finished_at, run) for run in own if run.end is not None), key=lambda each: each[0])
+    report = next((run.report for _, run in reversed(ended) if run.report is not None), None)
+    found = Backup(
+        of=_OF.get(cron_job.component, cron_job.component),
+        namespace=cron_job.metadata.namespace,
+        cron_job=cron_job.name,
+        schedule=cron_job.spec.schedule,
+        last_success=cron_job.status.last_successful_time or "",
+        failed=_failure(ended[-1][1]) if ended else "",
+        report=report,
+    )
+    return msgspec.structs.replace(found, problem=_problem(found, cron_job, now))
+
+
+def _failure(run: Run) -> str:
+    if run.end is None or not run.end.exit_code:
+        return ""
+    said = run.report.error if run.report is not None else ""
+    return said or f"exit code {run.end.exit_code}; its log has the reason: kubectl logs {run.name}"
+
+
+def _problem(backup: Backup, cron_job: CronJob, now: datetime) -> str:
+    if cron_job.spec.suspend:
+        return f"CronJob {cron_job.name} is suspended"
+    if backup.failed:
+        return backup.failed
+    since = backup.last_success or cron_job.metadata.creation_timestamp
+    age_s = (now - parse_rfc3339(since)).total_seconds() if since else 0.0
+    if age_s > late_after_s(cron_job):
+        none = "no run has ended well yet" if not backup.last_success else f"no run has ended well for {span(age_s)}"
+        return f"{none}: kubectl describe cronjob {cron_job.name}"
+    return ""
+
+
+def late_after_s(cron_job: CronJob) -> float:
+    """How old the newest backup may be."""
+    text = cron_job.annotations.get(names.ANNOTATION_LATE_AFTER, "")
+    return float(text) if text.isdecimal() else LATE_S
+
+
+def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
+    """A Job of its own, in the place and with the volumes of one that makes a backup. Not owned by the CronJob, whose
+    last success it would count as.
+    """
+    spec = dict(cron_job.spec.job_template.spec)
+    (container, *others) = spec["template"]["spec"]["containers"]
+    container = {**container, "args": [*container["args"], "verify"]}
+    template = spec["template"] | {"spec": spec["template"]["spec"] | {"containers": [container, *others]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": cron_job.labels},
+        "spec": spec | {"template": template, "backoffLimit": 0, "ttlSecondsAfterFinished": 3600},
+    }
+
+
+def backup_tables(backups: Iterable[Backup], now: datetime, *, is_wide: bool) -> list[Table]:
+    """A row for each that is backed up and, if wide, one for each backup."""
+    found = list(backups)
+    titles = ("OF", "NEWEST", "AGE", "SIZE", "KEPT", "IN BUCKET", "FREE", "STATE")
+    tables = [Table(titles=titles, rows=tuple(_row(backup, now) for backup in found))]
+    if is_wide:
+        rows = tuple(_file_row(backup.of, file) for backup in found if backup.report for file in backup.report.files)
+        tables.append(Table(titles=("OF", "MADE", "SIZE", "WHERE", "WHOLE"), rows=rows))
+    return tables
+
+
+def _row(backup: Backup, now: datetime) -> tuple[str, ...]:
+    state = "look" if backup.problem else "ok"
+    if backup.report is None:
+        return (backup.of, "", "", "", "", "", "", state if backup.problem else "no run has ended that could be read")
+    files, free = backup.report.files, size_of(backup.report.free)
+    in_bucket = str(sum(file.where != "volume" for file in files)) if backup.report.bucket else ""
+    kept = str(len(files) + backup.report.left_off)
+    if not files:
+        return (backup.of, "", "", "", kept, in_bucket, free, state)
+    age_s = (now - files[0].made_at).total_seconds()
+    return (backup.of, files[0].made, span(age_s), size_of(files[0].size), kept, in_bucket, free, state)
+
+
+def _file_row(of: str, file: BackupFile) -> tuple[str, ...]:
+    whole = {True: "yes", False: "NO", None: ""}[file.is_whole]
+    return (of, file.made, size_of(file.size) if file.size else "", file.where, whole)
+
+
+def span(seconds: float) -> str:
+    """`3 d`, `5 h`, `12 min`."""
+    unit_s, unit = next((each for each in _STEPS if seconds >= each[0]), _STEPS[-1])
+    return f"{max(seconds, 0) // unit_s:.0f} {unit}"
+
+
+def size_of(size: int) -> str:
+    """`1.2 GiB`."""
+    unit, name = next((each for each in _SIZES if size >= each[0]), _SIZES[-1])
+    return f"{size / unit:.1f} {name}" if unit > 1 else f"{size} {name}"
