@@ -2,6 +2,12 @@
 {{- define "slurm.schedulerName" -}}{{ .Values.scheduler.name | default .Release.Name }}{{- end }}
 {{- define "slurm.slurmSecret" -}}{{ .Values.keys.existingSlurmSecret | default (printf "%s-slurm-key" .Release.Name) }}{{- end }}
 {{- define "slurm.jwtSecret" -}}{{ .Values.keys.existingJwtSecret | default (printf "%s-jwt-key" .Release.Name) }}{{- end }}
+{{- /* Where the name of a Slurm node is looked up: docs/design/node-names.md. In a pod's own list nothing of the common one is
+kept, so it is added. */}}
+{{- define "slurm.dns" -}}
+{{- $ours := printf "%s-compute.%s.svc.%s" .Release.Name .Release.Namespace .Values.clusterDomain }}
+dnsConfig: {searches: {{ prepend (.Values.common.podSpec.dnsConfig.searches | default list) $ours | toJson }}}
+{{- end }}
 {{- /* Whether what a namespace carries says what its pods may ask for. */}}
 {{- define "slurm.readsNamespaces" -}}
 {{- $found := .Values.scheduler.annotatedAccess }}

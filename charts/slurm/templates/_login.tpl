@@ -17,6 +17,7 @@ metadata:
     {{- end }}
 spec:
   {{- include "sunkpy.placement" . | nindent 2 }}
+  {{- include "slurm.dns" .root | nindent 2 }}
   serviceAccountName: {{ .root.Release.Name }}-slurm
   automountServiceAccountToken: false
   terminationGracePeriodSeconds: 5

@@ -25,6 +25,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "images.sssd": {"images": {"sssd": "r/x:2"}},
     "images.mariadb": {"images": {"mariadb": "r/x:2"}},
     "images.sunkpy": {"images": {"sunkpy": "r/x:2"}},
+    "clusterDomain": {"clusterDomain": "k8s.example.com"},
     "slurmConfig.conf": {"slurmConfig": {"conf": {"KillWait": 31}}},
     "slurmConfig.cgroup": {"slurmConfig": {"cgroup": "disabled"}},
     "slurmConfig.privateTmp, privatePids": {"slurmConfig": {"privateTmp": True}},

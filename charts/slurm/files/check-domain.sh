@@ -1,0 +1,10 @@
+# Names of Slurm nodes are looked up in the DNS domain of the cluster, which no chart can ask for. The kubelet writes it as the first
+# one into each resolv.conf. $1: clusterDomain; $2: the namespace.
+read -r _ first _ < <(grep '^search ' /etc/resolv.conf) || exit 0
+case $first in
+  "$2.svc.$1") ;;
+  "$2".svc.*)
+    echo "clusterDomain: $1, but this Kubernetes cluster is ${first#"$2".svc.}: no name of a Slurm node would resolve. Set clusterDomain: ${first#"$2".svc.}"
+    exit 3
+    ;;
+esac
