@@ -83,6 +83,7 @@ def page(stack: Stack) -> tuple[str, str]:
         ("slurm-slurm", f"{stack.release}-slurm"),
         ("-n slurm ", f"-n {stack.namespace} "),
         ("instance: slurm,", f"instance: {stack.release},"),
+        ("slurm-compute", f"{stack.release}-compute"),
     ):
         assert of_the_page in text
         text = text.replace(of_the_page, own)

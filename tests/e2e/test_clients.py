@@ -127,7 +127,7 @@ def test_a_notebook_in_a_job_is_reached_through_the_login_pod(stack: Stack, ann:
     job = int(ann.says(f"export PYTHONPATH=$PWD/lib; sbatch --parsable -p low -t 10 --wrap '{serve}'"))
     node = stack.wait_for_job(job, "RUNNING")["NodeList"]
     (port,) = free_ports(1)
-    with ann.tunnel(f"{port}:{node}.{stack.release}-compute:{PORT}") as tunnel:
+    with ann.tunnel(f"{port}:{node}:{PORT}") as tunnel:
         try:
             status = wait(lambda: _answer(port, token=TOKEN), timeout_s=120, what="an answer of the notebook")
             assert (status, _answer(port, token="wrong")) == (200, 403)

@@ -14,7 +14,7 @@ import yaml
 from demo.stack import ROOT, Stack
 from devcluster.cluster import Cluster
 from devcluster.waiting import wait, wait_until
-from tests.e2e import outside, workloads
+from tests.e2e import outside, resolving, workloads
 from tests.e2e.conftest import CLUSTER
 from tests.e2e.outside import Machine
 from tests.roots import unpack
@@ -52,7 +52,8 @@ def joined(stack: Stack, root: Path, machine: Machine) -> Iterator[None]:
 
 
 def page_values(stack: Stack, machine: Machine) -> dict[str, object]:
-    values: dict[str, object] = yaml.safe_load(outside.page(stack)[0].replace("10.9.0.0/24", f"{machine.address}/32"))
+    text = outside.page(stack)[0].replace("10.9.0.0/24", f"{machine.address}/32").replace("10.9.0.7", machine.address)
+    values: dict[str, object] = yaml.safe_load(text)
     return values
 
 
@@ -73,6 +74,8 @@ def bare(stack: Stack, root: Path, tmp_path: Path) -> Iterator[str]:
 
 def test_jobs_run_there_and_pods_wait_for_nodes_of_kubernetes(stack: Stack, bare: str) -> None:
     assert stack.login("srun --constraint=bare hostname").strip() == bare
+    address, name = resolving.read(stack.login(resolving.looks_up([bare])).splitlines())[bare]
+    assert (address, name) == (stack.slurm_nodes()[bare]["NodeAddr"], bare)
     job = stack.sbatch("--constraint=bare", "--output=/dev/null", script="hostname")
     assert stack.wait_for_job(job, "COMPLETED")["NodeList"] == bare
 

@@ -14,6 +14,7 @@ from demo.stack import ROOT, Stack
 from devcluster import packages
 from devcluster.shell import CommandFailed
 from devcluster.waiting import wait, wait_until_equal
+from tests.e2e import resolving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -94,6 +95,8 @@ def test_it_sleeps_until_its_person_comes_and_lasts_as_long_as_they_want(stack: 
     here = own.pod
     assert own.said("id -un; cat /run/own-login; uname -n; pwd") == (0, [NAME, NAME, here, f"/home/{NAME}"])
     assert own.said("srun --time=1 id -un") == (0, [NAME])
+    nodes = resolving.wanted(stack)
+    assert resolving.read(own.said(resolving.looks_up(nodes))[1]) == nodes
     with pytest.raises(CommandFailed, match='only the container "login"'):
         stack.kubectl("exec", "-n", stack.namespace, here, "-c", "sshd", "--", "true")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -13,7 +14,7 @@ from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.spec import NodeSet
-from tests.e2e import handover, workloads
+from tests.e2e import handover, resolving, workloads
 from tests.e2e.conftest import nothing_left, sweep
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
@@ -79,6 +80,17 @@ def test_a_node_selector_asks_slurm_for_the_nodesets_that_have_such_nodes(
     job = stack.job(int(runs.annotations[names.ANNOTATION_JOB_ID]))
     assert (job["Features"], runs.spec.node_name == apart) == (FAR if pool == FAR else stack.nodeset, pool == FAR)
     assert job["ExcNodeList"] == "(null)", "nodes of other NodeSets are left out by name"
+
+
+def test_a_job_on_nodes_of_both_nodesets_knows_their_names(stack: Stack, apart: str) -> None:
+    truth = resolving.wanted(stack)
+    assert {name.partition("-")[0] for name in truth} == {FAR, stack.nodeset}
+    asked = f"srun --label --nodes=3 --ntasks=3 bash -c {shlex.quote(resolving.looks_up(truth))}"
+    tasks: dict[str, list[str]] = {}
+    for line in stack.login(asked).splitlines():
+        rank, _, answer = line.partition(": ")
+        tasks.setdefault(rank, []).append(answer)
+    assert {rank: resolving.read(answers) for rank, answers in tasks.items()} == dict.fromkeys("012", truth)
 
 
 def test_neighbours_in_rank_are_at_one_switch(stack: Stack, apart: str, request: pytest.FixtureRequest) -> None:
