@@ -1,5 +1,5 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`; burst,
-scale, takeover, people, containers and metrics need none, gitops, upgrade, ha, devices and
+scale, takeover, people, containers, metrics and names need none, gitops, upgrade, ha, devices and
 machines make their own. busy has one part with and one without."""
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.bench import (
     latency,
     machines,
     metrics,
+    names,
     outage,
     page,
     report,
@@ -47,6 +48,7 @@ ALONE = {
     "people": people.measure,
     "containers": containers.measure,
     "metrics": metrics.measure,
+    "names": names.measure,
     "page": page.measure,
 }
 """Benches without a cluster."""
