@@ -29,6 +29,7 @@ AuthAltParameters=jwt_key=/etc/slurm/jwt.key
 ReturnToService=1
 
 SelectType=select/cons_tres
+GresTypes=gpu
 {{- if eq .Values.slurmConfig.cgroup "auto" }}
 ProctrackType=proctrack/cgroup
 JobAcctGatherType=jobacct_gather/cgroup

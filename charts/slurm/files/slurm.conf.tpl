@@ -1,4 +1,3 @@
-{{- $fixed := tpl (.Files.Get "files/slurm-fixed.conf.tpl") . }}
 {{- $cgroup := eq .Values.slurmConfig.cgroup "auto" }}
 {{- if and .Values.slurmConfig.privateTmp (not $cgroup) }}
 {{- fail "slurmConfig.privateTmp needs slurmConfig.cgroup: auto; without cgroups Slurm 24.11 does not start every second job with it" }}
@@ -7,29 +6,31 @@
 {{- fail "slurmConfig.privatePids needs slurmConfig.privateTmp: true; Slurm has only both in one" }}
 {{- end -}}
 {{- $conf := .Values.slurmConfig.conf }}
-{{- range $key, $value := $conf }}{{ if eq (lower $key) "preemptmode" }}{{ include "slurm.noGang" (include "slurm.confValue" $value) }}{{ end }}{{ end }}
-{{- range splitList "," (include "slurm.confValue" ($conf.SelectTypeParameters | default "")) }}
-{{- if has . (list "CR_CPU" "CR_CPU_Memory" "CR_Core" "CR_Socket" "CR_Socket_Memory" "CR_Memory") }}{{ fail (printf "slurmConfig.conf.SelectTypeParameters: %s: pods are counted in cores and memory, so CR_Core_Memory stays; others may go with it" .) }}{{ end }}
+{{- $given := dict }}
+{{- range $key, $value := $conf }}{{ $_ := set $given (lower $key) (include "slurm.confValue" $value) }}{{ end }}
+{{- $files := .Values.slurmConfig.files }}
+{{- if and (regexMatch "(?i)(^|[,/])lua(,|$)" (get $given "clifilterplugins")) (not (hasKey $files "cli_filter.lua")) }}
+{{- fail "slurmConfig.conf.CliFilterPlugins: lua needs its script, without which no srun, sbatch or salloc starts: slurmConfig.files: cli_filter.lua" }}
+{{- end }}
+{{- if and (regexMatch "(?i)tree|block" (get $given "topologyplugin")) (not (hasKey $files "topology.conf")) (not (hasKey $files "topology.yaml")) }}
+{{- fail "slurmConfig.conf.TopologyPlugin: it needs slurmConfig.files: topology.conf or topology.yaml" }}
+{{- end }}
+{{- if regexMatch "(?i)jobs" (get $given "privatedata") }}
+{{- range .Values.scheduler.access }}
+{{- with .users }}{{ fail (printf "slurmConfig.conf.PrivateData: jobs hides the jobs of %s from user k8s, who would take the jobs of their pods for lost: leave out jobs, or scheduler.access.users" (join ", " .)) }}{{ end }}
+{{- end }}
 {{- end }}
 {{- /* Nodes are pods, which fetch this file from slurmctld and say themselves what they have. A job that could not be launched,
 by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held. The script of the chart says whose job stands
 for pods, and sees to it that its owner does not change what the pods rely on. The comment of a job names its pods. */}}
-{{- $lists := dict "SlurmctldParameters" (list "enable_configless") "SlurmdParameters" (list "config_overrides") "GresTypes" (list "gpu")
+{{- $lists := dict "SlurmctldParameters" (list "enable_configless") "SlurmdParameters" (list "config_overrides")
   "SelectTypeParameters" (list "CR_Core_Memory") "SchedulerParameters" (list "nohold_on_prolog_fail") "TaskPlugin" ($cgroup | ternary (list "task/cgroup") (hasKey $conf "TaskPlugin" | ternary list (list "task/none")))
   "JobSubmitPlugins" (.Values.scheduler.enabled | ternary (list "lua") list) "AccountingStoreFlags" (.Values.accounting.enabled | ternary (list "job_comment") list) }}
-{{- $instead := dict "clustername" "clusterName" "prolog" "hooks.prologConfigMap" "epilog" "hooks.epilogConfigMap" "partitionname" "partitions"
-  "nodeset" "nodeSets" "nodename" "nodeSets: nodes register themselves" "include" "slurmConfig.conf, for nodes are sent no other file"
-  "proctracktype" "slurmConfig.cgroup" "jobacctgathertype" "slurmConfig.cgroup" "jobcontainertype" "slurmConfig.privateTmp"
-  "namespacetype" "slurmConfig.privatePids"
-  "prologflags" "slurmConfig.privateTmp, compute.ssh and login.ssh.x11" "accountingstoragetype" "accounting.enabled" "accountingstoragehost" "accounting"
-  "accountingstorageenforce" "accounting.enforce" "accountingstoragetres" "accounting.tres" "firstjobid" "nothing: start-slurmctld sets it" }}
-{{- /* The Service, the policies and slurmd pods have these. */}}
-{{- $kept := list "slurmctldport" "slurmdport" "slurmctldaddr" "slurmduser" "controlmachine" "controladdr" "backupcontroller" "backupaddr" }}
 {{- if and (include "slurm.backupController" .) (not (regexMatch "(?im)^slurmctldtimeout:" (toYaml $conf))) }}
 {{- $conf = merge (dict "SlurmctldTimeout" 30) $conf }}
 {{- end }}
-{{- $fixed }}
-{{ range $key, $value := include "slurm.confMap" (dict "path" "slurmConfig.conf" "wanted" $conf "fixed" $fixed "kept" $kept "lists" $lists "instead" $instead) | fromYaml }}
+{{- tpl (.Files.Get "files/slurm-fixed.conf.tpl") . }}
+{{ range $key, $value := include "slurm.confMap" (dict "root" $ "path" "slurmConfig.conf" "wanted" $conf "lists" $lists) | fromYaml }}
 {{ $key }}={{ $value }}
 {{- end }}
 {{ range $name, $_ := include "slurm.nodeSets" . | fromYaml }}

@@ -19,26 +19,34 @@ option alone and false takes it away. Helm reads numbers as floats, and Slurm en
 {{- end }}
 {{- end }}
 
-{{- /* Lines of a configuration file as values want them, as a map: key to value. Refuses by name what the chart sets itself.
-Call with (dict "path" where they stand in the values, "wanted" the map there, "fixed" text with the chart's own lines,
-"kept" further lower-case keys that stay as Slurm has them, "lists" keys to lists that go with what is wanted, "instead"
-lower-case keys to what to use in their place). */}}
+{{- /* Lines of a configuration file as values want them, as a map: key to value. Refuses by name what the chart sets itself, and
+what does nothing or harm. Call with (dict "root" $ "path" where they stand in the values, "wanted" the map there, "lists" keys to lists
+that go with what is wanted). */}}
 {{- define "slurm.confMap" -}}
 {{- $path := .path }}
-{{- $instead := .instead | default dict }}
-{{- $fixed := .kept | default list }}
-{{- range regexFindAll "(?m)^[A-Za-z]+=" (.fixed | default "") -1 }}{{ $fixed = append $fixed (. | trimSuffix "=" | lower) }}{{ end }}
+{{- $classes := get (.root.Files.Get "files/slurm-conf.yaml" | fromYaml) (regexReplaceAll "^partitions\\..*" $path "partitions.<name>.conf") }}
+{{- $says := dict }}
+{{- range $key, $instead := $classes.ours }}
+{{- $_ := set $says (lower $key) (empty $instead | ternary "the chart sets it, and the parts of sunkpy rely on it" (printf "use %s" $instead)) }}
+{{- end }}
+{{- range $key, $why := ($classes.refused | default dict) }}{{ $_ := set $says (lower $key) $why }}{{ end }}
 {{- $lines := dict }}
 {{- $spelt := dict }}
 {{- range $key, $value := .wanted }}
 {{- $lower := lower $key }}
 {{- with get $spelt $lower }}{{ fail (printf "%s: %s and %s are one key of Slurm, write it as the chart's values do" $path . $key) }}{{ end }}
 {{- $_ := set $spelt $lower $key }}
-{{- if hasKey $instead $lower }}{{ fail (printf "%s.%s: use %s" $path $key (get $instead $lower)) }}{{ end }}
-{{- if has $lower $fixed }}{{ fail (printf "%s.%s: the chart sets it, and the parts of sunkpy rely on it" $path $key) }}{{ end }}
+{{- with get $says $lower }}{{ fail (printf "%s.%s: %s" $path $key .) }}{{ end }}
 {{- /* YAML reads OFF as false. */}}
 {{- $text := and (eq $lower "preemptmode") (kindIs "bool" $value) | ternary "OFF" (include "slurm.confValue" $value) }}
 {{- if not (kindIs "invalid" $value) }}{{ $_ := set $lines $key $text }}{{ end }}
+{{- range $of, $refused := $classes.values | default dict }}
+{{- if eq (lower $of) $lower }}
+{{- range $pattern, $why := $refused }}
+{{- with regexFind $pattern (trimAll "\"" $text) }}{{ fail (printf "%s.%s: %s: %s" $path $key (trimAll "," .) $why) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- range $key, $words := .lists }}
 {{- $name := get $spelt (lower $key) | default $key }}
@@ -61,8 +69,6 @@ lower-case keys to what to use in their place). */}}
 {{- define "slurm.partitions" -}}
 {{- $sets := include "slurm.nodeSets" . | fromYaml }}
 {{- $defaults := list }}
-{{- $instead := dict "partitionname" "the name in partitions" "nodes" "nodeSets" "default" "default" "prioritytier" "priorityTier" "priority" "priorityTier"
-  "maxtime" "maxTime" "defaulttime" "defaultTime" "preemptmode" "preemptMode" "state" "state" "shared" "OverSubscribe" }}
 {{- include "slurm.keptPartitions" . }}
 {{- range $name, $values := .Values.partitions }}
 {{- $partition := $values | default dict }}
@@ -72,18 +78,14 @@ lower-case keys to what to use in their place). */}}
 {{- if not (or (hasKey $sets .) (eq . "ALL")) }}{{ fail (printf "%s.nodeSets: there is no NodeSet %s; nodeSets has %s" $path . (keys $sets | sortAlpha | join ", ")) }}{{ end }}
 {{- end }}
 {{- include "slurm.noGang" $partition.preemptMode }}
-{{- $conf := include "slurm.confMap" (dict "path" (printf "%s.conf" $path) "wanted" $partition.conf "instead" $instead) | fromYaml }}
+{{- $conf := include "slurm.confMap" (dict "root" $ "path" (printf "%s.conf" $path) "wanted" $partition.conf) | fromYaml }}
 PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list "ALL")) }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
 {{- if $partition.default }} Default=YES{{ end }}
 {{- with $partition.maxTime }} MaxTime={{ include "slurm.confValue" . }}{{ end }}
 {{- with $partition.defaultTime }} DefaultTime={{ include "slurm.confValue" . }}{{ end }}
 {{- with $partition.preemptMode }} PreemptMode={{ . }}{{ end }}
 {{- with $partition.state }} State={{ . }}{{ end }}
-{{- range $key, $value := $conf }}
-{{- if and (eq (lower $key) "oversubscribe") (regexMatch "(?i)^force(:([2-9]|[1-9][0-9]+))?$" (trimAll "\"" $value)) }}
-{{- fail (printf "%s.conf.%s: FORCE gives the cpus of a pod to other jobs as well, and no pod can refuse: use YES, NO or FORCE:1" $path $key) }}
-{{- end }} {{ $key }}={{ $value }}
-{{- end }}
+{{- range $key, $value := $conf }} {{ $key }}={{ $value }}{{ end }}
 {{ end }}
 {{- if gt (len $defaults) 1 }}
 {{- fail (printf "partitions: %s are default, and only one can be: set partitions.%s.default: false" (join " and " $defaults) (first $defaults)) }}

@@ -68,7 +68,7 @@ spec:
         - {name: home, mountPath: /home}
         - {name: slurm, mountPath: /run/slurm, readOnly: true}
         - {name: tmp, mountPath: /tmp, subPath: login}
-        - {name: words, mountPath: /etc/sunkpy, readOnly: true}
+        - {name: words, mountPath: /etc/sunkpy/words, readOnly: true}
         {{- include "slurm.sharedMounts" .root | nindent 8 }}
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
     {{- end }}
@@ -118,7 +118,7 @@ spec:
         - {name: run, mountPath: /run}
         - {name: slurm, mountPath: /run/slurm, readOnly: true}
         - {name: tmp, mountPath: /tmp, subPath: ssh}
-        - {name: words, mountPath: /etc/sunkpy, readOnly: true}
+        - {name: words, mountPath: /etc/sunkpy/words, readOnly: true}
         - {name: sshd, mountPath: /config, readOnly: true}
         - {name: host-keys, mountPath: /keys, readOnly: true}
         - {name: ssh-keys, mountPath: /etc/ssh/people, readOnly: true}
@@ -130,7 +130,9 @@ spec:
       image: {{ .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
       args: [/usr/local/bin/start-sackd]
-      env: [{name: SUNKPY_CONF_SERVER, value: {{ include "slurm.confServer" .root | quote }}}]
+      env:
+        - {name: SUNKPY_CONF_SERVER, value: {{ include "slurm.confServer" .root | quote }}}
+        {{- include "slurm.sitePluginsEnv" .root | nindent 8 }}
       securityContext:
         runAsNonRoot: true
         runAsUser: 401

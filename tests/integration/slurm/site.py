@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -25,6 +26,7 @@ from sunkpy.install.keys import KINDS
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealAccounting, RealSlurm, free_ports
+from tests.integration.slurm.spank import build_plugin
 from tests.polling import until
 from tests.unit.charts.rendering import of_kind, render
 
@@ -44,7 +46,7 @@ slurmConfig:
     PriorityWeightQOS: 1000000
     KillWait: 3
     Licenses: "matlab:2"
-  files: {plugstack.conf: "# of the site"}
+  files: {plugstack.conf: "required /usr/local/lib/spank_site.so of-the-site"}
 jobContainers: {cache: /var/cache/images}
 users:
   people: {ann: {uid: 2001}, bob: {uid: 2002}, eve: {uid: 2003}}
@@ -117,6 +119,7 @@ class Site:
         self._accounts = maps["demo-accounts"]["config.yaml"]
         self.accounting = RealAccounting(folder, suite)
         config = dict(maps["demo-slurm-config"])
+        build_plugin(self.accounting.root, "usr/local/lib/spank_site.so")
         for name, text in maps["demo-people"].items():
             (self.accounting.root / "var/lib/extrausers" / name).write_text(text)
         for name, uid in PEOPLE.items():
@@ -127,7 +130,9 @@ class Site:
         has_ssh = "demo-compute-sshd" in maps
         if has_ssh:
             self._bring_sshd(maps)
-        start = _start(nodes, "hold-namespaces run-services start-slurmd" if has_ssh else "start-slurmd")
+        (slurmd,) = {_env_of(pod) for pod in of_kind(render("slurm", values), "NodeSet").values()}
+        start = f"export SUNKPY_PLUGSTACK={shlex.quote(slurmd)}\n"
+        start += _start(nodes, "hold-namespaces run-services start-slurmd" if has_ssh else "start-slurmd")
         machines = Machines(chart=config.pop("slurm.conf"), start=start, files=config, slurmctld=slurmctld)
         self.slurm = RealSlurm(folder, suite, self.accounting, machines=machines)
         self._nodes = nodes
@@ -247,6 +252,12 @@ class Site:
         """All daemons end."""
         self.accounting.stop()
         self.slurm.stop()
+
+
+def _env_of(nodeset: Mapping[str, Any]) -> str:
+    """The site's lines of plugstack.conf, which a slurmd pod has in its environment."""
+    env = nodeset["spec"]["template"]["spec"]["containers"][0]["env"]
+    return next((each["value"].replace("$$", "$") for each in env if each["name"] == "SUNKPY_PLUGSTACK"), "")
 
 
 def _start(nodes: tuple[Node, ...], program: str) -> str:

@@ -1,4 +1,4 @@
-"""What slurmctld and slurmdbd say to new values, before anything is changed."""
+"""What the parts of Slurm say to new values, each in its own image, before anything is changed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from devcluster.waiting import wait_until
-from tests.integration.slurm.daemons import RealSlurm, give
+from tests.integration.slurm.daemons import ROOT, RealSlurm, give
+from tests.integration.slurm.spank import build_plugin
 from tests.roots import unpack
-from tests.unit.charts.rendering import of_kind, render
+from tests.unit.charts.rendering import Manifest, of_kind, render
 
 pytestmark = pytest.mark.integration
 
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
+Values = dict[str, object]
 ALONE: Final = """
 ip link set lo up
 ip link add eth0 type veth peer name peer0
@@ -42,18 +45,30 @@ exec chroot --userspec=401:401 "$1" "${@:3}"
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("check") / "root"
-    unpack(SUITE, ("slurmctld", "slurmdbd"), folder)
+    unpack(SUITE, ("slurmctld", "slurmdbd", "slurmd", "login"), folder)
     return folder
 
 
-def check(root: Path, folder: Path, daemon: str, values: Mapping[str, object], *, before: str = "") -> tuple[int, str]:
+def container_of(manifests: Sequence[Manifest], job: str, name: str) -> tuple[Manifest, dict[str, str]]:
+    """A container that checks, and the files that it is given."""
+    pod = of_kind(manifests, "Job")[job]["spec"]["template"]["spec"]
+    (container,) = [each for each in pod["containers"] if each["name"] == name]
+    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    maps = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
+    has_config = "/config" in mounted
+    return container, of_kind(manifests, "ConfigMap")[maps[mounted["/config"]]]["data"] if has_config else {}
+
+
+def check(
+    root: Path, folder: Path, daemon: str, values: Mapping[str, object], *, before: str = "", job: str = ""
+) -> tuple[int, str]:
     """Exit code and words, with what the chart gives to the Job that checks, `before` run as root in the namespaces."""
-    manifests = render("slurm", values)
+    job = job or ("demo-check-compute" if daemon == "slurmd" else "demo-check")
+    container, files = container_of(render("slurm", values), job, daemon)
     folder.mkdir()
-    for name, text in of_kind(manifests, "ConfigMap").get(f"demo-check-{daemon}", {"data": {}})["data"].items():
+    for name, text in files.items():
         (folder / name).write_text(text)
-    containers = of_kind(manifests, "Job")["demo-check"]["spec"]["template"]["spec"]["containers"]
-    (command,) = [each["command"] for each in containers if each["name"] == daemon]
+    command = container["command"]
     return run(["--net"], ALONE + before + ENTER, root, folder, *command)
 
 
@@ -65,7 +80,7 @@ def run(namespaces: Sequence[str], script: str, *words: Path | str) -> tuple[int
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd", "slurmd", "login"])
 def test_the_chart_as_it_is_is_accepted(root: Path, tmp_path: Path, daemon: str):
     assert check(root, tmp_path / "config", daemon, {})[::-1] == ("", 0)
 
@@ -110,6 +125,103 @@ def test_what_slurm_cannot_work_with_is_said_in_its_words(
     assert said in words
 
 
+NOWHERE: Final = "/nowhere/ours.sh"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"slurmConfig": {"conf": {"TaskPlugin": "task/nothing"}}}, "cannot find task plugin for task/nothing"),
+        ({"slurmConfig": {"conf": {"TaskPluginParam": "nothing"}}}, "Bad TaskPluginParam: nothing"),
+        ({"slurmConfig": {"conf": {"NodeFeaturesPlugins": "node_features/own"}}}, "node_features plugin"),
+        ({"slurmConfig": {"conf": {"AcctGatherProfileType": "acct_gather_profile/hdf5"}}}, "acct_gather_profile/hdf5"),
+        ({"slurmConfig": {"conf": {"AcctGatherEnergyType": "acct_gather_energy/xcc"}}}, "acct_gather_energy/xcc"),
+        ({"slurmConfig": {"files": {"acct_gather.conf": "Nonsense=1"}}}, "Nonsense"),
+        ({"slurmConfig": {"files": {"mpi.conf": "PMIxDebug=nonsense"}}}, "PMIxDebug"),
+        (
+            {"slurmConfig": {"files": {"plugstack.conf": "required /nowhere/spank_own.so"}}},
+            "Failed to load plugin /nowhere/spank_own.so. Aborting.",
+        ),
+    ],
+)
+def test_what_slurmd_alone_reads_is_refused_in_its_words(root: Path, tmp_path: Path, values: Values, said: str):
+    code, words = check(root, tmp_path / "config", "slurmd", values)
+    assert code == 3, words
+    assert words.startswith("slurmd of images.slurmd does not start on these values:\n")
+    assert said in words
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"slurmConfig": {"files": {"plugstack.conf": "required /nowhere/spank_own.so"}}},
+            "Failed to load plugin /nowhere/spank_own.so. Aborting.",
+        ),
+        ({"slurmConfig": {"conf": {"CliFilterPlugins": "cli_filter/own"}}}, "cannot find cli_filter plugin"),
+    ],
+)
+def test_what_srun_alone_reads_is_refused_in_its_words(root: Path, tmp_path: Path, values: Values, said: str):
+    code, words = check(root, tmp_path / "config", "login", values)
+    assert code == 3, words
+    assert words.startswith("srun of images.login does not start on these values:\n")
+    assert said in words
+
+
+@pytest.mark.parametrize(
+    ("part", "conf", "said"),
+    [
+        ("slurmctld", {"MailProg": NOWHERE}, f"MailProg={NOWHERE}: there is no such program"),
+        ("slurmctld", {"PrologSlurmctld": NOWHERE}, f"PrologSlurmctld={NOWHERE}: there is no such program"),
+        ("slurmd", {"TaskProlog": NOWHERE}, f"TaskProlog={NOWHERE}: there is no such program"),
+        ("slurmd", {"HealthCheckProgram": NOWHERE}, f"HealthCheckProgram={NOWHERE}: there is no such program"),
+        ("slurmd", {"MpiDefault": "nothing"}, "MpiDefault=nothing: there is no such plugin"),
+        ("login", {"SrunProlog": NOWHERE}, f"SrunProlog={NOWHERE}: there is no such program"),
+        ("login", {"MpiDefault": "nothing"}, "MpiDefault=nothing: there is no such plugin"),
+    ],
+)
+def test_what_an_image_lacks_is_named(root: Path, tmp_path: Path, part: str, conf: dict[str, str], said: str):
+    code, words = check(root, tmp_path / "config", part, {"slurmConfig": {"conf": conf}})
+    assert (code, words) == (3, f"images.{part} lacks what these values name:\n  {said}\n")
+
+
+def test_a_plugin_that_the_image_has_is_loaded_and_one_of_a_volume_is_not_looked_for(root: Path, tmp_path: Path):
+    plugin = build_plugin(root, "usr/local/lib/spank_own.so")
+    lines = f"required /{plugin}\nrequired /opt/site/spank_other.so\n"
+    site = {"slurmConfig": {"files": {"plugstack.conf": lines}, "conf": {"TaskProlog": "/opt/site/ours.sh"}}}
+    (words,) = {check(root, tmp_path / part, part, site)[1] for part in ("login",)}
+    assert "Failed to load plugin /opt/site/spank_other.so" in words
+    volume = {"volumes": [{"name": "site", "hostPath": {"path": "/opt/site"}}]}
+    mounted = site | {"compute": volume | {"volumeMounts": [{"name": "site", "mountPath": "/opt/site"}]}}
+    assert check(root, tmp_path / "config", "slurmd", mounted) == (0, "")
+    shared = site | {"sharedFolders": {"/opt/site": {"nfs": {"server": "nas", "path": "/site"}}}}
+    assert check(root, tmp_path / "slurmd", "slurmd", shared) == (0, "")
+    assert check(root, tmp_path / "shared", "login", shared) == (0, "")
+
+
+def test_the_page_on_pyxis_is_refused_until_the_images_have_it(root: Path, tmp_path: Path):
+    (text,) = re.findall(r"(?s)```yaml\n(.*?)```", (ROOT / "docs/tasks/containers-for-jobs.md").read_text())
+    values = yaml.safe_load(text)
+    assert set(values.pop("images")) == {"slurmd", "login"}  # which are here
+    file = values["slurmConfig"]["files"]["plugstack.conf"].split()[1]
+    for part, program in (("slurmd", "slurmd"), ("login", "srun")):
+        code, words = check(root, tmp_path / f"without-{part}", part, values)
+        assert code == 3, words
+        assert words.startswith(f"{program} of images.{part} does not start on these values:\n")
+        assert f"Failed to load plugin {file}. Aborting." in words
+    try:
+        build_plugin(root, file.lstrip("/"))
+        for part in ("slurmd", "login"):
+            assert check(root, tmp_path / f"with-{part}", part, values) == (0, "")
+    finally:
+        (root / file.lstrip("/")).unlink(missing_ok=True)
+
+
+def test_cgroups_of_the_machine_are_not_asked_for(root: Path, tmp_path: Path):
+    held = {"cgroup": "auto", "privateTmp": True, "conf": {"TaskPlugin": "task/affinity"}}
+    assert check(root, tmp_path / "config", "slurmd", {"slurmConfig": held}) == (0, "")
+
+
 def test_a_daemon_that_says_nothing_is_named_after_30_seconds(root: Path, tmp_path: Path):
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/bash\nexec tail -f /dev/null\n")
@@ -151,7 +263,9 @@ def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
         os.chown(key, 401, 401)
         (tmp_path / "config").mkdir()
         shutil.copy(later.root / "etc/slurm/slurm.conf", tmp_path / "config")
-        code, words = run([], ENTER, root, tmp_path / "config", "check-config", "slurmctld")
+        script = ROOT / "charts/slurm/files/check-config.sh"
+        shutil.copy(script, tmp_path / "config/check-config")
+        code, words = run([], ENTER, root, tmp_path / "config", "bash", "/config/check-config", "slurmctld")
     finally:
         later.stop()
         shutil.rmtree(root / "keys", ignore_errors=True)
@@ -177,7 +291,7 @@ def test_no_part_is_later_than_the_one_above_it(root: Path, tmp_path: Path):
         shared = f'mkdir -p "$1/order"\nmount --bind {folder}/order "$1/order"\n'
         roots = {name: later if suite == "sid" else root for name, suite in of_suite.items()}
         return [
-            (name, *check(roots[name], folder / name, name, values, before=shared))
+            (name, *check(roots[name], folder / name, name, values, before=shared, job="demo-check"))
             for name in ("slurmdbd", "slurmctld", "slurmd", "slurmrestd", "login")
             if name in of_suite and (roots[name] == later or name in ("slurmdbd", "slurmctld"))
         ]

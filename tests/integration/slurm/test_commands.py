@@ -308,7 +308,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         r"Permission denied",
         1,
     ),
-    "files of the site": Command("srun cat /run/slurm/conf/plugstack.conf", "# of the site$"),
+    "a plugin of the site": Command("srun printenv OF_PLUGIN", "of-the-site$"),
     "strigger: Slurm's own user's": Command("strigger --set --node=c1 --down --program=/bin/true", "denied", 1),
     "scrontab": Command("scrontab -l", "scrontab is disabled on this cluster", 1),
     # ---------------------------------------------------------------------------------------------- what is told

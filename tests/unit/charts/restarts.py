@@ -27,6 +27,8 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "images.sunkpy": {"images": {"sunkpy": "r/x:2"}},
     "clusterDomain": {"clusterDomain": "k8s.example.com"},
     "slurmConfig.conf": {"slurmConfig": {"conf": {"KillWait": 31}}},
+    "slurmConfig.files: plugstack.conf": {"slurmConfig": {"files": {"plugstack.conf": "optional x.so"}}},
+    "slurmConfig.files: others": {"slurmConfig": {"files": {"mpi.conf": "PMIxDebug=1"}}},
     "slurmConfig.cgroup": {"slurmConfig": {"cgroup": "disabled"}},
     "slurmConfig.privateTmp, privatePids": {"slurmConfig": {"privateTmp": True}},
     "partitions": {"partitions": {"more": {}}},

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -296,7 +297,6 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
     conf = {
         "SchedulerParameters": {"bf_interval": 20, "bf_continue": None, "defer": True, "bf_max_time": False},
         "SlurmctldParameters": ["conmgr_max_connections=2048"],
-        "GresTypes": ["shard"],
         "TaskPlugin": "task/affinity",
         "JobSubmitPlugins": ["require_timelimit"],
         "PriorityWeightAge": 2000000,
@@ -312,7 +312,7 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
         "SchedulerParameters=batch_sched_delay=0,bf_interval=20,bf_job_part_count_reserve=10,bf_max_job_test=10000,"
         "bf_max_job_user=300,bf_yield_interval=500000,default_queue_depth=1000,defer,nohold_on_prolog_fail",
         "SlurmctldParameters=conmgr_max_connections=2048,enable_configless",
-        "GresTypes=shard,gpu",
+        "GresTypes=gpu",
         "TaskPlugin=task/affinity,task/cgroup",
         "JobSubmitPlugins=require_timelimit,lua",
         "PriorityWeightAge=2000000",
@@ -720,9 +720,10 @@ def test_a_kind_that_an_administrator_describes_reaches_the_scheduler_and_may_be
 def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs():
     manifests = render("slurm")
     job = of_kind(manifests, "Job")["demo-check"]
+    slurmd = of_kind(manifests, "Job")["demo-check-compute"]
     given = [of_kind(manifests, "ConfigMap")[f"demo-check-{daemon}"] for daemon in ("slurmctld", "slurmdbd")]
-    hooks = [each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, *given)]
-    assert hooks == ["pre-install,pre-upgrade,pre-rollback"] * 3
+    hooks = [each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, slurmd, *given)]
+    assert hooks == ["pre-install,pre-upgrade,pre-rollback"] * 4
     containers = job["spec"]["template"]["spec"]["containers"]
     mounts = {each["name"]: {mount["mountPath"] for mount in each["volumeMounts"]} for each in containers}
     with_key = [name for name, paths in mounts.items() if "/keys" in paths]
@@ -730,43 +731,94 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
 
 
 ALL = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
+ASKED = {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld"], "login": ["login", "images.login", "/home"]}
+"""What each is told when it reads its files."""
+ORDER = {"slurmdbd": ["slurmdbd", ""]} | {
+    name: [name, "slurmdbd" if name == "slurmctld" else "slurmctld"] for name in ALL if name != "slurmdbd"
+}
+"""Which is not later than which."""
+
+
+def _checks(values: Mapping[str, object]) -> dict[str, Mapping[str, Any]]:
+    """The pods that check, by Job."""
+    jobs = of_kind(render("slurm", values), "Job").items()
+    return {name: job["spec"]["template"]["spec"] for name, job in jobs if name.startswith("demo-check")}
+
+
+def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What comes before the script that has a daemon read its files, and what it is told."""
+    words = [word for word in command if "\n" not in word]
+    if "/config/check-config" not in words:
+        return words, []
+    at = words.index("/config/check-config")
+    assert words[at - 1] == "bash"
+    return words[: at - 1], words[at + 1 :]
 
 
 @pytest.mark.parametrize(
-    ("login", "suites", "commands"),
+    ("login", "suites", "ordered"),
     [
-        (True, {}, {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]}),
-        (
-            False,
-            {"login": "sid"},
-            {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]},
-        ),
-        (
-            True,
-            {"slurmd": "sid-1a2b"},
-            {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld", "slurmdbd"]}
-            | {name: [name, "slurmctld"] for name in ("slurmrestd", "login", "slurmd")},
-        ),
-        (
-            True,
-            dict.fromkeys(ALL, "sid-1a2b@sha256:abc") | {"slurmd": "sid-1a2b"},
-            {"slurmdbd": ["check-config", "slurmdbd"], "slurmctld": ["check-config", "slurmctld"]},
-        ),
-        (
-            False,
-            {"slurmd": "sid-1a2b"},
-            {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld", "slurmdbd"]}
-            | {name: [name, "slurmctld"] for name in ("slurmrestd", "slurmd")},
-        ),
+        (True, {}, []),
+        (False, {"login": "sid"}, []),
+        (True, {"slurmd": "sid-1a2b"}, ALL),
+        (True, dict.fromkeys(ALL, "sid-1a2b@sha256:abc") | {"slurmd": "sid-1a2b"}, []),
+        (False, {"slurmd": "sid-1a2b"}, [name for name in ALL if name != "login"]),
     ],
 )
-def test_images_of_several_suites_that_are_used_say_of_what_release_they_are(login, suites, commands):
+def test_images_of_several_suites_that_are_used_say_of_what_release_they_are(login, suites, ordered):
     images = {name: f"r.example.com:5000/sunkpy/{name}:{suite}" for name, suite in suites.items()}
-    values = {"images": images, "login": {"enabled": login}}
-    pod = of_kind(render("slurm", values), "Job")["demo-check"]["spec"]["template"]["spec"]
-    asked = {each["name"]: [word for word in each["command"] if " " not in word] for each in pod["containers"]}
-    of_bash = ("bash", "-euc", "check-order")
-    assert {name: [word for word in words if word not in of_bash] for name, words in asked.items()} == commands
+    pods = _checks({"images": images, "login": {"enabled": login}})
+    asked = {each["name"]: _split(each["command"]) for each in pods["demo-check"]["containers"]}
+    of_bash = ["bash", "-euc", "check-order"]
+    assert {name: words for name, (words, _) in asked.items() if words} == {
+        name: [*of_bash, *ORDER[name]] for name in ordered
+    }
+    assert {name: told for name, (_, told) in asked.items() if told} == {
+        name: told for name, told in ASKED.items() if login or name != "login"
+    }
+
+
+def test_each_image_of_slurmd_reads_the_new_files_once_where_its_nodes_are():
+    values = {
+        "images": {"slurmd": "r.example.com/slurmd:1"},
+        "nodeSets": {
+            "cpu": {},
+            "more": {"nodeSelector": {"pool": "more"}},
+            "gpu": {
+                "image": "r.example.com/cuda:1",
+                "nodeSelector": {"kubernetes.io/arch": "arm64", "pool": "gpu"},
+                "tolerations": [{"key": "gpu", "operator": "Exists"}],
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
+                "volumeMounts": [{"name": "opt", "mountPath": "/opt/site"}],
+            },
+        },
+        "sharedFolders": {"/scratch": {"nfs": {"server": "nas", "path": "/s"}}},
+    }
+    pods = _checks(values)
+    assert set(pods) == {"demo-check", "demo-check-cpu", "demo-check-gpu"}
+    (cpu,), (gpu,) = (pods[f"demo-check-{name}"]["containers"] for name in ("cpu", "gpu"))
+    assert (cpu["image"], gpu["image"]) == ("r.example.com/slurmd:1", "r.example.com/cuda:1")
+    assert _split(cpu["command"]) == ([], ["slurmd", "images.slurmd", "/home", "/scratch"])
+    assert _split(gpu["command"]) == ([], ["slurmd", "nodeSets.gpu.image", "/home", "/opt/site", "/scratch"])
+    assert gpu["env"] == [{"name": "A", "value": "1"}], "what it may lack before an install is not asked for"
+    pod = pods["demo-check-gpu"]
+    assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64"}, "it runs, wherever there is room"
+    assert {"key": "gpu", "operator": "Exists"} in pod["tolerations"]
+    ((preferred,),) = [
+        pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
+    ]
+    assert {each["key"]: each["values"] for each in preferred["preference"]["matchExpressions"]} == {
+        "kubernetes.io/arch": ["arm64"],
+        "pool": ["gpu"],
+    }
+    assert {volume["name"] for volume in pod["volumes"]} == {"slurmctld", "scratch"}, "it has no key"
+
+
+def test_images_of_other_login_pods_are_asked_too():
+    pods = _checks({"login": {"sets": {"viz": {"image": "r.example.com/viz:1"}, "plain": {}}}})
+    asked = {each["name"]: (each["image"], _split(each["command"])[1]) for each in pods["demo-check"]["containers"]}
+    assert asked["login-viz"] == ("r.example.com/viz:1", ["login", "login.sets.viz.image", "/home"])
+    assert set(asked) == {"slurmctld", "slurmdbd", "login", "login-viz"}
 
 
 @pytest.mark.parametrize(("kinds", "told"), [((), True), (("helm.toolkit.fluxcd.io/v2",), False)])

@@ -37,25 +37,52 @@ def test_containers_need_nothing_of_the_pod_that_it_has_not_anyway():
     assert _oci({"jobContainers": {"enabled": False}}) is None
 
 
-def _plugstack(values: Mapping[str, object]) -> str | None:
-    return of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"].get("plugstack.conf")
+OF_THE_POD = "include /etc/sunkpy/plugstack.conf\n"
 
 
-def test_slurm_loads_our_plugin_and_what_the_site_adds():
+def _plugstack(values: Mapping[str, object]) -> str:
+    """What slurmctld sends to all nodes."""
+    return str(of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]["plugstack.conf"])
+
+
+def _plugins_of_pods(values: Mapping[str, object]) -> dict[str, str | None]:
+    """The site's lines, of each container that has them."""
+    manifests = render("slurm", values)
+    pods = [of_kind(manifests, "NodeSet")["compute"], of_kind(manifests, "StatefulSet")["demo-login"]]
+    containers = [container for pod in pods for container in pod["spec"]["template"]["spec"]["containers"]]
+    envs = {each["name"]: {one["name"]: one.get("value") for one in each.get("env", [])} for each in containers}
+    return {name: env["SUNKPY_PLUGSTACK"] for name, env in envs.items() if "SUNKPY_PLUGSTACK" in env}
+
+
+def test_slurm_loads_our_plugin_and_what_the_pod_brings():
     ours = "optional /usr/local/lib/sunkpy_containers.so"
-    assert _plugstack({}) == f"{ours}\n"
-    site = {"slurmConfig": {"files": {"plugstack.conf": "optional own.so"}}}
+    assert _plugstack({}) == f"{ours}\n{OF_THE_POD}"
     folders = {"cache": "/scratch/images", "mounts": ["/scratch"]}
-    assert (
-        _plugstack(site | {"jobContainers": folders})
-        == f"{ours} cache=/scratch/images folder=/scratch\noptional own.so\n"
+    assert _plugstack({"jobContainers": folders}) == f"{ours} cache=/scratch/images folder=/scratch\n{OF_THE_POD}"
+    assert _plugstack({"jobContainers": {"enabled": False}}) == OF_THE_POD
+    assert _plugins_of_pods({}) == {}
+
+
+def test_plugins_of_the_site_come_with_the_pods_that_have_them_and_slurmctld_sends_none():
+    """A running slurmd pod may lack them; one that is required would end its slurmd."""
+    lines = "required /opt/spank_own.so home=$(HOME)\n# ours"
+    site = {"slurmConfig": {"files": {"plugstack.conf": f"{lines}\n"}}}
+    (slurm, slurmctld), (bare, alone) = (
+        (
+            of_kind(manifests, "ConfigMap")["demo-slurm-config"]["data"],
+            of_kind(manifests, "StatefulSet")["demo-slurmctld"],
+        )
+        for manifests in (render("slurm", site), render("slurm"))
     )
+    assert slurm == bare
+    assert slurmctld == alone, "slurmctld does not restart, and tells nobody"
+    for_kubelets = lines.replace("$", "$$")
+    assert _plugins_of_pods(site) == {"slurmd": for_kubelets, "sackd": for_kubelets}
 
 
 def test_pyxis_takes_the_place_of_our_plugin():
-    pyxis = {"slurmConfig": {"files": {"plugstack.conf": "required spank_pyxis.so"}}}
-    assert _plugstack(pyxis | {"jobContainers": {"images": False}}) == "required spank_pyxis.so\n"
-    assert _plugstack({"jobContainers": {"enabled": False}}) is None
+    pyxis = {"slurmConfig": {"files": {"plugstack.conf": "required /opt/pyxis/spank_pyxis.so"}}}
+    assert _plugstack(pyxis | {"jobContainers": {"images": False}}) == OF_THE_POD
     with pytest.raises(Refused, match=r"plugstack\.conf loads Pyxis, whose flags are the chart's, too"):
         _plugstack(pyxis)
 

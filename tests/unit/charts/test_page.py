@@ -45,9 +45,7 @@ def test_it_decides_by_the_schedulers_settings_and_asks_slurm_with_a_token():
     assert {"--slurmrestd=http://demo-slurmrestd:6820", "--slurm-token-file=/run/slurm/token"} <= set(args)
 
 
-@pytest.mark.parametrize(
-    ("hides", "is_told"), [("usage,Jobs", True), (["jobs"], True), ("all", True), ("usage", False)]
-)
+@pytest.mark.parametrize(("hides", "is_told"), [("usage,Jobs", True), (["jobs"], True), ("usage", False)])
 def test_it_knows_that_slurm_hides_jobs_from_it(hides, is_told):
     manifests = render("slurm", ON | {"slurmConfig": {"conf": {"PrivateData": hides}}})
     args = of_page(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -1,0 +1,138 @@
+#!/bin/bash
+# Starts a part of Slurm on a new configuration, alone and with an empty state, as long as it takes to read it. Says in Slurm's
+# own words what it cannot work with, and fails with 3; no other one is touched. It fails, too, where the slurmctld that runs is
+# of a later release: what that one has saved, an earlier one cannot read; and where what slurm.conf names is not in the image.
+#   check-config slurmctld|slurmdbd
+#   check-config slurmd|login IMAGE [FOLDER...]
+#     IMAGE   where the image stands in the values
+#     FOLDER  what volumes bring into these pods, and is not here: nothing below is looked for
+#   /config     slurm.conf and what goes with it, or slurmdbd.conf
+#   /keys       slurm.key or slurm.jwks, to be read, and to ask the slurmctld that runs
+#   /etc/slurm  empty and writable
+set -euo pipefail
+unset SLURM_JWT
+umask 077
+daemon=$1 image=${2:-images.$1} folders=("${@:3}")
+scratch=$(mktemp -d)
+# What it said, and an end that is not tried again.
+refuse() {
+  echo "$1 does not start on these values:"
+  grep -E 'error:|fatal:' "$scratch/log" | sed -E 's/^.*(error|fatal): /  /' || cat "$scratch/log"
+  exit 3
+}
+# What slurm.conf may name and this part runs.
+declare -A of_part=(
+  [slurmctld]="MailProg PrologSlurmctld EpilogSlurmctld SlurmctldPrimaryOnProg SlurmctldPrimaryOffProg"
+  [slurmd]="TaskProlog TaskEpilog SrunProlog SrunEpilog HealthCheckProgram UnkillableStepProgram"
+  [login]="SrunProlog SrunEpilog"
+  [slurmdbd]=""
+)
+read -ra programs <<< "${of_part[$daemon]}"
+mkdir "$scratch/ask"
+if [ "$daemon" = slurmctld ] && install -m 0600 /keys/slurm.* "$scratch/ask/" 2> /dev/null; then
+  cp -L /config/slurm.conf "$scratch/ask/"
+  export SLURM_CONF=$scratch/ask/slurm.conf
+  install -d /run/slurm
+  sackd -D > "$scratch/ask/log" 2>&1 & # without it scontrol proves nothing
+  sackd=$!
+  for _ in {1..50}; do [ ! -S /run/slurm/sack.socket ] || break; sleep 0.1; done
+  # One that is earlier talks to no client that is later, and one that is away says nothing.
+  runs=$(timeout 5 scontrol show config 2> /dev/null | sed -n 's/^SLURM_VERSION *= //p') || true
+  kill "$sackd" || true
+  unset SLURM_CONF
+  own=$(slurmctld -V | sed 's/.* //')
+  if [ "$(printf '%s\n' "${own%.*}" "${runs%.*}" | sort -V | tail -n 1)" != "${own%.*}" ]; then
+    echo "slurmctld $runs runs here, and slurmctld $own cannot read what it has saved. Keep images.slurmctld and images.slurmdbd"
+    echo "at $runs, or restore a backup of $own into a new namespace: docs/tasks/upgrade.md"
+    exit 3
+  fi
+fi
+cp -L /config/* /etc/slurm/
+chmod 0644 /etc/slurm/*.conf
+for script in /etc/slurm/*.sh; do [ ! -e "$script" ] || chmod 0755 "$script"; done
+install -m 0600 /keys/slurm.* /etc/slurm/ 2> /dev/null || head -c 64 /dev/urandom > /etc/slurm/slurm.key
+head -c 64 /dev/urandom > /etc/slurm/jwt.key
+conf=/etc/slurm/slurm.conf
+[ "$daemon" != slurmdbd ] || conf=/etc/slurm/slurmdbd.conf
+
+# The values of a key in slurm.conf.
+values_of() { sed -nE "s/^$1=\"?([^\"#]*)\"?.*/\1/Ip" "$conf"; }
+is_brought() {
+  local folder
+  for folder in "${folders[@]}"; do [[ $1 != "$folder"/* ]] || return 0; done
+  return 1
+}
+missing=()
+for key in "${programs[@]}"; do
+  while read -r program _; do
+    [[ $program != /* || -x $program ]] || is_brought "$program" || missing+=("$key=$program: there is no such program")
+  done <<< "$(values_of "$key")"
+done
+mpi=$(values_of MpiDefault)
+case $daemon in
+  slurmd | login)
+    sed -i 's|^include /etc/sunkpy/|include site-|' /etc/slurm/plugstack.conf
+    for folder in "${folders[@]}"; do
+      sed -i -E "\#^[[:space:]]*(required|optional)[[:space:]]+$folder/#d" /etc/slurm/*plugstack.conf
+    done
+    # A srun that does not start has other words, below.
+    has=$(srun --mpi=list 2>&1) || true
+    [[ -z $mpi || $has != *"plugin types are"* ]] || grep -qw -e "$mpi" <<< "$has" || missing+=("MpiDefault=$mpi: there is no such plugin")
+    ;;
+esac
+if [ ${#missing[@]} != 0 ]; then
+  echo "$image lacks what these values name:"
+  printf '  %s\n' "${missing[@]}"
+  exit 3
+fi
+
+if [ "$daemon" = login ]; then
+  # Which loads all that each srun, sbatch and salloc loads.
+  srun --help > /dev/null 2> "$scratch/log" && exit 0
+  refuse "srun of $image"
+fi
+# Where it works and whom it calls is of no matter for what is checked.
+without='[A-Za-z]*PidFile|[A-Za-z]*LogFile|[A-Za-z]*Debug|DebugLevel|SlurmctldHost|StateSaveLocation|AccountingStor[A-Za-z]*|DbdHost|StorageHost'
+# slurmd is no root here and has no cgroup. What the chart makes of them is of no matter, either, nor is a program of the site run.
+[ "$daemon" != slurmd ] || without+='|SlurmdSpoolDir|SlurmdUser|ProctrackType|JobContainerType|NamespaceType|HealthCheckProgram|JobAcctGatherType'
+# Nor what only the database knows: TRES beside Slurm's own, and QoS.
+sed -i -E "/^($without|PriorityWeightTRES)=/Id; /^PartitionName=/I s/ (TRESBillingWeights|QOS|AllowQos|DenyQos)=[^ ]*//Ig" "$conf"
+echo >> "$conf"
+args=(-D)
+if [ "$daemon" = slurmdbd ]; then
+  chmod 0600 "$conf" # with a password in it Slurm wants it so
+  printf '%s\n' "PidFile=$scratch/pid" "DbdHost=localhost" "StorageHost=127.0.0.1" "DebugLevel=info" >> "$conf"
+else
+  printf '%s\n' "SlurmctldHost=$(hostname)(localhost)" "StateSaveLocation=$scratch" "SlurmctldPidFile=$scratch/pid" "SlurmctldDebug=info" >> "$conf"
+fi
+if [ "$daemon" = slurmd ]; then
+  printf '%s\n' "SlurmdSpoolDir=$scratch/spool" "SlurmdUser=slurm" "ProctrackType=proctrack/linuxproc" \
+    "JobAcctGatherType=jobacct_gather/none" "SlurmdPidFile=$scratch/pid" "SlurmdDebug=info" >> "$conf"
+  sed -i -E '/^TaskPlugin=/I { s/(=|,)task\/cgroup/\1/I; s/=,/=/; s/,$//; s/=$/=task\/none/ }' "$conf"
+  echo "CgroupPlugin=disabled" > /etc/slurm/cgroup.conf
+  sed -i '/^Include /Id' /etc/slurm/gres.conf
+  mkdir "$scratch/spool"
+  args+=(-Z -N check --conf "CPUs=1 RealMemory=1")
+fi
+: > "$scratch/log" # on a busy machine it is looked at before the daemon runs
+"/usr/sbin/$daemon" "${args[@]}" >> "$scratch/log" 2>&1 &
+pid=$!
+
+# slurmctld and slurmd have read everything when they run; slurmdbd when it looks for its database, which it does not find here.
+has_read() { grep -qE 'Running as primary controller|slurmd started on|slurmdbd version|mysql_real_connect|Database settings' "$scratch/log"; }
+for _ in {1..300}; do
+  kill -0 "$pid" 2> /dev/null || break
+  has_read && break
+  sleep 0.1
+done
+if has_read && kill -0 "$pid" 2> /dev/null; then
+  kill -KILL "$pid"
+  exit 0
+fi
+if kill -0 "$pid" 2> /dev/null; then
+  kill -KILL "$pid"
+  echo "check-config: $daemon has not read its values in 30 s: the machine is slow, or waits for something"
+  exit 1
+fi
+[ "$daemon" != slurmd ] || daemon+=" of $image"
+refuse "$daemon"

@@ -1,0 +1,144 @@
+"""Each key of slurm.conf is classed in one table, and what it refuses is refused by name, with the reason."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.unit.charts.rendering import CHARTS, ROOT, Refused, render
+
+TABLE: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = yaml.safe_load(
+    (CHARTS / "slurm/files/slurm-conf.yaml").read_text()
+)
+CLASSES: Final = ("ours", "taken", "needs", "refused")
+KEYS: Final = {
+    file.stem: yaml.safe_load(file.read_text()) for file in Path(__file__).parent.glob("slurm_conf_keys/*.yaml")
+}
+CONF: Final = "slurmConfig.conf"
+PARTITIONS: Final = "partitions.<name>.conf"
+POWER: Final = "a Slurm node is a pod: nothing of Slurm can power or reboot its machine. Drain the node in Kubernetes"
+LOG: Final = "kubectl logs has it: in a file, nobody would see it or remove old lines"
+
+
+def _classed(section: str) -> Counter[str]:
+    return Counter(key for name in CLASSES for key in TABLE[section].get(name, {}))
+
+
+@pytest.mark.parametrize("section", [CONF, PARTITIONS])
+@pytest.mark.parametrize("release", ["24.11", "26.05"])
+def test_no_key_of_a_release_is_unclassed(release: str, section: str):
+    assert set(KEYS[release][section]) - set(_classed(section)) == set()
+
+
+@pytest.mark.parametrize("section", [CONF, PARTITIONS])
+def test_no_key_is_in_two_classes(section: str):
+    assert [key for key, times in Counter(map(str.lower, _classed(section))).items() if times > 1] == []
+    assert set(TABLE[section]) <= {*CLASSES, "values"}
+    taken = {key for name in ("taken", "needs") for key in TABLE[section][name]}
+    assert set(TABLE[section].get("values", {})) <= taken
+
+
+def test_what_the_chart_writes_is_its_own():
+    """What values could set, too, would stand there twice."""
+    files = {CONF: "slurm-fixed.conf.tpl", "accounting.slurmdbd.conf": "slurmdbd-fixed.conf.tpl"}
+    for section, name in files.items():
+        written = set(re.findall(r"(?m)^([A-Za-z]+)=", (CHARTS / "slurm/files" / name).read_text()))
+        assert written - set(TABLE[section]["ours"]) == set()
+
+
+def test_what_values_set_by_default_is_taken():
+    values = yaml.safe_load((CHARTS / "slurm/values.yaml").read_text())
+    assert set(values["slurmConfig"]["conf"]) - {*TABLE[CONF]["taken"], *TABLE[CONF]["needs"]} == set()
+
+
+def _refused(values: Mapping[str, object]) -> str:
+    with pytest.raises(Refused) as refused:
+        render("slurm", values)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("RebootProgram", "/usr/sbin/reboot", POWER),
+        ("SuspendProgram", "/usr/sbin/poweroff", POWER),
+        ("ResumeProgram", "/usr/sbin/poweron", POWER),
+        ("suspendtime", 300, POWER),
+        ("SlurmdLogFile", "/var/log/slurmd.log", LOG),
+        ("SlurmctldLogFile", "/var/log/slurmctld.log", LOG),
+        ("SlurmdSyslogDebug", "info", "there is no syslog in a pod"),
+        ("FastSchedule", 1, "Slurm knows it no more"),
+        ("InactiveLimit", 60, "slurmctld would end the jobs of pods, which have no steps"),
+        ("JobCompPass", "x", "everybody on a node can read slurm.conf"),
+        ("PlugStackConfig", "/etc/plugstack.conf", "use slurmConfig.files: plugstack.conf"),
+        (
+            "GresTypes",
+            ["gpu", "nic"],
+            "use gpu of NodeSets: a node has GPUs and no other GRES; Licenses count what is not on nodes",
+        ),
+        ("PrologEpilogTimeout", 60, "use hooks.prologTimeoutSeconds and hooks.epilogTimeoutSeconds: Slurm's own would"),
+        ("TLSType", "tls/s2n", "the parts of sunkpy speak to Slurm without TLS"),
+        (
+            "SlurmdParameters",
+            ["l3cache_as_socket"],
+            "l3cache_as_socket: a node says of itself that it is one socket, so this",
+        ),
+        (
+            "SlurmdParameters",
+            {"numa_node_as_socket": True},
+            "numa_node_as_socket: a node says of itself that it is one",
+        ),
+        ("MpiDefault", "cray_shasta", "cray_shasta: it is for the launcher of Cray's own systems, and srun would fail"),
+        ("PrivateData", ["usage", "nodes"], "nodes: user k8s, who asks Slurm for pods, would see no node"),
+        ("PrivateData", "all", "all: user k8s, who asks Slurm for pods, would see no node"),
+        ("TopologyPlugin", "topology/block", "it needs slurmConfig.files: topology.conf or topology.yaml"),
+        (
+            "CliFilterPlugins",
+            "cli_filter/lua",
+            "lua needs its script, without which no srun, sbatch or salloc starts: slurmConfig.files: cli_filter.lua",
+        ),
+    ],
+)
+def test_what_would_do_nothing_or_harm_is_refused_by_name(key: str, value: object, says: str):
+    assert f"slurmConfig.conf.{key}: {says}" in _refused({"slurmConfig": {"conf": {key: value}}})
+
+
+def test_hidden_jobs_are_refused_beside_owners_of_pods():
+    hidden = {"slurmConfig": {"conf": {"PrivateData": ["usage", "jobs"]}}}
+    users = {"scheduler": {"access": [{"namespaces": ["chem"], "users": ["ann", "bob"]}]}}
+    assert (
+        "slurmConfig.conf.PrivateData: jobs hides the jobs of ann, bob from user k8s, who would take the jobs of their "
+        "pods for lost: leave out jobs, or scheduler.access.users"
+    ) in _refused(hidden | users)
+    render("slurm", hidden)
+
+
+def test_a_filter_of_the_site_comes_with_its_script():
+    script = "function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end\n"
+    site = {"conf": {"CliFilterPlugins": "cli_filter/lua"}, "files": {"cli_filter.lua": script}}
+    (data,) = (
+        each["data"]
+        for each in render("slurm", {"slurmConfig": site})
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "demo-slurm-config"
+    )
+    assert data["cli_filter.lua"] == script
+    assert "CliFilterPlugins=cli_filter/lua\n" in data["slurm.conf"]
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [("SuspendTime", POWER), ("SelectTypeParameters", "pods are counted in cores and memory, in all partitions")],
+)
+def test_keys_of_a_partition_are_refused_as_well(key: str, says: str):
+    assert f"partitions.low.conf.{key}: {says}" in _refused({"partitions": {"low": {"conf": {key: "x"}}}})
+
+
+def test_the_page_has_every_key():
+    page = (ROOT / "docs/reference/slurm-conf.md").read_text()
+    assert [key for section in (CONF, PARTITIONS) for key in _classed(section) if f"| `{key}` |" not in page] == []
