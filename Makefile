@@ -23,7 +23,7 @@ BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
 WHICH ?=
 
-.PHONY: help demo build test long release-check machines lint unit integration on-slurm off-slurm e2e bench images charts \
+.PHONY: help demo build programs archives test long release-check machines lint unit integration on-slurm off-slurm e2e bench images charts \
   sizes clean-cluster clean
 
 help: ## Show this list
@@ -37,7 +37,13 @@ demo: $(READY) ## A real cluster from nothing, charts installed, the story told 
 	$(BIN)/python -m demo --suite $(SLURM_SUITE)
 
 build: $(READY) ## Programs of clusters and images of both versions of Slurm: what demo and tests would wait for
+	@$(MAKE) --no-print-directory --jobs=2 programs archives
+
+# Its two halves, which run beside each other: an image mostly waits for its packages.
+programs: $(READY)
 	$(BIN)/python -m devcluster programs
+
+archives: $(READY)
 	$(BIN)/python slurm-images/build --suite trixie --only slurm mariadb sunkpy openldap
 	$(BIN)/python slurm-images/build --suite sid --only slurm
 

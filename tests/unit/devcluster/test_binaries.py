@@ -1,8 +1,23 @@
+import re
 from pathlib import Path
 
 import pytest
 
-from devcluster.binaries import KUBERNETES, MODULES, PAUSE, PRODUCTS, Binaries, is_new_enough, parse_go_version
+from devcluster.binaries import (
+    CONTAINERD,
+    COREDNS,
+    HELM,
+    KUBERNETES,
+    MODULES,
+    PAUSE,
+    PRODUCTS,
+    Binaries,
+    Product,
+    is_new_enough,
+    parse_go_version,
+)
+from devcluster.controlplane import corefile
+from devcluster.layout import Layout
 
 
 @pytest.mark.parametrize(
@@ -45,6 +60,55 @@ def test_a_module_of_ours_is_pinned_by_its_checksums(product: object):
         assert (folder / "go.sum").exists()
 
 
-def test_the_kubernetes_module_is_of_the_version_in_the_table():
-    text = (MODULES / "kubernetes" / "go.mod").read_text()
-    assert f"k8s.io/kubernetes v{KUBERNETES.version}" in text
+MODULE_OF = {
+    "k8s.io/kubernetes": KUBERNETES,
+    "github.com/containerd/containerd/v2": CONTAINERD,
+    "github.com/coredns/coredns": COREDNS,
+    "helm.sh/helm/v3": HELM,
+}
+NOT_SHARED = {
+    "k8s.io/cri-api",
+    "k8s.io/kubelet",
+    # Two or three packages each.
+    "github.com/containerd/platforms",
+    "github.com/containernetworking/plugins",
+    "go.opentelemetry.io/otel/exporters/otlp/otlptrace",
+    "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc",
+    "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+}
+
+
+def required(product: Product) -> dict[str, str]:
+    """Module -> version, as the go.mod of a product asks for it."""
+    assert product.module
+    text = (MODULES / product.module / "go.mod").read_text()
+    return dict(re.findall(r"^\t?(?:require )?(\S+) v(\S+)(?: // indirect)?$", text, re.MULTILINE))
+
+
+def replaced(product: Product) -> dict[str, str]:
+    """Module -> the version that is taken in place of the one that is asked for."""
+    assert product.module
+    text = (MODULES / product.module / "go.mod").read_text()
+    return dict(re.findall(r"^\t(\S+) => \1 v(\S+)$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("module", MODULE_OF)
+def test_the_module_of_a_product_has_its_version_of_the_table(module: str):
+    product = MODULE_OF[module]
+    assert required(product)[module] == product.version
+    assert f"-X helm.sh/helm/v3/internal/version.version=v{HELM.version}" in HELM.ldflags
+
+
+def test_what_the_programs_of_a_cluster_have_in_common_is_of_one_version():
+    """So it is compiled once, with the libraries of its Kubernetes."""
+    libraries = replaced(KUBERNETES)
+    ours, theirs = required(KUBERNETES) | libraries, required(CONTAINERD) | replaced(CONTAINERD)
+    assert libraries["k8s.io/client-go"] == theirs["k8s.io/client-go"] == KUBERNETES.version.replace("1.", "0.", 1)
+    assert {module for module in ours.keys() & theirs.keys() if ours[module] != theirs[module]} <= NOT_SHARED
+
+
+def test_coredns_has_the_plugins_that_its_configuration_names():
+    written = (MODULES / "cluster" / "coredns" / "main.go").read_text()
+    plugins = set(re.findall(r'_ "github.com/coredns/coredns/plugin/(\w+)"', written))
+    text = corefile(Layout(root=Path("/r"), name="c", slot=0))
+    assert {line.split()[0] for line in text.splitlines() if re.match(r" {4}\w", line)} == plugins

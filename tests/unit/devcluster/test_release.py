@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import platform
+import re
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -15,19 +16,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from devcluster.binaries import KUBERNETES, Binaries, Product
-from devcluster.release import ARCHITECTURES, Release, Unavailable, fetch
+from devcluster.binaries import PRODUCTS, Binaries, Product
+from devcluster.release import ARCHITECTURES, SUMS, Release, Unavailable, fetch
 
 PROGRAMS = ("server", "client")
+# Says how often it was called, and what was built together.
+GO = """#!/bin/sh
+[ "$1" = version ] && exec echo go version go1.26.1
+echo "$@" >> "${0%/*}/calls"
+for package do case $package in *.dev/*) package=${package##*/}; echo built > "$GOBIN/${package%@*}" ;; esac; done
+"""
 ARCH = ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
-def archive_of(*programs: str) -> bytes:
+def archive_of(*programs: str, folder: str = "tool/bin") -> bytes:
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w:gz") as archive:
         for program in (*programs, "unused"):
             content = f"{program} as released".encode()
-            member = tarfile.TarInfo(f"tool/bin/{program}")
+            member = tarfile.TarInfo(f"{folder}/{program}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return written.getvalue()
@@ -82,7 +89,7 @@ def tool(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pro
     """A product with a release on that server; `go` on PATH builds it."""
     go = tmp_path / "path" / "go"
     go.parent.mkdir()
-    go.write_text('#!/bin/sh\n[ "$1" = version ] && echo go version go1.26.1 || echo built > "$GOBIN/${4##*/}"\n')
+    go.write_text(GO)
     go.chmod(0o755)
     monkeypatch.setenv("PATH", f"{go.parent}:{os.environ['PATH']}")
     release = Release(
@@ -90,7 +97,7 @@ def tool(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pro
         setting="SUNKPY_TOOL_URL",
         archive="v1/tool-{arch}.tar.gz",
         folder="tool/bin",
-        sha512={ARCH: hashlib.sha512(server.answer).hexdigest()},
+        sums={ARCH: hashlib.sha512(server.answer).hexdigest()},
     )
     packages = tuple(f"example.dev/cmd/{program}" for program in PROGRAMS)
     return Product(name="tool", version="1", packages=packages, module="pause", release=release)
@@ -131,15 +138,15 @@ def test_another_archive_than_the_pinned_one_is_refused_and_the_programs_are_bui
     server.promised = len(server.answer)
     programs, said = ensured(tool, tmp_path)
     assert programs == {"server": "built", "client": "built"}
-    assert "is refused: its SHA-512 is " in said[1]
-    assert said[1].endswith("building tool 1 instead, which takes minutes")
+    assert "is refused: its sha512 is " in said[1]
+    assert said[1].endswith("; tool 1 is built instead, which takes minutes")
 
 
 def test_a_server_that_is_away_is_not_waited_for(server: Server, tool: Product, tmp_path: Path):
     server.end()
     programs, said = ensured(tool, tmp_path)
     assert programs == {"server": "built", "client": "built"}
-    assert "cannot be downloaded: <urlopen error [Errno 111] Connection refused>; building" in said[1]
+    assert "cannot be downloaded: <urlopen error [Errno 111] Connection refused>; tool 1 is built" in said[1]
 
 
 def test_an_answer_that_breaks_off_is_no_release(server: Server, tool: Product, tmp_path: Path):
@@ -161,15 +168,60 @@ def test_a_server_that_says_nothing_or_is_slow_is_given_up(server: Server, tool:
 def test_a_machine_without_a_release_builds(server: Server, tool: Product, tmp_path: Path):
     assert tool.release is not None
     programs, said = ensured(
-        msgspec.structs.replace(tool, release=msgspec.structs.replace(tool.release, sha512={"mips": "0"})), tmp_path
+        msgspec.structs.replace(tool, release=msgspec.structs.replace(tool.release, sums={"mips": "0"})), tmp_path
     )
     assert programs["server"] == "built"
     assert "is not released for this machine" in said[1]
     assert server.asked == []
 
 
-def test_kubernetes_is_pinned_for_both_processors():
-    release = KUBERNETES.release
+def test_an_archive_may_be_pinned_by_sha256_and_have_its_programs_elsewhere(
+    server: Server, tool: Product, tmp_path: Path
+) -> None:
+    assert tool.release is not None
+    sums = {ARCH: hashlib.sha256(server.answer).hexdigest()}
+    told = msgspec.structs.replace(tool.release, sums=sums, folder="tool-{arch}/bin")
+    server.answer = archive_of(*PROGRAMS, folder=f"tool-{ARCH}/bin")
+    programs, said = ensured(msgspec.structs.replace(tool, release=told), tmp_path)
+    assert "is refused: its sha256 is " in said[1]
+    right = msgspec.structs.replace(told, sums={ARCH: hashlib.sha256(server.answer).hexdigest()})
+    server.promised = len(server.answer)
+    programs, _ = ensured(msgspec.structs.replace(tool, version="2", release=right), tmp_path)
+    assert programs == {"server": "server as released", "client": "client as released"}
+
+
+def test_an_archive_without_a_program_is_no_release(server: Server, tool: Product, tmp_path: Path):
+    assert tool.release is not None
+    elsewhere = msgspec.structs.replace(tool, release=msgspec.structs.replace(tool.release, folder="sbin"))
+    programs, said = ensured(elsewhere, tmp_path)
+    assert programs["server"] == "built"
+    assert "filename 'sbin/server' not found" in said[1]
+
+
+def test_what_is_of_one_module_is_built_together_but_for_what_was_downloaded(
+    server: Server, tool: Product, tmp_path: Path
+) -> None:
+    others = [Product(name=name, version="3", packages=(f"{name}.dev/{name}",), module="pause") for name in "ab"]
+    single = Product(name="c", version="4", packages=("c.dev/c",))
+    binaries = Binaries(cache=tmp_path)
+    binaries.ensure([others[0], tool, single, others[1]], progress=print)
+    assert binaries.missing([*others, tool, single]) == []
+    calls = (tmp_path / "path" / "calls").read_text().splitlines()
+    assert [[word for word in call.split() if ".dev/" in word] for call in calls] == [
+        ["a.dev/a", "b.dev/b"],
+        ["c.dev/c@v4"],
+    ]
+    assert [path.name for path in (tmp_path / "bin").iterdir() if path.name.startswith(".")] == []
+
+
+RELEASED = [product for product in PRODUCTS if product.release]
+
+
+@pytest.mark.parametrize("product", RELEASED, ids=lambda product: product.name)
+def test_a_release_is_pinned_for_both_processors_in_the_version_that_is_built(product: Product):
+    release = product.release
     assert release is not None
-    assert release.archive.startswith(f"v{KUBERNETES.version}/")
-    assert {arch: len(bytes.fromhex(pin)) for arch, pin in release.sha512.items()} == {"amd64": 64, "arm64": 64}
+    assert product.version in release.archive
+    assert release.setting.startswith("SUNKPY_")
+    assert sorted(release.sums) == ["amd64", "arm64"]
+    assert all(re.fullmatch("[0-9a-f]+", pin) and len(pin) in SUMS for pin in release.sums.values())

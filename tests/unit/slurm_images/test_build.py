@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from devcluster import packages
+
 PROGRAM = Path(__file__).resolve().parents[3] / "slurm-images" / "build"
 
 
@@ -42,6 +44,10 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "bin" / "start").write_text("one")
     (tmp_path / "Dockerfile").write_text("FROM scratch")
     return tmp_path
+
+
+def test_the_demo_installs_what_this_tool_runs():
+    assert build.TOOLS == packages.FOR_IMAGES
 
 
 def tag(tree: Path, **kwargs: str) -> str:
