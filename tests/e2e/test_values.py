@@ -38,6 +38,14 @@ def test_a_key_that_slurm_does_not_know_changes_nothing(stack: Stack, request: p
     assert set(sets.split()) == {"1"}
 
 
+def test_another_domain_than_that_of_the_cluster_changes_nothing(stack: Stack, request: pytest.FixtureRequest) -> None:
+    before = _revision(stack)
+    request.addfinalizer(lambda: stack.helm("rollback", stack.release, before, "-n", stack.namespace))
+    with pytest.raises(CommandFailed) as refused:
+        _upgrade(stack, "--set=clusterDomain=k8s.example.com")
+    assert "clusterDomain: k8s.example.com, but this Kubernetes cluster is cluster.local" in refused.value.output
+
+
 def test_a_rollback_heals_an_image_that_is_not_there(stack: Stack, request: pytest.FixtureRequest) -> None:
     before = _revision(stack)
     back = ("rollback", stack.release, before, "-n", stack.namespace, "--wait", "--timeout", "5m")
