@@ -73,10 +73,23 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
 def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
     """What is seen on a stack that is up."""
     figures: list[report.Figure] = []
-    for part in (memory, devices, shares, power):
+    for part in (limits, memory, devices, shares, power):
         tell(f"{part.__name__} …")
         figures += part(stack, cluster)
     return figures
+
+
+# ------------------------------------------------------------------- limits
+
+_SHM = "shm=$(df --output=size /dev/shm | tail -n 1) all=$(awk '/MemTotal/ {print $2}' /proc/meminfo)"
+_LIMITS = f"ulimit -l; ulimit -s; ulimit -n; {_SHM}; echo $(((shm * 200 + all) / all / 2))%"
+
+
+def limits(stack: Stack, _: Cluster) -> list[report.Figure]:
+    """What a job may lock, have on the stack and keep open, and how much of the memory /dev/shm may be."""
+    said = stack.login(f"srun --mem=50M bash -c {_quoted(_LIMITS)}", timeout_s=_PATIENCE_S).split()
+    wanted = {"locked memory": "unlimited", "stack": "unlimited", "open files": "131072", "/dev/shm": "50%"}
+    return [as_told("limits in a job", dict(zip(wanted, said, strict=True)), wanted)]
 
 
 # ------------------------------------------------------------------- memory

@@ -206,6 +206,15 @@ COMMANDS: Final[Mapping[str, Command]] = {
         'printf "#!/bin/bash\\n$show\\n" > s; sbatch --wait --output=o s > /dev/null; cat o',
         r"^unlimited (?!2000\b)\S+\nunlimited (?!2000\b)\S+$",
     ),
+    "limits of slurmd's unit, as far as the machine allows": Command(
+        "srun bash -c 'ulimit -Ss; for f in s l n; do [ $(ulimit -S$f) = $(ulimit -H$f) ] && echo $f; done'",
+        r"^unlimited\ns\nl\nn$",
+    ),
+    "/dev/shm: half of the memory": Command(
+        "srun bash -c 'read -r _ all _ < /proc/meminfo; size=$(df --output=size --block-size=1M /dev/shm | tail -n 1); "
+        "echo $((size - all / 2048)); stat --format=%a /dev/shm'",
+        r"^[01]\n1777$",
+    ),
     "srun --propagate": Command("ulimit -d 4194304; srun --propagate=DATA bash -c 'ulimit -d'", r"^4194304$"),
     "srun: exit code": Command("srun bash -c 'exit 7'", r"Exited with exit code 7", 7),
     "srun --immediate": Command("srun --immediate=1 --nodelist=c3 true", r"Unable to allocate resources", 1),

@@ -937,6 +937,20 @@ def test_jobs_have_process_ids_of_their_own_where_the_values_say_so():
     assert "job_container.conf" not in data
 
 
+def test_shared_memory_is_half_of_the_memory_unless_values_say_otherwise():
+    sets = {"cpu": {}, "gpu": {"shm": "90%"}, "small": {"shm": "2g"}}
+    made = of_kind(render("slurm", {"nodeSets": sets}), "NodeSet")
+    found = {}
+    for name, nodeset in made.items():
+        assert "shm" not in nodeset["spec"]
+        env = nodeset["spec"]["template"]["spec"]["containers"][0]["env"]
+        found[name] = next(each["value"] for each in env if each["name"] == "SUNKPY_SHM")
+    assert found == {"cpu": "50%", "gpu": "90%", "small": "2g"}
+    for wrong in ("0%", "101%", "50 %", "2GiB", "50%,mode=0", ""):
+        with pytest.raises(Refused, match="shm"):
+            render("slurm", {"compute": {"shm": wrong}})
+
+
 def test_slurm_is_told_of_its_size():
     size = {"MaxNodeCount": 10000, "MaxJobCount": 100000, "TreeWidth": 250, "MessageTimeout": 60}
     manifests = render("slurm", {"slurmConfig": {"conf": size}, "slurmrestd": {"threads": 40, "maxConnections": 200}})
