@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,11 @@ from demo.report import Tell
 from demo.stack import JOBS, OPERATOR_NAMESPACE, ROOT, SUITES, Stack
 from demo.workload import GPU, INFERENCE
 from demo.workload import NAMESPACE as DEMO
-from devcluster import Cluster
+from devcluster import Cluster, packages
 from devcluster.shell import CommandFailed
 from devcluster.waiting import NotYet, wait
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model import quantity
+from sunkpy.core.model.objects import Node, Pod
 
 GPUS_PER_NODE: Final = 2
 PAGE_PORT: Final = 8017
@@ -46,32 +48,46 @@ class Image(msgspec.Struct, frozen=True):
     archive: str
 
 
-def bring_up(*, suite: str, name: str, nodes: int, gpus: int = GPUS_PER_NODE, tell: Tell) -> Stack:
+def bring_up(*, suite: str, name: str, nodes: int, tell: Tell) -> Stack:
     """The stack of a suite, up and the only one that runs on the cluster.
 
     Raises:
         CannotStart, DevclusterError, CommandFailed, NeverSo: with what is missing.
     """
-    images = build_images(suite, tell)
     own = own_cluster(name)
     if own is None:
+        images = build_images(suite, tell)
         stack = Stack(
             suite=suite, kubeconfig=Path(os.environ["KUBECONFIG"]), bin_dir=None, images=publish(images, suite, tell)
         )
         tell(f"using the cluster of KUBECONFIG={stack.kubeconfig}")
+        check_gpus(stack)
     else:
         own.progress = tell
-        own.up(nodes, gpus=gpus)
+        images = build_beside(own, suite, nodes=nodes, tell=tell)
         loaded = own.load(sorted({Path(image.archive) for image in images.values()}))
         tell(f"images on {len(loaded)} nodes: {sum(map(len, loaded.values())) or 'nothing'} new")
         refs = {key: image.ref for key, image in images.items()}
         stack = Stack(suite=suite, kubeconfig=own.kubeconfig, bin_dir=own.bin, images=refs)
-    check_gpus(stack)
     for other in SUITES:
         if other != suite:
             put_to_sleep(Stack(suite=other, kubeconfig=stack.kubeconfig, bin_dir=stack.bin_dir, images={}), tell)
     install(stack, tell)
+    if own is not None:
+        nodes_ = [each.name for each in own.nodes()]
+        wait(lambda: all_offer_gpus(stack, nodes_), timeout_s=60, what="every node offers its pretended GPUs")
     return stack
+
+
+def build_beside(own: Cluster, suite: str, *, nodes: int, tell: Tell) -> Mapping[str, Image]:
+    """Build the images while the programs of the cluster are fetched or built and it comes up."""
+    # One after the other, as apt serves one caller at a time.
+    packages.ensure({**packages.PACKAGES, **packages.FOR_IMAGES}, progress=tell)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        up = pool.submit(own.up, nodes)
+        images = build_images(suite, tell)
+        up.result()
+    return images
 
 
 def own_cluster(name: str) -> Cluster | None:
@@ -191,11 +207,13 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     # Pretend device files are only made where the real ones are not there.
     gpus = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
     open_to = {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
+    scheduler: dict[str, object] = {"access": [{"namespaces": ["default"], **open_to}, person.access()]}
+    if stack.has_device_plugin:
+        scheduler |= {"gpuSharing": "plugin", "devicePlugin": {"resource": GPU, "pretend": GPUS_PER_NODE}}
     values: dict[str, object] = {
         "images": dict(stack.images),
         "nodeSets": {stack.nodeset: gpus},
-        # Nobody can use pretend GPUs, so pods may share a node by their number.
-        "scheduler": {"access": [{"namespaces": ["default"], **open_to}, person.access()], "gpuSharing": "count"},
+        "scheduler": scheduler,
         "page": {"enabled": True, "url": f"http://localhost:{PAGE_PORT}"},
         **person.values(),
     }
@@ -268,10 +286,32 @@ def put_to_sleep(other: Stack, tell: Tell) -> None:
 
     wait(pods_gone, timeout_s=120, what=f"slurmd pods of {other.release} gone")
     other.kubectl("scale", "deploy,statefulset", "--all", "-n", other.namespace, "--replicas=0")
+    # The other cluster's hands out the same resource. The next `helm upgrade` makes both anew.
+    plugin = f"app.kubernetes.io/instance={other.release},app.kubernetes.io/component=device-plugin"
+    kinds = "daemonset,validatingadmissionpolicybinding"
+    other.kubectl("delete", kinds, "-n", other.namespace, "-l", plugin, "--ignore-not-found", "--wait")
     # A backup that has ended stays to be looked at.
     lives = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
     other.kubectl("wait", "pods", "--all", lives, "-n", other.namespace, "--for=delete", "--timeout=90s", timeout_s=100)
     tell(f"Slurm cluster {other.release} sleeps, its nodes are free")
+
+
+def offered_gpus(stack: Stack) -> Mapping[str, int]:
+    """How many each node of the cluster offers."""
+    nodes = stack.kubectl.list(Node, "nodes")
+    return {node.name: quantity.whole(node.status.allocatable.get(GPU, "0")) for node in nodes}
+
+
+def all_offer_gpus(stack: Stack, nodes: Collection[str]) -> bool:
+    """Whether the device plugin of each of these nodes has registered.
+
+    Raises:
+        NotYet: with what they offer.
+    """
+    offered = {name: count for name, count in offered_gpus(stack).items() if name in nodes}
+    if set(offered.values()) != {GPUS_PER_NODE}:
+        raise NotYet(f"they offer {offered}")
+    return True
 
 
 def check_gpus(stack: Stack) -> None:
@@ -280,8 +320,7 @@ def check_gpus(stack: Stack) -> None:
     Raises:
         CannotStart: no node has one.
     """
-    path = r"jsonpath={.items[*].status.allocatable.nvidia\.com/gpu}"
-    if not any(int(count) for count in stack.kubectl("get", "nodes", "-o", path).split()):
+    if not any(offered_gpus(stack).values()):
         raise CannotStart(
             "no node has nvidia.com/gpu. For pretend ones: kubectl patch node NAME --subresource=status "
             """-p '{"status":{"capacity":{"nvidia.com/gpu":"2"}}}' on each node"""

@@ -14,11 +14,13 @@ FAREWELL_S = float(os.environ.get("FAREWELL_S", "1.5"))
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET anything: which pod answers, on which node."""
+    """GET anything: which pod answers, on which node, with which GPU."""
 
     def do_GET(self) -> None:
         """Answer one request."""
-        body = json.dumps({"pod": os.environ.get("POD"), "node": os.environ.get("NODE"), "path": self.path}).encode()
+        known = {"pod": "POD", "node": "NODE", "gpu": "NVIDIA_VISIBLE_DEVICES"}
+        answer = {key: os.environ.get(variable, "") for key, variable in known.items()}
+        body = json.dumps(answer | {"path": self.path}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

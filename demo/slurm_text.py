@@ -21,6 +21,13 @@ def node_flags(node: Mapping[str, str]) -> frozenset[str]:
     return frozenset(flag.rstrip("*~#!%$@^-") for flag in node.get("State", "").split("+"))
 
 
+def gres_indices(gres: str) -> list[int]:
+    """Which GPUs of a node `gpu:h100:3(IDX:0-1,3)` names, in ascending order."""
+    of_gpus = re.findall(r"(?:^|,)gpu[^,(]*\(IDX:([\d,-]+)\)", gres)
+    ends = (part.split("-") for listed in of_gpus for part in listed.split(","))
+    return sorted(index for first, *last in ends for index in range(int(first), int((last or [first])[0]) + 1))
+
+
 def gres_count(gres: str, name: str) -> int:
     """Amount of one kind in `gpu:h100:2(IDX:0-1),shard:4`, whatever its type; 0 when it is not there."""
     items = (_INDEX.sub("", item).split(":") for item in re.split(r",(?![^(]*\))", gres))

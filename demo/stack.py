@@ -47,6 +47,11 @@ class Stack:
         self.images = dict(images)
         self.kubectl = Kubectl(kubeconfig, bin_dir)
 
+    @property
+    def has_device_plugin(self) -> bool:
+        """Whether sunkpy's device plugin hands out GPUs, so that pods share nodes; elsewhere they get whole nodes."""
+        return self.bin_dir is not None
+
     def with_images(self, images: Mapping[str, str]) -> Stack:
         """The same cluster, to be run from other images."""
         return Stack(suite=self.suite, kubeconfig=self.kubeconfig, bin_dir=self.bin_dir, images=images)

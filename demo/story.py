@@ -139,8 +139,8 @@ def _sbatch(stack: Stack, *args: str, script: str) -> int:
 
 
 def step_deployment(stack: Stack, tell: Tell) -> str:
-    """Inference pods with Slurm as their scheduler run where Slurm placed their jobs, and answer."""
-    replicas = len(stack.slurm_nodes())
+    """Inference pods with Slurm as their scheduler run where Slurm placed their jobs, with the GPUs of these."""
+    replicas = replicas_for(stack)
     start_s = time.time()
     stack.kubectl.apply(
         workload.namespace(workload.NAMESPACE),
@@ -148,12 +148,50 @@ def step_deployment(stack: Stack, tell: Tell) -> str:
     )
     pods = wait(lambda: ready_inference(stack, replicas), timeout_s=90, what=f"{replicas} inference pods Ready")
     tell(f"{replicas} pods Ready {time.time() - start_s:.1f} s after `kubectl apply`")
-    gpus = check_placement(stack, pods, tell)
+    given = check_placement(stack, pods, tell)
     seen = wait(lambda: _who_answers(stack, pods), timeout_s=30, what="every pod answers through the Service")
     tell(f"http://{workload.INFERENCE}.{workload.NAMESPACE} answered from {len(seen)} pods")
-    return (
-        f"{replicas} pods became {replicas} Slurm jobs, on the nodes and {gpus} GPUs that Slurm chose, and answer HTTP"
-    )
+    told = f"{replicas} pods became {replicas} Slurm jobs, on the nodes that Slurm chose, and answer HTTP"
+    if not stack.has_device_plugin:
+        return f"{told}; each has its node alone"
+    check_gpus(given, seen)
+    together = check_sharing(pods, given)
+    for name in together:
+        tell(f"pod {name} says that it has {seen[name]}")
+    return f"{told}; {' and '.join(together)} share a node, each with the GPU of its job"
+
+
+def replicas_for(stack: Stack) -> int:
+    """One more than there are nodes, so that two pods share one; where pods get whole nodes, one for each."""
+    return len(stack.slurm_nodes()) + stack.has_device_plugin
+
+
+def check_gpus(given: Mapping[str, Sequence[int]], seen: Mapping[str, str]) -> None:
+    """Each pod says that it has the GPUs that Slurm gave its job.
+
+    Raises:
+        NotSo: one says something else.
+    """
+    for name, indices in given.items():
+        wanted = ",".join(f"gpu{index}" for index in indices)
+        check(seen[name] == wanted, f"pod {name} has {seen[name] or 'no GPU'}, Slurm gave {wanted} to its job")
+
+
+def check_sharing(pods: Sequence[Pod], given: Mapping[str, Sequence[int]]) -> Sequence[str]:
+    """Names of pods on one node, which have different GPUs.
+
+    Raises:
+        NotSo: one GPU has two owners, or no node has two pods.
+    """
+    on: dict[str, list[str]] = {}
+    for pod in pods:
+        on.setdefault(pod.spec.node_name, []).append(pod.name)
+    for node, names_ in on.items():
+        owned = sorted(index for name in names_ for index in given[name])
+        check(len(set(owned)) == len(owned), f"of the pods {names_} on {node} two have the same GPU: {owned}")
+    together = next((names_ for names_ in on.values() if len(names_) > 1), [])
+    check(bool(together), f"no two pods share a node: {on}")
+    return together
 
 
 def ready_inference(stack: Stack, replicas: int) -> Sequence[Pod]:
@@ -172,15 +210,15 @@ def _pod_line(pod: Pod) -> str:
     return f"{pod.name} {pod.status.phase} on {pod.spec.node_name or 'no node'}{why}"
 
 
-def check_placement(stack: Stack, pods: Sequence[Pod], tell: Tell) -> int:
-    """Each pod is where its job is, with the GPUs that its job holds; the number of GPUs in use.
+def check_placement(stack: Stack, pods: Sequence[Pod], tell: Tell) -> Mapping[str, Sequence[int]]:
+    """Each pod is where its job is; pod → the GPUs of that node that its job holds, by index.
 
     Raises:
         NotSo: Slurm and Kubernetes disagree.
     """
     jobs = stack.jobs()
     k8s_node_of = {pod.name: pod.spec.node_name for pod in stack.slurmd_pods()}
-    gpus = 0
+    given: dict[str, Sequence[int]] = {}
     for pod in pods:
         job_id = int(pod.annotations.get(names.ANNOTATION_JOB_ID, "0"))
         job = jobs.get(job_id)
@@ -190,21 +228,24 @@ def check_placement(stack: Stack, pods: Sequence[Pod], tell: Tell) -> int:
         placed = hostlist.expand(job["NodeList"])
         where = [k8s_node_of.get(name) for name in placed]
         check(where == [pod.spec.node_name], f"job {job_id} is on {placed} = {where}, pod on {pod.spec.node_name}")
-        held = slurm_text.gres_count(job.get("JOB_GRES", ""), "gpu")
-        check(held == 1, f"job {job_id} holds {held} GPUs (JOB_GRES {job.get('JOB_GRES')}), the pod asked for 1")
-        gpus += held
-        tell(f"pod {pod.name} = job {job_id} on {placed[0]} = {pod.spec.node_name}, {held} GPU")
+        held = given[pod.name] = slurm_text.gres_indices(job.get("GRES", ""))
+        enough = len(held) == 1 if stack.has_device_plugin else bool(held)
+        check(enough, f"job {job_id} holds GPUs {held} (GRES {job.get('GRES')}), the pod asked for 1")
+        tell(f"pod {pod.name} = job {job_id} on {placed[0]} = {pod.spec.node_name}, GPU {', '.join(map(str, held))}")
     in_slurm = sum(slurm_text.gres_count(node.get("GresUsed", ""), "gpu") for node in stack.slurm_nodes().values())
+    gpus = sum(map(len, given.values()))
     check(in_slurm == gpus, f"Slurm has given {in_slurm} GPUs away, the pods hold {gpus}")
-    return gpus
+    return given
 
 
-def _who_answers(stack: Stack, pods: Sequence[Pod]) -> set[str]:
+def _who_answers(stack: Stack, pods: Sequence[Pod]) -> Mapping[str, str]:
+    """Pod → the GPUs that it says it has, once all have answered."""
     url = f"http://{workload.INFERENCE}.{workload.NAMESPACE}/"
     many = " ".join([url] * 4 * len(pods))
     out = stack.login(f"curl -sS --fail --max-time 5 --no-keepalive -w '\\n' {many}")
-    answered = {str(json.loads(line)["pod"]) for line in out.splitlines() if line}
-    missing = {pod.name for pod in pods} - answered
+    answers = [json.loads(line) for line in out.splitlines() if line]
+    answered = {str(answer["pod"]): str(answer["gpu"]) for answer in answers}
+    missing = {pod.name for pod in pods} - answered.keys()
     if missing:
         raise NotYet(f"answered: {sorted(answered)}; silent: {sorted(missing)}")
     return answered
@@ -215,8 +256,8 @@ def _who_answers(stack: Stack, pods: Sequence[Pod]) -> set[str]:
 
 def step_preemption(stack: Stack, tell: Tell) -> str:
     """A job in a higher partition takes the nodes: pods end first, then the job starts; then the pods come back."""
-    wide = len(stack.slurm_nodes())
-    before = ready_inference(stack, wide)
+    wide, replicas = len(stack.slurm_nodes()), replicas_for(stack)
+    before = ready_inference(stack, replicas)
     skew_s = stack.clock_skew_s()
     path = f"/api/v1/namespaces/{workload.NAMESPACE}/pods"
     with watching(stack, Pod, path, label_selector=f"app={workload.INFERENCE}") as watch:
@@ -241,10 +282,13 @@ def step_preemption(stack: Stack, tell: Tell) -> str:
         check(gap_s >= 0, f"job {job_id} started {-gap_s:.3f} s before the last pod was gone")
         tell(f"job {job_id} started {gap_s * 1000:.0f} ms after the last pod was gone")
         stack.wait_for_job(job_id, "COMPLETED", timeout_s=60)
-        after = wait(lambda: ready_inference(stack, wide), timeout_s=60, what="the Deployment's new pods Ready")
+        after = wait(lambda: ready_inference(stack, replicas), timeout_s=60, what="the Deployment's new pods Ready")
     check(not {p.uid for p in before} & {p.uid for p in after}, "an evicted pod is back under its old uid")
     check_placement(stack, after, tell)
-    return f"job {job_id} preempted {wide} pods and started {gap_s * 1000:.0f} ms after the last; {wide} new pods run"
+    return (
+        f"job {job_id} preempted {replicas} pods and started {gap_s * 1000:.0f} ms after the last; "
+        f"{replicas} new pods run"
+    )
 
 
 def _check_eviction(stack: Stack, pod: Pod, last: Pod, job_id: int) -> None:

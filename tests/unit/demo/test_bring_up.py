@@ -4,9 +4,12 @@ from pathlib import Path
 import pytest
 
 from demo.bring_up import (
+    GPUS_PER_NODE,
     PAGE_PORT,
     CannotStart,
     Image,
+    all_offer_gpus,
+    check_gpus,
     describe_unready,
     fingerprint,
     how_to_use,
@@ -17,6 +20,7 @@ from demo.bring_up import (
 )
 from demo.stack import Stack
 from devcluster import Cluster
+from devcluster.waiting import NotYet
 
 IMAGES = {"sunkpy": Image(ref="docker.io/sunkpy/sunkpy:1", archive="build/images/sunkpy.tar")}
 
@@ -64,6 +68,38 @@ def test_nodes_that_are_one_machine_do_not_pin_their_jobs_to_its_cpus(tmp_path: 
 
     assert values(tmp_path) == {"cgroup": "disabled"}
     assert values(None) is None, "another cluster has what the chart has"
+
+
+def test_pods_share_nodes_only_where_the_device_plugin_hands_out_their_gpus(tmp_path: Path) -> None:
+    def scheduler(bin_dir: Path | None) -> object:
+        stack = Stack(suite="trixie", kubeconfig=tmp_path / "config", bin_dir=bin_dir, images={})
+        return slurm_values(stack)["scheduler"]
+
+    own, other = scheduler(tmp_path), scheduler(None)
+    assert isinstance(own, dict)
+    assert isinstance(other, dict)
+    plugin = {"resource": "nvidia.com/gpu", "pretend": GPUS_PER_NODE}
+    assert (own["gpuSharing"], own["devicePlugin"]) == ("plugin", plugin)
+    assert "gpuSharing" not in other, "whole nodes, by the chart's default"
+    assert own["access"] == other["access"]
+
+
+NODES = [
+    {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "2"} | gpus}}
+    for name, gpus in {"node-1": {"nvidia.com/gpu": "2"}, "node-2": {"nvidia.com/gpu": "0"}, "fake-1": {}}.items()
+]
+
+
+def test_the_demo_waits_for_the_gpus_of_its_nodes(tmp_path: Path) -> None:
+    stack = _stack(tmp_path, "#!/bin/sh\ncat pods.json\n")
+    (tmp_path / "pods.json").write_text(json.dumps({"items": NODES}))
+    assert all_offer_gpus(stack, ["node-1"])
+    with pytest.raises(NotYet, match=r"they offer {'node-1': 2, 'node-2': 0}"):
+        all_offer_gpus(stack, ["node-1", "node-2"])
+    check_gpus(stack)
+    (tmp_path / "pods.json").write_text(json.dumps({"items": NODES[1:]}))
+    with pytest.raises(CannotStart, match="no node has nvidia"):
+        check_gpus(stack)
 
 
 def _pod(name: str, phase: str, *ready: bool) -> object:

@@ -46,3 +46,18 @@ def test_state_marks_are_taken_off_the_flags() -> None:
 )
 def test_gpus_are_counted_whatever_their_type(gres: str, count: int) -> None:
     assert slurm_text.gres_count(gres, "gpu") == count
+
+
+@pytest.mark.parametrize(
+    ("gres", "indices"),
+    [
+        ("gpu:h100:1(IDX:1)", [1]),
+        ("gpu:h100:4(IDX:0-2,5)", [0, 1, 2, 5]),
+        ("shard:4(IDX:0,2),gpu:h100:1(IDX:3),gpu:2(IDX:0-1)", [0, 1, 3]),
+        ("gpu:h100:0(IDX:N/A)", []),
+        ("(null)", []),
+        ("", []),
+    ],
+)
+def test_the_gpus_of_a_job_are_known_by_their_indices(gres: str, indices: list[int]) -> None:
+    assert slurm_text.gres_indices(gres) == indices
