@@ -126,7 +126,7 @@ def test_a_slurmdbd_of_others_takes_the_place_of_our_own():
     )
     assert _env(_pod("StatefulSet", "demo-slurmctld", GUEST)) == {"SUNKPY_ACCOUNTING": "slurm-slurmdbd.slurm:6819"}
     check = of_kind(manifests, "Job")["demo-check"]["spec"]["template"]["spec"]
-    assert [each["name"] for each in check["containers"]] == ["slurmctld", "login"]
+    assert [each["name"] for each in check["containers"]] == ["slurmctld", "login", "domain"]
     assert "Job/demo-keys" not in _names(manifests), "nothing is left that it would make"
     assert (_wanted().is_guest, _wanted(GUEST).is_guest) == (False, True)
 

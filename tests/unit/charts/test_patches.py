@@ -179,7 +179,7 @@ LOOKED_FOR = {
     "initContainers": ("NodeSet/compute", (*POD, "initContainers"), [{"name": "driver", "image": "r/x:1"}]),
     "hostNetwork": ("NodeSet/compute", (*POD, "hostNetwork"), True),
     "hostAliases": ("StatefulSet/slurmctld", (*POD, "hostAliases"), [{"ip": "192.0.2.1", "hostnames": ["nas"]}]),
-    "dnsConfig": ("StatefulSet/login", (*POD, "dnsConfig"), {"options": [{"name": "ndots", "value": "1"}]}),
+    "dnsConfig": ("Deployment/scheduler", (*POD, "dnsConfig"), {"options": [{"name": "ndots", "value": "1"}]}),
     "runtimeClassName": ("StatefulSet/login", (*POD, "runtimeClassName"), "gvisor"),
     "updateStrategy": ("Deployment/scheduler", ("spec", "strategy"), {"type": "Recreate"}),
     "serviceAccount.annotations": ("ServiceAccount/slurm", ("metadata", "annotations", "azure.example/id"), "x"),

@@ -82,7 +82,7 @@ def test_another_user_makes_no_pod_anew_but_the_one_that_keeps_accounts():
     ann = {"uid": 2001, "sshKeys": [KEY]}
     accounts = {"wanted": {"users": {"bob": {"accounts": {"default": {}}}}}}
     before = _templates(_values({"ann": ann}))
-    assert len(before) == 14
+    assert len(before) == 15
     more = _values({"ann": ann | {"shell": "/bin/sh"}, "bob": {"uid": 2002, "sshKeys": [KEY]}})
     assert _templates(more) == before
     after = _templates(more | {"accounts": accounts})
