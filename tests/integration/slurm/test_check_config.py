@@ -131,13 +131,17 @@ NOWHERE: Final = "/nowhere/ours.sh"
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"slurmConfig": {"conf": {"TaskPlugin": "task/nothing"}}}, "cannot find task plugin for task/nothing"),
+        ({"slurmConfig": {"conf": {"TaskPlugin": "task/nothing"}}}, "cannot create task context for task/nothing"),
         ({"slurmConfig": {"conf": {"TaskPluginParam": "nothing"}}}, "Bad TaskPluginParam: nothing"),
         ({"slurmConfig": {"conf": {"NodeFeaturesPlugins": "node_features/own"}}}, "node_features plugin"),
         ({"slurmConfig": {"conf": {"AcctGatherProfileType": "acct_gather_profile/hdf5"}}}, "acct_gather_profile/hdf5"),
         ({"slurmConfig": {"conf": {"AcctGatherEnergyType": "acct_gather_energy/xcc"}}}, "acct_gather_energy/xcc"),
         ({"slurmConfig": {"files": {"acct_gather.conf": "Nonsense=1"}}}, "Nonsense"),
-        ({"slurmConfig": {"files": {"mpi.conf": "PMIxDebug=nonsense"}}}, "PMIxDebug"),
+        pytest.param(
+            {"slurmConfig": {"files": {"mpi.conf": "PMIxDebug=nonsense"}}},
+            "PMIxDebug",
+            marks=pytest.mark.skipif(SUITE == "sid", reason="has no PMIx that would read it"),
+        ),
         (
             {"slurmConfig": {"files": {"plugstack.conf": "required /nowhere/spank_own.so"}}},
             "Failed to load plugin /nowhere/spank_own.so. Aborting.",
@@ -158,7 +162,10 @@ def test_what_slurmd_alone_reads_is_refused_in_its_words(root: Path, tmp_path: P
             {"slurmConfig": {"files": {"plugstack.conf": "required /nowhere/spank_own.so"}}},
             "Failed to load plugin /nowhere/spank_own.so. Aborting.",
         ),
-        ({"slurmConfig": {"conf": {"CliFilterPlugins": "cli_filter/own"}}}, "cannot find cli_filter plugin"),
+        (
+            {"slurmConfig": {"conf": {"CliFilterPlugins": "cli_filter/own"}}},
+            "cannot create cli_filter context for cli_filter/own",
+        ),
     ],
 )
 def test_what_srun_alone_reads_is_refused_in_its_words(root: Path, tmp_path: Path, values: Values, said: str):

@@ -24,7 +24,7 @@ NEW: Final = {
         "required /nowhere/spank_own.so\n",
         "Failed to load plugin /nowhere/spank_own.so",
     ),
-    "a plugin of Slurm": ("slurm.conf", "TaskPlugin=task/nothing\n", "cannot find task plugin for task/nothing"),
+    "a plugin of Slurm": ("slurm.conf", "TaskPlugin=task/nothing\n", "cannot create task context for task/nothing"),
 }
 
 

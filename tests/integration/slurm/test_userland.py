@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.metadata
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,11 +16,16 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
+from devcluster.waiting import wait
+from tests.integration.slurm.daemons import ROOT, give, start_in
 from tests.integration.slurm.site import PEOPLE, Site
 from tests.roots import unpack
 
 pytestmark = pytest.mark.integration
+
+RELEASES: Final = {"trixie": "24.11", "sid": "26.05"}
 
 TRIES: Final = {
     "git": "git init -q -b main repo && git -C repo status --branch",
@@ -111,3 +119,39 @@ def _copy(package: Distribution, to: Path) -> None:
         if file.suffix == ".py":
             (to / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(str(package.locate_file(file)), to / file)
+
+
+def test_commands_in_a_login_pod_load_the_plugins_of_its_template(login: Path):
+    give(login / "keys/slurm.key", bytes(64), 401)
+    slurm_conf = "ClusterName=it\nSlurmctldHost=localhost(127.0.0.1)\nAuthType=auth/slurm\n"
+    (login / "etc/slurm/slurm.conf").write_text(slurm_conf)
+    (login / "etc/slurm/plugstack.conf").write_text("include /etc/sunkpy/plugstack.conf\n")
+    (login / "run/slurm").mkdir()
+    for folder in ("run/slurm", "etc/slurm"):
+        os.chown(login / folder, 401, 401)
+    env = {"SUNKPY_CONF_SERVER": "127.0.0.1:1", "SUNKPY_PLUGSTACK": "required /nowhere/spank_own.so"}
+    sackd = start_in(login, "start-sackd", 401, env=env)
+    try:
+        has_them = (login / "run/slurm/site-plugstack.conf").exists
+        wait(has_them, timeout_s=30, what="sackd's container has written them")
+    finally:
+        sackd.kill()
+        sackd.wait()
+    command = ["chroot", str(login), "srun", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Failed to load plugin /nowhere/spank_own.so. Aborting." in done.stderr
+    (login / "run/slurm/site-plugstack.conf").write_text("")
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_the_classed_keys_are_those_of_the_manual(login: Path):
+    """Which tests/unit/charts/test_slurm_conf.py compares with what the chart makes of each."""
+    text = gzip.decompress((login / "usr/share/man/man5/slurm.conf.5.gz").read_bytes()).decode()
+    file = ROOT / f"tests/unit/charts/slurm_conf_keys/{RELEASES[os.environ.get('SLURM_SUITE', 'trixie')]}.yaml"
+    _, _, parameters = text.partition('.SH "PARAMETERS"')
+    depth, titles = 0, set()
+    for above, line in itertools.pairwise(parameters.partition("\n.SH")[0].splitlines()):
+        depth += above.startswith(".RS") - above.startswith(".RE")
+        if depth == 0 and above.startswith(".TP") and (name := re.match(r"\\fB([A-Za-z0-9]+)\\fR", line)):
+            titles.add(name[1])
+    assert titles == set(yaml.safe_load(file.read_text())["slurmConfig.conf"])

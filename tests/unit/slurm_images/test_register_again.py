@@ -17,11 +17,6 @@ echo "$line"
 [[ $line == NodeName=* ]]
 """
 SLURMD = "trap 'echo registers >> {folder}/told' HUP; echo ready; while :; do sleep 0.02; done"
-STARTS = """\
-register-again() { echo "looks after $1"; }
-running=() extra=()
-source <(sed -n '/^register-again/,$p' "$1" | sed 's#^exec /usr/sbin/slurmd#wait; echo "slurmd is $$,"#')
-"""
 THERE, MISSING, SILENT = "NodeName=n1 Arch=x86_64", "Node n1 not found", "slurm_load_node error: Unable to contact"
 
 
@@ -60,15 +55,6 @@ def test_a_node_that_is_missing_twice_registers_again_until_it_is_there_twice(
     assert (
         (told.read_text().count("registers") if told.exists() else 0) == times == done.stdout.count("registers again")
     )
-
-
-def test_a_slurmd_that_starts_is_looked_after():
-    script = REGISTER_AGAIN.with_name("start-slurmd")
-    env = {"PATH": os.environ["PATH"], "SUNKPY_SLURM_NODE": "n1", "SUNKPY_CONF_SERVER": "c", "conf": ""}
-    done = subprocess.run(["bash", "-c", STARTS, "-", script], env=env, capture_output=True, text=True, check=False)
-    looks, slurmd = done.stdout.splitlines()
-    pid = looks.removeprefix("looks after ")
-    assert slurmd.startswith(f"slurmd is {pid},"), done.stderr
 
 
 def test_it_ends_with_its_slurmd(tmp_path: Path):
