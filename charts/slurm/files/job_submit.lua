@@ -5,6 +5,8 @@
 -- The scheduler sends the seal in the field `extra`, which is emptied here. A job with a valid seal gets its comment as admin
 -- comment too, which its owner cannot write: the scheduler trusts only that. Jobs of the scheduler's own user are
 -- recognised by their user.
+--
+-- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node.
 
 local OURS = "^k8s:"
 -- ESLURM_ACCESS_DENIED, ESLURM_USER_ID_UNKNOWN
@@ -45,10 +47,59 @@ end
 local PODS_RELY_ON_IT = " of this job cannot be changed here: it stands for Kubernetes pods. Change or delete the pods"
 local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
 
-function slurm_job_submit(job_desc, _, _)
+-- What share-gpus keeps there of each partition: cpus and MiB for each GPU.
+local SHARES = "/var/lib/slurm/state/gpu-shares"
+local ASK_GPUS = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }
+
+local function is_set(value) return value ~= nil and value ~= "" and not UNSET[value] end
+
+local function asks_gpus(job_desc)
+  for _, field in ipairs(ASK_GPUS) do
+    if (job_desc[field] or ""):match("gres[:/]gpu") then return true end
+  end
+  return false
+end
+
+-- The least of the partitions that the job names and that have GPUs; 0 where none has.
+local function shares_of(wanted)
+  local cpus, memory = nil, nil
+  local file = io.open(SHARES)
+  if file == nil then return 0, 0 end
+  for line in file:lines() do
+    local name, of_cpus, of_memory = line:match("^(%S+) (%d+) (%d+)$")
+    if name and ("," .. wanted .. ","):find("," .. name .. ",", 1, true) then
+      cpus = math.min(cpus or math.huge, tonumber(of_cpus))
+      memory = math.min(memory or math.huge, tonumber(of_memory))
+    end
+  end
+  file:close()
+  return cpus or 0, memory or 0
+end
+
+local function default_partition(partitions)
+  for name, partition in pairs(partitions) do
+    if partition.flag_default == 1 then return name end
+  end
+  return ""
+end
+
+-- As its owner would ask with --mem-per-gpu and --cpus-per-gpu.
+local function give_share_of_gpus(job_desc, partitions)
+  local names_memory = is_set(job_desc.min_mem_per_node) or is_set(job_desc.min_mem_per_cpu)
+    or is_set(job_desc.mem_per_tres)
+  local names_cpus = is_set(job_desc.cpus_per_task) or is_set(job_desc.cpus_per_tres) or is_set(job_desc.num_tasks)
+    or is_set(job_desc.ntasks_per_node) or is_set(job_desc.ntasks_per_tres)
+  if (names_memory and names_cpus) or not asks_gpus(job_desc) then return end
+  local cpus, memory = shares_of(job_desc.partition or default_partition(partitions))
+  if not names_memory and memory > 0 then job_desc.mem_per_tres = string.format("gres/gpu:%d", memory) end
+  if not names_cpus and cpus > 0 then job_desc.cpus_per_tres = string.format("gres/gpu:%d", cpus) end
+end
+
+function slurm_job_submit(job_desc, partitions, _)
   if job_desc.extra ~= seal then
-    if job_desc.user_id ~= scheduler and (is_ours(job_desc.comment) or is_ours(job_desc.admin_comment)) then
-      return refuse(DENIED, FORGED)
+    if job_desc.user_id ~= scheduler then
+      if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
+      give_share_of_gpus(job_desc, partitions)
     end
     return slurm.SUCCESS
   end

@@ -83,6 +83,9 @@ keep as slurm /usr/sbin/sackd -D >> /var/log/sackd.log 2>&1 &
 keep unshare --mount --propagation unchanged --pid --fork --kill-child bash -c pod >> /var/log/slurmctld.log 2>&1 &
 """
 """slurmctld as process 1 of its container: what start-slurmctld starts beside it ends with it. People have a sackd."""
+GPU_SHARES: Final = "var/lib/slurm/state/gpu-shares"
+SHARE_GPUS: Final = f"keep as slurm share-gpus /{GPU_SHARES} 1 >> /var/log/share-gpus.log 2>&1 &\n"
+"""As start-slurmctld does."""
 _PRIVATE: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
 
 
@@ -280,4 +283,4 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
         alone = f"unshare --mount --uts --propagation unchanged bash -c '{start}'"
         lines.append(f"keep {alone} >> /var/log/slurmd-{node.name}.log 2>&1 &\n")
     conf_server = "export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slurm.conf)\n"
-    return conf_server + "".join(lines)
+    return conf_server + SHARE_GPUS + "".join(lines)

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.integration.slurm.site import Site
+from devcluster.waiting import wait_until
+from tests.integration.slurm.site import GPU_SHARES, Site
 
 pytestmark = pytest.mark.integration
 
@@ -269,6 +270,20 @@ COMMANDS: Final[Mapping[str, Command]] = {
         r"0,1\n.*Requested node configuration is not available",
         1,
     ),
+    "--gpus: its share of the node's memory and cpus": Command(
+        "j=$(submit -p gpu --gpus=1 --wrap=true); until_done $j; field $j AllocTRES; "
+        "k=$(submit -p low,gpu --gres=gpu:2 --hold --wrap=true); field $k MemPerTres; field $k CpusPerTres; scancel $k",
+        r"^cpu=8,mem=16000M,.*gres/gpu=1\ngres/gpu:16000\ngres/gpu:8$",
+    ),
+    "--gpus with memory, cpus or tasks: as asked": Command(
+        "for with in '--mem=3G' '-c 2' '-n 4' '--mem-per-gpu=3G --cpus-per-gpu=1' '--mem=0 -n 1'; do "
+        "j=$(submit -p gpu --gpus=1 --hold $with --wrap=true); echo $(field $j MemPerTres) $(field $j CpusPerTres); "
+        "scancel $j; done",
+        r"^gres/gpu:8\ngres/gpu:16000\ngres/gpu:16000\ngres/gpu:3072 gres/gpu:1\n$",
+    ),
+    "without GPUs: memory per cpu": Command(
+        "j=$(submit -p gpu -n 2 --hold --wrap=true); field $j MinMemoryCPU; field $j MemPerTres; scancel $j", r"^1G$"
+    ),
     "--constraint": Command(
         "srun -p gpu -C h100 bash -c 'echo $SLURMD_NODENAME'; sbatch -C a100 --wrap=true", r"g1\n.*Invalid feature", 1
     ),
@@ -346,6 +361,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
 @pytest.fixture(scope="module")
 def outcomes(site: Site) -> Iterator[Mapping[str, Future[tuple[int, str]]]]:
     """What each command will have said."""
+    shares = site.slurm.root / GPU_SHARES
+    assert wait_until(lambda: shares.exists() and shares.read_text() == "gpu 8 16000\n", timeout_s=30, every_s=0.2)
     reserved = "reservation=bobs", "users=bob", "starttime=now", "duration=60", "nodes=c3"
     assert site.slurm.run_as("slurm", "scontrol", "create", *reserved)[0] == 0
     assert site.shell("bob", "sbatch --hold --job-name=bobs --output=/dev/null --wrap=true")[0] == 0

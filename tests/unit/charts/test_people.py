@@ -37,17 +37,12 @@ def guarded(values: Mapping[str, object]) -> dict[str, list[str]]:
     return {name: json.loads(variables[name]) for name in ("annotations", "labels", "names")}
 
 
-def test_slurmctld_asks_the_script_so_that_nobody_makes_a_job_that_looks_like_one_of_pods():
-    """Its node would wait for the scheduler."""
-    data = config({})
+@pytest.mark.parametrize("values", [{}, {"scheduler": {"enabled": False}}])
+def test_slurmctld_asks_the_script_so_that_nobody_makes_a_job_that_looks_like_one_of_pods(values):
+    """Its node would wait for the scheduler. Without one, jobs with GPUs still get their share by it."""
+    data = config(values)
     assert "\nJobSubmitPlugins=lua\n" in data["slurm.conf"]
     assert data["job_submit.lua"].strip() == (ROOT / "charts/slurm/files/job_submit.lua").read_text().strip()
-
-
-def test_without_a_scheduler_it_does_not():
-    data = config({"scheduler": {"enabled": False}})
-    assert "JobSubmitPlugins" not in data["slurm.conf"]
-    assert "job_submit.lua" not in data
 
 
 @pytest.mark.parametrize("wanted", ["require_timelimit", ["require_timelimit", "lua"]])
