@@ -62,7 +62,8 @@ class Kept:
             "SUNKPY_PAUSE_S": "0.05",
         }
         argv = [BIN / "keep-slurmd", "-N", "n1"]
-        self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(argv, env=env, **out, text=True, start_new_session=True)
 
     def starts(self) -> list[str]:
         file = self.folder / "starts"
@@ -77,7 +78,7 @@ class Kept:
                 return False
             return good.stat().st_mtime_ns >= pid_file.stat().st_mtime_ns
 
-        wait(is_kept, timeout_s=20, what=f"{times} starts")
+        wait(is_kept, timeout_s=60, what=f"{times} starts")
 
     def send(self, text: str) -> None:
         """As slurmctld: another file takes the place of the one that is there."""
@@ -92,7 +93,7 @@ class Kept:
 
     def ended(self) -> tuple[int, str]:
         assert self.process is not None
-        said, _ = self.process.communicate(timeout=20)
+        said, _ = self.process.communicate(timeout=60)
         return self.process.returncode, said
 
 
@@ -101,7 +102,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     kept = Kept(tmp_path)
     yield kept
     if kept.process is not None and kept.process.poll() is None:
-        kept.process.kill()
+        os.killpg(kept.process.pid, signal.SIGKILL)
         kept.process.communicate()
 
 
