@@ -54,18 +54,22 @@ class SlurmSettings(Settings, frozen=True, kw_only=True):
     """How to reach slurmrestd.
 
     Exactly one of `jwt_key_file` (tokens are made from it) and `token_file` (a token that somebody else renews; read
-    for each request).
+    for each request). `reader`: who asks what changes nothing, where it is not `user`. slurmctld counts the calls of
+    each user but SlurmUser (rl_enable).
     """
 
     url: str
     version: str = "auto"
     user: str = "slurm"
+    reader: str = ""
     jwt_key_file: str = ""
     token_file: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.jwt_key_file) == bool(self.token_file):
             raise ValueError("slurm: give exactly one of jwtKeyFile and tokenFile")
+        if self.reader and self.token_file:
+            raise ValueError("slurm: a reader needs a token of its own, so give jwtKeyFile instead of tokenFile")
 
 
 def load(path: Path, type_: type[S]) -> S:

@@ -59,7 +59,15 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
     ) -> Self:
         """A client for these settings. Sends nothing yet, and no write after the deadline: that raises LeaseOver."""
         tokens = token_source(settings)
-        return cls(Transport(settings.url, tokens, version=settings.version, recorder=recorder, deadline=deadline))
+        transport = Transport(
+            settings.url,
+            tokens,
+            version=settings.version,
+            reader=settings.reader,
+            recorder=recorder,
+            deadline=deadline,
+        )
+        return cls(transport)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -42,7 +42,9 @@ _DISCOVERY = Request(what="find an API version that slurmrestd serves", method="
 
 
 class Transport:
-    """Connections to one slurmrestd. `attempts` is how often an idempotent request is sent in all."""
+    """Connections to one slurmrestd. `attempts` is how often an idempotent request is sent in all; `reader` asks what
+    changes nothing.
+    """
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Transport:
         tokens: TokenSource,
         *,
         version: str = "auto",
+        reader: str = "",
         attempts: int = 4,
         recorder: Recorder | None = None,
         deadline: Deadline = unlimited,
@@ -59,6 +62,7 @@ class Transport:
         self._tokens = tokens
         self._version = "" if version == "auto" else version
         self._is_version_fixed = version != "auto"
+        self._reader = reader
         self._attempts = attempts
         self._recorder = recorder or Silent()
         self._deadline = deadline
@@ -153,7 +157,8 @@ class Transport:
             raise
 
     async def _send(self, request: Request, version: str) -> Answer:
-        headers = {"X-SLURM-USER-TOKEN": self._tokens.token(request.user)}
+        user = request.user or ("" if request.is_write else self._reader)
+        headers = {"X-SLURM-USER-TOKEN": self._tokens.token(user)}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         path, content = request.path(version), request.content

@@ -91,7 +91,7 @@ def test_a_value_reaches_slurm_conf_and_a_revert_takes_it_back(site: Site):
     [
         ({"partitions": {}}, "partitions: night is left out, and slurmctld ends the jobs"),
         ({"clusterName": "other"}, "clusterName: other, but this cluster is slurm"),
-        ({"slurmctld": {"persistence": {"size": "9Gi"}}}, "but the volume was made with 1Gi, and no upgrade can"),
+        ({"slurmctld": {"persistence": {"size": "9Gi"}}}, "but the volume was made with 20Gi, and no upgrade can"),
         ({"home": {"size": "1Mi"}}, "has 10Gi, and no volume gets smaller"),
         ({"priorityClasses": {"slurmd": 7}}, "and Kubernetes never changes it"),
         ({"partitions": {"night": {"nodeSets": ["gpu"]}}}, "there is no NodeSet gpu"),

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.integration
 
 STATEFULSETS = "/apis/apps/v1/namespaces/research/statefulsets"
 CLAIMS = "/api/v1/namespaces/research/persistentvolumeclaims"
+OLDER = {"slurmctld": {"persistence": {"size": "1Gi"}, "backup": {"persistence": {"size": "1Gi"}}}}
+"""What values said before volumes of slurmctld became larger."""
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/research/nodesets"
 
 
@@ -26,7 +28,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     default = {"metadata": {"name": "plain", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}
     try:
         api.make("/apis/storage.k8s.io/v1/storageclasses", {**default, "provisioner": "example.com/none"})
-        assert upgrade(api, {}) == ""
+        assert upgrade(api, OLDER) == ""
         bind(api)
         yield api
     finally:
@@ -60,6 +62,13 @@ def bind(api: Apiserver) -> None:
         status = {"phase": "Bound", "capacity": claim["spec"]["resources"]["requests"]}
         assert api.ask("admin", "PATCH", path, volume).is_success
         assert api.ask("admin", "PATCH", f"{path}/status", {"status": status}).is_success
+
+
+def test_volumes_that_were_made_smaller_than_new_ones_stay_as_they_are(api: Apiserver):
+    assert upgrade(api, {}) == ""
+    (claim,) = api.ask("admin", "GET", f"{STATEFULSETS}/demo-slurmctld").json()["spec"]["volumeClaimTemplates"]
+    backup = api.ask("admin", "GET", f"{CLAIMS}/demo-state-backup").json()
+    assert [each["spec"]["resources"]["requests"]["storage"] for each in (claim, backup)] == ["1Gi", "1Gi"]
 
 
 @pytest.mark.parametrize(

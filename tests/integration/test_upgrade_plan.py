@@ -58,4 +58,4 @@ def test_what_helm_refuses_is_told_in_its_words(api: Apiserver, monkeypatch: pyt
     code, said = plan(api, monkeypatch, "--set", "slurmctld.persistence.size=2Gi")
     assert code == 1
     assert said.startswith("sunkpy: helm upgrade demo failed: Error: UPGRADE FAILED: ")
-    assert "slurmctld.persistence.size: 2Gi, but the volume was made with 1Gi" in said
+    assert "slurmctld.persistence.size: 2Gi, but the volume was made with 20Gi" in said

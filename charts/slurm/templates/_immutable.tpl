@@ -1,6 +1,7 @@
 {{- /* The same in all charts: what no upgrade can change, refused before half of the release is changed. The spec of a claim: it only
 grows, one of a StatefulSet not even that, and it keeps its class. Call with (dict "root" $ "path" "home" "values" .Values.home
-"modes" its accessModes "claim" its name ["set" name of the StatefulSet that has it as template]). */}}
+"modes" its accessModes "claim" its name ["set" name of the StatefulSet that has it as template] ["size" of a new volume where values
+name none: one that is there keeps its own]). */}}
 {{- define "sunkpy.claimSpec" -}}
 {{- $namespace := .root.Release.Namespace }}
 {{- $size := .values.size }}
@@ -14,6 +15,7 @@ grows, one of a StatefulSet not even that, and it keeps its class. Call with (di
 {{- else }}
 {{- $there = dig "spec" dict (lookup "v1" "PersistentVolumeClaim" $namespace .claim | default dict) }}
 {{- end }}
+{{- $size = $size | default (dig "resources" "requests" "storage" "" $there) | default .size }}
 {{- with dig "resources" "requests" "storage" "" $there }}
 {{- $grows := subf (include "sunkpy.bytes" $size | float64) (include "sunkpy.bytes" . | float64) }}
 {{- if and $.set (ne $grows 0.0) }}

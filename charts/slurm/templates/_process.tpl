@@ -3,7 +3,7 @@
 http: {port: 8080{{ if .Values.metricsSecret }}, secretFolder: {{ include "sunkpy.metricsFolder" . }}{{ end }}}
 {{- end }}
 
-{{- /* Settings that syncer and scheduler have in common. Call with (dict "root" $ "part" … "user" … "values" …). */}}
+{{- /* Settings that syncer and scheduler have in common. Call with (dict "root" $ "part" … "user" … ["reader" …] "values" …). */}}
 {{- define "slurm.commonConfig" -}}
 cluster: {{ include "slurm.cluster" .root }}
 namespace: {{ .root.Release.Namespace }}
@@ -11,6 +11,9 @@ slurm:
   url: http://{{ .root.Release.Name }}-slurmrestd:6820
   version: auto
   user: {{ .user }}
+  {{- with .reader }}
+  reader: {{ . }}
+  {{- end }}
   jwtKeyFile: /keys/jwt.key
 leaderElection:
   enabled: true
@@ -53,7 +56,7 @@ metrics: {{ toJson .Values.syncer.metrics }}
 {{- range $partition, $values := .Values.partitions }}
 {{- with ($values | default dict).longestGraceSeconds }}{{ $_ := set $graces $partition (int .) }}{{ end }}
 {{- end }}
-{{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "values" .Values.scheduler) }}
+{{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "reader" "slurm" "values" .Values.scheduler) }}
 schedulerName: {{ include "slurm.schedulerName" . }}
 aliases: {{ toJson .Values.scheduler.aliases }}
 workloads: {{ toJson .Values.scheduler.workloads }}

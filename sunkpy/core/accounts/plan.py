@@ -50,7 +50,7 @@ from sunkpy.core.accounts.records import (
     mark,
 )
 from sunkpy.core.accounts.tree import Tree, grow_tree
-from sunkpy.core.accounts.wanted import Membership, Wanted, count_shares, default_account
+from sunkpy.core.accounts.wanted import Membership, Wanted, count_shares, default_account, limits_of
 
 COMMENT: Final = mark("values")
 """Comment of an association: set when it is made, because Slurm's API cannot change it."""
@@ -196,7 +196,7 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
         qos=tree.qos_below(account, membership),
         default_qos=tree.default_qos_of(account, membership),
         comment=COMMENT,
-        limits=membership.limits,
+        limits=limits_of(tree.wanted, user, membership),
     )
 
 

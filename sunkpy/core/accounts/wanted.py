@@ -78,11 +78,16 @@ class PodUser(_Section, frozen=True, kw_only=True):
 
 
 class Wanted(_Section, frozen=True, kw_only=True):
-    """All that values say. `organizations` are the ones that accounts may name."""
+    """All that values say. `organizations` are the ones that accounts may name.
+
+    `submitted_per_user`: most jobs of a user in an account that are queued or running, where their own limits say
+    nothing of it. What bounds a person does not bound the jobs of all pods.
+    """
 
     organizations: tuple[str, ...] = ()
     accounts: Mapping[str, WantedAccount] = {}
     qos: Mapping[str, WantedQos] = {}
+    submitted_per_user: Count | None = None
     users: Mapping[str, WantedUser] = {}
     pods: PodUser = PodUser()
 
@@ -94,6 +99,13 @@ class Wanted(_Section, frozen=True, kw_only=True):
         everywhere = {account: Membership(shares="parent") for account in self.accounts}
         pod_user = WantedUser(accounts=everywhere, default_account=self.pods.account)
         return {**self.users, self.pods.user: pod_user}
+
+
+def limits_of(wanted: Wanted, user: str, membership: Membership) -> Limits:
+    """The limits of a user in an account."""
+    if membership.limits.submitted is not None or user not in wanted.users:
+        return membership.limits
+    return msgspec.structs.replace(membership.limits, submitted=wanted.submitted_per_user)
 
 
 def count_shares(shares: Shares) -> int:

@@ -159,10 +159,10 @@ class Site:
         for name, text in maps["demo-ssh-keys"].items():
             (people / name).write_text(text)
 
-    def connect(self, user: str) -> Slurm:
+    def connect(self, user: str, *, reader: str = "") -> Slurm:
         """A client of slurmrestd."""
         key = str(self.slurm.key_file)
-        return Slurm.connect(SlurmSettings(url=self.slurm.url, user=user, jwt_key_file=key))
+        return Slurm.connect(SlurmSettings(url=self.slurm.url, user=user, reader=reader, jwt_key_file=key))
 
     async def settle(self) -> None:
         """Accounts are as values want them, slurmctld knows of them, and the nodes are there."""

@@ -191,3 +191,21 @@ async def test_pods_that_wait_for_a_job_that_slurm_does_not_know_are_refused_by_
     assert refused.value.error_number == 2038
     assert "(dependency afterok:4242424)" in refused.value.message
     assert "Slurm forgets jobs some minutes after their end" in refused.value.message
+
+
+async def test_jobs_that_people_may_not_see_are_seen_by_who_reads_for_the_scheduler(
+    site: Site, scheduler: Slurm
+) -> None:
+    private = VALUES | {
+        "slurmConfig": VALUES["slurmConfig"] | {"conf": VALUES["slurmConfig"]["conf"] | {"PrivateData": ["jobs"]}}
+    }
+    await site.restart(private)
+    reader = site.connect("k8s", reader="slurm")
+    try:
+        job_id = await submitted(scheduler, "ann", hold=True)
+        assert job_id in await reader.jobs_state()
+        assert (await reader.job(job_id)).user == "ann"
+        assert str(job_id) not in site.shell("bob", "squeue --noheader --format=%i")[1].split()
+    finally:
+        await reader.close()
+        await site.restart()

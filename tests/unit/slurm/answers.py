@@ -123,6 +123,7 @@ class Rest:
         tokens: FixedToken | None = None,
         *,
         url: str = "",
+        reader: str = "",
         recorder: Recorder | None = None,
         deadline: Deadline = unlimited,
     ) -> Transport:
@@ -130,6 +131,7 @@ class Rest:
             url or self.url,
             tokens or FixedToken(),
             version=version,
+            reader=reader,
             recorder=recorder,
             deadline=deadline,
             sleep=no_sleep,

@@ -57,6 +57,17 @@ async def test_a_token_that_is_refused_twice_says_what_to_do(rest: Rest) -> None
         await rest.client("v0.0.42").nodes()
 
 
+async def test_a_reader_asks_what_changes_nothing(rest: Rest) -> None:
+    rest.say(NODES, NODES, in_json(200, {}), in_json(200, {}))
+    slurm = Slurm(rest.transport("v0.0.45", reader="slurm"))
+    await slurm.nodes()
+    await Slurm(rest.transport("v0.0.45")).nodes()
+    await slurm.cancel_job(JobId(1))
+    await slurm.cancel_job(JobId(1), user="ann")
+    tokens = [request.headers["X-SLURM-USER-TOKEN"] for request in rest.asked]
+    assert tokens == ["token-1-of-slurm", "token-1", "token-1", "token-1-of-ann"]
+
+
 async def test_an_idempotent_request_is_sent_again_while_nobody_answers(rest: Rest) -> None:
     rest.say(Answer(502, b"bad gateway"), slurm_errors(502, 1803), PING)
     assert (await rest.client("v0.0.45").ping()).is_up

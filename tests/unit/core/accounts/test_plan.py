@@ -254,3 +254,21 @@ def test_the_user_of_pods_is_in_every_account_with_the_shares_of_the_account():
         "+ user k8s in account b: shares parent, QoS normal, default QoS normal",
         "+ user k8s in account a: shares parent, QoS normal, default QoS normal",
     ]
+
+
+def test_what_a_user_may_have_submitted_is_bounded_unless_their_values_say_otherwise():
+    """And pods are not: of all of them one user has the jobs."""
+    text = """
+    accounts: {a: {}}
+    submittedPerUser: 2000
+    users: {ann: {accounts: {a: {}}}, bob: {accounts: {a: {limits: {submitted: 9, jobs: 1}}}}}
+    pods: {account: a}
+    """
+    now = settled(values(text))
+    assert {key[1]: each.limits for key, each in now.associations.items() if key[1] in ("ann", "bob", "k8s")} == {
+        "ann": Limits(submitted=2000),
+        "bob": Limits(submitted=9, jobs=1),
+        "k8s": Limits(),
+    }
+    lifted = settled(values(text.replace("submittedPerUser: 2000", "")), now)
+    assert lifted.associations["a", "ann"].limits == Limits()

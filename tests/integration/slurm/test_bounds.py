@@ -1,0 +1,101 @@
+"""What one user can fill: slurmctld's volume, its queue and its time, bounded as the chart configures it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.slurm import Slurm
+from tests.integration.slurm.site import PEOPLE, VALUES, Site
+from tests.polling import until
+from tests.unit.charts.rendering import of_kind, render
+
+pytestmark = pytest.mark.integration
+
+BYTES = 1048576
+FEW = {"rl_bucket_size": 40, "rl_refill_rate": 2}
+FEW_CALLS = VALUES | {
+    "slurmConfig": VALUES["slurmConfig"] | {"conf": VALUES["slurmConfig"]["conf"] | {"SlurmctldParameters": FEW}}
+}
+
+
+def script(size: int) -> str:
+    """Of bash: a job whose script has so many bytes."""
+    begin = "#!/bin/bash\\ntrue #"
+    padding = size - len(begin) + 1
+    return f"cd; (printf '{begin}'; head -c {padding} /dev/zero | tr '\\0' x) > big; sbatch --hold big"
+
+
+def test_a_script_of_over_a_megabyte_is_refused(site: Site, scheduler: Slurm) -> None:
+    code, said = site.shell("ann", script(BYTES - 100))
+    assert code == 0, said
+    code, said = site.shell("ann", script(BYTES + 1))
+    assert (code, "too long" in said) == (1, True), said
+
+
+async def test_a_user_has_at_most_so_many_jobs_and_pods_go_on(site: Site, scheduler: Slurm) -> None:
+    """Slurm counts each task of an array."""
+    for _ in range(2):
+        code, said = site.shell("ann", "cd; sbatch --hold --array=0-999 --output=/dev/null --wrap=true")
+        assert code == 0, said
+    code, said = site.shell("ann", "cd; sbatch --hold --output=/dev/null --wrap=true")
+    assert (code, "AssocGrpSubmitJobsLimit" in said) == (1, True), said
+    code, said = site.shell("bob", "cd; sbatch --hold --output=/dev/null --wrap=true")
+    assert code == 0, said
+    pods = JobSpec(name="pod", script="#!/bin/bash\n", memory_mib_per_node=10, hold=True, account="chem")
+    limits = (await scheduler.accounting("it")).associations
+    assert limits["chem", "ann"].limits.submitted == 2000
+    assert limits["chem", "k8s"].limits.submitted is None
+    await scheduler.cancel_job((await scheduler.submit_job(pods)).job_id)
+
+
+@pytest.fixture
+async def few(site: Site) -> AsyncIterator[Site]:
+    """A user may call 40 times, and then twice a second."""
+    await site.restart(FEW_CALLS)
+    yield site
+    await site.restart()
+
+
+def limited(site: Site) -> set[int]:
+    """The users whom slurmctld has told to wait."""
+    log = (site.slurm.root / "var/log/slurmctld.log").read_text()
+    return {int(uid) for uid in re.findall(r"RPC rate limit exceeded by uid (\d+)", log)}
+
+
+def schedulers_settings() -> SlurmSettings:
+    """How the chart has the scheduler ask slurmrestd."""
+    text = of_kind(render("slurm", VALUES), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    return msgspec.yaml.decode(text, type=SchedulerSettings).slurm
+
+
+async def test_who_asks_without_end_is_told_to_wait_and_what_the_scheduler_reads_is_not(few: Site) -> None:
+    settings = msgspec.structs.replace(schedulers_settings(), url=few.slurm.url, jwt_key_file=str(few.slurm.key_file))
+    client = Slurm.connect(settings)
+    try:
+        for _ in range(3 * FEW["rl_bucket_size"]):
+            await client.jobs_state()
+        assert limited(few) == set()
+        few.shell("ann", f"for i in {{1..{FEW['rl_bucket_size']}}}; do squeue > /dev/null; done")
+
+        async def is_told() -> bool:
+            return limited(few) == {PEOPLE["ann"]}
+
+        await until(is_told, timeout_s=30, what="slurmctld says whom it told to wait")
+    finally:
+        await client.close()
+
+
+async def test_the_chart_lets_a_burst_of_thousands_of_pods_pass(site: Site) -> None:
+    """A pod costs k8s up to three calls: its job is submitted, changed and cancelled."""
+    said = site.slurm.run_as("slurm", "scontrol", "show", "config")[1]
+    (line,) = [line for line in said.splitlines() if line.startswith("SlurmctldParameters")]
+    assert {"rl_enable", "rl_bucket_size=20000", "rl_refill_rate=100", "enable_configless"} <= {
+        *line.partition("= ")[2].split(",")
+    }
