@@ -161,12 +161,34 @@ def test_a_slurmd_that_slurmctld_looks_for_elsewhere_is_found(stack: Stack) -> N
     wait(is_found, timeout_s=150, what=f"Slurm node {node} at {pod.status.pod_ip}")
 
 
-def test_a_job_whose_slurmd_dies_right_after_it_began_is_requeued(stack: Stack, request: pytest.FixtureRequest) -> None:
+def test_a_job_outlives_its_slurmd(stack: Stack, request: pytest.FixtureRequest) -> None:
+    """Another slurmd starts beside it, in the same container."""
+    job, slurmd = _start_a_job(stack, request, "sleep 15")
+    stepd = f"slurmstepd: [{job}.batch]"
+    wait(lambda: processes.pids_of(slurmd, program=stepd), timeout_s=30, what=f"{stepd} in {slurmd.name}")
+    _kill(slurmd, "/usr/sbin/slurmd")
+    assert stack.wait_for_job(job, "COMPLETED", timeout_s=90)["Restarts"] == "0"
+
+
+def test_a_job_whose_slurmd_container_dies_right_after_it_began_is_requeued(
+    stack: Stack, request: pytest.FixtureRequest
+) -> None:
     """A slurmd that registers soon after the start of a job is not asked whether the job is there."""
-    job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "/dev/null", script="sleep 300")
+    job, slurmd = _start_a_job(stack, request, "sleep 300")
+    _kill(slurmd, "keep-slurmd")
+    wait(lambda: stack.job(job)["Restarts"] == "1", timeout_s=90, what="Slurm to have the job queue again")
+
+
+def _start_a_job(stack: Stack, request: pytest.FixtureRequest, script: str) -> tuple[int, Pod]:
+    """Its number, and the slurmd pod on which it runs."""
+    job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "/dev/null", script=script)
     request.addfinalizer(lambda: stack.cancel_jobs([job]))
     node = stack.wait_for_job(job, "RUNNING", timeout_s=60)["NodeList"]
-    slurmd = next(pod for pod in stack.slurmd_pods() if pod.labels[names.LABEL_SLURM_NODE] == node)
-    for pid in processes.pids_of(slurmd, program="/usr/sbin/slurmd"):
+    return job, next(pod for pod in stack.slurmd_pods() if pod.labels[names.LABEL_SLURM_NODE] == node)
+
+
+def _kill(slurmd: Pod, program: str) -> None:
+    pids = processes.pids_of(slurmd, program=program)
+    assert pids, f"no {program} of {slurmd.name} runs on this machine: is the cluster elsewhere?"
+    for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    wait(lambda: stack.job(job)["Restarts"] == "1", timeout_s=45, what="Slurm to have the job queue again")
