@@ -50,8 +50,9 @@ forget_those_over() {
 }
 
 # Queue this job again, which waits in its Prolog. Nothing of it has run where its script belongs to this node, so its owner's
-# --no-requeue does not count. True when it will not begin here, as far as Slurm says; `is_away` when Slurm said so before. With
-# $1 its Prolog has ended: then an allocation, which Slurm cannot queue, is cancelled, and a job that has begun is left alone.
+# --no-requeue does not count. True when it will not begin here, as far as Slurm says; `is_away` when Slurm said so before. $1
+# says how its Prolog was cut short: then an allocation, which Slurm cannot queue, is cancelled, and a job that has begun is left
+# alone.
 # Of an array `scontrol` would take the id for all tasks.
 queue_again() {
   local record id=$SLURM_JOB_ID code=0
@@ -59,9 +60,12 @@ queue_again() {
   record=$(timeout 10 scontrol -o show job "$id" 2>&1) || { [[ $record == *"Invalid job id"* ]]; return; }
   record="$(grep "^JobId=$id " <<< "$record") " || return
   [[ $record == *" JobState="@(RUNNING|SUSPENDED|CONFIGURING)" "* ]] || { is_away=1; return 0; }
+  # It was queued again from another of its nodes, and runs anew.
+  [[ -z ${SLURM_JOB_RESTART_COUNT:-} || "$record" != *" Restarts="* ]] ||
+    [[ $record == *" Restarts=$SLURM_JOB_RESTART_COUNT "* ]] || { is_away=1; return 0; }
   [[ $record == *" JobState=RUNNING Reason=Prolog "* ]] || { [ -n "${1:-}" ]; return; }
   if [[ $record == *" BatchFlag=0 "* ]]; then
-    [ -n "${1:-}" ] && timeout 10 scancel "$id"
+    [ -n "${1:-}" ] && timeout 10 scancel "$id" && say "cancelled, as no allocation can be queued: $1"
     return
   fi
   [ -n "${1:-}" ] || [[ $record == *" BatchHost=$SLURMD_NODENAME "* ]] || return
@@ -69,6 +73,7 @@ queue_again() {
   timeout 10 scontrol update "jobid=$id" requeue=1
   timeout 10 scontrol requeue "$id" || code=1
   [[ $record != *" Requeue=0 "* ]] || timeout 10 scontrol update "jobid=$id" requeue=0
+  [ "$code" != 0 ] || say "queued again${1:+: $1}"
   return "$code"
 }
 
@@ -77,26 +82,39 @@ queue_again() {
 # waits is queued again then, or when its Prolog is killed, by a process that Slurm does not know. Before, nobody here can ask
 # Slurm. A Prolog that outlives its slurmd stays as a zombie. Pods of a placeholder job may be there once the gate is open, so its
 # job stays as it is.
+#   $1 pid of the Prolog   $2 file of its wait   $3 its job if that is a placeholder   $4 pid file of slurmd
+# Only one of Prolog and watch goes on: the one whose `rm` removes the file of the wait. That the file is missing proves nothing,
+# and bash then takes the other for newer.
+# shellcheck disable=SC2329 # runs in the process that requeue_if_cut_short starts
+watch_over() {
+  local stat why='' left=5
+  while [ -z "$why" ]; do
+    { read -r stat < "/proc/$1/stat"; } || stat=
+    if [ -n "$stat" ] && [[ $stat != *") Z "* ]]; then # it runs
+      if [ "$4" -nt "$2" ] && rm "$2"; then why='slurmd started again and forgot its Prolog'
+      elif [ -e "$2" ]; then sleep 0.2
+      elif [ -z "$3" ]; then sleep 1
+      else return
+      fi
+    elif rm "$2"; then why='its Prolog was killed'
+    elif [ -z "$stat" ] || [ -n "$3" ]; then return # slurmd has taken its end, or pods may be there
+    elif [ $((left -= 1)) = 0 ]; then why='slurmd forgot its Prolog'
+    else sleep 1
+    fi
+  done 2> /dev/null
+  until queue_again "$why"; do sleep 2; done
+}
+
+# The watch must not make the file: it may come when the Prolog has gone on.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
   # shellcheck disable=SC2016 # its own parameters
-  setsid bash -c "$(declare -f queue_again)"'
-    echo $$ > "$2"
-    left=5
-    while [ -e "$2" ] || [ -z "$3" ]; do
-      { read -r stat < "/proc/$1/stat"; } 2> /dev/null || stat=
-      if [ ! -e "$2" ]; then
-        [ -n "$stat" ] || break # slurmd has taken its end
-        if [[ $stat != *") Z "* ]] || [ $((left -= 1)) -gt 0 ]; then sleep 1; continue; fi
-      elif [ -n "$stat" ] && [[ $stat != *") Z "* ]] && [ ! "$4" -nt "$2" ]; then
-        sleep 0.2; continue
-      fi
-      queue_again ended || { sleep 2; continue; }
-      rm -f "$2"
-      break
-    done' sunkpy-prolog $$ "$waiting" "$own" \
-    "${SUNKPY_SLURMD_PID_FILE:-/run/slurmd.pid}" < /dev/null > /dev/null 2>&1 &
+  hook=$hook setsid bash -c "$(declare -f say queue_again watch_over)"'
+    { : >> "$5"; } 2> /dev/null && exec 2>> "$5"
+    truncate --no-create --size=1 "$2"
+    watch_over "$@"' sunkpy-prolog $$ "$waiting" "$own" \
+    "${SUNKPY_SLURMD_PID_FILE:-/run/slurmd.pid}" "${SUNKPY_LOG:-/proc/1/fd/2}" < /dev/null > /dev/null 2>&1 &
   for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then it would be ended as well
 }
 
@@ -117,8 +135,7 @@ if [ -n "$others" ]; then
   read_settings || fail "no $settings_file, and pods may be here: see $markers"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "no scheduler to ask, and pods may be here: see $markers"
   await_gate
-  [ -z "$waiting" ] || [ -e "$waiting" ] || exit 0 # the job is queued again
-  rm -f "$waiting"
+  [ -z "$waiting" ] || rm "$waiting" 2> /dev/null || exit 0 # the job is queued again
   forget_those_over
   hook=prolog
 fi

@@ -8,10 +8,11 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -135,6 +136,7 @@ class Hooks:
         uid: int = 0,
         kill_wait_s: int = 30,
         gpus: str = "",
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> subprocess.Popen[str]:
         """Start one as slurmd would: with nothing in the environment but Slurm's variables."""
         slurm = {
@@ -158,11 +160,12 @@ class Hooks:
             "SUNKPY_SITE": str(self.folder / "site"),
             "SUNKPY_SCRIPT_TIMEOUT_S": "1",
             "SUNKPY_SLURMD_PID_FILE": str(self.folder / "slurmd.pid"),
+            "SUNKPY_LOG": str(self.folder / "log"),
             "TMPDIR": str(self.folder),
         }
         return subprocess.Popen(
             ["bash", str(self.folder / f"{hook}.sh")],
-            env=slurm | ours,
+            env=slurm | ours | env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -430,15 +433,21 @@ def requeued(hooks: Hooks) -> list[str]:
 
 def guards(hooks: Hooks) -> list[str]:
     """The processes that requeue the job of a Prolog that is cut short."""
-    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if is_guard(path, hooks)]
+    return processes("sunkpy-prolog", hooks)
 
 
-def is_guard(cmdline: Path, hooks: Hooks) -> bool:
+def processes(name: str, hooks: Hooks) -> list[str]:
+    """Those of this test with such a word on their command line."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if has_word(path, name, hooks)]
+
+
+def has_word(cmdline: Path, name: str, hooks: Hooks) -> bool:
     try:
         words = cmdline.read_text().split("\0")
     except OSError:  # it has ended meanwhile
         return False
-    return "sunkpy-prolog" in words and any(word.startswith(f"{hooks.folder}/") for word in words)
+    paths = [word for word in words if word.startswith(f"{hooks.folder}/")]
+    return bool(paths) and (name in words or any(word.endswith(f"/{name}") for word in paths))
 
 
 def is_zombie(pid: int) -> bool:
@@ -446,33 +455,40 @@ def is_zombie(pid: int) -> bool:
     return ") Z " in Path(f"/proc/{pid}/stat").read_text()
 
 
+def log(hooks: Hooks) -> list[str]:
+    """What was said about the job once its Prolog could say nothing any more."""
+    told = hooks.folder / "log"
+    return told.read_text().splitlines() if told.exists() else []
+
+
+REQUEUE = [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
+
+
 @pytest.mark.parametrize(
-    ("state", "calls"),
+    ("state", "calls", "says"),
     [
-        ("JobState=RUNNING Reason=Prolog Requeue=1", [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]),
-        (
-            "JobState=RUNNING Reason=Prolog Requeue=0",
-            [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}", f"update jobid={OWN_JOB} requeue=0"],
-        ),
-        ("JobState=RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"]),
-        ("JobState=CANCELLED Reason=None", []),
-        ("JobState=RUNNING Reason=None", []),
+        ("RUNNING Reason=Prolog Requeue=1", REQUEUE, ["queued again"]),
+        ("RUNNING Reason=Prolog Requeue=0", [*REQUEUE, f"update jobid={OWN_JOB} requeue=0"], ["queued again"]),
+        ("RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"], ["cancelled, as no allocation can be queued"]),
+        ("CANCELLED Reason=None", [], []),
+        ("RUNNING Reason=None", [], []),
     ],
 )
 def test_a_job_whose_prolog_slurm_cuts_short_at_the_gate_is_queued_again_or_cancelled_if_it_cannot_be(
-    state: str, calls: list[str], hooks: Hooks, scheduler: Scheduler
+    state: str, calls: list[str], says: list[str], hooks: Hooks, scheduler: Scheduler
 ):
     asked = threading.Event()
     scheduler.when_asked, scheduler.answers = asked.set, [202]
-    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} {state} Dependency=(null)\n")
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState={state} Dependency=(null)\n")
     hooks.mark(7)
     hooks.set_up()
     prolog = hooks.start("prolog", comment="")
     assert asked.wait(10)
     os.killpg(prolog.pid, signal.SIGKILL)
     assert prolog.communicate(timeout=10) is not None, "slurmd waits until nobody can write to it any more"
-    wait_until_equal(lambda: len(list(hooks.folder.glob("tmp.*"))), 0, timeout_s=10, what="the watch has ended")
-    assert requeued(hooks) == calls
+    wait(lambda: not guards(hooks), timeout_s=30, what="the watch has ended")
+    assert (requeued(hooks), list(hooks.folder.glob("tmp.*"))) == (calls, [])
+    assert log(hooks) == [f"gate of job {OWN_JOB}: {words}: its Prolog was killed" for words in says]
 
 
 def test_a_job_whose_prolog_outlives_its_slurmd_is_queued_again(hooks: Hooks, scheduler: Scheduler):
@@ -481,8 +497,7 @@ def test_a_job_whose_prolog_outlives_its_slurmd_is_queued_again(hooks: Hooks, sc
     hooks.mark(7)
     hooks.set_up()
     prolog = hooks.start("prolog", comment="")
-    calls = [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
-    wait_until_equal(lambda: requeued(hooks), calls, timeout_s=30, what="requeued")
+    wait_until_equal(lambda: requeued(hooks), REQUEUE, timeout_s=30, what="requeued")
     assert finished(prolog).returncode == 0
 
 
@@ -502,10 +517,29 @@ def test_a_job_at_the_gate_is_queued_again_when_its_slurmd_runs_itself_again(
     assert requeued(hooks) == []
     (hooks.folder / "slurmd.pid").touch()
     wait(lambda: not guards(hooks), timeout_s=30, what="nobody looks after the Prolog any more")
-    assert requeued(hooks) == [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
+    assert requeued(hooks) == REQUEUE
+    assert log(hooks) == [f"gate of job {OWN_JOB}: queued again: slurmd started again and forgot its Prolog"]
     scheduler.answers = [200]
     assert finished(prolog).returncode == 0
     assert set(paths(scheduler)) == {"gate"}, "the Prolog goes no further"
+
+
+@pytest.mark.parametrize("comment", ["", "k8s:default/pod:uid"])
+def test_a_job_that_passes_the_gate_is_not_taken_for_one_that_was_cut_short(
+    comment: str, hooks: Hooks, scheduler: Scheduler
+):
+    """The watch does not rest here, so that Prologs pass at each of its lines."""
+    allocation = f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=0 Dependency=(null)\n"
+    (hooks.folder / "job").write_text(allocation)
+    (hooks.folder / "slurmd.pid").touch()
+    hooks.mark(7)
+    hooks.set_up()
+    restless = {"BASH_FUNC_sleep%%": '() { [ "$1" = 0.2 ] || command sleep "$1"; }'}
+    for _ in range(30):
+        assert finished(hooks.start("prolog", comment=comment, env=restless)).returncode == 0
+    wait(lambda: not guards(hooks), timeout_s=30, what="nobody looks after the ended Prologs")
+    assert (requeued(hooks), log(hooks)) == ([], [])
+    assert paths(scheduler) == (["gate", "prolog"] if comment else ["gate"]) * 30
 
 
 def test_a_prolog_that_cannot_be_watched_over_does_its_work(hooks: Hooks, scheduler: Scheduler):
