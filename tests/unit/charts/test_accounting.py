@@ -203,7 +203,7 @@ def test_by_default_everybody_of_the_images_has_an_account_so_that_jobs_start():
         "+ account default: parent root, shares 1, QoS normal, default QoS normal, "
         "description k8s: Everybody, organization default",
         "+ user k8s in account default: shares parent, QoS normal, default QoS normal",
-        "+ user user1 in account default: shares 1, QoS normal, default QoS normal",
+        "+ user user1 in account default: shares 1, QoS normal, default QoS normal, limits submitted 2000",
     ]
 
 

@@ -310,7 +310,7 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
     lines = _lines({"slurmConfig": {"conf": conf}})
     assert {
         "SchedulerParameters=batch_sched_delay=0,bf_interval=20,bf_job_part_count_reserve=10,bf_max_job_test=10000,"
-        "bf_max_job_user=300,bf_yield_interval=500000,default_queue_depth=1000,defer,nohold_on_prolog_fail",
+        "bf_max_job_user=300,bf_yield_interval=500000,default_queue_depth=1000,defer,max_script_size=1048576,nohold_on_prolog_fail",
         "SlurmctldParameters=conmgr_max_connections=2048,enable_configless",
         "GresTypes=gpu",
         "TaskPlugin=task/affinity,task/cgroup",
@@ -888,7 +888,7 @@ def test_slurm_conf_says_what_the_values_say():
         "PartitionName=gpu Nodes=h100 PriorityTier=1 Default=YES MaxTime=1-00:00:00",
         "SchedulerParameters=batch_sched_delay=0,bf_continue,bf_interval=30,bf_job_part_count_reserve=10,"
         "bf_max_job_test=10000,bf_max_job_user=300,bf_max_time=300,bf_yield_interval=500000,default_queue_depth=1000,"
-        "defer,nohold_on_prolog_fail",
+        "defer,max_script_size=1048576,nohold_on_prolog_fail",
         "ProctrackType=proctrack/cgroup",
         "MaxJobCount=50000",
     } <= set(conf)
