@@ -362,7 +362,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
 def outcomes(site: Site) -> Iterator[Mapping[str, Future[tuple[int, str]]]]:
     """What each command will have said."""
     shares = site.slurm.root / GPU_SHARES
-    assert wait_until(lambda: shares.exists() and shares.read_text() == "gpu 8 16000\n", timeout_s=30, every_s=0.2)
+    assert wait_until(
+        lambda: shares.exists() and "gpu 8 16000" in shares.read_text().splitlines(), timeout_s=30, every_s=0.2
+    )
     reserved = "reservation=bobs", "users=bob", "starttime=now", "duration=60", "nodes=c3"
     assert site.slurm.run_as("slurm", "scontrol", "create", *reserved)[0] == 0
     assert site.shell("bob", "sbatch --hold --job-name=bobs --output=/dev/null --wrap=true")[0] == 0
