@@ -203,20 +203,21 @@ COMMANDS: Final[Mapping[str, Command]] = {
         r"printf '0 echo zero\n1-2 echo rest %%t\n' > m; srun -n3 --multi-prog m | sort", r"rest 1\nrest 2\nzero$"
     ),
     "limits of the shell that submits stay there": Command(
-        "ulimit -d 4194304 -u 2000; show='echo $(ulimit -d) $(ulimit -u)'; srun bash -c \"$show\"; "
+        "ulimit -d 4194304 -u 2000; show='echo $(ulimit -d) $(ulimit -u)'; srun --quiet bash -c \"$show\"; "
         'printf "#!/bin/bash\\n$show\\n" > s; sbatch --wait --output=o s > /dev/null; cat o',
         r"^unlimited (?!2000\b)\S+\nunlimited (?!2000\b)\S+$",
     ),
     "limits of slurmd's unit, as far as the machine allows": Command(
-        "srun bash -c 'ulimit -Ss; for f in s l n; do [ $(ulimit -S$f) = $(ulimit -H$f) ] && echo $f; done'",
+        "srun --quiet bash -c 'ulimit -Ss; for f in s l n; do [ $(ulimit -S$f) = $(ulimit -H$f) ] && echo $f; done'",
         r"^unlimited\ns\nl\nn$",
     ),
     "/dev/shm: half of the memory": Command(
-        "srun bash -c 'read -r _ all _ < /proc/meminfo; size=$(df --output=size --block-size=1M /dev/shm | tail -n 1); "
+        "srun --quiet bash -c 'read -r _ all _ < /proc/meminfo; "
+        "size=$(df --output=size --block-size=1M /dev/shm | tail -n 1); "
         "echo $((size - all / 2048)); stat --format=%a /dev/shm'",
         r"^[01]\n1777$",
     ),
-    "srun --propagate": Command("ulimit -d 4194304; srun --propagate=DATA bash -c 'ulimit -d'", r"^4194304$"),
+    "srun --propagate": Command("ulimit -d 4194304; srun --quiet --propagate=DATA bash -c 'ulimit -d'", r"^4194304$"),
     "srun: exit code": Command("srun bash -c 'exit 7'", r"Exited with exit code 7", 7),
     "srun --immediate": Command("srun --immediate=1 --nodelist=c3 true", r"Unable to allocate resources", 1),
     "srun --mpi=list": Command("srun --mpi=list", r"none"),
@@ -279,7 +280,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "for with in '--mem=3G' '-c 2' '-n 4' '--mem-per-gpu=3G --cpus-per-gpu=1' '--mem=0 -n 1'; do "
         "j=$(submit -p gpu --gpus=1 --hold $with --wrap=true); echo $(field $j MemPerTres) $(field $j CpusPerTres); "
         "scancel $j; done",
-        r"^gres/gpu:8\ngres/gpu:16000\ngres/gpu:16000\ngres/gpu:3072 gres/gpu:1\n$",
+        r"^gres/gpu:8\ngres/gpu:16000\ngres/gpu:16000\ngres/gpu:3072 gres/gpu:1$",  # and nothing for the last
     ),
     "without GPUs: memory per cpu": Command(
         "j=$(submit -p gpu -n 2 --hold --wrap=true); field $j MinMemoryCPU; field $j MemPerTres; scancel $j", r"^1G$"
