@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[3] / "slurm-images" / "bin" / "raise-limits"
-SHOW = f". {SCRIPT}; echo $(ulimit -Ss) $(ulimit -Hs) $(ulimit -Sn) $(ulimit -Hn) $(ulimit -Sl) $(ulimit -Hl)"
+SHOW = f"{SCRIPT.read_text()}\necho $(ulimit -Ss) $(ulimit -Hs) $(ulimit -Sn) $(ulimit -Hn) $(ulimit -Sl) $(ulimit -Hl)"
+"""As text: who runs it may not enter every folder in which a checkout is."""
 NOBODY = 65534
 
 
