@@ -34,8 +34,10 @@ ip link set eth0 up
 ip link set peer0 up
 """
 ENTER: Final = """
-mount --bind /dev "$1/dev"
 mkdir -p "$1/config"
+mount --rbind "$1" "$1"
+mount -o remount,ro,bind "$1" # as a container has it
+mount --bind /dev "$1/dev"
 mount --bind "$2" "$1/config"
 for folder in etc/slurm run tmp; do mount -t tmpfs -o mode=755,uid=401,gid=401 tmpfs "$1/$folder"; done
 exec chroot --userspec=401:401 "$1" "${@:3}"
