@@ -223,6 +223,11 @@ EVENTS: Final = {
     "PodFailed": Row(_NODESET, "A slurmd pod failed. It is made again after 1, 2, 4 … 300 s."),
     "CreateFailed": Row(_NODESET, "The apiserver refuses the pod, in its words: quota, policy or the template."),
     "BadSpec": Row(_NODESET, "The template cannot be read. Nothing changes until it is corrected."),
+    "KillTaskFailed": Row(
+        _NODESET,
+        "Processes of a job outlived SIGKILL for `UnkillableStepTimeout`, so Slurm drained the node. The text says "
+        "which wait, and where in the kernel: [troubleshooting](../troubleshooting.md#slurm-node-stays-drained).",
+    ),
     "NoNodeFits": Row(_NODESET, "No node fits; the text counts nodes by the failed rule."),
     "TooFewNodes": Row(_NODESET, "Fewer nodes fit than wanted; the text counts nodes by the failed rule."),
     "DrainTimeout": Row(_NODESET, "Jobs take longer than `drainTimeoutSeconds`."),

@@ -30,7 +30,9 @@ from sunkpy.core.mirror import (
 from sunkpy.core.mirror.drain_cause import Want, drain_cause
 from sunkpy.core.mirror.recheck import SlurmAction
 from sunkpy.core.model.conditions import as_json, stamped
+from sunkpy.core.model.drain_reason import UNKILLABLE
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.slurmd import nodeset_of
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube import errors as kube_errors
 from sunkpy.kube import paths
@@ -172,6 +174,18 @@ class Executor:
         except kube_errors.NotFound:
             return
         self._metrics.actions.labels("PatchPod").inc()
+        await self._report_unkillable(pod, action.annotations.get(names.ANNOTATION_DRAIN) or "")
+
+    async def _report_unkillable(self, pod: Pod, reason: str) -> None:
+        """Where processes wait that outlive SIGKILL: pod and Node show it while the drain lasts, an Event longer."""
+        nodeset = nodeset_of(pod)
+        if nodeset is None or not reason.startswith(UNKILLABLE):
+            return
+        note = f"Slurm node {pod.name}: {reason}"
+        async with self._requests:
+            await self._events.warning(
+                nodeset, names.NODESET_KIND, reason="KillTaskFailed", action="ReadSlurm", note=note
+            )
 
     async def _report_capped(self, action: SlurmAction, pod: Pod | None) -> None:
         kind = type(action).__name__

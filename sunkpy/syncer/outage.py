@@ -7,12 +7,12 @@ the NodeSets, at the beginning, every half hour, and at the end; and by the metr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import KubeObject, Meta, Pod
-from sunkpy.core.model.slurmd import nodeset_owner
+from sunkpy.core.model.objects import KubeObject, Pod
+from sunkpy.core.model.slurmd import nodeset_of
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
@@ -70,10 +70,7 @@ class Outage:
         for nodeset in self._nodesets():
             await say(nodeset, "NodeSet", reason=reason, action="ReadSlurm", note=note)
 
-    def _nodesets(self) -> Iterator[KubeObject]:
-        """Those that have pods here, as their pods name them: nothing has to be read."""
+    def _nodesets(self) -> Iterable[KubeObject]:
+        """Those that have pods here."""
         one_of_each = {pod.labels.get(names.LABEL_NODESET): pod for pod in self._pods.values()}
-        for pod in one_of_each.values():
-            owner = nodeset_owner(pod)
-            if owner is not None:
-                yield KubeObject(metadata=Meta(name=owner.name, namespace=pod.metadata.namespace, uid=owner.uid))
+        return filter(None, map(nodeset_of, one_of_each.values()))

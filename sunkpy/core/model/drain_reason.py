@@ -5,6 +5,8 @@ from __future__ import annotations
 from sunkpy.core import names
 
 REASON_LIMIT = 200
+UNKILLABLE = "Kill task failed: job "
+"""How the reason begins that report-unkillable of slurmd's image writes: as Slurm's own, with what is waited for."""
 
 
 def our_reason(text: str) -> str:

@@ -7,12 +7,20 @@ a pod whose owner does not exist, and the operator compares uids as well.
 from __future__ import annotations
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import OwnerReference, Pod
+from sunkpy.core.model.objects import KubeObject, Meta, OwnerReference, Pod
 
 
 def nodeset_owner(pod: Pod) -> OwnerReference | None:
     """The NodeSet that controls the pod, as the pod says."""
     return next((owner for owner in pod.metadata.owner_references if _is_nodeset(owner)), None)
+
+
+def nodeset_of(pod: Pod) -> KubeObject | None:
+    """The same as the object of an Event: nothing has to be read."""
+    owner = nodeset_owner(pod)
+    if owner is None:
+        return None
+    return KubeObject(metadata=Meta(name=owner.name, namespace=pod.metadata.namespace, uid=owner.uid))
 
 
 def is_slurmd(pod: Pod) -> bool:

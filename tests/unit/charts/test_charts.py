@@ -333,6 +333,13 @@ def test_limits_of_the_login_pod_stay_there_unless_a_site_wants_them_in_jobs():
     assert [line for line in lines if line.startswith("Propagate")] == ["PropagateResourceLimitsExcept=MEMLOCK"]
 
 
+def test_processes_may_outlive_a_kill_for_minutes_and_then_say_where_they_wait():
+    own = {"UnkillableStepTimeout": 1800, "UnkillableStepProgram": "/site/unkillable"}
+    program = "UnkillableStepProgram=/usr/local/bin/report-unkillable"
+    assert {"UnkillableStepTimeout=300", program} <= set(_lines({}))
+    assert {f"{key}={value}" for key, value in own.items()} <= set(_lines({"slurmConfig": {"conf": own}}))
+
+
 def test_slurm_gets_further_files_but_none_of_the_charts_own():
     files = {"topology.yaml": "a: b\n", "acct_gather.conf": "c=d\n"}
     data = of_kind(render("slurm", {"slurmConfig": {"files": files}}), "ConfigMap")["demo-slurm-config"]["data"]

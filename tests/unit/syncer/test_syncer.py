@@ -192,6 +192,20 @@ async def test_a_drain_in_slurm_is_told_and_left_alone(world: World) -> None:
     assert not [write for write in world.slurm.writes if "DRAIN" in write]
 
 
+async def test_where_unkillable_processes_wait_is_told_to_the_nodeset(world: World) -> None:
+    world.add_pod()
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason="Kill task failed")
+    why = "Kill task failed: job 12 step 0; cp (pid 345) in rpc_wait_bit_killable<__wait_on_bit"
+    async with world.syncing():
+        await world.until(lambda: world.annotation(names.ANNOTATION_DRAIN) == "Kill task failed")
+        assert "KillTaskFailed" not in world.api.reasons()
+        world.slurm.put(NAME, "IDLE", "DRAIN", reason=why)
+        await world.until(lambda: "KillTaskFailed" in world.api.reasons())
+    (event,) = [event for event in world.api.events() if event["reason"] == "KillTaskFailed"]
+    assert (event["type"], event["note"]) == ("Warning", f"Slurm node {NAME}: {why}")
+    assert event["regarding"]["kind"] == "NodeSet"
+
+
 async def test_jobs_that_wait_while_a_node_is_drained_are_told_to_its_nodeset(world: World) -> None:
     world.add_pod()
     world.slurm.put(NAME, "IDLE", "DRAIN", reason="bad gpu")
