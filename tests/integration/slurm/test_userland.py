@@ -38,6 +38,14 @@ TRIES: Final = {
     "completion": ". /usr/share/bash-completion/bash_completion && _comp_load sbatch && complete -p sbatch",
     "venv": "python3 -m venv own && own/bin/pip --version",
     "htop": "htop --version",
+    "archives": "echo x > a && xz a && bzip2 -k a.xz && zstd -q a.xz && zip -q a.zip a.xz && unzip -p a.zip | xz -d",
+    "bc": "[ $(echo '6 * 7' | bc) = 42 ]",
+    "file, tree, time": "file /etc/passwd | grep ASCII && tree --version && /usr/bin/time -f %e true",
+    "gdb": "gdb --batch -ex 'print 6 * 7' | grep 42",
+    "strace": "strace --version | head -1",
+    "lsof": "lsof -p $$ | grep cwd",
+    "the network": "ip address show lo | grep 127.0.0.1 && ping -V && nc -h 2>&1 | head -1 && host -V 2>&1",
+    "the machine": "numactl --show | grep cpubind && lstopo --of console | grep -i machine && lspci --version",
     "modules": ". /etc/profile.d/modules.sh && module avail && module load use.own && module list",
 }
 """As somebody in a folder of their own; each fails where the tool is not there."""
