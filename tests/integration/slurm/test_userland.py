@@ -43,7 +43,7 @@ TRIES: Final = {
     "file, tree, time": "file /etc/passwd | grep ASCII && tree --version && /usr/bin/time -f %e true",
     "gdb": "gdb --batch -ex 'print 6 * 7' | grep 42",
     "strace": "strace --version | head -1",
-    "lsof": "lsof -p $$ | grep cwd",
+    "lsof": "lsof -v 2>&1 | grep revision",
     "the network": "ip address show lo | grep 127.0.0.1 && ping -V && nc -h 2>&1 | head -1 && host -V 2>&1",
     "the machine": "numactl --show | grep cpubind && lstopo --of console | grep -i machine && lspci --version",
     "modules": ". /etc/profile.d/modules.sh && module avail && module load use.own && module list",
