@@ -44,6 +44,14 @@ local function refuse(code, text)
   return code
 end
 
+-- The chart says whether there is a MailProg (slurmConfig.conf).
+local SENDS_MAIL = false
+local NO_MAIL = "no mail is sent here, so --mail-type does nothing"
+
+-- slurmctld gives a step the addresses of its nodes by their place in the job. They stay as they were when a node leaves a job.
+local RUNNING = 1
+local KEEPS_NODES = "a running job keeps its nodes here: Slurm would send its later steps to wrong ones"
+
 local PODS_RELY_ON_IT = " of this job cannot be changed here: it stands for Kubernetes pods. Change or delete the pods"
 local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
 
@@ -101,6 +109,7 @@ function slurm_job_submit(job_desc, partitions, _)
       if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
       give_share_of_gpus(job_desc, partitions)
     end
+    if not SENDS_MAIL and job_desc.mail_type > 0 and not UNSET[job_desc.mail_type] then slurm.log_user("%s", NO_MAIL) end
     return slurm.SUCCESS
   end
   job_desc.extra = ""
@@ -119,6 +128,8 @@ function slurm_job_modify(job_desc, job_rec, _, modify_uid)
   if modify_uid == 0 or modify_uid == slurm_user or job_rec.user_id == scheduler then return slurm.SUCCESS end
   if not is_ours(job_rec.admin_comment) then
     if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
+    local wants_others = job_desc.req_nodes ~= nil or not UNSET[job_desc.min_nodes]
+    if wants_others and job_rec.job_state % 256 == RUNNING then return refuse(DENIED, KEEPS_NODES) end
     return slurm.SUCCESS
   end
   for _, field in ipairs(KEPT) do

@@ -69,8 +69,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "sbatch --export": Command(
         "A=1 B=2 sbatch --wait --export=A,C=3 --output=o --wrap='echo $A,$B,$C' > /dev/null; cat o", r"^1,,3$"
     ),
-    "sbatch --mail-type: nobody is written to": Command(
-        "j=$(submit --mail-type=ALL --mail-user=ann@example.com --wrap=true); until_done $j", r"^$"
+    "sbatch --mail-type: nobody is written to, and people are told": Command(
+        "j=$(submit --mail-type=ALL --mail-user=ann@example.com --wrap=true); until_done $j",
+        r"^sbatch: no mail is sent here, so --mail-type does nothing$",
     ),
     "sbatch --array": Command(
         "sbatch --wait --array=1-5:2%2 --output=%a.out --wrap='echo $SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT'"
@@ -127,6 +128,15 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "j=$(submit --begin=now+1hour --wrap=true); scontrol hold $j; until_is $j Reason JobHeldUser; "
         "scontrol release $j; scontrol update job=$j starttime=now; until_done $j",
         r"^$",
+    ),
+    "scontrol update of the nodes of a job that runs": Command(
+        "j=$(submit -N2 --mem=10 --wrap='sleep 60'); until_runs $j; scontrol update job=$j numnodes=1; "
+        "scontrol update job=$j nodelist=c1; echo $(field $j NumNodes); scontrol update job=$j timelimit=9; scancel $j",
+        r"^(a running job keeps its nodes here: Slurm would send its later steps to wrong ones\n.*denied.*\n){2}2$",
+    ),
+    "scontrol update of the nodes of a job that waits": Command(
+        "j=$(submit -N2 --hold --wrap=true); scontrol update job=$j numnodes=1; field $j NumNodes; scancel $j",
+        r"^1(-1)?$",
     ),
     "scontrol requeue": Command(
         "j=$(submit --wrap='[ -e again ] || { touch again; sleep 60; }'); until [ -e again ]; do sleep 0.1; done; "

@@ -1,4 +1,4 @@
-"""Which fields of the jobs of pods their owners may change: every one that Slurm shows is decided about."""
+"""Which fields of the jobs of pods their owners may change: every one that Slurm shows is decided about. Mail."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.unit.charts.rendering import of_kind, render
 from tests.unit.docs.source import ROOT
 
 # What a job_submit.lua is shown of a change (job_submit_lua.c, _get_job_req_field): by 24.11, and by 26.05 besides.
@@ -53,3 +54,10 @@ def test_each_field_that_slurm_shows_is_kept_or_left_to_the_owner():
 def test_what_sizes_and_places_a_job_is_kept_by_both_versions(field):
     assert field in kept()
     assert field in SHOWN.split()
+
+
+@pytest.mark.parametrize(("program", "sends"), [("/bin/true", "false"), ("/usr/local/bin/mail", "true")])
+def test_people_are_told_that_no_mail_is_sent_where_none_is(program: str, sends: str):
+    values = {"slurmConfig": {"conf": {"MailProg": program}}}
+    script = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]["job_submit.lua"]
+    assert f"local SENDS_MAIL = {sends}\n" in script
