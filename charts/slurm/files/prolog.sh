@@ -74,6 +74,7 @@ queue_again() {
   timeout 10 scontrol requeue "$id" || code=1
   [[ $record != *" Requeue=0 "* ]] || timeout 10 scontrol update "jobid=$id" requeue=0
   [ "$code" != 0 ] || say "queued again${1:+: $1}"
+  [ "$code" != 0 ] || [ -z "${1:-}" ] || begin-soon "$SLURM_JOB_ID"
   return "$code"
 }
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,11 +33,14 @@ NO_TIME = {
     "SUNKPY_OUTAGE_TIMEOUT_S": "0",
 }
 
+BEGIN_SOON = Path(__file__).parents[3] / "slurm-images/bin/begin-soon"
+
 # Remembers what it was told; shows a node as the file `node` says. A reason is one argument, so its spaces count.
 SCONTROL = """#!/bin/bash
 case $* in
+  "show hostnames"*) printf '%s\\n' ${3//,/ } ;;
   *"show job"*) cat "${0%/*}/job" ;;
-  *requeue*)
+  *requeue* | *starttime*)
     printf '%s\\n' "$*" >> "${0%/*}/requeued"
     [ "$1" != requeue ] || sed -i '1s/RUNNING Reason=Prolog/PENDING Reason=BeginTime/' "${0%/*}/job"
     ;;
@@ -199,6 +204,7 @@ def hooks(tmp_path: Path, scheduler: Scheduler, scripts: dict[str, str]) -> Hook
     (tmp_path / "scancel").write_text(SCANCEL)
     for program in ("scontrol", "scancel"):
         (tmp_path / program).chmod(0o755)
+    shutil.copy(BEGIN_SOON, tmp_path)
     (tmp_path / "markers").mkdir()
     hooks = Hooks(folder=tmp_path, port=scheduler.port)
     hooks.show_node("State=IDLE")
@@ -462,13 +468,14 @@ def log(hooks: Hooks) -> list[str]:
 
 
 REQUEUE = [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
+BEGIN = [f"update jobid={OWN_JOB} starttime=now+3"]
 
 
 @pytest.mark.parametrize(
     ("state", "calls", "says"),
     [
-        ("RUNNING Reason=Prolog Requeue=1", REQUEUE, ["queued again"]),
-        ("RUNNING Reason=Prolog Requeue=0", [*REQUEUE, f"update jobid={OWN_JOB} requeue=0"], ["queued again"]),
+        ("RUNNING Reason=Prolog Requeue=1", REQUEUE + BEGIN, ["queued again"]),
+        ("RUNNING Reason=Prolog Requeue=0", [*REQUEUE, f"update jobid={OWN_JOB} requeue=0", *BEGIN], ["queued again"]),
         ("RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"], ["cancelled, as no allocation can be queued"]),
         ("CANCELLED Reason=None", [], []),
         ("RUNNING Reason=None", [], []),
@@ -477,9 +484,11 @@ REQUEUE = [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
 def test_a_job_whose_prolog_slurm_cuts_short_at_the_gate_is_queued_again_or_cancelled_if_it_cannot_be(
     state: str, calls: list[str], says: list[str], hooks: Hooks, scheduler: Scheduler
 ):
+    """It begins as soon as it can: Slurm would wait for two minutes."""
     asked = threading.Event()
     scheduler.when_asked, scheduler.answers = asked.set, [202]
-    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState={state} Dependency=(null)\n")
+    put_off = f"EligibleTime={time.time() + 121:.0f}"
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState={state} {put_off} Dependency=(null)\n")
     hooks.mark(7)
     hooks.set_up()
     prolog = hooks.start("prolog", comment="")
@@ -524,6 +533,19 @@ def test_a_job_at_the_gate_is_queued_again_when_its_slurmd_runs_itself_again(
     assert set(paths(scheduler)) == {"gate"}, "the Prolog goes no further"
 
 
+def test_the_next_run_of_a_job_that_another_node_has_queued_again_is_left_alone(hooks: Hooks, scheduler: Scheduler):
+    asked = threading.Event()
+    scheduler.when_asked, scheduler.answers = asked.set, [202]
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Restarts=1 BatchFlag=1 End\n")
+    hooks.mark(7)
+    prolog = hooks.start("prolog", comment="", env={"SLURM_JOB_RESTART_COUNT": "0"})
+    assert asked.wait(10)
+    os.killpg(prolog.pid, signal.SIGKILL)
+    finished(prolog)
+    wait(lambda: not guards(hooks), timeout_s=30, what="the watch has ended")
+    assert (requeued(hooks), log(hooks)) == ([], [])
+
+
 @pytest.mark.parametrize("comment", ["", "k8s:default/pod:uid"])
 def test_a_job_that_passes_the_gate_is_not_taken_for_one_that_was_cut_short(
     comment: str, hooks: Hooks, scheduler: Scheduler
@@ -540,6 +562,27 @@ def test_a_job_that_passes_the_gate_is_not_taken_for_one_that_was_cut_short(
     wait(lambda: not guards(hooks), timeout_s=30, what="nobody looks after the ended Prologs")
     assert (requeued(hooks), log(hooks)) == ([], [])
     assert paths(scheduler) == (["gate", "prolog"] if comment else ["gate"]) * 30
+
+
+@pytest.mark.parametrize(
+    ("job", "nodes", "calls"),
+    [
+        ("11", "gpu-012-002,gpu-012-003", ["update jobid=11+1 starttime=now+3"]),
+        ("11", "gpu-012-001,gpu-012-002", []),  # one asks for all nodes
+        ("0", "gpu-012-002", []),
+        ("", "gpu-012-002", []),
+    ],
+)
+def test_a_part_of_a_heterogeneous_job_that_slurm_took_back_begins_soon(
+    job: str, nodes: str, calls: list[str], hooks: Hooks
+):
+    put_off = f"JobState=PENDING Reason=BeginTime EligibleTime={time.time() + 121:.0f}"
+    (hooks.folder / "job").write_text(f"JobId={OWN_JOB} HetJobId=11 HetJobOffset=1 {put_off} End\n")
+    epilog = hooks.start("epilog", comment="", env={"SLURM_HET_JOB_ID": job, "SLURM_JOB_NODELIST": nodes})
+    assert finished(epilog).returncode == 0
+    wait_until_equal(lambda: requeued(hooks), calls, timeout_s=30, what="what Slurm was told")
+    wait(lambda: not processes("begin-soon", hooks), timeout_s=30, what="nobody waits for the job")
+    assert requeued(hooks) == calls
 
 
 def test_a_prolog_that_cannot_be_watched_over_does_its_work(hooks: Hooks, scheduler: Scheduler):

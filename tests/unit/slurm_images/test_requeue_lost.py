@@ -21,6 +21,10 @@ if [ "$2 $3" = "show node" ]; then
   exit
 fi
 if [ "$1" = -o ]; then
+  if grep -qsx "requeue $4" "$TOLD"; then
+    echo "JobId=$4 JobState=PENDING Reason=BeginTime EligibleTime=$(($(date +%s) + 120)) BatchFlag=1"
+    exit
+  fi
   case $4 in
     9000011) echo "JobId=9000011 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
     9000012) echo "JobId=9000012 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
@@ -66,7 +70,8 @@ def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "")
     rows += [f"{job:24}1   {'node-9':256}{now - 60}" for job in elsewhere.split()]
     with socket.create_server(("127.0.0.1", 0)) as slurmd:
         port = str(slurmd.getsockname()[1])
-        env = {"PATH": f"{folder}:{os.environ['PATH']}", "TOLD": str(told), "SUNKPY_SLURMD_PORT": port}
+        env = {"PATH": f"{folder}:{REQUEUE_LOST.parent}:{os.environ['PATH']}", "TOLD": str(told)}
+        env |= {"SUNKPY_SLURMD_PORT": port}
         env |= {"SUNKPY_REGISTERS_S": "0", "SUNKPY_SLURM_NODE": NODE, "JOBS": "\n".join(rows)}
         env |= {"STATE": "MIXED+DRAIN" if rows else "IDLE"}
         run = subprocess.run([REQUEUE_LOST], env=env, check=True, timeout=20, capture_output=True, text=True)
@@ -105,12 +110,11 @@ def test_of_an_idle_node_slurmctld_lists_no_jobs(tmp_path: Path):
     assert requeue_lost(tmp_path) == ([], "")
 
 
-def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with(tmp_path: Path):
+def test_one_that_waited_in_its_prolog_is_requeued_whatever_it_was_submitted_with_and_begins_soon(tmp_path: Path):
     told = requeue_lost(tmp_path, "9000011", "9000014")[0]
-    at_once = "update jobid={} starttime=now+10"
     first, last = "update jobid=9000011 requeue=1", "update jobid=9000011 requeue=0"
-    assert told[:4] == [first, "requeue 9000011", at_once.format(9000011), last]
-    assert told[4:] == ["update jobid=9000014 requeue=1", "requeue 9000014", at_once.format(9000014)]
+    assert told[:5] == [first, "requeue 9000011", last, "update jobid=9000014 requeue=1", "requeue 9000014"]
+    assert set(told[5:]) == {f"update jobid={job} starttime=now+3" for job in ("9000011", "9000014")}
 
 
 def test_one_that_cannot_be_requeued_has_its_setting_again_and_no_other_start(tmp_path: Path):
