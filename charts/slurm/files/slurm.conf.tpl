@@ -15,11 +15,6 @@
 {{- if and (regexMatch "(?i)tree|block" (get $given "topologyplugin")) (not (hasKey $files "topology.conf")) (not (hasKey $files "topology.yaml")) }}
 {{- fail "slurmConfig.conf.TopologyPlugin: it needs slurmConfig.files: topology.conf or topology.yaml" }}
 {{- end }}
-{{- if regexMatch "(?i)jobs" (get $given "privatedata") }}
-{{- range .Values.scheduler.access }}
-{{- with .users }}{{ fail (printf "slurmConfig.conf.PrivateData: jobs hides the jobs of %s from user k8s, who would take the jobs of their pods for lost: leave out jobs, or scheduler.access.users" (join ", " .)) }}{{ end }}
-{{- end }}
-{{- end }}
 {{- /* Nodes are pods, which fetch this file from slurmctld and say themselves what they have. A job that could not be launched,
 by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held. The script of the chart says whose job stands
 for pods, and sees to it that its owner does not change what the pods rely on; it gives jobs with GPUs their share of the node.

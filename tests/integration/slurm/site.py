@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -236,6 +237,13 @@ class Site:
     def signal_slurmd(self, node: str, signal: int) -> None:
         """To the slurmd of one node; one that dies is started again."""
         os.kill(int(self.root_of(node).parent.name), signal)
+
+    def kill_slurmd_container(self, node: str) -> None:
+        """Of one node; another one is started."""
+        slurmd = int(self.root_of(node).parent.name)
+        keeper = int(Path(f"/proc/{slurmd}/stat").read_text().rpartition(")")[2].split()[1])
+        for pid in (keeper, slurmd):
+            os.kill(pid, signal.SIGKILL)
 
     async def clear(self) -> None:
         """No job of anybody is left."""

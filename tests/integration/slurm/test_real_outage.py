@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -104,7 +103,7 @@ async def test_an_allocation_that_starts_while_slurmd_does_is_cancelled(site: Si
     original, window = last.read_text(), site.slurm.root / "var/tmp/window"
     last.write_text(_TAKE_ORDERS)
     try:
-        await asyncio.to_thread(site.signal_slurmd, "c3", signal.SIGKILL)
+        await asyncio.to_thread(site.kill_slurmd_container, "c3")
         await _happens(site, lambda: asyncio.to_thread(window.exists), "slurmd is about to start")
         code, job = await asyncio.to_thread(site.shell, "ann", _ALLOCATE_C3)
         assert (code, job.strip().isdigit()) == (0, True), job
