@@ -57,8 +57,6 @@ def test_the_node_is_drained_and_says_which_processes_wait_where(slurm: RealSlur
     (frozen / "freezer.state").write_text("FROZEN")
     assert slurm.run_as("slurm", "scancel", job.strip())[0] == 0
     begins = f"Reason=Kill task failed: job {job.strip()} step batch; sleep (pid "
-    # Slurm writes its own reason over ours, and ours is set again.
-    assert wait_until(lambda: "Reason=Kill task failed [" in _record(slurm), timeout_s=60, every_s=0.05), slurm.logs()
-    assert wait_until(lambda: begins in _record(slurm), timeout_s=30, every_s=0.2), _record(slurm)
+    assert wait_until(lambda: begins in _record(slurm), timeout_s=90, every_s=0.2), _record(slurm)
     assert "DRAIN" in _record(slurm)
     assert f"report-unkillable: {begins.removeprefix('Reason=')}" in (slurm.root / "var/log/slurmd.log").read_text()
