@@ -132,7 +132,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "scontrol update of the nodes of a job that runs": Command(
         "j=$(submit -N2 --mem=10 --wrap='sleep 60'); until_runs $j; scontrol update job=$j numnodes=1; "
         "scontrol update job=$j nodelist=c1; echo $(field $j NumNodes); scontrol update job=$j timelimit=9; scancel $j",
-        r"^(a running job keeps its nodes here: Slurm would send its later steps to wrong ones\n.*denied.*\n){2}2$",
+        r"^((scontrol: error: )?a running job keeps its nodes here: Slurm would send its later steps to wrong ones\n"
+        r".*denied.*\n){2}2$",
     ),
     "scontrol update of the nodes of a job that waits": Command(
         "j=$(submit -N2 --hold --wrap=true); scontrol update job=$j numnodes=1; field $j NumNodes; scancel $j",
@@ -276,9 +277,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
         r"^cpu=2,mem=2G,.*(Memory specification can not be satisfied|Requested node configuration is not available)",
         1,
     ),
+    # Slurm 24.11 refuses what no node has, 26.05 lets it wait for a node that has it.
     "--gpus": Command(
-        "srun -p gpu --gres=gpu:h100:2 bash -c 'echo $CUDA_VISIBLE_DEVICES'; srun -p gpu --gpus=3 true",
-        r"0,1\n.*Requested node configuration is not available",
+        "srun -p gpu --gres=gpu:h100:2 bash -c 'echo $CUDA_VISIBLE_DEVICES'; "
+        "timeout 10 srun -p gpu --gpus=3 true || exit 1",
+        r"0,1\n.*Requested (node|partition) configuration (is )?not available",
         1,
     ),
     "--gpus: its share of the node's memory and cpus": Command(
