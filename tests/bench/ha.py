@@ -11,7 +11,6 @@ import datetime
 import functools
 import itertools
 import os
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -215,9 +214,7 @@ class Run:
     def _kill(self) -> None:
         pod = next(pod for pod in processes.pods_of(self._stack, "slurmctld") if pod.name.endswith("-0"))
         self._kills.append(time.time())
-        for pid in processes.pids_of(pod, program="slurmctld"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        processes.kill_all(processes.pids_of(pod, program="slurmctld"))
         self._until_served("killed")
         time.sleep(_LOAD_S)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,17 +58,20 @@ def kill(stack: Stack, part: str) -> list[str]:
         pids = pids_of(pod, program=part)
         if not pids:
             pytest.skip(f"no process of {pod.name} on this machine: the cluster is elsewhere")
-        for pid in pids:
-            with contextlib.suppress(
-                ProcessLookupError
-            ):  # the end of process 1 is the end of all others of a container
-                os.kill(pid, signal.SIGKILL)
+        kill_all(pids)
 
     def restarted() -> bool:
         return all(restarts_of(pod) > restarts.get(pod.name, -1) and _is_running(pod) for pod in pods_of(stack, part))
 
     wait(restarted, timeout_s=60, what=f"restart of {part}")
     return sorted(restarts)
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill -9 each. The end of process 1 of a container is the end of all others there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def restarts_of(pod: Pod) -> int:

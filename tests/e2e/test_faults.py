@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -190,5 +188,4 @@ def _start_a_job(stack: Stack, request: pytest.FixtureRequest, script: str) -> t
 def _kill(slurmd: Pod, program: str) -> None:
     pids = processes.pids_of(slurmd, program=program)
     assert pids, f"no {program} of {slurmd.name} runs on this machine: is the cluster elsewhere?"
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    processes.kill_all(pids)

@@ -25,7 +25,7 @@ from tests.bench import report
 from tests.e2e import handover, workloads
 from tests.e2e.callers import in_slurmd
 from tests.e2e.handover import LABEL, Manner
-from tests.e2e.processes import pids_of
+from tests.e2e.processes import kill_all, pids_of
 from tests.e2e.timeline import Sighting, watching
 
 pytestmark = pytest.mark.e2e
@@ -50,8 +50,7 @@ def _reconfigure(stack: Stack, slurmd: Pod) -> None:
 
 
 def _kill_slurmd(stack: Stack, slurmd: Pod) -> None:
-    for pid in _slurmd_pids(slurmd):
-        os.kill(pid, signal.SIGKILL)
+    kill_all(_slurmd_pids(slurmd))
 
 
 def _down_and_resume(stack: Stack, slurmd: Pod) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Mapping
 
@@ -210,9 +208,7 @@ class Saboteur:
 
 def _kill_processes(pod: Pod, *, program: str) -> str:
     pids = processes.pids_of(pod, program=program)
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # the end of process 1 of a container is the end of all others
-            os.kill(pid, signal.SIGKILL)
+    processes.kill_all(pids)
     return f"pod {pod.name} pids {pids}"
 
 

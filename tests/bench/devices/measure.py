@@ -7,9 +7,7 @@ get theirs by claims, or by number from sunkpy's device plugin.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -381,9 +379,7 @@ class Load:
 
     def _kill(self, pods: Sequence[Pod], program: str) -> None:
         for pod in pods:
-            for pid in processes.pids_of(pod, program=program):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            processes.kill_all(processes.pids_of(pod, program=program))
 
     def _disturb(self, round_: Round) -> None:
         """Take devices from those who have them."""
