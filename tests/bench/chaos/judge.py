@@ -198,7 +198,11 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
             each
             for each in running
             if each.node == deletion.node
-            and (each.owner in long if each.owner.door == Door.POD else each.pod_uid == deletion.uid)
+            and (
+                each.owner in long and not _is_under_services(deletion)
+                if each.owner.door == Door.POD
+                else each.pod_uid == deletion.uid
+            )
             and not _is_ended_by_admin(each.owner, deletion, record)
         ]
         if busy:
@@ -213,6 +217,12 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
                     *(f"{key}={value}" for key, value in deletion.annotations.items() if key.startswith(names.PREFIX)),
                 ),
             )
+
+
+def _is_under_services(deletion: Deletion) -> bool:
+    """A roll that the syncer let pass: pods outlive their slurmd there. One that ends all the same is a lost pod."""
+    token = deletion.annotations.get(names.ANNOTATION_PENDING_DELETION)
+    return token is not None and deletion.annotations.get(names.ANNOTATION_REPLACEABLE) == token
 
 
 def _is_ended_by_admin(owner: Owner, deletion: Deletion, record: Record) -> bool:

@@ -125,6 +125,26 @@ def test_a_slurmd_pod_with_a_job_in_it_was_busy_when_it_was_deleted():
     assert "job chaos-1-2" in found.text
 
 
+TOKEN = "2026-11-20T12:00:00.000001+00:00/rollout"
+ANSWERED = {"sunkpy.dev/pending-deletion": TOKEN, "sunkpy.dev/replaceable": TOKEN}
+
+
+@pytest.mark.parametrize(
+    ("running", "annotations", "is_breach"),
+    [
+        pytest.param(POD, {}, True, id="a pod, and nobody asked"),
+        pytest.param(POD, {"sunkpy.dev/pending-deletion": TOKEN}, True, id="a pod, and nobody answered"),
+        pytest.param(POD, {**ANSWERED, "sunkpy.dev/replaceable": "before"}, True, id="a pod, and an answer of before"),
+        pytest.param(POD, ANSWERED, False, id="a pod that outlives its slurmd"),
+        pytest.param(JOB, ANSWERED, True, id="a job, whatever was answered"),
+    ],
+)
+def test_a_slurmd_pod_goes_under_a_pod_only_if_the_syncer_let_it(running, annotations, is_breach):
+    gone = Deletion(at_s=30, pod="compute-1", uid="slurmd-uid", node="node-1", annotations=annotations)
+    samples = (sample(10, ("node-1", running)), sample(29.9, ("node-1", running)), sample(31))
+    assert bool(list(judge.busy_deletions(record(samples=samples, deletions=(gone,))))) == is_breach
+
+
 @pytest.mark.parametrize(
     ("running", "by_run"),
     [((("node-2", JOB),), frozenset()), ((), frozenset()), ((("node-1", JOB),), frozenset({"slurmd-uid"}))],
