@@ -9,4 +9,7 @@ EOF
   [ "${HOME:-/}" != / ] || export HOME="$sunkpy_home" # of whom the image alone does not know
 fi
 export LANG="${LANG:-C.UTF-8}"
+# What the kubelet gives to each container is no business of people and their jobs.
+# shellcheck disable=SC2046
+unset $(env | sed -n 's/^\(KUBERNETES_[A-Z0-9_]*\)=.*/\1/p')
 unset sunkpy_entry sunkpy_name sunkpy_home sunkpy_shell
