@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sunkpy.cli.connected import Sides
 from sunkpy.cli.page import ClusterSource
 from sunkpy.core import names
 from sunkpy.core.gang.access import Rule
@@ -183,7 +184,8 @@ async def page_of(
         settings = SchedulerSettings(cluster="c1", namespace="slurm", slurm=slurm_settings, access=access)
         slurm = Slurm.connect(slurm_settings)
         async with await Kube.connect(kubeconfig) as kube:
-            feed = Feed(ClusterSource(kube, slurm, settings, "slurm", private_jobs=private_jobs), every_s=every_s)
+            sides = Sides(kube=kube, slurm=slurm, settings=settings)
+            feed = Feed(ClusterSource(sides, "slurm", private_jobs=private_jobs), every_s=every_s)
             door: Door = LocalDoor(KEY)
             if is_shared:
                 seen = lambda: namespaces_in(feed.tables)  # noqa: E731

@@ -189,6 +189,22 @@ def slurm_token(key_file: Path, user: str, path: Path) -> None:
     keep_token(key_file, user, path)
 
 
+@main.command("slurm-relay")
+@_CONFIG
+def slurm_relay(config_path: Path) -> None:
+    """Carry requests to slurmrestd for a command that kubectl exec connects: people's commands start it in a pod.
+
+    Example: kubectl -n slurm exec -i deploy/slurm-scheduler -- sunkpy slurm-relay
+    """
+    import asyncio
+
+    from sunkpy.runtime.settings import load
+    from sunkpy.scheduler.settings import SchedulerSettings
+    from sunkpy.slurm.relay import serve_here
+
+    _run_or_explain(lambda path: asyncio.run(serve_here(load(path, SchedulerSettings).slurm)), config_path)
+
+
 @main.command("remove-nodesets")
 @click.option("--namespace", required=True, help="Where the NodeSets live.")
 @click.option("--selector", required=True, help="Labels of the NodeSets to remove.")

@@ -6,18 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-NOT_ASKED = (
-    "Slurm's side: not asked. In the cluster it is: kubectl -n NAMESPACE exec deploy/RELEASE-scheduler -- sunkpy "
-    "COMMAND; or see --slurmrestd"
-)
-"""What a person is told who has no settings and named no address."""
+NOT_ASKED = "Slurm's side: not asked"
+"""What a person is told who can reach no Slurm; the reason follows."""
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says of both.
 
     `config`: the settings of the scheduler, which also say how to ask Slurm; without them and without `slurmrestd`
-    Slurm is not asked.
+    Slurm is asked in the scheduler's pod.
     """
 
     namespace: str = ""

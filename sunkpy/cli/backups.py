@@ -40,8 +40,8 @@ async def list_backups(access: Access, form: Form) -> Shown:
     Raises:
         BadSettings, KubeError: nothing could be read.
     """
-    async with connected(access) as (kube, _, settings):
-        found = await read_backups(kube, access.namespace or (settings.namespace if settings is not None else ""))
+    async with connected(access) as sides:
+        found = await read_backups(sides.kube, access.namespace or sides.namespace)
     return _present(found, form, is_wide=form == "wide")
 
 
@@ -51,10 +51,9 @@ async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
     Raises:
         BadSettings, KubeError: there is no way to the apiserver, or the person may make no Job.
     """
-    async with connected(access) as (kube, _, settings):
-        namespace = access.namespace or (settings.namespace if settings is not None else "")
-        cron_jobs = await _cron_jobs(kube, namespace)
-        found = await asyncio.gather(*(_verify(kube, each, limit_s) for each in cron_jobs))
+    async with connected(access) as sides:
+        cron_jobs = await _cron_jobs(sides.kube, access.namespace or sides.namespace)
+        found = await asyncio.gather(*(_verify(sides.kube, each, limit_s) for each in cron_jobs))
     return _present(found, form, is_wide=True)
 
 

@@ -173,13 +173,13 @@ def undrain(
 @FORM
 @click.option("--canary", is_flag=True, help="Run a job and a pod too.")
 @click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
-@click.option("--exec", "by_exec", is_flag=True, help="Ask Slurm in the scheduler's pod, by kubectl exec.")
+@click.option("--exec", "by_exec", is_flag=True, help="Look from inside the scheduler's pod too, by kubectl exec.")
 @reaches("Of the Slurm cluster, and of the canary pod; left out, that of --config, else all.")
 def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec: bool) -> None:
     """Check an installation end to end: what was tried, what was found, what to do. Reads only, but for --canary.
 
     The canary job asks for a GPU where Slurm has some, and compares the device that it sees with what Slurm gave; then
-    slurmdbd has to know its end. It belongs to the Slurm user of the token; with --exec to that of the scheduler. The
+    slurmdbd has to know its end. It belongs to the Slurm user who is asked: of the token, else of the scheduler. The
     pod is yours, and removed again.
 
     Exit code 0: all is well. 1: something is to be looked at, or could not be checked. 2: something does not work.

@@ -5,26 +5,51 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sunkpy.cli.access import Access
+import msgspec
+
+from sunkpy.cli.access import NOT_ASKED, Access
+from sunkpy.cli.scheduler_pod import NoWay, relay_for
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings, load
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
 
 
-@asynccontextmanager
-async def connected(access: Access) -> AsyncIterator[tuple[Kube, Slurm | None, SchedulerSettings | None]]:
+class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """The apiserver, the Slurm to ask if there is one, and the settings of the scheduler where they are at hand.
+
+    `not_asked`: why there is no Slurm to ask, for the person.
+    """
+
+    kube: Kube
+    slurm: Slurm | None
+    settings: SchedulerSettings | None
+    not_asked: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Of the Slurm cluster, by the settings; empty without them."""
+        return self.settings.namespace if self.settings is not None else ""
+
+
+@asynccontextmanager
+async def connected(access: Access) -> AsyncIterator[Sides]:
+    """Both sides. Without an address Slurm is asked in the scheduler's pod, with the right of the person to enter it.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
         KubeError: the apiserver cannot be found.
     """
     settings = load(access.config, SchedulerSettings) if access.config is not None else None
-    slurm = _slurm(access, settings)
+    slurm, not_asked = _slurm(access, settings), ""
     try:
         async with await Kube.connect(access.kubeconfig) as kube:
-            yield kube, slurm, settings
+            if slurm is None:
+                try:
+                    slurm = Slurm.through(await relay_for(kube, access))
+                except NoWay as why:
+                    not_asked = f"{NOT_ASKED}: {why}; see --slurmrestd"
+            yield Sides(kube=kube, slurm=slurm, settings=settings, not_asked=not_asked)
     finally:
         if slurm is not None:
             await slurm.close()

@@ -13,6 +13,7 @@ from sunkpy.cli.canary import Patience, run_job, run_pod
 from sunkpy.cli.connected import connected
 from sunkpy.cli.installation_reader import InstallationReader
 from sunkpy.cli.options import IN_A_POD, Form, Shown, present
+from sunkpy.cli.scheduler_pod import words_in
 from sunkpy.core.overview.checks import Diagnosis, diagnose, render_checks
 from sunkpy.core.overview.installation import Canary, CanaryJob, Installation
 from sunkpy.kube.client import Kube
@@ -28,45 +29,40 @@ class ExecFailed(Exception):
 
 
 async def examine(access: Access, form: Form, patience: Patience | None, *, by_exec: bool = False) -> Shown:
-    """All checks; `patience`: that of a canary job and pod, None for none; `by_exec`: what cannot be asked from here
-    is asked in the scheduler's pod, with the right of the person to enter it.
+    """All checks; `patience`: that of a canary job and pod, None for none; `by_exec`: what cannot be seen from here,
+    such as whether the hooks answer, is looked at in the scheduler's pod, with the right of the person to enter it.
 
     Raises:
         BadSettings, KubeError: there is no way to any apiserver.
         ExecFailed: there is no way into the pod.
     """
-    async with connected(access) as (kube, slurm, settings):
-        namespace = access.namespace or (settings.namespace if settings is not None else "")
-        reader = InstallationReader(kube, slurm, namespace=namespace, is_in_pod=IN_A_POD.exists())
-        found = await reader.read()
+    async with connected(access) as sides:
+        namespace = access.namespace or sides.namespace
+        found = await InstallationReader.over(sides, namespace=namespace, is_in_pod=IN_A_POD.exists()).read()
         if patience is not None:
             where = access.namespace or current_namespace(access.kubeconfig)
             job, pod = await asyncio.gather(
-                _job(slurm, found, patience), _pod(kube, found, settings, namespace=where, patience=patience)
+                _job(sides.slurm, found, patience),
+                _pod(sides.kube, found, sides.settings, namespace=where, patience=patience),
             )
             found = msgspec.structs.replace(found, tries=True, canary_job=job, canary_pod=pod)
     diagnosis = diagnose(found)
     if by_exec:
-        diagnosis = diagnosis.filled_by(await _inside(access, found, patience))
+        diagnosis = diagnosis.filled_by(await _inside(access, found))
     lines = render_checks(diagnosis.checks, is_wide=form == "wide")
     return present(diagnosis, form, lambda: "\n".join(lines), diagnosis.exit_code)
 
 
-async def _inside(access: Access, found: Installation, patience: Patience | None) -> Diagnosis:
-    """What the same command finds in the scheduler's pod, which has a key of Slurm, and may make no pod."""
+async def _inside(access: Access, found: Installation) -> Diagnosis:
+    """What the same command finds in the scheduler's pod."""
     pods = [pod for pod in found.processes or () if pod.component == "scheduler"]
     pod = next((pod for pod in pods if pod.is_ready), None)
     if pod is None:
         raise ExecFailed("no pod of a scheduler is ready, in which Slurm could be asked; see -n")
-    namespace, name = pod.key
-    config = ["--kubeconfig", str(access.kubeconfig)] if access.kubeconfig is not None else []
-    inside = ["sunkpy", "doctor", "-o", "json", "-n", namespace]
-    inside += ["--canary", "--limit", f"{patience.limit_s:g}"] if patience is not None else []
-    limit_s = _EXEC_S + (2 * patience.limit_s if patience is not None else 0)
-    words = ["kubectl", *config, "-n", namespace, "exec", name, "-c", pod.spec.containers[0].name, "--", *inside]
+    words = words_in(pod, access.kubeconfig, ("sunkpy", "doctor", "-o", "json", "-n", pod.metadata.namespace))
     try:
         asked = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(_EXEC_S):
             out, err = await asked.communicate()
         return msgspec.json.decode(out, type=Diagnosis)
     except OSError as error:
@@ -74,7 +70,7 @@ async def _inside(access: Access, found: Installation, patience: Patience | None
     except TimeoutError as error:
         asked.kill()
         await asked.wait()
-        raise ExecFailed(f"{' '.join(words)}: no answer in {limit_s:.0f} s") from error
+        raise ExecFailed(f"{' '.join(words)}: no answer in {_EXEC_S:.0f} s") from error
     except msgspec.DecodeError as error:
         raise ExecFailed(f"{' '.join(words)}: {err.decode(errors='replace').strip() or error}") from error
 

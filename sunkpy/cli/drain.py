@@ -84,8 +84,9 @@ async def undrain(access: Access, order: Order, door: Door | None = None) -> Sho
 
 
 async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
-    async with connected(access) as (kube, slurm, settings):
-        reader = PoolReader(kube, slurm, settings, namespace=access.namespace)
+    async with connected(access) as sides:
+        kube, slurm = sides.kube, sides.slurm
+        reader = PoolReader.over(sides, namespace=access.namespace)
         facts = await reader.read()
         now = await _now(kube, slurm if facts.slurm_nodes is not None else None, facts, order.node)
         if now is None:

@@ -14,8 +14,8 @@ from typing import Self
 
 import msgspec
 
-from sunkpy.cli.access import Access
-from sunkpy.cli.connected import connected
+from sunkpy.cli.access import NOT_ASKED, Access
+from sunkpy.cli.connected import Sides, connected
 from sunkpy.cli.node_devices import DeviceReader
 from sunkpy.cli.nodeset_reader import read_nodeset
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present
@@ -71,9 +71,9 @@ async def answer(question: Question, form: Form = "table") -> Shown:
         BadSettings: the settings of the scheduler cannot be used.
         KubeError: what the question is about could not be read.
     """
-    async with connected(question) as (kube, slurm, settings):
+    async with connected(msgspec.structs.replace(question, namespace="")) as sides:  # it is that of the pod
         namespace = question.namespace or current_namespace(question.kubeconfig)
-        explainer = Explainer(kube, namespace, slurm=slurm, settings=settings)
+        explainer = Explainer.over(sides, namespace)
         match question.kind:
             case "job":
                 found = await explainer.job(int(question.name))
@@ -100,19 +100,31 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explainer:
-    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there.
+    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there; else `not_asked` is said.
 
     `slurms_silence`: why it could not be read, once that was tried in vain.
     """
 
     def __init__(
-        self, kube: Kube, namespace: str, *, slurm: Slurm | None = None, settings: SchedulerSettings | None = None
+        self,
+        kube: Kube,
+        namespace: str,
+        *,
+        slurm: Slurm | None = None,
+        settings: SchedulerSettings | None = None,
+        not_asked: str = NOT_ASKED,
     ) -> None:
         self._kube = kube
+        self._not_asked = not_asked
         self._namespace = namespace
         self._slurm = slurm
         self._settings = settings
         self.slurms_silence = ""
+
+    @classmethod
+    def over(cls, sides: Sides, namespace: str) -> Self:
+        """As the command line reaches both sides."""
+        return cls(sides.kube, namespace, slurm=sides.slurm, settings=sides.settings, not_asked=sides.not_asked)
 
     async def pod(self, name: str) -> Explanation:
         """One pod.
@@ -164,7 +176,7 @@ class Explainer:
         Raises:
             KubeError: what it is about could not be read.
         """
-        reader = DeviceReader(self._kube, self._slurm)
+        reader = DeviceReader(self._kube, self._slurm, not_asked=self._not_asked)
         facts = await reader.find(name)
         self.slurms_silence = reader.slurms_silence
         return explain_node(facts) if facts is not None else absent("Node", "", name)
@@ -184,7 +196,7 @@ class Explainer:
         Raises:
             KubeError: what it is about could not be read.
         """
-        reader = PoolReader(self._kube, self._slurm, self._settings)
+        reader = PoolReader(self._kube, self._slurm, self._settings, not_asked=self._not_asked)
         facts = JobFacts(id=id, pool=await reader.read(), now_s=time.time())
         self.slurms_silence = reader.slurms_silence
         pod = next((pod for pod in facts.pool.pods if noted_job(pod) == id), None)
@@ -199,7 +211,7 @@ class Explainer:
         """The node of a pod with devices."""
         if pod is None or not (noted_on(pod) or pod.spec.resource_claims) or not pod.spec.node_name:
             return None
-        reader = DeviceReader(self._kube, self._slurm if not self.slurms_silence else None)
+        reader = DeviceReader(self._kube, self._slurm if not self.slurms_silence else None, not_asked=self._not_asked)
         facts = await reader.read(pod.spec.node_name, around.slurm_node_of(pod), job=noted_job(pod))
         others = (other for other in facts.pods if other.uid != pod.uid)
         return msgspec.structs.replace(facts, pods=(pod, *others))
@@ -234,6 +246,7 @@ class Explainer:
         snapshot = await self._view(around.restricted(gang), known, around)
         node = await self._around(asked, around)
         silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
+        silence = (self._not_asked,) if self._slurm is None else silence
         return explain_gang(
             Facts(
                 snapshot=snapshot,

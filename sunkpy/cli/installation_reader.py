@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 import aiohttp
 import msgspec
 
 from sunkpy import __version__
+from sunkpy.cli.access import NOT_ASKED
 from sunkpy.cli.backups import read_backups
+from sunkpy.cli.connected import Sides
+from sunkpy.cli.rights import may
 from sunkpy.core import names
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Kind, KubeObject, Node, Pod, Wire
@@ -32,7 +35,6 @@ U = TypeVar("U", bound=KubeObject)
 
 _POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _HEARTBEATS: Final = paths.leases("kube-node-lease")
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _OURS: Final = "app.kubernetes.io/part-of=sunkpy"
@@ -53,14 +55,6 @@ _RIGHTS: Final = (
 
 class _Version(Wire, frozen=True, kw_only=True):
     git_version: str = ""
-
-
-class _ReviewStatus(Wire, frozen=True, kw_only=True):
-    allowed: bool = False
-
-
-class _Review(Wire, frozen=True, kw_only=True):
-    status: _ReviewStatus = _ReviewStatus()
 
 
 class _Names(Wire, frozen=True, kw_only=True):
@@ -95,12 +89,26 @@ class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
 class InstallationReader:
     """Reads one Slurm cluster with its operator. `namespace`: that of the cluster, empty for all."""
 
-    def __init__(self, kube: Kube, slurm: Slurm | None, *, namespace: str = "", is_in_pod: bool = False) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        slurm: Slurm | None,
+        *,
+        namespace: str = "",
+        is_in_pod: bool = False,
+        not_asked: str = NOT_ASKED,
+    ) -> None:
         self._kube = kube
         self._slurm = slurm
+        self._not_asked = not_asked
         self._namespace = namespace
         self._is_in_pod = is_in_pod
         self._unread: dict[str, str] = {}
+
+    @classmethod
+    def over(cls, sides: Sides, *, namespace: str, is_in_pod: bool) -> Self:
+        """As the command line reaches both sides."""
+        return cls(sides.kube, sides.slurm, namespace=namespace, is_in_pod=is_in_pod, not_asked=sides.not_asked)
 
     async def read(self) -> Installation:
         """All that can be read; nothing more when the apiserver does not answer."""
@@ -147,17 +155,8 @@ class InstallationReader:
         )
 
     async def _rights(self) -> Mapping[str, bool]:
-        async def may(group: str, resource: str, namespace: str) -> bool:
-            asked = {"verb": "list", "group": group, "resource": resource, "namespace": namespace}
-            body = {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": asked},
-            }
-            answer = await self._kube.create(_REVIEWS, body)
-            return msgspec.json.decode(answer, type=_Review).status.allowed
-
-        verdicts = await asyncio.gather(*(may(*right) for right in _RIGHTS))
+        asked = (may(self._kube, "list", what, group=group, namespace=where) for group, what, where in _RIGHTS)
+        verdicts = await asyncio.gather(*asked)
         words = (f"list {resource}{f' in {where}' if where else ''}" for _, resource, where in _RIGHTS)
         return dict(zip(words, verdicts, strict=True))
 
@@ -206,7 +205,7 @@ class InstallationReader:
 
     async def _of_slurm(self) -> SlurmFound | None:
         if self._slurm is None:
-            self._unread["slurm"] = "Slurm was not asked; see --config and --slurmrestd"
+            self._unread["slurm"] = self._not_asked
             return None
         try:
             ping, nodes = await self._slurm.ping(), await self._slurm.nodes()

@@ -25,10 +25,13 @@ _SLURMD_PODS = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
 
 class DeviceReader:
-    """Reads one node. `slurm` is asked if it is there; `slurms_silence`: why it could not be read."""
+    """Reads one node. `slurm` is asked if it is there, else `not_asked` is said; `slurms_silence`: why it could not be
+    read.
+    """
 
-    def __init__(self, kube: Kube, slurm: Slurm | None = None) -> None:
+    def __init__(self, kube: Kube, slurm: Slurm | None = None, *, not_asked: str = NOT_ASKED) -> None:
         self._kube = kube
+        self._not_asked = not_asked
         self._slurm = slurm
         self._unread: list[str] = []
         self.slurms_silence = ""
@@ -70,7 +73,7 @@ class DeviceReader:
     async def _with_slurm(self, facts: NodeFacts, slurm_node: str, job: JobId | None) -> NodeFacts:
         changed: dict[str, object] = {}
         if self._slurm is None:
-            self._unread.append(NOT_ASKED)
+            self._unread.append(self._not_asked)
         elif slurm_node:
             try:
                 jobs = [await self._slurm.job(job)] if job is not None else await self._slurm.jobs()

@@ -60,7 +60,13 @@ _REACHES: Final = (
         expose_value=False,
         callback=_keep,
     ),
-    click.option("--slurmrestd", default="", help="Ask Slurm too, under this URL.", expose_value=False, callback=_keep),
+    click.option(
+        "--slurmrestd",
+        default="",
+        help="Ask Slurm under this URL. Left out, in the scheduler's pod, by kubectl exec.",
+        expose_value=False,
+        callback=_keep,
+    ),
     click.option(
         "--slurm-token-file",
         default="",

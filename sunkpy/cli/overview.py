@@ -101,8 +101,8 @@ async def ask_once(access: Access, ask: Ask, form: Form) -> Shown:
     Raises:
         BadSettings, KubeError: there is none.
     """
-    async with connected(access) as (kube, slurm, settings):
-        return await ask(PoolReader(kube, slurm, settings, namespace=access.namespace), form)
+    async with connected(access) as sides:
+        return await ask(PoolReader.over(sides, namespace=access.namespace), form)
 
 
 async def ask_again(access: Access, ask: Ask, form: Form, on_answer: Callable[[Shown], object], every_s: float) -> None:
@@ -111,8 +111,8 @@ async def ask_again(access: Access, ask: Ask, form: Form, on_answer: Callable[[S
     Raises:
         BadSettings, KubeError: there is none.
     """
-    async with connected(access) as (kube, slurm, settings):
-        reader = PoolReader(kube, slurm, settings, namespace=access.namespace)
+    async with connected(access) as sides:
+        reader = PoolReader.over(sides, namespace=access.namespace)
         while True:
             on_answer(await ask(reader, form))
             await asyncio.sleep(every_s)

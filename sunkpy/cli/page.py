@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.cli.access import Access
-from sunkpy.cli.connected import connected
+from sunkpy.cli.connected import Sides, connected
 from sunkpy.cli.explain import Explainer
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.cli.readable_cluster import or_not
@@ -21,12 +21,10 @@ from sunkpy.core.model.times import utc_now
 from sunkpy.core.overview.history import find_history
 from sunkpy.core.page.tables import PageFacts, namespaces_in
 from sunkpy.kube import paths
-from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process, run
 from sunkpy.runtime.serving import serve_app
 from sunkpy.runtime.settings import BadSettings, ProcessSettings, load
 from sunkpy.scheduler.settings import SchedulerSettings
-from sunkpy.slurm import Slurm
 from sunkpy.web.auth import ClusterDoor, LocalDoor
 from sunkpy.web.feed import Feed
 from sunkpy.web.server import PageServer
@@ -51,18 +49,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterSource:
     """What `sunkpy status`, `queue`, `why-drained`, `history` and `explain` read, for the page."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        slurm: Slurm | None,
-        settings: SchedulerSettings | None,
-        namespace: str,
-        *,
-        private_jobs: bool = False,
-    ) -> None:
-        self._kube = kube
-        self._slurm = slurm
-        self._settings = settings
+    def __init__(self, sides: Sides, namespace: str, *, private_jobs: bool = False) -> None:
+        self._sides = sides
+        self._kube = sides.kube
         self._namespace = namespace
         self._private_jobs = private_jobs
 
@@ -91,10 +80,10 @@ class ClusterSource:
         return Story(explanations=found, history=find_history(past) if past is not None else None)
 
     def _reader(self) -> PoolReader:
-        return PoolReader(self._kube, self._slurm, self._settings, namespace=self._namespace)
+        return PoolReader.over(self._sides, namespace=self._namespace)
 
     def _explainer(self, namespace: str) -> Explainer:
-        return Explainer(self._kube, namespace, slurm=self._slurm, settings=self._settings)
+        return Explainer.over(self._sides, namespace)
 
     async def _events(self, unread: list[str]) -> tuple[Event, ...]:
         """Those that sunkpy has written."""
@@ -115,9 +104,9 @@ async def show(access: Access, options: Options, say: Callable[[str], object]) -
         BadSettings, KubeError: neither side can be reached.
         OSError: the port is taken.
     """
-    async with connected(access) as (kube, slurm, settings):
+    async with connected(access) as sides:
         key = secrets.token_urlsafe(24)
-        feed = Feed(ClusterSource(kube, slurm, settings, access.namespace), every_s=options.every_s)
+        feed = Feed(ClusterSource(sides, access.namespace), every_s=options.every_s)
         hosts = frozenset(f"{host}:{options.port}" for host in (_LOOPBACK, "localhost"))
         server = PageServer(feed, LocalDoor(key), dashboards=options.dashboards, hosts=hosts)
         runner = await serve_app(server.app(), options.port, host=_LOOPBACK)
@@ -143,11 +132,11 @@ def serve(access: Access, options: Options) -> None:
 
 async def _serve(process: Process, access: Access, settings: SchedulerSettings, options: Options) -> None:
     async with AsyncExitStack() as stack:
-        kube, slurm, _ = await stack.enter_async_context(connected(access))
-        source = ClusterSource(kube, slurm, settings, settings.namespace, private_jobs=options.private_jobs)
+        sides = await stack.enter_async_context(connected(access))
+        source = ClusterSource(sides, settings.namespace, private_jobs=options.private_jobs)
         feed = Feed(source, every_s=options.every_s)
         door = ClusterDoor(
-            kube,
+            sides.kube,
             namespace=settings.namespace,
             namespaces=lambda: namespaces_in(feed.tables),
             slurm_url=access.slurmrestd or settings.slurm.url,

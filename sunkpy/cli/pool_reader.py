@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 import msgspec
 
 from sunkpy.cli.access import NOT_ASKED
+from sunkpy.cli.connected import Sides
 from sunkpy.cli.readable_cluster import or_not, read_settings
 from sunkpy.core import names
 from sunkpy.core.model.events import Event
@@ -35,17 +36,31 @@ _USER: Final = "k8s"
 
 
 class PoolReader:
-    """Reads the pool. `namespace`: only of that one; `slurms_silence`: why Slurm could not be read."""
+    """Reads the pool. `namespace`: only of that one; `not_asked`: what a person is told if there is no Slurm to ask;
+    `slurms_silence`: why Slurm could not be read.
+    """
 
     def __init__(
-        self, kube: Kube, slurm: Slurm | None, settings: SchedulerSettings | None, *, namespace: str = ""
+        self,
+        kube: Kube,
+        slurm: Slurm | None,
+        settings: SchedulerSettings | None,
+        *,
+        namespace: str = "",
+        not_asked: str = NOT_ASKED,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
         self._at_hand = settings
         self._namespace = namespace or (settings.namespace if settings is not None else "")
+        self._not_asked = not_asked
         self._unread: list[str] = []
         self.slurms_silence = ""
+
+    @classmethod
+    def over(cls, sides: Sides, *, namespace: str = "") -> Self:
+        """As the command line reaches both sides."""
+        return cls(sides.kube, sides.slurm, sides.settings, namespace=namespace, not_asked=sides.not_asked)
 
     async def read(self) -> PoolFacts:
         """All that `sunkpy status` shows.
@@ -80,7 +95,7 @@ class PoolReader:
         user = own[0].slurm.user if own else _USER
         pods, facts = await asyncio.gather(self._pods(wanted), self._of_slurm(user, with_nodes=with_nodes))
         if self._slurm is None:
-            self._unread.append(NOT_ASKED)
+            self._unread.append(self._not_asked)
         elif self.slurms_silence:
             self._unread.append(f"Slurm's side: {self.slurms_silence}")
         return msgspec.structs.replace(facts, pods=pods, unread=tuple(dict.fromkeys(self._unread)))

@@ -73,13 +73,13 @@ async def make_bundle(access: Access, file: Path) -> Shown:
         BadSettings, KubeError: there is no way to any apiserver.
         FileExistsError: there is such a file.
     """
-    async with connected(access) as (kube, slurm, settings):
-        namespace = access.namespace or (settings.namespace if settings is not None else "")
-        found = await InstallationReader(kube, slurm, namespace=namespace, is_in_pod=IN_A_POD.exists()).read()
-        pool = pool_of(await PoolReader(kube, slurm, settings, namespace=namespace).read())
-        collector = _Collector(kube, namespace)
+    async with connected(access) as sides:
+        namespace = access.namespace or sides.namespace
+        found = await InstallationReader.over(sides, namespace=namespace, is_in_pod=IN_A_POD.exists()).read()
+        pool = pool_of(await PoolReader.over(sides, namespace=namespace).read())
+        collector = _Collector(sides.kube, namespace)
         await collector.of_kubernetes(found)
-        await collector.of_slurm(slurm)
+        await collector.of_slurm(sides.slurm, sides.not_asked)
     collector.add("pool.json", pool)
     collector.add("installation.json", _parts_of(found))
     diagnosis = diagnose(found)
@@ -175,10 +175,10 @@ class _Collector:
             name = f"logs/{'.'.join(pod.key)}{'.previous' if previous else ''}.log"
             self.add_text(name, text[-LOG_BYTES:].decode(errors="replace"))
 
-    async def of_slurm(self, slurm: Slurm | None) -> None:
-        """What sdiag says."""
+    async def of_slurm(self, slurm: Slurm | None, not_asked: str) -> None:
+        """What sdiag says; without Slurm, why it was not asked."""
         if slurm is None:
-            self.unread.append("sdiag: Slurm was not asked; see --config and --slurmrestd")
+            self.unread.append(f"sdiag: {not_asked}")
             return
         try:
             self.add("sdiag.json", await slurm.statistics())

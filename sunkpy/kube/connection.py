@@ -31,6 +31,7 @@ TIMEOUT_S: Final = 20.0
 _CONNECTIONS = 32
 _UNUSABLE: Final = (config.ConfigException, yaml.YAMLError, TypeError, AttributeError)
 """What the official client raises for a kubeconfig that is none: of a file that is no map of lists, Python's own."""
+_OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
 
 
@@ -165,8 +166,18 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
                 yield line
 
 
+def _own_namespace() -> str:
+    """Of the pod whose service account would be used; empty elsewhere."""
+    try:
+        return _OF_POD.read_text().strip() if os.environ.get("KUBERNETES_SERVICE_HOST") else ""
+    except OSError:
+        return ""
+
+
 def current_namespace(kubeconfig: Path | None = None) -> str:
-    """Of the current context, as kubectl takes it; `default` where there is none, as in a pod."""
+    """Of the current context, as kubectl takes it; in a pod that of the pod; else `default`."""
+    if kubeconfig is None and (own := _own_namespace()):
+        return own
     paths = str(kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION)
     if not any(path and os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep)):
         return "default"  # the official client would say on standard error that there is none

@@ -23,6 +23,7 @@ from sunkpy.slurm.jobs import JobCalls
 from sunkpy.slurm.nodes import NodeCalls
 from sunkpy.slurm.overview import OverviewCalls
 from sunkpy.slurm.recorder import Recorder
+from sunkpy.slurm.relay import Relay
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
 
@@ -68,6 +69,11 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
             deadline=deadline,
         )
         return cls(transport)
+
+    @classmethod
+    def through(cls, relay: Relay) -> Self:
+        """A client that asks through a relay. Starts nothing yet."""
+        return cls(Transport("the scheduler's pod", relay, connection=relay))
 
     async def close(self) -> None:
         """Close all connections."""

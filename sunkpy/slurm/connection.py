@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 import aiohttp
 import msgspec
@@ -50,6 +50,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 class NoAnswer(Exception):
     """No answer, or not in time; the text says how. The request may have been carried out."""
+
+
+class Exchange(Protocol):
+    """A way to slurmrestd."""
+
+    async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """Send a request, once; `path` is as it stands on the wire, with its query. Raises NoAnswer."""
+
+    async def close(self) -> None:
+        """Give back what it holds."""
 
 
 class Connection:

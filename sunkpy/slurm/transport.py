@@ -25,7 +25,7 @@ import tenacity
 from sunkpy.runtime.deadline import OVER, Deadline, unlimited
 from sunkpy.slurm import wire
 from sunkpy.slurm.auth import TokenSource
-from sunkpy.slurm.connection import Answer, Connection, NoAnswer
+from sunkpy.slurm.connection import Answer, Connection, Exchange, NoAnswer
 from sunkpy.slurm.errors import LeaseOver, Malformed, SlurmError, Unauthorized, Unreachable, classify
 from sunkpy.slurm.recorder import Recorder, Silent
 from sunkpy.slurm.request import Request
@@ -43,7 +43,7 @@ _DISCOVERY = Request(what="find an API version that slurmrestd serves", method="
 
 class Transport:
     """Connections to one slurmrestd. `attempts` is how often an idempotent request is sent in all; `reader` asks what
-    changes nothing.
+    changes nothing; `connection`: another way than HTTP to that address.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Transport:
         reader: str = "",
         attempts: int = 4,
         recorder: Recorder | None = None,
+        connection: Exchange | None = None,
         deadline: Deadline = unlimited,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -67,7 +68,7 @@ class Transport:
         self._recorder = recorder or Silent()
         self._deadline = deadline
         self._sleep = sleep
-        self._http = Connection(self.url)
+        self._http = connection or Connection(self.url)
         self._discovery = asyncio.Lock()
 
     async def close(self) -> None:

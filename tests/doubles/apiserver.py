@@ -209,8 +209,9 @@ class Apiserver:
             wanted = {(spec["user"], asked["resource"], where) for where in ("", asked["namespace"])}
             return web.json_response({"status": {"allowed": bool(wanted & self.allowed)}})
         if request.path.endswith("/selfsubjectaccessreviews"):
-            asked = (await request.json())["spec"]["resourceAttributes"]["resource"]
-            return web.json_response({"status": {"allowed": asked not in self.forbidden}})
+            asked = (await request.json())["spec"]["resourceAttributes"]
+            names = {asked["resource"], f"{asked['resource']}/{asked.get('subresource', '')}"}
+            return web.json_response({"status": {"allowed": not names & self.forbidden}})
         collection, namespace, name, sub = parsed(request.path)
         if collection in self.forbidden:
             return refusal(403, "Forbidden", f"{collection} is forbidden: no right to list it")

@@ -25,7 +25,7 @@ SILENT_S: Final = 40.0
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the charts take."""
 _SHOWN: Final = 5
-_ASK_AGAIN: Final = "Ask again as somebody who may read this; for Slurm with --exec or --slurmrestd."
+_ASK_AGAIN: Final = "Ask again as somebody who may read this; what only a pod can see with --exec."
 _SEE_APISERVER: Final = "See that the kubeconfig is right and the apiserver is up: kubectl version."
 _OVER: Final = ("Succeeded", "Failed")
 _STUCK: Final = frozenset({"CreateFailed", "PodsFailed", "BadSpec"})

@@ -18,7 +18,7 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.drained import Door, HeldNode, Hold, held_by, still_there, subject_of
 from sunkpy.core.overview.table import printable
 
-_NOT_ASKED: Final = "Slurm was not asked; see --slurmrestd"
+_NOT_ASKED: Final = "Slurm was not asked: see what was not read"
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):

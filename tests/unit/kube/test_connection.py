@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from sunkpy.core.model.objects import Pod
-from sunkpy.kube import errors
+from sunkpy.kube import connection, errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import Connection
 from tests.doubles.serving import answering
@@ -121,3 +121,16 @@ def test_the_namespace_is_that_of_the_context_and_nothing_else_is_said(
     command = [sys.executable, "-c", NAMESPACE]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert (ended.stdout.strip(), ended.stderr) == (namespace, "")
+
+
+def test_in_a_pod_the_namespace_is_that_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_pod = tmp_path / "namespace"
+    of_pod.write_text("slurm")
+    monkeypatch.setattr(connection, "_OF_POD", of_pod)
+    assert connection.current_namespace(tmp_path / "config") == "default"
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", "/nonesuch")
+    monkeypatch.setattr(connection.config, "KUBE_CONFIG_DEFAULT_LOCATION", "/nonesuch")
+    assert connection.current_namespace() == "default"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert connection.current_namespace() == "slurm"

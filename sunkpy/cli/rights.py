@@ -1,0 +1,35 @@
+"""Whether the person who asks may do something, by the apiserver's own word."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model.objects import Wire
+from sunkpy.kube.client import Kube
+
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class _ReviewStatus(Wire, frozen=True, kw_only=True):
+    allowed: bool = False
+
+
+class _Review(Wire, frozen=True, kw_only=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+async def may(kube: Kube, verb: str, resource: str, *, group: str = "", subresource: str = "", namespace: str) -> bool:
+    """In a namespace, or in all.
+
+    Raises:
+        KubeError: the apiserver did not answer.
+    """
+    asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    return msgspec.json.decode(await kube.create(_REVIEWS, body), type=_Review).status.allowed

@@ -1,0 +1,263 @@
+"""slurmrestd through a process that reaches it: requests go in on its standard input, answers come out.
+
+A person's laptop has no way to slurmrestd and no token. A program in a pod of sunkpy has both (`serve`), and `kubectl
+exec` carries its standard input and output (`Relay`). Keys and tokens stay in the pod: a request names the Slurm user
+it is for, if it is not that of the pod.
+
+Each message is four bytes of length, most significant first, and msgpack. The first one is the relay's `Hello`. Answers
+come in any order; long ones are compressed, for all jobs of a busy Slurm are megabytes of text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import subprocess
+import sys
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import msgspec
+
+from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.slurm.auth import TokenSource, token_source
+from sunkpy.slurm.connection import Answer, Connection, NoAnswer
+from sunkpy.slurm.errors import SlurmError, Unauthorized
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+USER_HEADER: Final = "X-SLURM-USER-USER_HEADER"
+_BEGINS_S: Final = 30.0
+_ANSWERS_S: Final = 60.0
+_ENDS_S: Final = 2.0
+_LENGTH_BYTES: Final = 4
+_SAID_BYTES: Final = 2000
+_NO_MESSAGE: Final = (asyncio.IncompleteReadError, msgspec.DecodeError)
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Whose requests these are, where none is named."""
+
+    user: str
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request to slurmrestd; `user` empty: that of the relay."""
+
+    id: int
+    method: str
+    path: str
+    user: str = ""
+    content: bytes | None = None
+    headers: dict[str, str] = {}
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What came back, compressed; or why nothing did."""
+
+    id: int
+    status: int = 0
+    content: bytes = b""
+    problem: str = ""
+
+
+class Relay:
+    """The way to slurmrestd through a command, which is started by the first request, and again after it has ended.
+
+    It is both the connection and the source of tokens of a `Transport`. `find_command` says how to start it, or raises
+    LookupError with the reason why it cannot be.
+    """
+
+    def __init__(self, find_command: Callable[[], Awaitable[Sequence[str]]]) -> None:
+        self._find_command = find_command
+        self._starting = asyncio.Lock()
+        self._running: _Running | None = None
+        self.user = ""
+
+    async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """As `Connection.exchange`.
+
+        Raises:
+            NoAnswer.
+        """
+        async with self._starting:
+            if self._running is None or self._running.has_ended:
+                self._running = await _Running.start(await self._command())
+                self.user = self._running.user
+        others = {name: value for name, value in headers.items() if name != USER_HEADER}
+        return await self._running.ask(method, path, headers.get(USER_HEADER, ""), content, others)
+
+    async def _command(self) -> Sequence[str]:
+        try:
+            return await self._find_command()
+        except LookupError as error:
+            raise NoAnswer(str(error)) from error
+
+    async def close(self) -> None:
+        """End the command."""
+        if self._running is not None:
+            await self._running.end()
+
+    def token(self, user: str = "") -> str:
+        """Not a token: the relay makes one for this user."""
+        return user
+
+    def seal(self) -> str:
+        """There is no key on this side."""
+        raise Unauthorized("make the seal of a job", text="the key stays in the pod")
+
+    def renew(self) -> None:
+        """The relay renews its own when one is refused."""
+
+    def explain_refusal(self) -> str:
+        """Of the relay's own token."""
+        return "the token of the pod that was asked is refused: see the log of its process"
+
+
+class _Running:
+    """A relay that has said hello."""
+
+    def __init__(self, process: asyncio.subprocess.Process, hello: Hello, command: Sequence[str]) -> None:
+        self.user = hello.user
+        self._process = process
+        self._command = command
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Answered]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, command: Sequence[str]) -> _Running:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        except OSError as error:
+            raise NoAnswer(f"run {command[0]}: {error.strerror}") from error
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(_BEGINS_S):
+                hello = await _receive(process.stdout, Hello)
+        except TimeoutError as error:
+            await _kill(process)
+            raise NoAnswer(f"{' '.join(command)}: it has not begun within {_BEGINS_S:.0f} s") from error
+        except _NO_MESSAGE as error:
+            raise NoAnswer(await _last_words(process, command)) from error
+        except asyncio.CancelledError:
+            await _kill(process)
+            raise
+        return cls(process, hello, command)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._reading.done()
+
+    async def ask(self, method: str, path: str, user: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+        asked = Asked(next(self._ids), method, path, user, content, dict(headers))
+        answer = self._waiting[asked.id] = asyncio.get_running_loop().create_future()
+        assert self._process.stdin is not None
+        try:
+            async with asyncio.timeout(_ANSWERS_S):
+                self._process.stdin.write(_packed(asked))
+                await self._process.stdin.drain()
+                found = await answer
+        except (TimeoutError, OSError) as error:
+            raise NoAnswer(f"{' '.join(self._command)}: {error or 'no answer in time'}") from error
+        finally:
+            del self._waiting[asked.id]
+        if found.problem:
+            raise NoAnswer(found.problem)
+        return Answer(found.status, await asyncio.to_thread(zlib.decompress, found.content))
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            while True:
+                found = await _receive(self._process.stdout, Answered)
+                if (answer := self._waiting.get(found.id)) is not None and not answer.done():
+                    answer.set_result(found)
+        except _NO_MESSAGE:
+            problem = await _last_words(self._process, self._command)
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(NoAnswer(problem))
+
+    async def end(self) -> None:
+        if not self.has_ended:
+            self._reading.cancel()
+            await _kill(self._process)
+
+
+async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Callable[[bytes], object]) -> None:
+    """Carry requests to slurmrestd until the input ends."""
+    tokens, connection = token_source(settings), Connection(settings.url.rstrip("/"))
+    carried: set[asyncio.Task[None]] = set()
+
+    async def carry(asked: Asked) -> None:
+        write(_packed(await _carried(asked, settings, tokens, connection)))
+
+    write(_packed(Hello(tokens.user)))
+    try:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                task = asyncio.create_task(carry(await _receive(reader, Asked)))
+                carried.add(task)
+                task.add_done_callback(carried.discard)
+    finally:
+        for task in carried:
+            task.cancel()
+        await connection.close()
+
+
+async def serve_here(settings: SlurmSettings) -> None:
+    """Carry requests from the standard input of this process."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+
+    def write(message: bytes) -> None:
+        sys.stdout.buffer.write(message)
+        sys.stdout.buffer.flush()
+
+    await serve(settings, reader, write)
+
+
+async def _carried(asked: Asked, settings: SlurmSettings, tokens: TokenSource, connection: Connection) -> Answered:
+    user = asked.user or (settings.reader if asked.method == "GET" else "")
+    try:
+        headers = asked.headers | {USER_HEADER: tokens.token(user)}
+        answer = await connection.exchange(asked.method, asked.path, content=asked.content, headers=headers)
+    except (NoAnswer, SlurmError) as error:
+        return Answered(asked.id, problem=f"{settings.url}: {error}")
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        tokens.renew()
+    return Answered(asked.id, answer.status, await asyncio.to_thread(zlib.compress, answer.content, 1))
+
+
+def _packed(message: msgspec.Struct) -> bytes:
+    packed = msgspec.msgpack.encode(message)
+    return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed
+
+
+async def _receive(reader: asyncio.StreamReader, kind: type[S]) -> S:
+    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+    return msgspec.msgpack.decode(await reader.readexactly(length), type=kind)
+
+
+async def _last_words(process: asyncio.subprocess.Process, command: Sequence[str]) -> str:
+    """What the command said, and the command: it ended, or is no relay."""
+    try:
+        async with asyncio.timeout(_ENDS_S):
+            await process.wait()
+    except TimeoutError:
+        await _kill(process)
+    assert process.stderr is not None
+    said = (await process.stderr.read(_SAID_BYTES)).decode(errors="replace").strip()
+    return f"{' '.join(command)}: {said or 'it has ended'}"
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

@@ -1,0 +1,83 @@
+"""Requests to slurmrestd through a relay: what it carries, and what is said when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sunkpy.slurm import Slurm, errors
+from sunkpy.slurm.relay import Relay
+from tests.doubles.serving import serving
+from tests.doubles.slurmrestd import Slurmrestd
+
+SUNKPY = str(Path(sys.executable).with_name("sunkpy"))
+
+
+@asynccontextmanager
+async def relayed(tmp_path):
+    """A slurmrestd, a client through a relay, and how often that was started."""
+    double, starts = Slurmrestd(), []
+    async with serving(double.app()) as port:
+        (tmp_path / "key").write_bytes(b"0" * 32)
+        slurm = {"url": f"http://127.0.0.1:{port}", "jwtKeyFile": str(tmp_path / "key"), "user": "k8s"}
+        settings = {"cluster": "c1", "namespace": "slurm", "access": [], "slurm": slurm | {"reader": "reader"}}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+
+        async def command():
+            starts.append(1)
+            return [SUNKPY, "slurm-relay", "--config", str(tmp_path / "config.yaml")]
+
+        client = Slurm.through(Relay(command))
+        try:
+            yield double, client, starts
+        finally:
+            await client.close()
+
+
+async def test_many_requests_at_once_share_one_relay_and_each_gets_its_own_answer(tmp_path):
+    async with relayed(tmp_path) as (double, slurm, starts):
+        jobs = [double.add_job("PENDING", comment="", user="ann", state_reason="Priority") for _ in range(30)]
+        found = await asyncio.gather(*(slurm.job(job) for job in jobs))
+        assert ([job.id for job in found], len(starts), slurm.user) == (jobs, 1, "k8s")
+        with pytest.raises(errors.NotFound):
+            await slurm.job(99999)
+
+
+async def test_an_answer_of_megabytes_comes_whole(tmp_path):
+    async with relayed(tmp_path) as (double, slurm, _):
+        for number in range(3000):
+            double.add_job("PENDING", comment="x" * 500, user="ann", name=f"j{number}", state_reason="Priority")
+        assert len(await slurm.jobs()) == 3000
+
+
+async def test_after_a_relay_has_ended_the_next_request_starts_another(tmp_path):
+    async with relayed(tmp_path) as (_, slurm, starts):
+        await slurm.ping()
+        relay = slurm._transport._http
+        relay._running._process.kill()
+        await relay._running._reading
+        assert (await slurm.ping()).is_up
+        assert len(starts) == 2
+
+
+async def test_a_command_that_is_no_relay_is_told_with_its_words():
+    async def command():
+        return ["sh", "-c", "echo 'Error from server (Forbidden): pods is forbidden' >&2; exit 1"]
+
+    slurm = Slurm.through(Relay(command))
+    with pytest.raises(errors.Unreachable, match=r"no answer from the scheduler's pod: sh -c .*\(Forbidden\): pods"):
+        await slurm.ping()
+    await slurm.close()
+
+
+async def test_the_seal_of_a_job_stays_where_the_key_is():
+    async def command():
+        return []
+
+    with pytest.raises(errors.Unauthorized, match="make the seal of a job"):
+        Relay(command).seal()
