@@ -16,12 +16,15 @@ from sunkpy.cli.options import FORM, NO_ANSWER, Form, Shown, answer_of, reaches,
 from sunkpy.runtime.settings import BadSettings
 
 if TYPE_CHECKING:
+    from sunkpy.cli.drain import Order
     from sunkpy.cli.overview import Ask
 
 _OF_CLUSTER: Final = "Only the Slurm cluster there; left out, that of --config, else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 _EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds, with --watch.")
 _SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Change what WHO has set too.")
+_NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
+_SELECTOR: Final = click.option("-l", "--selector", default="", help="Also the nodes of the pool with these labels.")
 _TRIAL: Final = click.option("--dry-run", "is_trial", is_flag=True, help="Say what it would do, and do nothing.")
 _AT_KUBERNETES: Final = click.option("--kubernetes", "door", flag_value="Kubernetes", help="At the Node: its cordon.")
 _AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In Slurm, as the user of the token.")
@@ -116,7 +119,8 @@ def history(access: Access, node: str, form: Form) -> None:
 
 
 @click.command()
-@click.argument("node")
+@_NODES
+@_SELECTOR
 @click.option("--reason", required=True, help="Why, in words that others read.")
 @_AT_KUBERNETES
 @_AT_SLURM
@@ -125,26 +129,35 @@ def history(access: Access, node: str, form: Form) -> None:
 @FORM
 @reaches(_OF_CLUSTER)
 def drain(
-    access: Access, node: str, reason: str, door: str | None, set_by: tuple[str, ...], form: Form, *, is_trial: bool
+    access: Access,
+    nodes: tuple[str, ...],
+    selector: str,
+    reason: str,
+    door: str | None,
+    set_by: tuple[str, ...],
+    form: Form,
+    *,
+    is_trial: bool,
 ) -> None:
-    """Take a node out of service: nothing new starts there, jobs and pods end in their own time.
+    """Take nodes out of service: nothing new starts there, jobs and pods end in their own time, which is shown.
 
-    NODE is its name in Kubernetes or in Slurm. Left out the door, its Node is cordoned, which needs the right to
-    patch Nodes; in Slurm it needs an operator's token. What others have set stays, unless they are named. Exit code 1:
-    nothing was changed. 3: Slurm did not do it.
+    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Left out the door, its Node is
+    cordoned, which needs the right to patch Nodes; in Slurm it needs an operator's token, or the right to enter the
+    scheduler's pod. What others have set stays, unless they are named. If one NODE does not exist, none is changed.
+    Exit code 1: a node was not changed. 3: Slurm did not do it.
 
-    Example: kubectl sunk drain gpu-007 --reason 'bad fan'
+    Example: kubectl sunk drain 'rack[1-3]n[01-04]' --reason 'new switch'
     """
-    from sunkpy.cli.drain import Order
     from sunkpy.cli.drain import drain as carry_out
     from sunkpy.core.overview.drained import Door
 
-    order = Order(node=node, form=form, set_by=set_by, is_trial=is_trial)
+    order = _order(nodes, selector, form, set_by, is_trial=is_trial)
     _leave(carry_out(access, order, Door(door or Door.KUBERNETES), reason))
 
 
 @click.command()
-@click.argument("node")
+@_NODES
+@_SELECTOR
 @_AT_KUBERNETES
 @_AT_SLURM
 @_SET_BY
@@ -152,21 +165,40 @@ def drain(
 @FORM
 @reaches(_OF_CLUSTER)
 def undrain(
-    access: Access, node: str, door: str | None, set_by: tuple[str, ...], form: Form, *, is_trial: bool
+    access: Access,
+    nodes: tuple[str, ...],
+    selector: str,
+    door: str | None,
+    set_by: tuple[str, ...],
+    form: Form,
+    *,
+    is_trial: bool,
 ) -> None:
-    """Give a node back: lift what you have set, or what those have set whom you name, and say what else holds it.
+    """Give nodes back: lift what you have set, or what those have set whom you name, and say what else holds them.
 
-    NODE is its name in Kubernetes or in Slurm. Left out the door, at both. Exit code 1: nothing was lifted. 3: Slurm
-    did not do it.
+    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Left out the door, at both. If one
+    NODE does not exist, none is changed. Exit code 1: of a node nothing was lifted. 3: Slurm did not do it.
 
     Example: kubectl sunk undrain gpu-007 --set-by ann
     """
-    from sunkpy.cli.drain import Order
     from sunkpy.cli.drain import undrain as carry_out
     from sunkpy.core.overview.drained import Door
 
-    order = Order(node=node, form=form, set_by=set_by, is_trial=is_trial)
+    order = _order(nodes, selector, form, set_by, is_trial=is_trial)
     _leave(carry_out(access, order, Door(door) if door else None))
+
+
+def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str, ...], *, is_trial: bool) -> Order:
+    from sunkpy.cli.drain import Order
+    from sunkpy.core.model.hostlist import BadHostlist, expand
+
+    if not nodes and not selector:
+        raise click.UsageError("name nodes, or choose them by their labels: -l")
+    try:
+        names = tuple(name for text in nodes for name in expand(text))
+    except BadHostlist as error:
+        raise click.BadParameter(str(error), param_hint="NODE") from error
+    return Order(nodes=names, selector=selector, form=form, set_by=set_by, is_trial=is_trial)
 
 
 @click.command()

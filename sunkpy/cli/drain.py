@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from sunkpy.cli.access import Access
 from sunkpy.cli.connected import connected
-from sunkpy.cli.options import NO_ANSWER, Form, Shown, present
+from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present, show
 from sunkpy.cli.overview import present_absent
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core import names
@@ -22,16 +22,19 @@ from sunkpy.core.overview.drain_plan import (
     Drain,
     NodeNow,
     Outcome,
+    Outcomes,
     Resume,
     Step,
     Steps,
     Uncordon,
     explain_steps,
+    outcome_table,
     plan_drain,
     plan_undrain,
 )
 from sunkpy.core.overview.drained import Door, HeldNode, find_holds
-from sunkpy.core.overview.pool import PoolFacts, find_nodes, state_of
+from sunkpy.core.overview.job_ends import find_job_ends, job_end_table
+from sunkpy.core.overview.pool import NodeLine, PoolFacts, find_nodes, state_of
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -44,9 +47,12 @@ Plan = Callable[[NodeNow, Asker], Steps]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks for. `set_by`: whose holds they name; `is_trial`: change nothing."""
+    """What a person asks for. `nodes`: names at either door; `selector`: those with these
+    labels too; `set_by`: whose holds they name; `is_trial`: change nothing.
+    """
 
-    node: str
+    nodes: tuple[str, ...]
+    selector: str = ""
     form: Form = "table"
     set_by: tuple[str, ...] = ()
     is_trial: bool = False
@@ -65,19 +71,19 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
 
 
 async def drain(access: Access, order: Order, door: Door, reason: str) -> Shown:
-    """Take a node out of service at a door.
+    """Take nodes out of service at a door. A name that is none of the pool changes nothing at all.
 
     Raises:
-        BadSettings, KubeError, SlurmError: one of them did not answer, or refused.
+        BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.
     """
     return await _carry_out(access, order, lambda now, asker: plan_drain(now, door, reason, asker))
 
 
 async def undrain(access: Access, order: Order, door: Door | None = None) -> Shown:
-    """Give a node back; without a door at both.
+    """Give nodes back; without a door at both.
 
     Raises:
-        BadSettings, KubeError, SlurmError: one of them did not answer, or refused.
+        BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.
     """
     doors = (door,) if door else (Door.KUBERNETES, Door.SLURM)
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
@@ -85,32 +91,94 @@ async def undrain(access: Access, order: Order, door: Door | None = None) -> Sho
 
 async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
     async with connected(access) as sides:
-        kube, slurm = sides.kube, sides.slurm
         reader = PoolReader.over(sides, namespace=access.namespace)
         facts = await reader.read()
-        now = await _now(kube, slurm if facts.slurm_nodes is not None else None, facts, order.node)
-        if now is None:
-            return present_absent(order.node, order.form)
+        lines, missing = await _named(sides.kube, order, facts)
+        if missing:
+            return present_absent(missing, order.form)
+        slurm = sides.slurm if facts.slurm_nodes is not None else None
         asker = Asker(
-            in_kubernetes=await _who_am_i(kube),
-            in_slurm=slurm.user if slurm is not None else "",
+            in_kubernetes=await _who_am_i(sides.kube),
+            in_slurm=sides.slurm.user if sides.slurm is not None else "",
             set_by=frozenset(order.set_by),
         )
-        steps, is_done = plan(now, asker), not order.is_trial
-        for step in steps.steps if is_done else ():
+        done = [await _at_node(line, facts, sides.kube, slurm, asker, order, plan) for line in lines]
+    if len(done) == 1 and done[0].failure is not None:
+        raise done[0].failure
+    return _present(done, order.form, facts)
+
+
+class _Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one node. `failure`: what one side said when it was to be changed."""
+
+    now: NodeNow
+    steps: Steps
+    outcome: Outcome
+    failure: KubeError | errors.SlurmError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        if self.failure is not None:
+            return NO_SLURM if isinstance(self.failure, errors.SlurmError) else NO_ANSWER
+        return NO_ANSWER if self.steps.left and not self.steps.steps else 0
+
+
+async def _at_node(
+    line: NodeLine, facts: PoolFacts, kube: Kube, slurm: Slurm | None, asker: Asker, order: Order, plan: Plan
+) -> _Done:
+    """Of several nodes each is done for itself: what one refuses does not keep the others."""
+    now = await _now(kube, slurm, facts, line)
+    steps, failure = plan(now, asker), None
+    for number, step in enumerate(steps.steps if not order.is_trial else ()):
+        try:
             await _do(step, now, kube, slurm)
+        except (KubeError, errors.SlurmError) as error:
+            steps, failure = Steps(steps=steps.steps[:number], left=(*steps.left, str(error))), error
+            break
     outcome = Outcome(
-        node=now.held, is_done=is_done, steps=tuple(map(str, steps.steps)), left=steps.left, unread=facts.unread
+        node=now.held,
+        is_done=not order.is_trial,
+        steps=tuple(map(str, steps.steps)),
+        left=steps.left,
+        job_ends=find_job_ends(facts.jobs or (), {line.slurm_node}),
     )
-    explanation = explain_steps(now, steps, is_done=is_done, unread=facts.unread)
-    return present(outcome, order.form, lambda: render(explanation), NO_ANSWER if steps.left and not steps.steps else 0)
+    return _Done(now=now, steps=steps, outcome=outcome, failure=failure)
 
 
-async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, name: str) -> NodeNow | None:
-    """The node of the pool by its name at either door, read again: what is written is decided on that."""
-    line = next((line for line in find_nodes(facts) if name in (line.node, line.slurm_node)), None)
-    if line is None:
-        return None
+def _present(done: Sequence[_Done], form: Form, facts: PoolFacts) -> Shown:
+    outcomes = tuple(each.outcome for each in done)
+
+    def text() -> str:
+        if len(done) == 1:
+            now, steps, did = done[0].now, done[0].steps, done[0].outcome
+            return render(explain_steps(now, steps, is_done=did.is_done, job_ends=did.job_ends, unread=facts.unread))
+        there = {outcome.node.slurm_node for outcome in outcomes}
+        return show(
+            (outcome_table(outcomes), job_end_table(find_job_ends(facts.jobs or (), there))), unread=facts.unread
+        )
+
+    exit_code = max(each.exit_code for each in done)
+    return present(Outcomes(outcomes=outcomes, unread=facts.unread), form, text, exit_code)
+
+
+async def _named(kube: Kube, order: Order, facts: PoolFacts) -> tuple[list[NodeLine], str]:
+    """The nodes of the pool that are meant, each once, and the first name that is none of them."""
+    lines = find_nodes(facts)
+    by_name = {name: line for line in lines for name in (line.slurm_node, line.node)}
+    names_given = list(order.nodes)
+    missing = next((name for name in names_given if name not in by_name), "")
+    if order.selector:
+        listed = await kube.list_objects(paths.NODES, Node, label_selector=order.selector)
+        selected = {node.name for node in listed}
+        names_given += [line.node for line in lines if line.node in selected]
+        if not names_given and not missing:
+            missing = f"with labels {order.selector}"
+    found = {by_name[name].node: by_name[name] for name in names_given if name in by_name}
+    return list(found.values()), missing
+
+
+async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine) -> NodeNow:
+    """A node of the pool, read again: what is written is decided on that."""
     node = await kube.get(paths.node(line.node), Node)
     pod = next((each for each in facts.slurmd_pods if each.spec.node_name == line.node), None)
     state = await _in_slurm(slurm, line.slurm_node) if slurm is not None else None

@@ -16,7 +16,8 @@ from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.model.objects import Node
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.drained import Door, HeldNode, Hold, held_by, still_there, subject_of
-from sunkpy.core.overview.table import printable
+from sunkpy.core.overview.job_ends import JobEnd, job_end_text
+from sunkpy.core.overview.table import Table, printable
 
 _NOT_ASKED: Final = "Slurm was not asked: see what was not read"
 
@@ -90,12 +91,19 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was done to a node, or would be (`is_done`): the node with all that held it before, each step, and what
-    stays as it is and why; `unread`: what could not be read."""
+    stays as it is and why; the jobs there."""
 
     node: HeldNode
     is_done: bool
     steps: tuple[str, ...]
     left: tuple[str, ...]
+    job_ends: tuple[JobEnd, ...] = ()
+
+
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Of all nodes that were named; `unread`: what could not be read."""
+
+    outcomes: tuple[Outcome, ...]
     unread: tuple[str, ...] = ()
 
 
@@ -174,8 +182,23 @@ def _quoted(word: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- as text
 
 
-def explain_steps(now: NodeNow, plan: Steps, *, is_done: bool, unread: tuple[str, ...] = ()) -> Explanation:
-    """What was done, or would be; who held the node before; and what is left."""
+def outcome_table(outcomes: Iterable[Outcome]) -> Table:
+    """A row for each of several nodes."""
+    rows = []
+    for each in outcomes:
+        done = "; ".join(each.steps) or ("nothing" if each.left else "nothing: it is not drained")
+        last = ("no time limit" if not each.job_ends[-1].ends else each.job_ends[-1].ends) if each.job_ends else ""
+        there = (str(len(each.job_ends) or ""), str(len(each.node.pods) or ""), last)
+        rows.append((each.node.node, each.node.slurm_node, done, "; ".join(each.left), *there))
+    is_done = all(each.is_done for each in outcomes)
+    titles = ("NODE", "SLURM NODE", "DONE" if is_done else "WOULD DO", "LEFT AS IT IS", "JOBS", "PODS", "LAST JOB ENDS")
+    return Table(titles=titles, rows=tuple(rows))
+
+
+def explain_steps(
+    now: NodeNow, plan: Steps, *, is_done: bool, job_ends: tuple[JobEnd, ...] = (), unread: tuple[str, ...] = ()
+) -> Explanation:
+    """What was done, or would be; who held the node before; what is left, and until when at the latest."""
     still = still_there(now.held)
     return Explanation(
         subject=subject_of(now.held),
@@ -185,6 +208,7 @@ def explain_steps(now: NodeNow, plan: Steps, *, is_done: bool, unread: tuple[str
             Line(title="done" if is_done else "would do", texts=tuple(printable(str(step)) for step in plan.steps)),
             Line(title="left as it is", texts=tuple(map(printable, plan.left))),
             Line(title="still there", texts=(printable(still),) if still else ()),
+            Line(title="jobs end", texts=tuple(printable(job_end_text(each)) for each in job_ends)),
             Line(title="not read", texts=unread),
         ),
         what_to_do="; ".join(_next(now.held.node, plan, is_done=is_done)),

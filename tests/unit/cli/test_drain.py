@@ -76,11 +76,59 @@ async def test_a_node_that_changes_in_between_and_a_right_that_is_missing_are_sa
 async def test_a_program_reads_what_is_done_what_is_left_and_who_held_the_node(world, tmp_path):
     world.slurm.put("n1", "IDLE", "DRAIN", reason="fan", reason_set_by_user="root")
     code, text = await shown(world, tmp_path, "drain", "n1", *REASON, "-o", "json")
-    found = json.loads(text)
+    (found,) = json.loads(text)["outcomes"]
     assert (code, found["isDone"], found["left"]) == (0, True, [])
     assert found["steps"] == ["cordon the Node for 'bad fan', by ann@example.com; the syncer drains it in Slurm"]
     assert [(each["door"], each["who"]) for each in found["node"]["holds"]] == [("Slurm", "root")]
     code, text = await shown(world, tmp_path, "undrain", "n1", "--dry-run", "-o", "yaml")
-    found = yaml.safe_load(text)
+    (found,) = yaml.safe_load(text)["outcomes"]
     assert (code, found["isDone"], found["node"]["node"], len(found["steps"])) == (0, False, "node-1", 1)
     assert found["left"] == ["Slurm, by root: fan: not yours; to change it all the same: --set-by root"]
+
+
+async def test_it_is_said_which_jobs_end_when(world, tmp_path):
+    ends = {"set": True, "infinite": False, "number": 1795910400}
+    job = world.slurm.add_job("RUNNING", comment="", user="ann", name="train", nodes="n1", end_time=ends)
+    other = world.slurm.add_job("RUNNING", comment="", user="bob", name="sh", nodes="n1,n2")
+    world.slurm.put("n1", "MIXED")
+    world.slurm.put("n2", "MIXED")
+    _, text = await shown(world, tmp_path, "drain", "n1", *REASON, "--dry-run")
+    assert f"jobs end        job {job} of ann (train) ends by 2026-11-29T00:00:00Z\n" in text
+    assert f"                job {other} of bob (sh) has no time limit\n" in text
+    _, text = await shown(world, tmp_path, "drain", "n1", "n2", *REASON, "--dry-run")
+    assert f"\n{job}   ann    train   n1            2026-11-29T00:00:00Z\n" in text
+    assert f"\n{other}   bob    sh      n[1-2]        no time limit\n" in text
+
+
+@pytest.mark.parametrize("which", [("n[1-2]",), ("n1", "node-2", "n2"), ("n1,n2",), ("-l", "rack=7")])
+async def test_several_nodes_are_named_by_range_or_label_each_once(world, tmp_path, which):
+    for number in (1, 2):
+        world.api.change("nodes", "", f"node-{number}", {"metadata": {"labels": {"rack": "7"}}})
+    code, text = await shown(world, tmp_path, "drain", *which, *REASON)
+    assert (code, [node_of(world, number)[0] for number in (1, 2)]) == (0, [True, True])
+    assert [line.split()[:2] for line in text.splitlines()[1:3]] == [["node-1", "n1"], ["node-2", "n2"]]
+    code, text = await shown(world, tmp_path, "undrain", *which, "-o", "json")
+    assert (code, len(json.loads(text)["outcomes"])) == (0, 2)
+    assert [node_of(world, number)[0] for number in (1, 2)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("which", "code", "said"),
+    [
+        (("n[1-3]",), 1, "Node n3 does not exist\n"),
+        (("-l", "rack=9"), 1, "Node with labels rack=9 does not exist\n"),
+        (("n[2-1]",), 2, "Error: Invalid value for NODE: hostlist 'n[2-1]': '2-1' is not a range, or too long"),
+        ((), 2, "Error: name nodes, or choose them by their labels: -l"),
+    ],
+)
+async def test_a_name_that_is_no_node_of_the_pool_changes_none(world, tmp_path, which, code, said):
+    found, text = await shown(world, tmp_path, "drain", *which, *REASON)
+    assert (found, said in text, world.api.patched) == (code, True, [])
+
+
+async def test_what_one_node_refuses_does_not_keep_the_others(world, tmp_path):
+    world.api.refuse_patch["node-1"] = 409
+    code, text = await shown(world, tmp_path, "drain", "n[1-2]", *REASON)
+    assert (code, node_of(world, 2)[0]) == (1, True)
+    assert "node-1   n1           nothing" in text
+    assert "PATCH /api/v1/nodes/node-1: " in text

@@ -1,0 +1,61 @@
+"""Which jobs still hold nodes, and when Slurm ends them at the latest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import holds_something, is_job_pending
+from sunkpy.core.model.times import rfc3339
+from sunkpy.core.overview.queue import QueuedJob
+from sunkpy.core.overview.table import Table
+
+
+class JobEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A job that holds nodes. `name`: of a job of pods their gang; `ends`: its time limit, empty without one;
+    `slurm_nodes`: those that were asked for.
+    """
+
+    job: int
+    name: str
+    user: str
+    ends: str = ""
+    slurm_nodes: tuple[str, ...] = ()
+
+
+def find_job_ends(jobs: Iterable[QueuedJob], slurm_nodes: Collection[str]) -> tuple[JobEnd, ...]:
+    """Of the jobs on these Slurm nodes, that which ends last is last."""
+    there = [
+        (job, held)
+        for job in jobs
+        if holds_something(job.row.state) and not is_job_pending(job.row.state)
+        if (held := tuple(node for node in job.row.nodes if node in slurm_nodes))
+    ]
+    there.sort(key=lambda found: (not found[0].ended_s, found[0].ended_s, found[0].row.id))
+    return tuple(_job_end(job, held) for job, held in there)
+
+
+def _job_end(job: QueuedJob, held: tuple[str, ...]) -> JobEnd:
+    gang = parse_comment(job.row.comment)
+    ends = rfc3339(datetime.fromtimestamp(job.ended_s, UTC)) if job.ended_s > 0 else ""
+    name = str(gang) if gang is not None else job.name
+    return JobEnd(job=job.row.id, name=name, user=job.row.user, ends=ends, slurm_nodes=held)
+
+
+def job_end_table(ends: Iterable[JobEnd]) -> Table:
+    """A row for each job."""
+    rows = tuple(
+        (str(each.job), each.user, each.name, hostlist.describe(each.slurm_nodes), each.ends or "no time limit")
+        for each in ends
+    )
+    return Table(titles=("JOB", "USER", "NAME", "SLURM NODES", "ENDS AT THE LATEST"), rows=rows)
+
+
+def job_end_text(end: JobEnd) -> str:
+    """In words."""
+    by = f"ends by {end.ends}" if end.ends else "has no time limit"
+    return f"job {end.job} of {end.user} ({end.name}) {by}"
