@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import time
 from collections.abc import Coroutine
@@ -202,6 +203,33 @@ def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str,
 
 
 @click.command()
+@click.argument("nodeset")
+@click.argument("verb", type=click.Choice(["status", "pause", "resume", "now"]), default="status")
+@click.option("--max-unavailable", default="", metavar="PODS", help="How many at once from now on: 3, or 25%.")
+@FORM
+@reaches("Of the NodeSet; that of the kubeconfig if not given.")
+def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Form) -> None:
+    """Show how the roll of a NodeSet stands and which jobs it waits for; pause it, resume it, or take all nodes now.
+
+    `now` sets maxUnavailable to 100%: idle nodes are replaced at once, all others take no new jobs and are replaced as
+    soon as their jobs have ended. No job ends for it. It needs the right to patch NodeSets. Exit code 1: there is
+    nothing to change, or no such NodeSet. 3: Slurm did not answer.
+
+    Example: kubectl sunk roll compute pause -n slurm
+    """
+    from sunkpy.cli.roll import Order
+    from sunkpy.cli.roll import roll as carry_out
+    from sunkpy.core.overview.roll import Verb
+
+    if max_unavailable and not re.fullmatch(r"[1-9][0-9]*|([1-9][0-9]?|100)%", max_unavailable):
+        raise click.BadParameter("a number above 0, or a percentage from 1% to 100%", param_hint="--max-unavailable")
+    if max_unavailable and verb == "status":
+        raise click.UsageError("status changes nothing: --max-unavailable goes with pause, resume or now")
+    limit = int(max_unavailable) if max_unavailable.isdecimal() else max_unavailable or None
+    _leave(carry_out(access, Order(nodeset=nodeset, verb=Verb(verb), max_unavailable=limit, form=form)))
+
+
+@click.command()
 @FORM
 @click.option("--canary", is_flag=True, help="Run a job and a pod too.")
 @click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
@@ -340,6 +368,7 @@ PEOPLES: Final = (
     page,
     drain,
     undrain,
+    roll,
     doctor,
     backups,
     support_bundle,

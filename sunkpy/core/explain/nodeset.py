@@ -48,15 +48,18 @@ _WORDS: Final = {
     "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous."),
     "RollingOut": _Words(
         "rolls out its template",
-        "Nothing: idle nodes go first, the others when their jobs have ended; to hold it: spec.paused.",
+        "Nothing: idle nodes go first, the others when their jobs have ended. To hold it: "
+        "kubectl sunk roll {name} pause -n {namespace}; to take all at once: now.",
     ),
     "Scaling": _Words("creates or removes slurmd pods", "Nothing."),
     "TearingDown": _Words("is being deleted", "Nothing: it ends when the jobs on its nodes have ended."),
     "WaitingForReady": _Words(
         "waits for slurmd pods to be ready",
-        "If it stays so: kubectl -n {namespace} describe pod POD; sunkpy why-drained.",
+        "If it stays so: kubectl -n {namespace} describe pod POD; kubectl sunk why-drained.",
     ),
-    "Paused": _Words("is paused, with pods of an older template", "Set spec.paused to false to roll them."),
+    "Paused": _Words(
+        "is paused, with pods of an older template", "To roll them: kubectl sunk roll {name} resume -n {namespace}."
+    ),
     "OnDelete": _Words("has pods of an older template", "Delete them one by one; or updateStrategy: RollingUpdate."),
     "Complete": _Words("is as it is wanted", "Nothing."),
 }

@@ -34,6 +34,7 @@ WITH_FORMS = [
     ["explain", "nodeset", "gpu", "-n", "slurm"],
     ["drain", "n1", "--reason", "fan", "--dry-run"],
     ["undrain", "n1", "--dry-run"],
+    ["roll", "gpu", "-n", "slurm"],
 ]
 HEAVY = ("aiohttp", "kubernetes", "prometheus_client", "structlog", "kopf", "jwt")
 OF_PROCESSES = ("prometheus_client", "kopf", "grpc", "aiohttp.web", "sunkpy.operator.main", "sunkpy.syncer")

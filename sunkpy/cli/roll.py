@@ -1,0 +1,66 @@
+"""`sunkpy roll`: how the roll of a NodeSet stands, and what pauses, resumes and hastens it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.cli.access import Access
+from sunkpy.cli.connected import Sides, connected
+from sunkpy.cli.nodeset_reader import read_nodeset
+from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present
+from sunkpy.cli.pool_reader import PoolReader
+from sunkpy.core.explain.explanation import Explained
+from sunkpy.core.explain.no_gang import absent
+from sunkpy.core.explain.nodeset import NodeSetFacts
+from sunkpy.core.overview.job_ends import JobEnd, find_job_ends
+from sunkpy.core.overview.roll import Change, Verb, busy_nodes, explain_roll, plan_roll
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.connection import current_namespace
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person asks for; `max_unavailable`: a number or a percentage, None leaves it."""
+
+    nodeset: str
+    verb: Verb
+    max_unavailable: int | str | None = None
+    form: Form = "table"
+
+
+async def roll(access: Access, order: Order) -> Shown:
+    """Change a roll, and show how it stands.
+
+    Raises:
+        BadSettings, KubeError: the NodeSet cannot be read or changed.
+    """
+    namespace = access.namespace or current_namespace(access.kubeconfig)
+    async with connected(msgspec.structs.replace(access, namespace=namespace)) as sides:
+        facts = await read_nodeset(sides.kube, namespace, order.nodeset)
+        if facts is None:
+            explained = Explained(explanations=(absent("NodeSet", namespace, order.nodeset),))
+            return present(explained, order.form, lambda: explained.text, NO_ANSWER)
+        before, change = facts.nodeset, plan_roll(facts, order.verb, order.max_unavailable)
+        if change.spec:
+            facts = await _changed(sides.kube, facts, change)
+        ends, silence = await _job_ends(sides, facts, namespace)
+    explained = Explained(explanations=(explain_roll(facts, before, change, ends, silence or sides.not_asked),))
+    code = NO_ANSWER if change.why_not else NO_SLURM if silence else 0
+    return present(explained, order.form, lambda: explained.text, code)
+
+
+async def _changed(kube: Kube, facts: NodeSetFacts, change: Change) -> NodeSetFacts:
+    """Only if the NodeSet is as it was read."""
+    meta, key = facts.nodeset.metadata, facts.nodeset.key
+    seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    await kube.patch(paths.nodeset(*key), {"metadata": seen, "spec": change.spec})
+    return await read_nodeset(kube, *key) or facts
+
+
+async def _job_ends(sides: Sides, facts: NodeSetFacts, namespace: str) -> tuple[tuple[JobEnd, ...], str]:
+    """The jobs that a roll waits for, and why Slurm could not be read."""
+    if sides.slurm is None or not busy_nodes(facts):
+        return (), ""
+    reader = PoolReader.over(sides, namespace=namespace)
+    found = await reader.read_queue()
+    return find_job_ends(found.jobs or (), busy_nodes(facts)), reader.slurms_silence

@@ -1,0 +1,103 @@
+"""What `sunkpy roll` changes on a NodeSet, and how its roll stands."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.explain.nodeset import NodeSetFacts, explain_nodeset
+from sunkpy.core.model.slurmd import slurm_node_of
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.overview.job_ends import JobEnd, job_end_text
+from sunkpy.core.overview.table import printable
+
+_ALL: Final = "100%"
+
+
+class Verb(enum.StrEnum):
+    """What a person wants of a roll."""
+
+    STATUS = "status"
+    PAUSE = "pause"
+    RESUME = "resume"
+    NOW = "now"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What to write: None leaves it. `why_not`: nothing is written, and why."""
+
+    paused: bool | None = None
+    max_unavailable: int | str | None = None
+    why_not: str = ""
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """For a merge patch; empty when there is nothing to write."""
+        changed: dict[str, object] = {}
+        if self.paused is not None:
+            changed["paused"] = self.paused
+        if self.max_unavailable is not None:
+            changed["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": self.max_unavailable}}
+        return changed
+
+
+def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None = None) -> Change:
+    """What to write for it. `max_unavailable`: also that; `now` takes all pods at once."""
+    spec = facts.nodeset.spec
+    if verb is Verb.STATUS:
+        return Change()
+    if verb is Verb.NOW:
+        if spec.update_strategy.type != "RollingUpdate":
+            return Change(why_not=f"updateStrategy is {spec.update_strategy.type}: pods change when they are deleted")
+        if facts.world is not None and not len(facts.world.survey.outdated):
+            return Change(why_not="there is nothing to roll: all pods are of the current template")
+        max_unavailable = max_unavailable or _ALL
+    paused = verb is Verb.PAUSE
+    is_same = max_unavailable in (None, spec.update_strategy.rolling_update.max_unavailable)
+    if paused == spec.paused and is_same:
+        return Change(why_not="it is paused already" if paused else "it is not paused")
+    return Change(
+        paused=paused if paused != spec.paused else None, max_unavailable=None if is_same else max_unavailable
+    )
+
+
+def busy_nodes(facts: NodeSetFacts) -> frozenset[str]:
+    """The Slurm nodes whose pods have to be replaced: their jobs are waited for."""
+    outdated = facts.world.survey.outdated if facts.world is not None else ()
+    return frozenset(slurm_node_of(judged.pod) for judged in outdated)
+
+
+def explain_roll(
+    facts: NodeSetFacts, before: NodeSet, change: Change, job_ends: tuple[JobEnd, ...], not_asked: str = ""
+) -> Explanation:
+    """The NodeSet as it is now, what was changed, and until when the roll may take. `before`: as it was then."""
+    explained = explain_nodeset(facts)
+    lines = (
+        Line(title="done", texts=tuple(_done(before, change))),
+        Line(title="left as it is", texts=(change.why_not,) if change.why_not else ()),
+        *explained.lines,
+        Line(title="jobs end", texts=tuple(printable(job_end_text(each)) for each in job_ends)),
+        Line(title="not asked", texts=(not_asked,) if not_asked else ()),
+    )
+    back = _way_back(before, change)
+    return msgspec.structs.replace(explained, lines=lines, what_to_do=back or explained.what_to_do)
+
+
+def _done(before: NodeSet, change: Change) -> Iterator[str]:
+    if change.paused is not None:
+        yield "paused: pods that only wait to be drained for the roll stay" if change.paused else "resumed"
+    if change.max_unavailable is not None:
+        was = before.spec.update_strategy.rolling_update.max_unavailable
+        yield f"maxUnavailable is {change.max_unavailable}, and was {was}; no job ends for it"
+
+
+def _way_back(before: NodeSet, change: Change) -> str:
+    command = f"kubectl sunk roll {before.name} resume -n {before.metadata.namespace}"
+    if change.max_unavailable is not None:
+        was = before.spec.update_strategy.rolling_update.max_unavailable
+        return f"When the roll is over: {command} --max-unavailable {was}."
+    return f"To go on: {command}." if change.paused else ""
