@@ -230,6 +230,36 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
 
 
 @click.command()
+@click.argument("verb", type=click.Choice(["hold", "release", "requeue", "cancel"]))
+@click.argument("numbers", metavar="JOB...", nargs=-1, required=True)
+@_TRIAL
+@FORM
+@reaches(_OF_CLUSTER)
+def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_trial: bool) -> None:
+    """Hold, release, requeue or cancel jobs of either door; of a job that stands for pods it says which, and what
+    follows for them.
+
+    JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. Slurm's own command runs in slurmctld's pod, which needs
+    the right to create pods/exec there. A job of pods is never queued again, and one that waits is not cancelled, for
+    its pods would get another: the command to use instead is shown. Exit code 1: a job was left alone. 3: Slurm said
+    no, or did not answer.
+
+    Example: kubectl sunk jobs hold 812 813
+    """
+    from sunkpy.cli.jobs import Order, act
+    from sunkpy.cli.pod_exec import ExecFailed
+    from sunkpy.core.overview.job_verbs import JobVerb, is_job_number
+
+    if wrong := [number for number in numbers if not is_job_number(number)]:
+        raise click.BadParameter(f"{wrong[0]!r} is not the number of a job", param_hint="JOB")
+    try:
+        _leave(act(access, Order(verb=JobVerb(verb), numbers=numbers, form=form, is_trial=is_trial)))
+    except ExecFailed as error:
+        click.echo(f"sunkpy: {error}", err=True)
+        sys.exit(NO_ANSWER)
+
+
+@click.command()
 @FORM
 @click.option("--canary", is_flag=True, help="Run a job and a pod too.")
 @click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
@@ -247,7 +277,8 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
     Example: kubectl sunk doctor -n slurm --exec --canary
     """
     from sunkpy.cli.canary import Patience
-    from sunkpy.cli.doctor import ExecFailed, examine
+    from sunkpy.cli.doctor import examine
+    from sunkpy.cli.pod_exec import ExecFailed
 
     try:
         _leave(examine(access, form, Patience(limit_s=limit_s) if canary else None, by_exec=by_exec))
@@ -369,6 +400,7 @@ PEOPLES: Final = (
     drain,
     undrain,
     roll,
+    jobs,
     doctor,
     backups,
     support_bundle,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from sunkpy.cli.access import NOT_ASKED, Access
-from sunkpy.cli.scheduler_pod import NoWay, relay_for
+from sunkpy.cli.pod_exec import NoWay, relay_for
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings, load
 from sunkpy.scheduler.settings import SchedulerSettings

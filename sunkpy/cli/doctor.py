@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-from typing import Final
 
 import msgspec
 
@@ -13,19 +11,13 @@ from sunkpy.cli.canary import Patience, run_job, run_pod
 from sunkpy.cli.connected import connected
 from sunkpy.cli.installation_reader import InstallationReader
 from sunkpy.cli.options import IN_A_POD, Form, Shown, present
-from sunkpy.cli.scheduler_pod import words_in
+from sunkpy.cli.pod_exec import ExecFailed, run_there, words_in
 from sunkpy.core.overview.checks import Diagnosis, diagnose, render_checks
 from sunkpy.core.overview.installation import Canary, CanaryJob, Installation
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import current_namespace
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
-
-_EXEC_S: Final = 60.0
-
-
-class ExecFailed(Exception):
-    """What kubectl said."""
 
 
 async def examine(access: Access, form: Form, patience: Patience | None, *, by_exec: bool = False) -> Shown:
@@ -60,19 +52,11 @@ async def _inside(access: Access, found: Installation) -> Diagnosis:
     if pod is None:
         raise ExecFailed("no pod of a scheduler is ready, in which Slurm could be asked; see -n")
     words = words_in(pod, access.kubeconfig, ("sunkpy", "doctor", "-o", "json", "-n", pod.metadata.namespace))
+    said = await run_there(words)
     try:
-        asked = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        async with asyncio.timeout(_EXEC_S):
-            out, err = await asked.communicate()
-        return msgspec.json.decode(out, type=Diagnosis)
-    except OSError as error:
-        raise ExecFailed(f"run kubectl: {error.strerror}; install it, or see --slurmrestd") from error
-    except TimeoutError as error:
-        asked.kill()
-        await asked.wait()
-        raise ExecFailed(f"{' '.join(words)}: no answer in {_EXEC_S:.0f} s") from error
+        return msgspec.json.decode(said.out, type=Diagnosis)
     except msgspec.DecodeError as error:
-        raise ExecFailed(f"{' '.join(words)}: {err.decode(errors='replace').strip() or error}") from error
+        raise ExecFailed(f"{' '.join(words)}: {said.error or error}") from error
 
 
 async def _job(slurm: Slurm | None, found: Installation, patience: Patience) -> CanaryJob | None:

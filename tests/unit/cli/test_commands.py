@@ -35,6 +35,7 @@ WITH_FORMS = [
     ["drain", "n1", "--reason", "fan", "--dry-run"],
     ["undrain", "n1", "--dry-run"],
     ["roll", "gpu", "-n", "slurm"],
+    ["jobs", "hold", "100", "--dry-run"],
 ]
 HEAVY = ("aiohttp", "kubernetes", "prometheus_client", "structlog", "kopf", "jwt")
 OF_PROCESSES = ("prometheus_client", "kopf", "grpc", "aiohttp.web", "sunkpy.operator.main", "sunkpy.syncer")

@@ -18,17 +18,18 @@ from tests.unit.cli.installed import installed, our_pod, ready
 from tests.unit.cli.test_explain import configure, say
 
 SUNKPY = Path(sys.executable).with_name("sunkpy")
+RELAYS = f'exec {SUNKPY} slurm-relay --config "$0.yaml"'
 
 
 @pytest.fixture
 def world():
     world = installed()
-    configure(world)
+    configure(world, slurm={"url": "http://x", "jwtKeyFile": "/k", "user": "k8s"})
     world.slurm.put("n1", "MIXED", gres="gpu:4")
     return world
 
 
-async def asked(world, tmp_path, *words, script=f'exec {SUNKPY} slurm-relay --config "$0.yaml"'):
+async def asked(world, tmp_path, *words, script=RELAYS):
     """Exit code and output of a command without an address of Slurm, and the words that kubectl was started with."""
     settings = {"cluster": "c1", "namespace": "slurm", "access": []}
     async with answering(world.api.handle, tmp_path) as kubeconfig, serving(world.slurm.app()) as port:
@@ -78,15 +79,17 @@ async def test_who_may_not_enter_the_pod_gets_the_half_that_they_may_read(world,
     words = " ".join(text.split())
     assert (code, started) == (0, [])
     assert (
-        "not read: Slurm's side: not asked: you may not create pods/exec in namespace slurm, where the scheduler "
-        "reaches Slurm; see --slurmrestd"
+        "not read: Slurm's side: not asked: you may not create pods/exec in namespace slurm, for the pod of the "
+        "scheduler; see --slurmrestd"
     ) in words
 
 
 async def test_a_slurm_cluster_that_is_not_named_is_not_guessed(world, tmp_path):
     world.put("pods", our_pod("scheduler", namespace="other"))
     _, text, started = await asked(world, tmp_path, "queue")
-    assert "not asked: there are schedulers in the namespaces other, slurm: name one with -n" in " ".join(text.split())
+    assert "not asked: there are scheduler pods in the namespaces other, slurm: name one with -n" in " ".join(
+        text.split()
+    )
     assert started == []
     code, text, started = await asked(world, tmp_path, "queue", "-n", "slurm")
     assert (code, text, len(started)) == (0, "Nothing waits.\n", 1)

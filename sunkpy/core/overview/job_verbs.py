@@ -1,0 +1,117 @@
+"""What `sunkpy jobs` may do with jobs of either door.
+
+A job of pods is sunkpy's means, and its pods are what people mean. It is never queued again; when it ends its pods
+leave their nodes, and pods that still wait get another job.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import is_job_pending
+from sunkpy.core.overview.queue import QueuedJob
+from sunkpy.core.overview.table import Table, first_of
+
+_NUMBER: Final = re.compile(r"(?P<job>[0-9]{1,9})(?:_(?:[0-9]+|\[[0-9,%:-]+\])|\+[0-9]+)?")
+_SHOWN: Final = 4
+
+
+class JobVerb(enum.StrEnum):
+    """What a person wants of jobs."""
+
+    HOLD = "hold"
+    RELEASE = "release"
+    REQUEUE = "requeue"
+    CANCEL = "cancel"
+
+
+class JobStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One job: whose, the pods that it stands for, what follows for them; `why_not`: it is left alone, and why."""
+
+    job: str
+    name: str = ""
+    user: str = ""
+    pods: tuple[str, ...] = ()
+    follows: str = ""
+    why_not: str = ""
+
+
+class JobsDone(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was done, or would be (`is_done`), and what Slurm said; `unread`: what could not be read."""
+
+    verb: JobVerb
+    is_done: bool
+    jobs: tuple[JobStep, ...]
+    said: str = ""
+    unread: tuple[str, ...] = ()
+
+
+def is_job_number(text: str) -> bool:
+    """As squeue prints them: `7`, the task `7_3`, the tasks `7_[3-9]`, the component `7+1`."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def plan_jobs(verb: JobVerb, numbers: Iterable[str], jobs: Sequence[QueuedJob], pods: Sequence[Pod]) -> list[JobStep]:
+    """What becomes of each; `pods`: those that wait for Slurm or have their nodes from it."""
+    by_job: dict[int, list[str]] = {}
+    for pod in pods:
+        if (id := noted_job(pod)) is not None:
+            by_job.setdefault(id, []).append("/".join(pod.key))
+    return [_plan(verb, number, jobs, by_job) for number in dict.fromkeys(numbers)]
+
+
+def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[int, list[str]]) -> JobStep:
+    match = _NUMBER.fullmatch(number)
+    id = int(match["job"]) if match is not None else 0
+    job = next((each for each in jobs if each.row.id == id), None)
+    if job is None:
+        # Tasks of an array and components that run have numbers of their own: Slurm knows them by this one too.
+        return JobStep(job=number, why_not="" if number != str(id) else "Slurm does not know it")
+    gang = parse_comment(job.row.comment)
+    if gang is None:
+        return JobStep(job=number, name=job.name, user=job.row.user)
+    own = tuple(sorted(pods.get(id, ())))
+    is_pending = is_job_pending(job.row.state)
+    follows, why_not = _of_pods(verb, gang.namespace, own, is_pending=is_pending)
+    return JobStep(job=number, name=str(gang), user=job.row.user, pods=own, follows=follows, why_not=why_not)
+
+
+def _of_pods(verb: JobVerb, namespace: str, pods: Sequence[str], *, is_pending: bool) -> tuple[str, str]:
+    """What follows for the pods, or why it is not done."""
+    names = " ".join(pod.partition("/")[2] for pod in pods) or "POD"
+    if verb is JobVerb.REQUEUE:
+        return "", "a job of pods is never queued again: cancel it, and what owns its pods makes them again"
+    if verb is JobVerb.CANCEL and is_pending:
+        return "", f"its pods would get another job: kubectl -n {namespace} delete pod {names}, or scale what owns them"
+    if verb is JobVerb.CANCEL:
+        return "its pods leave their nodes; what owns them makes them again, for a new job", ""
+    return ("its pods wait with it, until it is released" if verb is JobVerb.HOLD else "its pods wait in the queue"), ""
+
+
+def command_for(verb: JobVerb, numbers: Sequence[str]) -> list[str]:
+    """Of Slurm, for jobs of one cluster."""
+    return ["scancel", *numbers] if verb is JobVerb.CANCEL else ["scontrol", str(verb), ",".join(numbers)]
+
+
+def job_step_table(done: JobsDone) -> Table:
+    """A row for each job."""
+    word = str(done.verb) if done.is_done else f"would {done.verb}"
+    rows = tuple(
+        (
+            each.job,
+            each.user,
+            each.name,
+            first_of(each.pods, _SHOWN),
+            f"left alone: {each.why_not}" if each.why_not else "; ".join(filter(None, (word, each.follows))),
+        )
+        for each in done.jobs
+    )
+    return Table(titles=("JOB", "USER", "NAME", "PODS", "WHAT"), rows=rows)

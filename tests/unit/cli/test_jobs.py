@@ -1,0 +1,95 @@
+"""`sunkpy jobs` over HTTP: Slurm's own command beside slurmctld, and what follows for pods."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.cli.installed import our_pod
+from tests.unit.cli.test_explain import say
+from tests.unit.cli.test_pod_exec import RELAYS, asked, world
+
+__all__ = ["world"]
+
+SLURM_SAYS = f'case "$*" in *slurm-relay) {RELAYS} ;; esac; echo "$said"; exit "${{code:-0}}"'
+
+
+@pytest.fixture
+def pool(world):
+    """A job of a person, one of a waiting pod, one of a running one."""
+    world.put("pods", our_pod("slurmctld"))
+    mine = world.slurm.add_job("PENDING", comment="", user="ann", name="train", state_reason="Priority")
+    found = [mine]
+    for name, state in (("web", "PENDING"), ("run", "RUNNING")):
+        job = world.slurm.add_job(state, comment=f"k8s:default/{name}:u", nodes="n1" if state == "RUNNING" else "")
+        world.add_pod(name)
+        say(world, name, "waits", **{"sunkpy.dev/job-id": str(job)})
+        found.append(job)
+    return world, found
+
+
+async def act(world, tmp_path, *words, said="", code=0):
+    script = f"said='{said}' code={code}\n{SLURM_SAYS}"
+    exit_code, text, started = await asked(world, tmp_path, "jobs", *words, script=script)
+    own = [line.partition(" -- ")[2] for line in started if "slurm-relay" not in line]
+    return exit_code, text, own
+
+
+async def test_jobs_of_people_get_slurms_own_command_all_at_once(pool, tmp_path):
+    world, (mine, *_) = pool
+    code, text, ran = await act(world, tmp_path, "hold", str(mine), f"{mine}_[3-9]", "77_3")
+    assert (code, ran) == (0, [f"scontrol hold {mine},{mine}_[3-9],77_3"])
+    assert f"{mine}         ann    train   -      hold\n" in text
+    (tmp_path / "started").unlink()
+    code, _, ran = await act(world, tmp_path, "cancel", str(mine), "77+1")
+    assert (code, ran) == (0, [f"scancel {mine} 77+1"])
+
+
+async def test_of_a_job_that_stands_for_pods_it_is_said_which_and_what_follows(pool, tmp_path):
+    world, (_, waiting, running) = pool
+    code, text, ran = await act(world, tmp_path, "cancel", str(running), str(waiting))
+    assert (code, ran) == (1, [f"scancel {running}"])
+    assert "default/run   cancel; its pods leave their nodes; what owns them makes them again, for a new job" in text
+    assert (
+        "default/web   left alone: its pods would get another job: kubectl -n default delete pod web, or scale what "
+        "owns them"
+    ) in text
+    (tmp_path / "started").unlink()
+    code, text, ran = await act(world, tmp_path, "requeue", str(running))
+    assert (code, ran) == (1, [])
+    assert "left alone: a job of pods is never queued again: cancel it, and what owns its pods makes them again" in text
+    code, text, _ = await act(world, tmp_path, "hold", str(waiting))
+    assert (code, "hold; its pods wait with it, until it is released" in text) == (0, True)
+    code, text, _ = await act(world, tmp_path, "release", str(waiting))
+    assert (code, "release; its pods wait in the queue" in text) == (0, True)
+
+
+async def test_what_slurm_says_is_passed_on_with_an_exit_code(pool, tmp_path):
+    world, (mine, *_) = pool
+    code, text, _ = await act(world, tmp_path, "requeue", str(mine), said="Job is pending execution", code=1)
+    assert (code, text.endswith("Slurm says: Job is pending execution\n")) == (3, True)
+
+
+async def test_a_trial_and_an_unknown_job_change_nothing(pool, tmp_path):
+    world, (mine, *_) = pool
+    code, text, ran = await act(world, tmp_path, "hold", str(mine), "--dry-run")
+    assert (code, "would hold" in text, ran) == (0, True, [])
+    code, text, ran = await act(world, tmp_path, "hold", "99", "-o", "json")
+    (step,) = json.loads(text)["jobs"]
+    assert (code, step["whyNot"], ran) == (1, "Slurm does not know it", [])
+    world.slurm.is_down = True
+    code, text, ran = await act(world, tmp_path, "hold", str(mine))
+    assert (code, text.startswith("Nothing was changed: the jobs cannot be read."), ran) == (3, True, [])
+
+
+async def test_who_may_not_enter_slurmctlds_pod_is_told_so(pool, tmp_path):
+    world, (mine, *_) = pool
+    world.remove("pods", "slurm", "slurm-slurmctld-0")
+    code, text, ran = await act(world, tmp_path, "hold", str(mine))
+    assert (code, ran, text) == (1, [], "sunkpy: run hold beside slurmctld: no pod of a slurmctld is ready\n")
+
+
+async def test_what_is_no_number_of_a_job_is_refused(world, tmp_path):
+    code, text, ran = await act(world, tmp_path, "cancel", "7;reboot")
+    assert (code, "'7;reboot' is not the number of a job" in text, ran) == (2, True, [])
