@@ -430,6 +430,39 @@ def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
     assert mount["subPathExpr"] == "$(SUNKPY_KUBE_NODE)"
 
 
+def _scratch_of(values: Mapping[str, object], nodeset: str = "compute") -> tuple[dict[str, Any], dict[str, str], str]:
+    """The volume of a slurmd pod, what of it is mounted where, and the folders that slurmd's start may empty."""
+    spec = of_kind(render("slurm", values), "NodeSet")[nodeset]["spec"]["template"]["spec"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "sunkpy-scratch"]
+    mounts = {
+        each["mountPath"]: each["subPathExpr"]
+        for each in spec["containers"][0]["volumeMounts"]
+        if each["name"] == "sunkpy-scratch"
+    }
+    env = {each["name"]: each.get("value", "") for each in spec["containers"][0]["env"]}
+    return {key: value for key, value in volume.items() if key != "name"}, mounts, env["SUNKPY_SCRATCH"]
+
+
+def test_jobs_write_to_a_volume_that_each_nodeset_may_have_its_own_of():
+    machine = {"hostPath": {"path": "/mnt/nvme/slurm", "type": "Directory"}}
+    claim = {
+        "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "x"}}}
+    }
+    values = {"clusterName": "sk", "compute": {"scratch": machine}, "nodeSets": {"cpu": {}, "gpu": {"scratch": claim}}}
+    own = "research-sk/$(SUNKPY_KUBE_NODE)"
+    mounts = {"/tmp": f"{own}/tmp", "/var/tmp": f"{own}/var-tmp", "/var/spool/slurmd": f"{own}/var-spool-slurmd"}
+    assert _scratch_of(values, "cpu") == (machine, mounts, "/tmp /var/tmp")
+    assert _scratch_of(values, "gpu") == (claim, mounts, "/tmp /var/tmp"), "in place of that of all, not merged with it"
+    assert _scratch_of({})[0] == {"emptyDir": {}}, "no sizeLimit: the kubelet would end all jobs of the node"
+
+
+def test_a_tmp_that_the_site_mounts_itself_stays_and_nothing_empties_it():
+    mount = {"name": "site", "mountPath": "/tmp"}
+    compute = {"volumes": [{"name": "site", "hostPath": {"path": "/mnt/tmp"}}], "volumeMounts": [mount]}
+    _, mounts, emptied = _scratch_of({"compute": compute})
+    assert (set(mounts), emptied) == ({"/var/tmp", "/var/spool/slurmd"}, "/var/tmp")
+
+
 def test_the_jobs_of_gpus_lie_where_dcgm_exporter_reads_them_if_somebody_wants_that():
     def folders(values):
         spec = of_kind(render("slurm", values), "NodeSet")["compute"]["spec"]["template"]["spec"]
