@@ -70,6 +70,25 @@ begin_soon() {
   setsid begin-soon "$SLURM_JOB_ID" < /dev/null > /dev/null 2>&1 &
 }
 
+# After the last job of a user here: what they have left in the folders of jobs, while others run. It may be millions of files, so
+# nobody waits for the end; a next job of the user ends it (Prolog). So no file of a job is removed, old or new. A user with a
+# process, or with a job that began without a Prolog of ours, is left alone.
+# shellcheck disable=SC2329 # in_turn calls it
+remove_files() {
+  [ -e "$user/$SLURM_JOB_ID" ] || return 0
+  rm "$user/$SLURM_JOB_ID"
+  rmdir "$user" 2> /dev/null && [ "$SUNKPY_CLEAN_TMP" = true ] && read_settings || return 0
+  pgrep --uid "$SLURM_JOB_UID" > /dev/null || pgrep --euid "$SLURM_JOB_UID" > /dev/null || start_removal
+}
+# shellcheck disable=SC2329 # remove_files calls it
+start_removal() {
+  local folders
+  read -r -a folders <<< "${SUNKPY_FOLDERS:-}"
+  [ ${#folders[@]} != 0 ] && flock --nonblock 8 || return 0
+  setsid nice -n 19 find "${folders[@]}" -xdev -mindepth 1 -uid "$SLURM_JOB_UID" -delete < /dev/null > /dev/null 2>&1 9>&- &
+  echo $! > "$user.cleaner"
+}
+
 # A script of the site that fails drains the node, but not before the job has left it.
 begin_soon
 broken=''
@@ -79,5 +98,6 @@ rm -rf "$containers/$SLURM_JOB_ID"-*
 await_pods
 [ ! -d "$gpu_jobs" ] || grep -lsxF "$SLURM_JOB_ID" "$gpu_jobs"/* | while read -r file; do rm -f "$file"; done
 run_site epilog "$later" || broken=${broken:-$why}
+in_turn remove_files
 [ -z "$broken" ] || fail "$broken"
 exit 0

@@ -17,6 +17,18 @@ containers=${SUNKPY_CONTAINERS:-/var/spool/slurmd/containers}
 # With hooks.jobMappingHostPath: a file for each GPU, which names its job to dcgm-exporter.
 gpu_jobs=${SUNKPY_GPU_JOBS:-/var/lib/sunkpy/gpu-jobs}
 
+# For each user a folder with a file for each of their jobs here, from the begin of its Prolog to the end of its Epilog. In a pod
+# of an older image there is none.
+users=${SUNKPY_USERS:-/var/spool/slurmd/users}
+user=$users/${SLURM_JOB_UID:-0}
+
+# Run a function alone among the hooks of the job's user, whose jobs are counted: of system users nobody does that. Whoever cleans
+# up after the user has file 8 locked, and its process id is in it.
+in_turn() {
+  [ "${SLURM_JOB_UID:-0}" -ge 1000 ] && [ -d "$users" ] || return 0
+  (flock 9 && "$@") 8<> "$user.cleaner" 9> "$user.lock"
+}
+
 say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
 is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }

@@ -2,6 +2,18 @@
 # the node, whatever happened to their Epilogs.
 hook=prolog
 
+# Before anything of the job runs: from here on nothing of its user is removed.
+# shellcheck disable=SC2329 # in_turn calls it
+keep_files() {
+  local left=100
+  { mkdir -p "$user" && : > "$user/$SLURM_JOB_ID"; } || say "cannot write $user/$SLURM_JOB_ID"
+  until flock --nonblock 8 || [ $((left -= 1)) = 0 ]; do
+    kill -KILL "$(< "$user.cleaner")" 2> /dev/null
+    sleep 0.05
+  done
+}
+in_turn keep_files
+
 run_site prolog "$first" || fail "$why"
 
 # start-slurmd makes it. In a pod of an older image Slurm would make it, owned by the user, and use it as root: so no container

@@ -150,6 +150,7 @@ with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md.
 : "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
 : "${SUNKPY_REFUSAL_S:=300}"
 : "${SUNKPY_KILL_WAIT_S:={{ include "slurm.confValue" (.root.Values.slurmConfig.conf.KillWait | default 30) }}}"
+: "${SUNKPY_CLEAN_TMP:={{ .root.Values.hooks.cleanTmp }}}"
 : "${SUNKPY_SCRIPT_TIMEOUT_S:={{ .root.Values.hooks.scriptTimeoutSeconds }}}"
 
 {{ .root.Files.Get (printf "files/%s.sh" .name) }}

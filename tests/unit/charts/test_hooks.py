@@ -156,6 +156,7 @@ class Hooks:
             "SUNKPY_TOKEN_FILE": str(self.folder / "token"),
             "SUNKPY_MARKERS": str(self.folder / "markers"),
             "SUNKPY_JOINED": str(self.folder / "joined"),
+            "SUNKPY_USERS": str(self.folder / "users"),
             "SUNKPY_PATH": f"{self.folder}:/usr/bin:/bin",
             "SUNKPY_KILL_WAIT_S": str(kill_wait_s),
             "SUNKPY_CONTAINERS": str(self.folder / "containers"),
@@ -815,6 +816,161 @@ def test_processes_of_another_user_with_the_same_number_are_not_touched(
     forged = daemons(OWN_JOB)
     assert finished(hooks.start("epilog", comment="", uid=NOBODY - 1)).returncode == 0
     assert forged.poll() is None
+
+
+# --------------------------------------------------------------------------------------------- files that users left
+
+
+@dataclass(frozen=True)
+class Left:
+    """Folders of jobs on a node, with files of `NOBODY` and of another user."""
+
+    hooks: Hooks
+
+    def set_up(self, **settings: str) -> None:
+        for name in ("tmp", "shm", "users", "elsewhere"):
+            (self.hooks.folder / name).mkdir()
+            (self.hooks.folder / name).chmod(0o1777)
+        self.hooks.set_up(SUNKPY_FOLDERS=f"'{self.hooks.folder}/tmp {self.hooks.folder}/shm'", **settings)
+
+    def put(self, path: str, *, uid: int = NOBODY) -> Path:
+        """A file of a user; folders on its way are theirs, too."""
+        file = self.hooks.folder / path
+        for folder in [*reversed(file.relative_to(self.hooks.folder).parents)][2:]:
+            if not (self.hooks.folder / folder).exists():
+                (self.hooks.folder / folder).mkdir()
+                os.chown(self.hooks.folder / folder, uid, uid)
+        file.write_text("")
+        os.chown(file, uid, uid)
+        return file
+
+    def run(self, hook: str, job: int, *, uid: int = NOBODY, **env: str) -> None:
+        started = time.monotonic()
+        done = finished(self.hooks.start(hook, comment="", job=job, uid=uid, env=env))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert time.monotonic() - started < 10
+
+    def goes(self, *paths: str) -> None:
+        wait(
+            lambda: not any((self.hooks.folder / path).exists() for path in paths), timeout_s=10, what=f"{paths} to go"
+        )
+
+    def is_being_removed(self) -> bool:
+        done = subprocess.run(
+            ["flock", "--nonblock", self.hooks.folder / f"users/{NOBODY}.cleaner", "true"], check=False
+        )
+        return done.returncode != 0
+
+    def stays(self, *paths: str) -> None:
+        """When nobody removes any more."""
+        wait(lambda: not self.is_being_removed(), timeout_s=10, what="the removal to end")
+        assert [path for path in paths if not (self.hooks.folder / path).exists()] == []
+
+
+@pytest.fixture
+def left(hooks: Hooks) -> Left:
+    found = Left(hooks)
+    found.set_up()
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
+def test_what_a_user_left_goes_after_their_last_job_on_the_node(left: Left):
+    mine = ("tmp/a/b/c", "tmp/.hidden", "shm/x")
+    left.run("prolog", 12)
+    left.run("prolog", 13)
+    for path in mine:
+        left.put(path)
+    left.run("epilog", 12)
+    left.stays(*mine)
+    left.run("epilog", 13)
+    left.goes(*mine, "tmp/a")
+    assert {path.name for path in (left.hooks.folder / "users").iterdir()} == {f"{NOBODY}.lock", f"{NOBODY}.cleaner"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
+def test_only_files_of_that_user_go_and_no_link_is_followed(left: Left):
+    left.run("prolog", 12)
+    kept = left.put("elsewhere/kept")
+    others = ("tmp/other/file", "tmp/mine/file-of-other", "shm/other")
+    for path in ("tmp/mine/gone", "tmp/other/gone", "tmp/after"):
+        left.put(path)
+    for path in others:
+        left.put(path, uid=NOBODY - 1)
+    for name in ("folder", "file"):
+        link = left.hooks.folder / f"tmp/{name}"
+        link.symlink_to(kept if name == "file" else kept.parent)
+        os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+    left.run("epilog", 12)
+    left.goes("tmp/mine/gone", "tmp/other/gone", "tmp/after")
+    left.stays(*others, "elsewhere/kept")
+    assert not os.path.lexists(left.hooks.folder / "tmp/folder")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
+def test_a_mount_below_is_no_part_of_the_folder(left: Left):
+    left.run("prolog", 12)
+    mount = left.hooks.folder / "tmp/mount"
+    mount.mkdir()
+    os.chown(mount, NOBODY, NOBODY)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", mount], check=True)
+    try:
+        left.put("tmp/mount/kept")
+        left.put("tmp/zzz")
+        left.run("epilog", 12)
+        left.goes("tmp/zzz")
+        left.stays("tmp/mount/kept")
+    finally:
+        subprocess.run(["umount", mount], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
+def test_a_job_that_begins_meanwhile_ends_the_removal_before_it_can_write(left: Left):
+    """However many files are left: here the removal never ends by itself."""
+    slow = left.hooks.folder / "find"
+    slow.write_text("#!/bin/bash\necho $$ > ${0%/*}/removal\nexec sleep 60\n")
+    slow.chmod(0o755)
+    left.put("tmp/of-before")
+    left.run("prolog", 12)
+    left.run("epilog", 12)
+    wait(lambda: (left.hooks.folder / "removal").exists(), timeout_s=10, what="the removal to begin")
+    pid = int((left.hooks.folder / "removal").read_text())
+    assert left.is_being_removed()
+    left.run("prolog", 13)
+    assert not left.is_being_removed()
+    assert not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    left.stays("tmp/of-before")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
+def test_nothing_of_a_user_goes_while_a_process_of_theirs_runs(
+    left: Left, daemons: Callable[..., subprocess.Popen[bytes]]
+):
+    left.run("prolog", 12)
+    left.put("tmp/used")
+    daemons(13)
+    left.run("epilog", 12)
+    left.stays("tmp/used")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
+@pytest.mark.parametrize("case", ["begun before there was such a Prolog", "off", "an image without", "system user"])
+def test_where_it_is_not_known_or_not_wanted_nothing_goes(case: str, left: Left):
+    uid = 402 if case == "system user" else NOBODY
+    env = {"SUNKPY_CLEAN_TMP": "false"} if case == "off" else {}
+    left.put("tmp/kept", uid=uid)
+    if case == "an image without":
+        left.hooks.set_up()
+    if case != "begun before there was such a Prolog":
+        left.run("prolog", 12, uid=uid)
+    left.run("epilog", 12, uid=uid, **env)
+    left.stays("tmp/kept")
+
+
+def test_the_chart_says_whether_files_go(scripts: dict[str, str]):
+    assert ': "${SUNKPY_CLEAN_TMP:=true}"' in scripts["epilog.sh"]
+    off = of_kind(render("slurm", {"hooks": {"cleanTmp": False}}), "ConfigMap")["demo-slurm-config"]["data"]
+    assert ': "${SUNKPY_CLEAN_TMP:=false}"' in off["epilog.sh"]
 
 
 def test_where_start_slurmd_has_made_no_folder_for_containers_nobody_gets_one(hooks: Hooks):

@@ -37,7 +37,7 @@ def pod(volume: Path) -> Iterator[Pod]:
             "SUNKPY_SPOOL": f"{volume}/spool",
             "SUNKPY_POD_UID": uid,
         }
-        argv = ["take-scratch", "bash", "-c", 'echo "began ${SUNKPY_SCRATCH:-}"; read -r']
+        argv = ["take-scratch", "bash", "-c", 'echo "began ${SUNKPY_SCRATCH-} on $SUNKPY_TAKEN"; read -r']
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         pods.append(subprocess.Popen(argv, env=env, **pipes, text=True, start_new_session=True))
         return pods[-1]
@@ -57,9 +57,9 @@ def end(pod: subprocess.Popen[str]) -> None:
     pod.wait()
 
 
-def has_begun(pod: subprocess.Popen[str]) -> None:
+def has_begun(pod: subprocess.Popen[str], volume: Path) -> None:
     assert pod.stdout is not None
-    assert pod.stdout.readline() == "began \n"
+    assert pod.stdout.readline() == f"began  on {volume}/tmp {volume}/var-tmp\n"
 
 
 def fill(volume: Path) -> None:
@@ -88,27 +88,27 @@ def has_only(volume: Path, *names: str) -> None:
 
 def test_the_next_pod_finds_of_the_one_before_only_images(volume: Path, pod: Pod):
     first = pod("first")
-    has_begun(first)
+    has_begun(first, volume)
     fill(volume)
     end(first)
-    has_begun(pod("second"))
+    has_begun(pod("second"), volume)
     has_only(volume)
     assert [oct((volume / name).stat().st_mode)[-4:] for name in ("tmp", "var-tmp")] == ["1777", "1777"]
 
 
 def test_a_container_that_starts_again_keeps_what_slurmd_knew(volume: Path, pod: Pod):
     first = pod("first")
-    has_begun(first)
+    has_begun(first, volume)
     fill(volume)
     end(first)
-    has_begun(pod("first"))
+    has_begun(pod("first"), volume)
     has_only(volume, "spool/cred_state", "spool/containers/7-0/x")
 
 
 def test_nothing_is_touched_before_an_earlier_pod_has_ended(volume: Path, pod: Pod):
     """As after `kubectl delete --force`: it runs on beside its successor."""
     first = pod("first")
-    has_begun(first)
+    has_begun(first, volume)
     fill(volume)
     before = left(volume)
     second = pod("second")
@@ -117,5 +117,5 @@ def test_nothing_is_touched_before_an_earlier_pod_has_ended(volume: Path, pod: P
     assert second.stderr.readline() == said
     assert (left(volume), second.poll()) == (before, None)
     end(first)
-    has_begun(second)
+    has_begun(second, volume)
     has_only(volume)
