@@ -44,6 +44,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "login.replicas": {"login": {"replicas": 2}},
     "compute.ssh.enabled": {"compute": {"ssh": {"enabled": False}}},
     "compute.resources, env, volumes, services, scratch": {"compute": {"env": [{"name": "A", "value": "b"}]}},
+    "jobContainers.cacheDays, cacheGiB": {"jobContainers": {"cacheDays": 7}},
     "nodeSets.<name>.features, gpu, reserved": {"nodeSets": {"compute": {"features": ["ib"]}}},
     "nodeSets.<name>.replicas, updateStrategy": {"nodeSets": {"compute": {"replicas": 3}}},
     "nodeSets.<name>: a new one, or nodeSelector": {"nodeSets": {"compute": {}, "new": {"nodeSelector": {"a": "b"}}}},

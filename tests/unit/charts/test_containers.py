@@ -91,3 +91,15 @@ def test_pyxis_takes_the_place_of_our_plugin():
 def test_a_mount_that_is_more_than_a_path_is_refused(mount):
     with pytest.raises(Refused):
         render("slurm", {"jobContainers": {"mounts": [mount]}})
+
+
+def test_the_bounds_of_the_cache_come_with_the_pods():
+    def images(values: Mapping[str, object]) -> str:
+        pod = of_kind(render("slurm", {"jobContainers": values}), "NodeSet")["compute"]["spec"]["template"]["spec"]
+        env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+        return str(env["SUNKPY_IMAGES"])
+
+    assert images({}) == "/var/spool/slurmd/images 30 200"
+    assert images({"cache": "/scratch/images", "cacheDays": 0, "cacheGiB": 4000}) == "/scratch/images 0 4000"
+    with pytest.raises(Refused, match="cacheGiB"):
+        images({"cacheGiB": -1})
