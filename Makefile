@@ -85,10 +85,12 @@ e2e: $(READY) ## The whole on a real cluster: the story, hand-over, faults, righ
 bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
 	$(BIN)/python -m tests.bench $(BENCH)
 
-# CHECK=updates asks Debian for newer packages, FRESH=1 takes them; PUSH=registry.example.com/sunkpy. ARCH=arm64 emulates, slowly.
-images: $(READY) ## Container images as archives in build/images; CHECK=updates, FRESH=1, PUSH=REGISTRY, ARCH=arm64
+# CHECK=updates asks Debian for newer packages, FRESH=1 takes them; PUSH=registry.example.com/sunkpy, COSIGN=cosign.key signs.
+# ARCH=arm64 emulates, slowly.
+images: $(READY) ## Container images as archives in build/images; CHECK=updates, FRESH=1, PUSH=REGISTRY, COSIGN=KEY, ARCH=arm64
 	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE) --only slurm mariadb sunkpy openldap \
 	  $(if $(filter updates,$(CHECK)),--check-updates) $(if $(FRESH),--fresh) $(if $(PUSH),--push $(PUSH)) \
+	  $(if $(COSIGN),--sign $(COSIGN)) \
 	  $(if $(ARCH),--arch $(ARCH))
 
 charts: $(READY) ## Charts as packages in build/charts; SIGN="--sign --key NAME --keyring FILE"

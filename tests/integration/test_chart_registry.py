@@ -21,6 +21,7 @@ from devcluster.shell import CommandFailed, run
 from devcluster.state import default_cache
 from devcluster.waiting import NotYet, wait
 from tests.integration.slurm.daemons import free_ports
+from tests.unit.charts.rendering import IMAGES
 from tests.unit.slurm_images.test_build import build
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -82,6 +83,9 @@ def keys(tmp_path: Path) -> dict[str, str]:
 def test_charts_are_pushed_signed_and_come_back_as_they_are_here(binaries, registry, keys, tmp_path):
     helm = str(binaries.helm / "helm")
     template = (helm, "template", "demo", "--kube-version", KUBERNETES_VERSION)
+    values = {name: tmp_path / f"{name}.yaml" for name in CHARTS}
+    for name, file in values.items():
+        file.write_text(json.dumps(IMAGES[name]))
     sign = f"SIGN=--sign --key '{SIGNER}' --keyring {keys['secret']}"
     run(["make", "-C", str(ROOT), "charts", sign])
     for chart in CHARTS:
@@ -89,14 +93,15 @@ def test_charts_are_pushed_signed_and_come_back_as_they_are_here(binaries, regis
         run([helm, "push", "--plain-http", str(package), registry])
         version = package.stem.removeprefix(f"{chart}-")
         from_registry = ("--plain-http", f"{registry}/{chart}", "--version", version)
-        rendered = run([*template, *from_registry, "--verify", "--keyring", keys["public"]])
-        assert rendered == run([*template, str(ROOT / "charts" / chart)]), chart
+        given = ("--values", str(values[chart]))
+        rendered = run([*template, *from_registry, *given, "--verify", "--keyring", keys["public"]])
+        assert rendered == run([*template, str(ROOT / "charts" / chart), *given]), chart
         pulled = run([helm, "show", "crds", *from_registry])
         assert pulled == run([helm, "show", "crds", str(ROOT / "charts" / chart)])
     another = tmp_path / "another.gpg"
     another.write_bytes(b"")
     with pytest.raises(CommandFailed, match="signature made by unknown entity"):
-        run([*template, *from_registry, "--verify", "--keyring", str(another)])
+        run([*template, *from_registry, *given, "--verify", "--keyring", str(another)])
 
 
 def _image(archive: Path, ref: str) -> None:
@@ -112,7 +117,12 @@ def _image(archive: Path, ref: str) -> None:
             tar.addfile(info, io.BytesIO(text))
 
 
-def test_images_are_pushed_under_their_own_tags_and_said_as_values(registry, tmp_path, monkeypatch, capsys):
+COSIGN = """#!/bin/sh
+echo "$@" >>"${0%/*}/signed"
+"""
+
+
+def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(registry, tmp_path, monkeypatch, capsys):
     packages.ensure({"buildah": "buildah"}, progress=print)
     address = registry.removeprefix("oci://").removesuffix("/charts")
     config = tmp_path / "registries.conf"
@@ -122,9 +132,21 @@ def test_images_are_pushed_under_their_own_tags_and_said_as_values(registry, tmp
     for name, tag in (("slurmd", "trixie-1a2b"), ("openldap", "trixie-3c4d")):
         images[name] = {"ref": f"docker.io/sunkpy/{name}:{tag}", "archive": str(tmp_path / f"{name}.tar")}
         _image(Path(images[name]["archive"]), images[name]["ref"])
-    build.push(images, f"{address}/site/")
-    assert f"images:\n  slurmd: {address}/site/slurmd:trixie-1a2b\n" in capsys.readouterr().out
-    for ref in ("slurmd:trixie-1a2b", "openldap:trixie-3c4d"):
+    (tmp_path / "cosign").write_text(COSIGN)
+    (tmp_path / "cosign").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    build.push(images, f"{address}/site/", key="site.key")
+    pinned = []
+    for ref in ("openldap:trixie-3c4d", "slurmd:trixie-1a2b"):
         url = f"http://{address}/v2/site/{ref.replace(':', '/manifests/')}"
         with urllib.request.urlopen(url, timeout=10) as answer:
-            assert answer.status == 200
+            digest = f"sha256:{hashlib.sha256(answer.read()).hexdigest()}"
+        pinned.append(f"{address}/site/{ref}@{digest}")
+    assert f"images:\n  slurmd: {pinned[1]}\n" in capsys.readouterr().out
+    assert (tmp_path / "signed").read_text().splitlines() == [f"sign --yes --key site.key {each}" for each in pinned]
+
+
+def test_without_cosign_nothing_is_pushed_that_was_to_be_signed(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(build.CannotBuild, match=r"^to sign with site\.key takes cosign on the PATH: https://"):
+        build.push({}, "r.example.com", key="site.key")
