@@ -11,7 +11,7 @@ import yaml
 
 from devcluster.waiting import wait_until
 from tests.integration.apiserver import Apiserver
-from tests.unit.charts.rendering import CHARTS, helm
+from tests.unit.charts.rendering import CHARTS, helm, with_images
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +43,8 @@ def upgrade(
         helm(), "upgrade", "--install", {"slurm": "demo"}.get(chart, chart), str(charts / chart), "--create-namespace",
         "--namespace=research", "--no-hooks", f"--kubeconfig={api.kubeconfig('admin')}", "--values=-", *args,
     )  # fmt: skip
-    text = yaml.safe_dump({"nodeSets": {"compute": None}, **values} if chart == "slurm" else values)
+    given = {"nodeSets": {"compute": None}, **values} if chart == "slurm" else values
+    text = yaml.safe_dump(with_images(chart, given))
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
     return done.stderr if done.returncode else ""
 

@@ -19,7 +19,7 @@ import yaml
 from devcluster.waiting import wait_until
 from tests.integration.apiserver import Apiserver
 from tests.integration.slurm.daemons import free_ports
-from tests.unit.charts.rendering import CHARTS, helm
+from tests.unit.charts.rendering import CHARTS, helm, with_images
 
 pytestmark = pytest.mark.integration
 
@@ -52,11 +52,12 @@ class Release:
         people = {name: {"uid": uid, "sshKeys": [KEY]} for name, uid in (("ann", 2001), ("bob", 2002))}
         own = {"enabled": True, "everybody": True, "users": {"bob": {"idleMinutes": 0}}, "defaults": {"image": image}}
         values = {"users": {"people": people}, "login": {"perUser": own}, "nodeSets": {"compute": None}}
+        text = yaml.safe_dump(with_images("slurm", values))
         argv = (
             helm(), "upgrade", "--install", "demo", str(CHARTS / "slurm"), "--namespace=research", "--create-namespace",
             "--no-hooks", f"--kubeconfig={self.api.kubeconfig('admin')}", "--values=-",
         )  # fmt: skip
-        subprocess.run(argv, input=yaml.safe_dump(values), text=True, check=True, capture_output=True)
+        subprocess.run(argv, input=text, text=True, check=True, capture_output=True)
 
     def workload(self, name: str) -> Any:
         return self.api.ask("admin", "GET", f"{SETS}/{name}").json()

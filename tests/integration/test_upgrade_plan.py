@@ -12,7 +12,7 @@ from sunkpy.cli import main
 from sunkpy.install.upgrade_plan import EFFECTS
 from tests.integration.apiserver import Apiserver, alone
 from tests.integration.test_immutable_values import STATEFULSETS, upgrade
-from tests.unit.charts.rendering import CHARTS, helm
+from tests.unit.charts.rendering import CHARTS, IMAGES, helm
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +29,8 @@ def plan(api: Apiserver, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[
     """Exit code and output of the command."""
     monkeypatch.setenv("PATH", str(Path(helm()).parent))
     monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig("admin")))
-    command = ["upgrade-plan", "demo", str(CHARTS / "slurm"), "--namespace=research", *words]
+    images = [f"--set=images.{name}={ref}" for name, ref in IMAGES["slurm"]["images"].items()]
+    command = ["upgrade-plan", "demo", str(CHARTS / "slurm"), "--namespace=research", *images, *words]
     done = click.testing.CliRunner().invoke(main, command)
     return done.exit_code, done.output
 

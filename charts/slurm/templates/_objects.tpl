@@ -140,11 +140,19 @@ mountPath) by that; other lists are replaced, and null takes away. */}}
 {{- end }}
 {{- end }}
 
+{{- /* Refuse to name an image for the admin: whoever owns the name would run their program, privileged. Call with a dict of key and
+image. */}}
+{{- define "sunkpy.needImages" -}}
+{{- $empty := list }}
+{{- range $key, $image := . }}{{ if not $image }}{{ $empty = append $empty $key }}{{ end }}{{ end }}
+{{- with $empty }}{{ fail (printf "%s: set it, to an image of yours: there are no public ones. `make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values (docs/start.md)" (join ", " .)) }}{{ end }}
+{{- end }}
+
 {{- /* Refuse sunkpy's image of another version than the chart, where its tag says one: it would not know its settings. */}}
 {{- define "sunkpy.checkImage" -}}
 {{- $chart := (index . 0).Chart }}
 {{- $minor := regexFind "^[0-9]+\\.[0-9]+" $chart.Version }}
-{{- with regexFind "^[0-9]{1,2}\\.[0-9]+\\.[0-9]+" (regexFind "[^:/]*$" (index . 2)) }}
+{{- with regexFind "^[0-9]{1,2}\\.[0-9]+\\.[0-9]+" (index . 2 | splitList "@" | first | regexFind "[^:/]*$") }}
 {{- if not (hasPrefix (print $minor ".") .) }}{{ fail (printf "%s: the image is of sunkpy %s, and chart %s of %s: take both of one version (--reuse-values keeps an old image)" (index $ 1) . $chart.Name $chart.Version) }}{{ end }}
 {{- end }}
 {{- end }}

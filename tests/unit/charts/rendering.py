@@ -22,6 +22,23 @@ from devcluster.state import default_cache
 ROOT = Path(__file__).resolve().parents[3]
 CHARTS = ROOT / "charts"
 Manifest = dict[str, object]
+IMAGES: Mapping[str, Mapping[str, object]] = {
+    "slurm": {
+        "images": {
+            name: f"registry.example.com/sunkpy/{name}:trixie-1"
+            for name in ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "sssd", "mariadb")
+        }
+        | {"sunkpy": "registry.example.com/sunkpy/sunkpy:0.1.0"}
+    },
+    "sunkpy": {"image": "registry.example.com/sunkpy/sunkpy:0.1.0"},
+    "openldap": {
+        "images": {
+            "openldap": "registry.example.com/sunkpy/openldap:trixie-1",
+            "sunkpy": "registry.example.com/sunkpy/sunkpy:0.1.0",
+        }
+    },
+}
+"""What an admin has to say of images, by chart."""
 _SHORT_LIVED = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
 """A program of Go that ends before its garbage matters: a tenth less of a processor."""
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -55,9 +72,18 @@ def run_helm(*args: str, values: Mapping[str, object] | None = None) -> str:
         raise Refused(error.output) from error
 
 
+def with_images(chart: str, values: Mapping[str, object] | None = None) -> dict[str, object]:
+    """Values that say all that has no default; images of their own stay."""
+    whole = {**IMAGES[chart], **(values or {})}
+    if "images" in whole:
+        whole["images"] = {**IMAGES[chart]["images"], **whole["images"]}
+    return whole
+
+
 def render(chart: str, values: Mapping[str, object] | None = None, *, release: str = "demo") -> Sequence[Manifest]:
-    """All objects of a release in the namespace `research`."""
-    manifests: list[Manifest] = json.loads(_rendered(chart, json.dumps(values or {}, sort_keys=True), release))
+    """All objects of a release in the namespace `research`, with `IMAGES`."""
+    whole = json.dumps(with_images(chart, values), sort_keys=True)
+    manifests: list[Manifest] = json.loads(_rendered(chart, whole, release))
     return manifests
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from sunkpy.scheduler.settings import HooksSettings, SchedulerSettings
 from sunkpy.syncer.settings import SyncerSettings
 from tests.unit.charts.rendering import (
     CHARTS,
+    IMAGES,
     ROOT,
     Manifest,
     Refused,
@@ -34,6 +36,7 @@ from tests.unit.charts.rendering import (
     of_kind,
     render,
     run_helm,
+    with_images,
 )
 
 FULL = {
@@ -255,7 +258,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"scheduler": {"name": "a/b"}}, "name"),
         ("slurm", {"scheduler": {"aliases": ["a/b"]}}, "aliases"),
         ("slurm", {"scheduler": {"workloads": [SOLVER | {"rolls": []}]}}, "rolls"),
-        ("sunkpy", {"image": ""}, "image"),
+        ("sunkpy", {"image": "r/x y"}, "image"),
         *(
             (
                 chart,
@@ -264,6 +267,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
             )
             for chart, key, values in (
                 ("sunkpy", "image", {"image": "r.example.com:5000/sunkpy:0.2.1-1a2b"}),
+                ("sunkpy", "image", {"image": "r.example.com:5000/sunkpy:0.2.1-1a2b@sha256:3c4d"}),
                 ("slurm", "images.sunkpy", {"images": {"sunkpy": "r.example.com:5000/sunkpy:0.2.1"}}),
                 ("openldap", "images.sunkpy", {"images": {"sunkpy": "sunkpy:0.2.1"}}),
             )
@@ -275,6 +279,58 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
 def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object], says: str):
     with pytest.raises(Refused, match=says):
         render(chart, values)
+
+
+PUBLIC = (
+    "set it, to an image of yours: there are no public ones. `make images PUSH=registry.example.com/sunkpy` builds and "
+    "pushes all, and prints these lines for your values (docs/start.md)"
+)
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "empty"),
+    [
+        (
+            "slurm",
+            {},
+            "images.login, images.mariadb, images.slurmctld, images.slurmd, images.slurmdbd, images.slurmrestd, "
+            "images.sunkpy",
+        ),
+        ("slurm", with_images("slurm", {"images": {"slurmd": ""}}), "images.slurmd"),
+        ("sunkpy", {}, "image"),
+        ("openldap", {}, "images.openldap, images.sunkpy"),
+    ],
+)
+def test_no_image_is_named_for_the_admin(chart: str, values: dict[str, object], empty: str):
+    """A name that is forgotten would run whatever its owner pushes there, privileged and with Slurm's key."""
+    with pytest.raises(Refused, match=re.escape(f"{empty}: {PUBLIC}")):
+        run_helm("template", "demo", str(CHARTS / chart), values=values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"users": {"sssd": {"enabled": True, "existingSecret": "sssd"}}},
+        {
+            "accounting": {"database": {"external": {"host": "db"}, "existingSecret": "password"}},
+            "nodeSets": {"compute": {"image": "r.example.com/slurmd:1"}, "other": {}},
+        },
+        {
+            "accounting": {"enabled": False},
+            "login": {"enabled": False},
+            "nodeSets": {"compute": {"image": "r.example.com/slurmd:1"}},
+        },
+    ],
+)
+def test_an_image_has_to_be_named_if_a_pod_has_it(values: dict[str, object]):
+    for name, image in IMAGES["slurm"]["images"].items():
+        used = f'"image": "{image}"' in json.dumps(render("slurm", values))
+        without = {**values, "images": {name: ""}}
+        if used:
+            with pytest.raises(Refused, match=f"images.{name}: set it"):
+                render("slurm", without)
+        else:
+            assert render("slurm", without)
 
 
 @pytest.mark.parametrize(
@@ -526,7 +582,8 @@ def test_the_account_of_slurmd_pods_is_bound_to_nothing_and_its_token_is_for_the
 def test_no_manifest_holds_a_key_and_rendering_twice_gives_the_same():
     assert not of_kind(render("slurm"), "Secret")
     args = ("template", "demo", str(CHARTS / "slurm"))
-    assert run_helm(*args, values=FULL) == run_helm(*args, values=FULL)
+    values = with_images("slurm", FULL)
+    assert run_helm(*args, values=values) == run_helm(*args, values=values)
 
 
 def test_only_slurmd_is_privileged_and_nothing_that_stays_is_root():
@@ -570,7 +627,7 @@ def _of_version(
     shutil.copytree(CHARTS / chart, newer)
     about = yaml.safe_load((newer / "Chart.yaml").read_text())
     (newer / "Chart.yaml").write_text(yaml.safe_dump(about | {"version": version, "appVersion": version}))
-    text = run_helm("template", "demo", str(newer), "--namespace", "research", values=values)
+    text = run_helm("template", "demo", str(newer), "--namespace", "research", values=with_images(chart, values))
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
@@ -867,7 +924,7 @@ def test_images_of_other_login_pods_are_asked_too():
 @pytest.mark.parametrize(("kinds", "told"), [((), True), (("helm.toolkit.fluxcd.io/v2",), False)])
 def test_helm_tells_what_slurm_says_but_flux_is_not_asked_to_and_would_crash(kinds, told):
     args = ("template", "demo", str(CHARTS / "slurm"), "--show-only", "templates/check.yaml")
-    text = run_helm(*args, *(f"--api-versions={kind}" for kind in kinds))
+    text = run_helm(*args, *(f"--api-versions={kind}" for kind in kinds), values=IMAGES["slurm"])
     assert ("helm.sh/hook-output-log-policy: hook-failed" in text) == told
 
 
@@ -1134,7 +1191,7 @@ def test_a_packaged_chart_renders_as_its_folder(chart: str, tmp_path: Path):
     """As it comes from a registry: links of the folder have become files."""
     subprocess.run([helm(), "package", str(CHARTS / chart), "-d", str(tmp_path)], check=True, capture_output=True)
     (package,) = tmp_path.iterdir()
-    given = {"people": {}, "networkPolicy": {"namespaces": ["slurm"]}} if chart == "openldap" else {}
+    given = with_images(chart, {"networkPolicy": {"namespaces": ["slurm"]}} if chart == "openldap" else {})
     packaged = run_helm("template", "demo", str(package), values=given)
     assert "kind: " in packaged
     assert packaged == run_helm("template", "demo", str(CHARTS / chart), values=given)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.charts.rendering import CHARTS, of_kind, render, run_helm
+from tests.unit.charts.rendering import CHARTS, of_kind, render, run_helm, with_images
 from tests.unit.charts.test_login import ANN
 
 EVERYTHING = {"users": {"people": {"ann": ANN}}, "page": {"enabled": True}}
@@ -45,7 +45,7 @@ def _notes(folder: Path, values: object, name: str = "slurm") -> str:
     shown = '{{- define "told" }}' + notes.read_text() + '{{ end }}\ntold: {{ include "told" . | toJson }}\n'
     (chart / "templates" / "told.yaml").write_text(shown)
     args = ("template", "demo", str(chart), "--namespace", "research", "--show-only", "templates/told.yaml")
-    return yaml.safe_load(run_helm(*args, values=values))["told"]
+    return yaml.safe_load(run_helm(*args, values=with_images(name, values)))["told"]
 
 
 def test_what_is_told_after_an_install_names_what_the_release_has(tmp_path):

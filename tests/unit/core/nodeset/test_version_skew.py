@@ -65,6 +65,3 @@ def test_charts_and_program_are_of_one_version():
     (nodeset,) = of_kind(render("slurm"), "NodeSet").values()
     assert nodeset["metadata"]["labels"]["helm.sh/chart"] == f"slurm-{__version__}"
     assert {yaml.safe_load(file.read_text())["version"] for file in CHARTS.glob("*/Chart.yaml")} == {__version__}
-    images = yaml.safe_load((CHARTS / "slurm/values.yaml").read_text())["images"]
-    operator = yaml.safe_load((CHARTS / "sunkpy/values.yaml").read_text())["image"]
-    assert {images["sunkpy"], operator} == {f"docker.io/sunkpy/sunkpy:{__version__}"}
