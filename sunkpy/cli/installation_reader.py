@@ -23,7 +23,16 @@ from sunkpy.core.model.objects import Kind, KubeObject, Node, Pod, Wire
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.overview.installation import HooksFound, Installation, Lease, OurPod, PolicyBinding, SlurmFound
+from sunkpy.core.overview.installation import (
+    HooksFound,
+    Installation,
+    Lease,
+    OurPod,
+    Policy,
+    PolicyBinding,
+    SlurmFound,
+    Workload,
+)
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import read_served
@@ -35,9 +44,11 @@ U = TypeVar("U", bound=KubeObject)
 
 _POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+_WORKLOADS: Final = {kind: f"/apis/apps/v1/{kind.lower()}s" for kind in ("DaemonSet", "Deployment", "StatefulSet")}
 _HEARTBEATS: Final = paths.leases("kube-node-lease")
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _OURS: Final = "app.kubernetes.io/part-of=sunkpy"
+_NOT_OURS: Final = "app.kubernetes.io/part-of!=sunkpy"
 _SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 _INSTANCE, _NAME = "app.kubernetes.io/instance", "app.kubernetes.io/name"
 _PROBE_S: Final = 5.0
@@ -48,6 +59,7 @@ _RIGHTS: Final = (
     (names.API_GROUP, names.NODESET_PLURAL, ""),
     ("", "events", ""),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies", ""),
+    ("apps", "daemonsets", ""),
     ("coordination.k8s.io", "leases", "kube-node-lease"),
 )
 """Group, resource and namespace of what is listed."""
@@ -124,7 +136,6 @@ class InstallationReader:
 
     async def _of_kubernetes(self, found: Installation) -> Installation:
         served = await self._try("has_nodeset_kind", read_served(self._kube))
-        policies = await self._listed("policies", _POLICIES, KubeObject, _OURS)
         heartbeats = await self._listed("heartbeats", _HEARTBEATS, Lease)
         slurmd = await self._listed("slurmd_pods", paths.pods(self._namespace), Pod, _SLURMD_PODS)
         kind = Kind(group=names.API_GROUP, kind=names.NODESET_KIND)
@@ -132,8 +143,9 @@ class InstallationReader:
             found,
             has_nodeset_kind=served.find(kind) is not None if served is not None else None,
             rights=await self._try("rights", self._rights()),
-            policies=None if policies is None else tuple(each.name for each in policies),
+            policies=await self._listed("policies", _POLICIES, Policy, _OURS),
             bindings=await self._listed("bindings", _BINDINGS, PolicyBinding, _OURS),
+            workloads=await self._try("workloads", self._workloads()),
             nodes=await self._listed("nodes", paths.NODES, Node),
             heartbeats=None if heartbeats is None else {each.name: each.spec.renew_time or "" for each in heartbeats},
             nodesets=await self._listed("nodesets", paths.nodesets(self._namespace), NodeSet),
@@ -143,6 +155,12 @@ class InstallationReader:
     async def _listed(self, field: str, path: str, kind: type[U], labels: str = "") -> tuple[U, ...] | None:
         found = await self._try(field, self._kube.list_objects(path, kind, label_selector=labels))
         return tuple(found) if found is not None else None
+
+    async def _workloads(self) -> Mapping[str, tuple[Workload, ...]]:
+        return {
+            kind: tuple(await self._kube.list_objects(path, Workload, label_selector=_NOT_OURS))
+            for kind, path in _WORKLOADS.items()
+        }
 
     async def _of_processes(self, found: Installation, processes: tuple[OurPod, ...]) -> Installation:
         return msgspec.structs.replace(

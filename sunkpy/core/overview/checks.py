@@ -135,14 +135,48 @@ def _rights(facts: Installation) -> _Verdict:
 
 
 def _policies(facts: Installation) -> _Verdict:
-    ours = set(facts.policies or ())
+    ours = {policy.name: policy for policy in facts.policies or ()}
     if not ours:
         return _Verdict("no admission policy of sunkpy is there", "Install charts sunkpy and slurm with policies.")
-    bound = {each.spec.policy_name for each in facts.bindings or () if "Deny" in each.spec.validation_actions}
-    if unbound := sorted(ours - bound):
+    not_denying = ours.keys() - _denying(facts)
+    warning = {name for name in not_denying if ours[name].is_of_system_classes and name in _bound(facts)}
+    if unbound := sorted(not_denying - warning):
         what_to_do = "helm upgrade the release: without a binding that denies, the policy holds nobody back."
         return _Verdict(f"not bound: {first_of(unbound, _SHOWN)}", what_to_do)
-    return _Verdict(f"{count(len(ours), 'policy', 'policies')}, each bound and denying")
+    which = f"denying but for {first_of(warning, _SHOWN)}, which warns" if warning else "denying"
+    return _Verdict(f"{count(len(ours), 'policy', 'policies')}, each bound and {which}")
+
+
+def _bound(facts: Installation) -> set[str]:
+    return {each.spec.policy_name for each in facts.bindings or ()}
+
+
+def _denying(facts: Installation) -> set[str]:
+    return {each.spec.policy_name for each in facts.bindings or () if "Deny" in each.spec.validation_actions}
+
+
+def _system_classes(facts: Installation) -> _Verdict:
+    """Who makes a workload cannot be looked up, only where it is."""
+    policy = next((each for each in facts.policies or () if each.is_of_system_classes), None)
+    if policy is None:
+        return _Verdict("everybody may make pods for which the kubelet ends others: restrictCriticalPods is false")
+    others = [
+        f"{kind} {'/'.join(each.key)}"
+        for kind, workloads in (facts.workloads or {}).items()
+        for each in workloads
+        if each.is_of_system_class and each.metadata.namespace not in policy.named_namespaces
+    ]
+    if not others:
+        return _Verdict("only workloads that restrictCriticalPods lets through have one")
+    unless = "unless who makes them anew may create pods/binding"
+    if policy.name in _denying(facts):
+        return _Verdict(f"restrictCriticalPods refuses, {unless}: {first_of(sorted(others), _SHOWN)}")
+    what_to_do = (
+        "List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are refused, "
+        "who now are only warned."
+    )
+    found = f"restrictCriticalPods: true would refuse, {unless}: {first_of(sorted(others), _SHOWN)}"
+    return _Verdict(found, what_to_do, Level.WARNING)
 
 
 def _clocks(facts: Installation) -> _Verdict:
@@ -188,7 +222,8 @@ def _versions(facts: Installation) -> _Verdict:
     tags: dict[str, list[str]] = {}
     for pod in ours:
         for container in pod.spec.containers[:1]:
-            tags.setdefault(container.image.rpartition(":")[2], []).append(pod.component)
+            ref = container.image.partition("@")[0]
+            tags.setdefault(ref.rpartition(":")[2], []).append(pod.component)
     if len(tags) > 1:
         texts = (f"{tag}: {', '.join(sorted(set(parts)))}" for tag, parts in sorted(tags.items()))
         what_to_do = "Upgrade the charts to one version; while an upgrade runs this passes by itself."
@@ -378,6 +413,7 @@ _RULES: Final = (
     _Rule("CRD", "asked the apiserver which kinds it serves", ("has_nodeset_kind",), _crd),
     _Rule("your rights", "asked the apiserver what you may do", ("rights",), _rights),
     _Rule("admission policies", "read policies of sunkpy and their bindings", ("policies", "bindings"), _policies),
+    _Rule("system classes", "read which workloads have one", ("policies", "bindings", "workloads"), _system_classes),
     _Rule("processes", "read the pods of the charts", ("processes",), _processes),
     _Rule("versions", "compared the images of sunkpy's processes", ("processes",), _versions),
     _Rule("leaders", "read the Leases of sunkpy's processes", ("leases",), _leaders),

@@ -74,6 +74,76 @@ class Lease(KubeObject, frozen=True, kw_only=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class Expression(Wire, frozen=True, kw_only=True):
+    """Of a selector of labels."""
+
+    values: tuple[str, ...] = ()
+
+
+class Selector(Wire, frozen=True, kw_only=True):
+    """Of the namespaces that a policy holds."""
+
+    match_expressions: tuple[Expression, ...] = ()
+
+
+class Constraints(Wire, frozen=True, kw_only=True):
+    """What a policy holds."""
+
+    namespace_selector: Selector = Selector()
+
+
+class PolicySpec(Wire, frozen=True, kw_only=True):
+    """What it holds."""
+
+    match_constraints: Constraints = Constraints()
+
+
+class Policy(KubeObject, frozen=True, kw_only=True):
+    """A ValidatingAdmissionPolicy of ours."""
+
+    spec: PolicySpec = PolicySpec()
+
+    @property
+    def is_of_system_classes(self) -> bool:
+        """Chart sunkpy's restrictCriticalPods: it may only warn."""
+        return self.name.endswith("-critical-pods")
+
+    @property
+    def named_namespaces(self) -> frozenset[str]:
+        """Those that its selector names; of system classes, those that it leaves alone."""
+        found = self.spec.match_constraints.namespace_selector.match_expressions
+        return frozenset(name for each in found for name in each.values)
+
+
+class TemplateSpec(Wire, frozen=True, kw_only=True):
+    """Of the pods of a workload."""
+
+    priority_class_name: str = ""
+
+
+class Template(Wire, frozen=True, kw_only=True):
+    """Of the pods of a workload."""
+
+    spec: TemplateSpec = TemplateSpec()
+
+
+class WorkloadSpec(Wire, frozen=True, kw_only=True):
+    """Which pods it makes."""
+
+    template: Template = Template()
+
+
+class Workload(KubeObject, frozen=True, kw_only=True):
+    """A DaemonSet, Deployment or StatefulSet."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+
+    @property
+    def is_of_system_class(self) -> bool:
+        """For its pods the kubelet ends others."""
+        return self.spec.template.spec.priority_class_name.startswith("system-")
+
+
 class BindingSpec(Wire, frozen=True, kw_only=True):
     """Which policy it puts in force, and how."""
 
@@ -147,7 +217,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         server_version: of the apiserver.
         rights: what the person may do, in words → whether they may.
-        policies: names of ours; `bindings`: all.
+        policies: ours, and their `bindings`.
+        workloads: of others than sunkpy, by kind.
         heartbeats: of kubelets, by Node.
         processes: pods of the charts, but for slurmd pods.
         leases: of the processes.
@@ -161,8 +232,9 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     server_version: str | None = None
     has_nodeset_kind: bool | None = None
     rights: Mapping[str, bool] | None = None
-    policies: tuple[str, ...] | None = None
+    policies: tuple[Policy, ...] | None = None
     bindings: tuple[PolicyBinding, ...] | None = None
+    workloads: Mapping[str, tuple[Workload, ...]] | None = None
     nodes: tuple[Node, ...] | None = None
     heartbeats: Mapping[str, str] | None = None
     nodesets: tuple[NodeSet, ...] | None = None

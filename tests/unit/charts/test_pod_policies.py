@@ -139,6 +139,24 @@ def test_the_operators_token_is_held_as_well():
 
 
 @pytest.mark.parametrize(
+    ("values", "actions"),
+    [
+        ({}, ["Warn", "Audit"]),
+        ({"nodeSetNamespaces": ["slurm"]}, ["Warn", "Audit"]),
+        ({"criticalNamespaces": ["gpu-operator"]}, ["Deny"]),
+        ({"restrictCriticalPods": True}, ["Deny"]),
+        ({"restrictCriticalPods": "warn", "criticalNamespaces": ["gpu-operator"]}, ["Warn", "Audit"]),
+        ({"restrictCriticalPods": False}, None),
+    ],
+)
+def test_a_system_class_is_refused_only_where_an_admin_has_looked_at_who_has_one(values, actions):
+    """Other operators' daemons would be refused months after the install, when they are made anew."""
+    bindings = of_kind(render("sunkpy", values), "ValidatingAdmissionPolicyBinding")
+    found = bindings.get("research-demo-operator-critical-pods", {}).get("spec", {}).get("validationActions")
+    assert found == actions
+
+
+@pytest.mark.parametrize(
     ("lock", "key", "values"),
     [
         ({"allowedNamespaces": ["monitoring"]}, "", None),

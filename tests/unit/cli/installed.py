@@ -15,6 +15,7 @@ KINDS = {
     "v1": ("ConfigMap", "Service", "Secret"),
     "sunkpy.dev/v1alpha1": ("NodeSet",),
     "admissionregistration.k8s.io/v1": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    "apps/v1": ("DaemonSet", "Deployment", "StatefulSet"),
     "discovery.k8s.io/v1": ("EndpointSlice",),
     "batch/v1": ("CronJob", "Job"),
 }

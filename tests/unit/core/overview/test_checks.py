@@ -24,10 +24,13 @@ from sunkpy.core.overview.installation import (
     OurContainer,
     OurPod,
     OurPodSpec,
+    Policy,
     PolicyBinding,
     Seen,
     SlurmFound,
+    Workload,
 )
+from tests.unit.charts.rendering import render
 from tests.unit.core.overview.test_pool import node, slurmd
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -49,8 +52,26 @@ def lease(holder="slurm-scheduler-0/10.0.0.1", renewed="2026-11-24T02:59:55.0000
     return Lease(metadata=Meta(name="slurm-scheduler", namespace="slurm"), spec=spec)
 
 
-def binding(*actions):
-    return PolicyBinding(spec=BindingSpec(policy_name="slurm-notes", validation_actions=actions))
+def binding(*actions, of="slurm-notes"):
+    return PolicyBinding(spec=BindingSpec(policy_name=of, validation_actions=actions))
+
+
+def policies(*names):
+    return tuple(Policy(metadata=Meta(name=name)) for name in names)
+
+
+def workload(namespace, name, priority_class="system-node-critical"):
+    spec = {"template": {"spec": {"priorityClassName": priority_class}}}
+    return msgspec.convert({"metadata": {"namespace": namespace, "name": name}, "spec": spec}, Workload)
+
+
+def with_system_classes(**values):
+    """Policy and binding of chart sunkpy as they are made."""
+    made = [each for each in render("sunkpy", values) if each["metadata"]["name"].endswith("-critical-pods")]
+    policy, bound = (msgspec.convert(each, kind) for each, kind in zip(made, (Policy, PolicyBinding), strict=True))
+    return msgspec.structs.replace(
+        WELL, policies=(*WELL.policies, policy), bindings=(*WELL.bindings, bound), workloads=OTHERS
+    )
 
 
 def in_nodeset(number, *, ready=True):
@@ -78,8 +99,9 @@ WELL = Installation(
     server_version="v1.35.0",
     has_nodeset_kind=True,
     rights={"list nodes": True, "list pods": True},
-    policies=("slurm-notes",),
+    policies=policies("slurm-notes"),
     bindings=(binding("Deny"),),
+    workloads={},
     nodes=(in_nodeset(1), in_nodeset(2), node(3)),
     heartbeats={"node-1": "2026-11-24T02:59:52Z", "node-2": "2026-11-24T03:00:02Z", "node-3": "2020-01-01T00:00:00Z"},
     nodesets=(nodeset(Condition(type="Available", status="True")),),
@@ -100,6 +122,8 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        CRD: kind NodeSet of sunkpy.dev/v1alpha1 is served",
         "ok        your rights: you may do all 2 things that the checks need",
         "ok        admission policies: 1 policy, each bound and denying",
+        "ok        system classes: everybody may make pods for which the kubelet ends others: "
+        "restrictCriticalPods is false",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
         "ok        leaders: 1 Lease held and renewed",
@@ -301,8 +325,8 @@ def test_a_pod_that_ended_and_has_a_successor_is_no_trouble(phase):
 
 @pytest.mark.parametrize(
     "field",
-    ["has_nodeset_kind", "rights", "policies", "bindings", "nodes", "heartbeats", "nodesets", "slurmd_pods",
-     "processes", "leases", "hooks", "secrets", "slurm"],
+    ["has_nodeset_kind", "rights", "policies", "bindings", "workloads", "nodes", "heartbeats", "nodesets",
+     "slurmd_pods", "processes", "leases", "hooks", "secrets", "slurm"],
 )  # fmt: skip
 def test_what_could_not_be_read_is_skipped_with_why(field):
     diagnosis = diagnose(msgspec.structs.replace(WELL, **{field: None}, unread={field: "forbidden to you"}))
@@ -353,3 +377,44 @@ def test_what_only_a_job_can_show_is_skipped_without_one(changed, found):
     checks = diagnose(msgspec.structs.replace(WELL, **RAN | changed)).checks
     skipped = {check.name: check.found for check in checks if check.level == "skipped"}
     assert (skipped["devices of a job"], skipped["accounting"]) == (found, found)
+
+
+OTHERS = {
+    "DaemonSet": (workload("gpu-operator", "driver"), workload("kube-system", "kube-proxy"), workload("a", "b", "")),
+    "Deployment": (workload("rook", "operator", "system-cluster-critical"),),
+}
+WHO = "unless who makes them anew may create pods/binding: DaemonSet gpu-operator/driver, Deployment rook/operator"
+
+
+@pytest.mark.parametrize("values", [{}, {"restrictCriticalPods": "warn", "criticalNamespaces": ["ceph"]}])
+def test_who_would_be_refused_a_system_class_is_listed_before_anybody_is(values):
+    lines = list(render_checks(diagnose(with_system_classes(**values)).checks))
+    at = lines.index(f"warning   system classes: restrictCriticalPods: true would refuse, {WHO}")
+    assert lines[at - 1] == (
+        "ok        admission policies: 2 policies, each bound and denying "
+        "but for research-demo-operator-critical-pods, which warns"
+    )
+    assert lines[at + 2] == (
+        "          do: List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are "
+        "refused, who now are only warned."
+    )
+
+
+@pytest.mark.parametrize("values", [{"restrictCriticalPods": True}, {"criticalNamespaces": ["ceph"]}])
+def test_a_policy_that_denies_system_classes_still_says_whom(values):
+    facts = with_system_classes(**values)
+    assert f"ok        system classes: restrictCriticalPods refuses, {WHO}" in render_checks(diagnose(facts).checks)
+
+
+def test_nobody_is_listed_where_all_that_have_a_system_class_are_trusted():
+    facts = with_system_classes(criticalNamespaces=["gpu-operator", "rook"])
+    line = "ok        system classes: only workloads that restrictCriticalPods lets through have one"
+    assert line in render_checks(diagnose(facts).checks)
+
+
+def test_an_image_by_digest_is_of_the_version_that_its_tag_says():
+    by_digest = msgspec.structs.replace(
+        WELL, processes=(our_pod("scheduler", tag="0.1.0@sha256:1a2b"), our_pod("operator", tag="0.1.0"))
+    )
+    lines = render_checks(diagnose(by_digest).checks)
+    assert "ok        versions: one image tag: 0.1.0; this command is 0.1.0" in lines
