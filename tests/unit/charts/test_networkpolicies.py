@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -170,16 +171,39 @@ def test_everybody_can_ask_for_names(policies: list[Manifest], part: str):
     assert [entry for entries in ports for entry in entries if entry == {"port": 53, "protocol": "UDP"}]
 
 
-def test_jobs_reach_the_world_but_not_the_credentials_of_their_node(policies: list[Manifest]):
-    for part in PEOPLE:
-        blocks = [
-            peer["ipBlock"]
-            for spec in _of(policies, _labels(part))
-            for rule in spec["egress"]
-            for peer in rule.get("to", [])
-            if "ipBlock" in peer
-        ]
-        assert {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]} in blocks
+def _reach(spec: Mapping[str, object], address: str) -> bool:
+    """By a rule for addresses; the one for names lets port 53 through to all."""
+    to = ip_address(address)
+    blocks = [peer["ipBlock"] for rule in spec["egress"] for peer in rule.get("to", ()) if "ipBlock" in peer]
+    return any(
+        to in ip_network(block["cidr"]) and not any(to in ip_network(each) for each in block.get("except", ()))
+        for block in blocks
+    )
+
+
+CREDENTIALS = {
+    "metadata of most clouds": "169.254.169.254",
+    "AWS ECS": "169.254.170.2",
+    "AWS EKS Pod Identity": "169.254.170.23",
+    "Azure": "168.63.129.16",
+    "Alibaba": "100.100.100.200",
+    "AWS, IPv6": "fd00:ec2::254",
+    "AWS EKS Pod Identity, IPv6": "fd00:ec2::23",
+    "Google, IPv6": "fd20:ce::254",
+    "OpenStack, IPv6": "fe80::a9fe:a9fe",
+}
+
+
+@pytest.mark.parametrize("part", sorted(PEOPLE))
+@pytest.mark.parametrize("address", CREDENTIALS.values(), ids=CREDENTIALS)
+def test_jobs_do_not_reach_the_credentials_of_their_node(policies: list[Manifest], part: str, address: str):
+    assert not any(_reach(spec, address) for spec in _of(policies, _labels(part)))
+
+
+@pytest.mark.parametrize("part", sorted(PEOPLE))
+@pytest.mark.parametrize("address", ["192.0.2.1", "10.0.0.1", "100.100.100.201", "2001:db8::1", "fd00:1::1"])
+def test_jobs_reach_the_rest_of_the_world(policies: list[Manifest], part: str, address: str):
+    assert any(_reach(spec, address) for spec in _of(policies, _labels(part)))
 
 
 def test_the_values_can_close_jobs_in_and_name_the_apiserver():
