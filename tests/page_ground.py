@@ -23,6 +23,7 @@ from sunkpy.slurm import Slurm
 from sunkpy.web.auth import ClusterDoor, Door, LocalDoor
 from sunkpy.web.feed import Feed
 from sunkpy.web.server import PageServer
+from sunkpy.web.sessions import Sessions
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import Changes, answering, serving
 from tests.doubles.slurmrestd import Slurmrestd
@@ -189,7 +190,9 @@ async def page_of(
             door: Door = LocalDoor(KEY)
             if is_shared:
                 seen = lambda: namespaces_in(feed.tables)  # noqa: E731
-                door = ClusterDoor(kube, namespace="slurm", namespaces=seen, slurm_url=url)
+                (folder / "page.key").write_text("p" * 64)
+                sessions = Sessions(folder / "page.key")
+                door = ClusterDoor(kube, namespace="slurm", namespaces=seen, slurm_url=url, sessions=sessions)
             async with serving(PageServer(feed, door, dashboards=dashboards).app()) as own, running(feed):
                 yield Shown(f"http://127.0.0.1:{own}", feed)
         await slurm.close()

@@ -179,14 +179,15 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
 @click.option("--key-file", type=EXISTING_FILE, required=True, help="The cluster's jwt.key.")
 @click.option("--user", required=True, help="Slurm user of the tokens.")
 @click.option("--file", "path", type=click.Path(path_type=Path), required=True, help="Where the token is kept fresh.")
-def slurm_token(key_file: Path, user: str, path: Path) -> None:
+@click.option("--page-key-file", "page_key", type=click.Path(path_type=Path), help="And the page's key for sessions.")
+def slurm_token(key_file: Path, user: str, path: Path, page_key: Path | None) -> None:
     """Keep a token of Slurm fresh in a file, for a container beside that has not the key.
 
     Example: sunkpy slurm-token --key-file /keys/jwt.key --user nobody --file /run/slurm/token
     """
     from sunkpy.install.slurm_token import keep_token
 
-    keep_token(key_file, user, path)
+    keep_token(key_file, user, path, page_key=page_key)
 
 
 @main.command("slurm-relay")

@@ -349,8 +349,18 @@ def completion(shell: str) -> None:
 @click.option("--dashboards", default="", help="Links to Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
 @click.option("--serve", "is_shared", is_flag=True, help="In the cluster: for all, each with a token of their own.")
 @click.option("--private-jobs", is_flag=True, help="With --serve: slurm.conf has PrivateData=jobs, which is said.")
+@click.option("--session-key-file", type=click.Path(path_type=Path), help="With --serve: of sunkpy slurm-token.")
 @reaches(_OF_CLUSTER)
-def page(access: Access, *, port: int, every_s: float, dashboards: str, is_shared: bool, private_jobs: bool) -> None:
+def page(
+    access: Access,
+    *,
+    port: int,
+    every_s: float,
+    dashboards: str,
+    is_shared: bool,
+    private_jobs: bool,
+    session_key_file: Path | None,
+) -> None:
     """Show the pool in a browser, live: nodes, the queue of both doors, hand-overs, and why each thing is as it is.
 
     It prints a link that only you have, and shows what your kubeconfig may read, until Ctrl-C.
@@ -359,7 +369,13 @@ def page(access: Access, *, port: int, every_s: float, dashboards: str, is_share
     """
     from sunkpy.cli import page as pages
 
-    options = pages.Options(port=port, every_s=every_s, dashboards=dashboards, private_jobs=private_jobs)
+    options = pages.Options(
+        port=port,
+        every_s=every_s,
+        dashboards=dashboards,
+        private_jobs=private_jobs,
+        session_key_file=session_key_file,
+    )
     try:
         if is_shared:
             pages.serve(access, options)

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -28,6 +29,7 @@ from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.web.auth import ClusterDoor, LocalDoor
 from sunkpy.web.feed import Feed
 from sunkpy.web.server import PageServer
+from sunkpy.web.sessions import Sessions
 from sunkpy.web.source import Story
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -37,13 +39,14 @@ _WRITERS: Final = ("scheduler", "syncer", "operator")
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Where it listens, how often it reads, and how the address of each dashboard in Grafana begins. `private_jobs`:
-    slurm.conf has PrivateData=jobs.
+    slurm.conf has PrivateData=jobs. `session_key_file`: signs the sessions of those who come with a token of Slurm.
     """
 
     port: int = 8017
     every_s: float = 5.0
     dashboards: str = ""
     private_jobs: bool = False
+    session_key_file: Path | None = None
 
 
 class ClusterSource:
@@ -125,12 +128,17 @@ def serve(access: Access, options: Options) -> None:
     """
     if access.config is None:
         raise BadSettings("--serve needs --config: settings of the scheduler")
+    if options.session_key_file is None:
+        raise BadSettings("--serve needs --session-key-file, which sunkpy slurm-token writes")
+    sessions = Sessions(options.session_key_file)
     settings = load(access.config, SchedulerSettings)
     own = ProcessSettings(namespace=settings.namespace, log=settings.log, http=settings.http)
-    run("page", own, lambda process: _serve(process, access, settings, options))
+    run("page", own, lambda process: _serve(process, access, settings, options, sessions))
 
 
-async def _serve(process: Process, access: Access, settings: SchedulerSettings, options: Options) -> None:
+async def _serve(
+    process: Process, access: Access, settings: SchedulerSettings, options: Options, sessions: Sessions
+) -> None:
     async with AsyncExitStack() as stack:
         sides = await stack.enter_async_context(connected(access))
         source = ClusterSource(sides, settings.namespace, private_jobs=options.private_jobs)
@@ -140,6 +148,7 @@ async def _serve(process: Process, access: Access, settings: SchedulerSettings, 
             namespace=settings.namespace,
             namespaces=lambda: namespaces_in(feed.tables),
             slurm_url=access.slurmrestd or settings.slurm.url,
+            sessions=sessions,
         )
         server = PageServer(feed, door, dashboards=options.dashboards)
         runner = await serve_app(server.app(), options.port)

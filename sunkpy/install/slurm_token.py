@@ -13,9 +13,16 @@ _EVERY_S: Final = 30.0
 
 
 def keep_token(
-    key_file: Path, user: str, path: Path, *, sleep: Callable[[float], None] = time.sleep, times: int | None = None
+    key_file: Path,
+    user: str,
+    path: Path,
+    *,
+    page_key: Path | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    times: int | None = None,
 ) -> None:
-    """Write a token for a Slurm user again and again, whole or not at all; `times`: how often, else for ever.
+    """Write a token for a Slurm user again and again, whole or not at all; `times`: how often, else for ever. And, into
+    `page_key`, what the page signs its sessions with.
 
     Raises:
         Unauthorized: the key cannot be read.
@@ -23,8 +30,14 @@ def keep_token(
     """
     source, written = MintedToken(key_file, user=user), 0
     while times is None or written < times:
-        fresh = path.with_suffix(".new")
-        fresh.write_text(source.token())
-        fresh.replace(path)
+        _replace(path, source.token())
+        if page_key:
+            _replace(page_key, source.page_key())
         written += 1
         sleep(_EVERY_S)
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.replace(path)

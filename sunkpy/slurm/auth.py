@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import hmac
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from sunkpy.slurm.errors import Unauthorized
 LIFETIME_S = 300
 RENEW_BEFORE_S = 60
 _SEAL = b"sunkpy seal"
+_PAGE = b"sunkpy page"
 _AS_PRINTED = "SLURM_JWT="
 """What `scontrol token` puts before the token, for a shell."""
 
@@ -87,6 +89,10 @@ class MintedToken:
     def seal(self) -> str:
         """Follows from the key, as slurmctld has it."""
         return hashlib.sha256(_read_key(self._key_file) + _SEAL).hexdigest()
+
+    def page_key(self) -> str:
+        """What the page signs its sessions with. It follows from the key, which does not follow from it."""
+        return hmac.new(_read_key(self._key_file), _PAGE, hashlib.sha256).hexdigest()
 
     def renew(self) -> None:
         """The key file is read again for the next tokens: it may have been replaced."""

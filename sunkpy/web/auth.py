@@ -1,7 +1,8 @@
 """Who looks, and what they may see: proved by what the browser sends, a cookie or a bearer token.
 
 * In the cluster by a token of Kubernetes: who may `get nodesets` in the namespace sees the pool, and pods where they
-  may `get pods`. Or by a token of Slurm (`scontrol token`), which shows its user their own jobs.
+  may `get pods`. Or by a token of Slurm (`scontrol token`), which shows its user their own jobs; a browser may bring
+  one once, and gets a session in its place.
 * On a person's own machine by a key that only the link has which the command prints: others may have a login there.
 
 A verdict is kept for a minute, so who loses a right keeps it here for so long. The apiserver gets a few questions at
@@ -27,12 +28,15 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.tokens import UserInfo
 from sunkpy.slurm.errors import Unauthorized
 from sunkpy.slurm.users import proved_user, user_of
+from sunkpy.web.sessions import NoSession, Sessions
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _KEPT_S: Final = 60.0
 _REFUSED_S: Final = 5.0
+_USED_S: Final = 24 * 3600.0
+"""How long a token of Slurm is known to have opened the page. One of my-page lives for five minutes."""
 _REMEMBERED: Final = 4096
 _AT_ONCE: Final = 4
 _LONGEST: Final = 16 * 1024
@@ -57,6 +61,13 @@ class Door(Protocol):
             KubeError, SlurmError: it could not be asked.
         """
 
+    async def enter(self, token: str) -> str:
+        """What a browser keeps whose person has brought this token.
+
+        Raises:
+            Denied, KubeError, SlurmError: see sight.
+        """
+
 
 class LocalDoor:
     """One key, for the person who started the command; they see what they may read."""
@@ -70,9 +81,14 @@ class LocalDoor:
             raise Denied(401, "open the link that the command has printed")
         return EVERYTHING
 
+    async def enter(self, token: str) -> str:
+        """See Door."""
+        await self.sight(token)
+        return token
+
 
 class ClusterDoor:
-    """Asks the apiserver, and Slurm for a token of Slurm where `slurm_url` is given. `namespaces`: those with pods."""
+    """Asks the apiserver, and for a token of Slurm the slurmrestd of `slurm_url`. `namespaces`: those with pods."""
 
     def __init__(
         self,
@@ -80,13 +96,16 @@ class ClusterDoor:
         *,
         namespace: str,
         namespaces: Callable[[], Iterable[str]],
-        slurm_url: str = "",
+        slurm_url: str,
+        sessions: Sessions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
         self._namespace = namespace
         self._namespaces = namespaces
         self._slurm_url = slurm_url
+        self._sessions = sessions
+        self._used: cachetools.TTLCache[bytes, bool] = cachetools.TTLCache(_REMEMBERED, _USED_S, clock)
         self._known: cachetools.TTLCache[bytes, UserInfo] = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
         self._users: cachetools.TTLCache[bytes, str] = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
         self._may: cachetools.TTLCache[tuple[bytes, str, str], bool] = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
@@ -105,8 +124,28 @@ class ClusterDoor:
             self._refused.setdefault(digest, denied)
             raise
 
+    async def enter(self, token: str) -> str:
+        """See Door. A link opens once: who finds it later, in a history or a chat, is not let in."""
+        sight = await self.sight(token)
+        if not user_of(token):
+            return token
+        digest = hashlib.sha256(token.encode()).digest()
+        if digest in self._used:
+            raise Denied(401, "this link was opened already: my-page prints another one")
+        try:
+            session = self._sessions.begin(sight.user)
+        except NoSession as error:
+            raise Denied(503, str(error)) from error
+        self._used[digest] = True
+        return session
+
     async def _sight(self, token: str, digest: bytes) -> Sight:
-        if self._slurm_url and user_of(token):
+        try:
+            if whose := self._sessions.user(token):
+                return Sight(user=whose)
+        except NoSession as over:
+            raise Denied(401, str(over)) from over
+        if user_of(token):
             return Sight(user=await self._answer(self._users, digest, digest, lambda: self._ask_slurm(token)))
         user = await self._answer(self._known, digest, digest, lambda: self._ask_who(token))
         if not await self._may_get(user, digest, names.NODESET_PLURAL, self._namespace):

@@ -109,10 +109,10 @@ class PageServer:
             token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.MsgspecError as error:
             raise Denied(400, 'send {"token": …}') from error
-        await self._door.sight(token.strip())
+        kept = await self._door.enter(token.strip())
         response = web.Response(status=204)
         is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))
-        response.set_cookie(_cookie(request), token.strip(), httponly=True, samesite="Strict", secure=is_secure)
+        response.set_cookie(_cookie(request), kept, httponly=True, samesite="Strict", secure=is_secure)
         return response
 
     async def _leave(self, request: web.Request) -> web.Response:

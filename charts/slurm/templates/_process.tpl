@@ -180,7 +180,7 @@ spec:
         - name: token
           image: {{ .root.Values.images.sunkpy }}
           imagePullPolicy: {{ .root.Values.imagePullPolicy }}
-          args: [slurm-token, --key-file=/keys/jwt.key, --user={{ .token }}, --file=/run/slurm/token]
+          args: [slurm-token, --key-file=/keys/jwt.key, --user={{ .token }}, --file=/run/slurm/token, --page-key-file=/run/slurm/page.key]
           securityContext: {{- include "sunkpy.locked" .root | nindent 12 }}
           resources:
             requests: {cpu: 1m, memory: 32Mi}

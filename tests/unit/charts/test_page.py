@@ -30,7 +30,11 @@ def test_the_container_that_people_reach_has_no_key(manifests):
     pod = of_page(manifests, "Deployment")["spec"]["template"]["spec"]
     mounts = {each["name"]: {mount["name"] for mount in each["volumeMounts"]} for each in pod["containers"]}
     assert mounts == {"page": {"config", "token"}, "token": {"keys", "token"}}
-    assert pod["containers"][1]["args"][2] == "--user=nobody"
+    assert pod["containers"][1]["args"][2:] == [
+        "--user=nobody",
+        "--file=/run/slurm/token",
+        "--page-key-file=/run/slurm/page.key",
+    ]
     assert "ports" not in pod["containers"][1]
 
 
@@ -42,7 +46,11 @@ def test_it_decides_by_the_schedulers_settings_and_asks_slurm_with_a_token():
     assert msgspec.yaml.decode(own["config.yaml"], type=SchedulerSettings).access[0].users == ("ann",)
     args = of_page(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert args[:3] == ["page", "--config=/etc/sunkpy/config.yaml", "--serve"]
-    assert {"--slurmrestd=http://demo-slurmrestd:6820", "--slurm-token-file=/run/slurm/token"} <= set(args)
+    assert {
+        "--slurmrestd=http://demo-slurmrestd:6820",
+        "--slurm-token-file=/run/slurm/token",
+        "--session-key-file=/run/slurm/page.key",
+    } <= set(args)
 
 
 @pytest.mark.parametrize(("hides", "is_told"), [("usage,Jobs", True), (["jobs"], True), ("usage", False)])

@@ -50,3 +50,7 @@ def test_a_shared_page_without_settings_says_what_is_missing(tmp_path):
     runner = click.testing.CliRunner()
     result = runner.invoke(main, ["page", "--serve"])
     assert (result.exit_code, result.output) == (1, "sunkpy: --serve needs --config: settings of the scheduler\n")
+    (tmp_path / "config.yaml").write_text("{}")
+    result = runner.invoke(main, ["page", "--serve", "--config", str(tmp_path / "config.yaml")])
+    says = "sunkpy: --serve needs --session-key-file, which sunkpy slurm-token writes\n"
+    assert (result.exit_code, result.output) == (1, says)

@@ -11,7 +11,7 @@ from tests.unit.slurm_images.test_my_login import BIN
 def my_page(tmp_path, url, *words):
     (tmp_path / "page").write_text(url)
     scontrol = tmp_path / "scontrol"
-    scontrol.write_text("#!/bin/sh\n[ \"$*\" = 'token lifespan=28800' ] && echo SLURM_JWT=a.b.c\n")
+    scontrol.write_text("#!/bin/sh\n[ \"$*\" = 'token lifespan=300' ] && echo SLURM_JWT=a.b.c\n")
     scontrol.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SUNKPY_PAGE": str(tmp_path / "page")}
     return subprocess.run([BIN / "my-page", *words], env=env, capture_output=True, text=True, check=False, timeout=30)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
+import jwt
 import pytest
 
 from sunkpy.core.overview.sight import EVERYTHING, Sight
 from sunkpy.kube.client import Kube
+from sunkpy.slurm.errors import SlurmError
+from sunkpy.slurm.users import user_of
 from sunkpy.web.auth import ClusterDoor, Denied, LocalDoor
+from sunkpy.web.sessions import Sessions
 from tests.doubles.apiserver import Apiserver, token_of
 from tests.doubles.serving import Changes, answering, serving
 from tests.doubles.slurmrestd import Slurmrestd
@@ -26,6 +30,9 @@ def api():
     return api
 
 
+NOW_S = 1_800_000_000.0
+
+
 class Clock:
     now_s = 0.0
 
@@ -37,7 +44,10 @@ class Clock:
 async def door(api, folder, *, namespaces=("team", "other"), slurm_url="", clock=None, handle=None):
     async with answering(handle or api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         how = {"namespace": "slurm", "namespaces": lambda: namespaces, "slurm_url": slurm_url}
-        yield ClusterDoor(kube, **how, clock=clock or Clock())
+        (folder / "page.key").write_text("p" * 64)
+        clock = clock or Clock()
+        sessions = Sessions(folder / "page.key", wall_clock=lambda: NOW_S + clock())
+        yield ClusterDoor(kube, **how, sessions=sessions, clock=clock)
 
 
 async def refused(door, token):
@@ -127,6 +137,65 @@ async def test_a_user_of_slurm_sees_their_own_jobs_if_slurm_accepts_the_token(ap
         assert [await own.sight(token()) for _ in range(3)][2].user == "ann"
         assert slurm.asked.count("partitions") == 1
     assert api.reviews == 0
+
+
+ANN = Sight(user="ann")
+AGAIN = "this link was opened already: my-page prints another one"
+
+
+async def test_a_link_of_my_page_opens_once_and_what_the_browser_keeps_is_no_token_of_slurm(api, tmp_path):
+    slurm, clock = Slurmrestd(), Clock()
+    slurm.jwt_key = KEY
+    async with serving(slurm.app()) as port:
+        url = f"http://127.0.0.1:{port}"
+        async with door(api, tmp_path, slurm_url=url, clock=clock) as own:
+            kept = await own.enter(token())
+            assert user_of(kept) == ""
+            with pytest.raises(Denied, match=AGAIN):
+                await own.enter(token())
+            assert await own.enter(kept) == kept, "who comes back is not asked for a link"
+            slurm.jwt_key = b"nobody is asked for it again, xx"
+            clock.now_s = 8 * 3600 - 1
+            assert await own.sight(kept) == ANN
+            clock.now_s = 8 * 3600 + 1
+            assert await refused(own, kept) == (401, "this session is over: my-page prints another link")
+        async with door(api, tmp_path, slurm_url=url) as replica:
+            assert await replica.sight(kept) == ANN, "all pods of the page sign alike"
+        async with door(api, tmp_path, slurm_url=url) as other:
+            (tmp_path / "page.key").write_text("q" * 64)
+            status, why = await refused(other, kept)
+            assert (status, "Signature verification failed" in why, "my-page prints" in why) == (401, True, True)
+    assert api.reviews == 0
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"aud": "sunkpy-page", "sub": "ann", "exp": 4_000_000_000},
+        {"aud": "sunkpy-page", "sub": "ann"},
+        {"aud": "sunkpy-page", "sun": "ann", "exp": 4_000_000_000},
+        {"aud": ["sunkpy-page"], "sub": "ann", "exp": 4_000_000_000},
+        {"sub": "ann", "exp": 4_000_000_000},
+    ],
+)
+async def test_a_session_that_this_page_has_not_begun_is_none(api, tmp_path, forged):
+    for key, algorithm in ((KEY, "HS256"), ("p" * 64, "HS512"), (None, "none")):
+        async with door(api, tmp_path, slurm_url="http://127.0.0.1:1") as own:
+            text = jwt.encode(forged, key, algorithm)
+            with pytest.raises((Denied, SlurmError)):
+                await own.sight(text)
+
+
+async def test_without_the_key_for_sessions_a_link_is_not_used_up(api, tmp_path):
+    slurm = Slurmrestd()
+    slurm.jwt_key = KEY
+    async with serving(slurm.app()) as port, door(api, tmp_path, slurm_url=f"http://127.0.0.1:{port}") as own:
+        (tmp_path / "page.key").unlink()
+        with pytest.raises(Denied, match="the page has no key for sessions yet") as denied:
+            await own.enter(token())
+        assert denied.value.status == 503
+        (tmp_path / "page.key").write_text("p" * 64)
+        assert await own.sight(await own.enter(token())) == ANN
 
 
 async def test_on_ones_own_machine_the_key_of_the_link_opens_and_nothing_else():

@@ -131,6 +131,13 @@ async def test_a_user_of_slurm_sees_their_own_jobs_and_of_others_none(pool, tmp_
     own, other = (pool.slurm.add_job("PENDING", comment="", user=user) for user in ("ann", "bob"))
     async with opened(pool, tmp_path, token=slurm_token("ann", key=b"k" * 32), is_shared=True) as (session, _):
         await read(session, "/api/page")
+        (cookie,) = session.cookie_jar
+        assert cookie.value != slurm_token("ann", key=b"k" * 32), "it is good for the page alone"
+        async with session.post("/session", json={"token": slurm_token("ann", key=b"k" * 32)}) as again:
+            assert (again.status, await again.json()) == (
+                401,
+                {"why": "this link was opened already: my-page prints another one"},
+            )
         job = await read(session, f"/api/explain/job/{own}")
         assert "bob" not in json.dumps(job)
         await read(session, f"/api/explain/job/{other}", status=404)
