@@ -22,6 +22,7 @@ from sunkpy.core.model.times import rfc3339
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm.errors import Unauthorized
 
+JWT_HEADER = "X-SLURM-USER-TOKEN"
 LIFETIME_S = 300
 RENEW_BEFORE_S = 60
 _SEAL = b"sunkpy seal"

@@ -23,13 +23,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.slurm.auth import TokenSource, token_source
+from sunkpy.slurm.auth import JWT_HEADER, TokenSource, token_source
 from sunkpy.slurm.connection import Answer, Connection, NoAnswer
 from sunkpy.slurm.errors import SlurmError, Unauthorized
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-USER_HEADER: Final = "X-SLURM-USER-USER_HEADER"
 _BEGINS_S: Final = 30.0
 _ANSWERS_S: Final = 60.0
 _ENDS_S: Final = 2.0
@@ -87,8 +86,8 @@ class Relay:
             if self._running is None or self._running.has_ended:
                 self._running = await _Running.start(await self._command())
                 self.user = self._running.user
-        others = {name: value for name, value in headers.items() if name != USER_HEADER}
-        return await self._running.ask(method, path, headers.get(USER_HEADER, ""), content, others)
+        others = {name: value for name, value in headers.items() if name != JWT_HEADER}
+        return await self._running.ask(method, path, headers.get(JWT_HEADER, ""), content, others)
 
     async def _command(self) -> Sequence[str]:
         try:
@@ -226,7 +225,7 @@ async def serve_here(settings: SlurmSettings) -> None:
 async def _carried(asked: Asked, settings: SlurmSettings, tokens: TokenSource, connection: Connection) -> Answered:
     user = asked.user or (settings.reader if asked.method == "GET" else "")
     try:
-        headers = asked.headers | {USER_HEADER: tokens.token(user)}
+        headers = asked.headers | {JWT_HEADER: tokens.token(user)}
         answer = await connection.exchange(asked.method, asked.path, content=asked.content, headers=headers)
     except (NoAnswer, SlurmError) as error:
         return Answered(asked.id, problem=f"{settings.url}: {error}")

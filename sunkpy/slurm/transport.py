@@ -24,7 +24,7 @@ import tenacity
 
 from sunkpy.runtime.deadline import OVER, Deadline, unlimited
 from sunkpy.slurm import wire
-from sunkpy.slurm.auth import TokenSource
+from sunkpy.slurm.auth import JWT_HEADER, TokenSource
 from sunkpy.slurm.connection import Answer, Connection, Exchange, NoAnswer
 from sunkpy.slurm.errors import LeaseOver, Malformed, SlurmError, Unauthorized, Unreachable, classify
 from sunkpy.slurm.recorder import Recorder, Silent
@@ -159,7 +159,7 @@ class Transport:
 
     async def _send(self, request: Request, version: str) -> Answer:
         user = request.user or ("" if request.is_write else self._reader)
-        headers = {"X-SLURM-USER-TOKEN": self._tokens.token(user)}
+        headers = {JWT_HEADER: self._tokens.token(user)}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         path, content = request.path(version), request.content

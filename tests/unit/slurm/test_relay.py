@@ -22,8 +22,9 @@ SUNKPY = str(Path(sys.executable).with_name("sunkpy"))
 async def relayed(tmp_path):
     """A slurmrestd, a client through a relay, and how often that was started."""
     double, starts = Slurmrestd(), []
+    double.jwt_key = b"0" * 32
     async with serving(double.app()) as port:
-        (tmp_path / "key").write_bytes(b"0" * 32)
+        (tmp_path / "key").write_bytes(double.jwt_key)
         slurm = {"url": f"http://127.0.0.1:{port}", "jwtKeyFile": str(tmp_path / "key"), "user": "k8s"}
         settings = {"cluster": "c1", "namespace": "slurm", "access": [], "slurm": slurm | {"reader": "reader"}}
         (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
@@ -46,6 +47,14 @@ async def test_many_requests_at_once_share_one_relay_and_each_gets_its_own_answe
         assert ([job.id for job in found], len(starts), slurm.user) == (jobs, 1, "k8s")
         with pytest.raises(errors.NotFound):
             await slurm.job(99999)
+
+
+async def test_a_job_is_ended_as_the_user_it_is_asked_for(tmp_path):
+    async with relayed(tmp_path) as (double, slurm, _):
+        job = double.add_job("RUNNING", comment="", user="ann", state_reason="None")
+        with pytest.raises(errors.SlurmError):
+            await slurm.cancel_job(job, user="bob")
+        await slurm.cancel_job(job, user="ann")
 
 
 async def test_an_answer_of_megabytes_comes_whole(tmp_path):
