@@ -68,6 +68,8 @@ for key in "${programs[@]}"; do
     [[ $program != /* || -x $program ]] || is_brought "$program" || missing+=("$key=$program: there is no such program")
   done <<< "$(values_of "$key")"
 done
+[ "$daemon" != slurmd ] || [ -x /usr/local/bin/take-scratch ] ||
+  missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
 mpi=$(values_of MpiDefault)
 case $daemon in
   slurmd | login)

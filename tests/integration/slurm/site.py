@@ -283,6 +283,7 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
         gres = f" Gres={node.gres}" if node.gres else ""
         conf = f"{size} Feature={node.features}{gres} Port={port}"
         env = f"SUNKPY_SLURM_NODE={node.name} SUNKPY_CPUS={node.cpus} SUNKPY_MEMORY_MIB=32000"
+        env += f" SUNKPY_SCRATCH=/tmp SUNKPY_POD_UID={node.name}"
         env += f" SUNKPY_FEATURES={node.features} SUNKPY_GRES={node.gres} SUNKPY_FAKE_GPUS=1"
         env += f" SUNKPY_SLURMD_PORT={port} SUNKPY_SERVICES=/site/{node.name}/services"
         alone_there = f"hostname {node.name} && {own} && chmod 1777 /tmp"

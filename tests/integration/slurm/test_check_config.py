@@ -194,6 +194,14 @@ def test_what_an_image_lacks_is_named(root: Path, tmp_path: Path, part: str, con
     assert (code, words) == (3, f"images.{part} lacks what these values name:\n  {said}\n")
 
 
+def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
+    """/tmp of its pods would be nobody's to write to, or anybody's to delete from."""
+    older = 'mount --bind /dev/null "$1/usr/local/bin/take-scratch"\n'
+    said = "compute.scratch: there is no take-scratch; build the image anew from this release's"
+    refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
+    assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
+
+
 def test_a_plugin_that_the_image_has_is_loaded_and_one_of_a_volume_is_not_looked_for(root: Path, tmp_path: Path):
     plugin = build_plugin(root, "usr/local/lib/spank_own.so")
     lines = f"required /{plugin}\nrequired /opt/site/spank_other.so\n"
