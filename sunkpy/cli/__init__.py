@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -12,6 +13,8 @@ from sunkpy import __version__
 from sunkpy.cli.commands import PEOPLES
 from sunkpy.cli.options import EXISTING_FILE, IN_A_POD
 from sunkpy.runtime.settings import BadSettings
+
+T = TypeVar("T")
 
 _CONFIG = click.option(
     "--config",
@@ -117,6 +120,18 @@ def device_plugin(config_path: Path) -> None:
     from sunkpy.deviceplugin.main import main as run
 
     _run_or_explain(run, config_path)
+
+
+@main.command()
+@click.option("--settings", required=True, help="YAML or JSON: sunkpy/volumes/settings.py.")
+def volumes(settings: str) -> None:
+    """Serve how full volumes are, and how old what was saved there is (beside slurmctld and MariaDB).
+
+    Example: sunkpy volumes --settings '{volumes: {state-slurm-slurmctld-0: /volumes/state}}'
+    """
+    from sunkpy.volumes.main import main as run
+
+    _run_or_explain(run, settings)
 
 
 @main.command()
@@ -289,9 +304,9 @@ def complete() -> None:
     click.echo(":4")  # no names of files
 
 
-def _run_or_explain(run: Callable[[Path], None], config_path: Path) -> None:
+def _run_or_explain(run: Callable[[T], None], settings: T) -> None:
     try:
-        run(config_path)
+        run(settings)
     except BadSettings as error:
         click.echo(f"sunkpy: {error}", err=True)
         sys.exit(2)

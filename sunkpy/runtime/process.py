@@ -88,6 +88,10 @@ class Process:
             return math.inf
         return self.election.remaining_s() if self.election is not None else 0.0
 
+    def lead_alone(self) -> None:
+        """There is no other replica."""
+        self._leader_gauge.set(1)
+
     async def lead(self, lock: Lock, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` while this replica leads; at once when leader election is off.
 
@@ -96,7 +100,7 @@ class Process:
         """
         settings = self.settings.leader_election
         if not settings.enabled:
-            self._leader_gauge.set(1)
+            self.lead_alone()
             await work()
             return
         self.election = Election(lock, self.identity, watchdog=ExitWatchdog(), duration_s=settings.duration_seconds)

@@ -79,8 +79,19 @@ def load(path: Path, type_: type[S]) -> S:
         BadSettings: the file is missing, not YAML, or a key is unknown, missing or of the wrong type.
     """
     try:
-        return msgspec.yaml.decode(path.read_bytes(), type=type_)
+        data = path.read_bytes()
     except OSError as error:
         raise BadSettings(f"cannot read settings file {path}: {error.strerror}") from error
+    return decode(data, type_, where=f"settings file {path}")
+
+
+def decode(data: bytes, type_: type[S], *, where: str) -> S:
+    """Settings of a text; `where` it stands.
+
+    Raises:
+        BadSettings: as of a file.
+    """
+    try:
+        return msgspec.yaml.decode(data, type=type_)
     except (msgspec.DecodeError, ValueError) as error:
-        raise BadSettings(f"settings file {path}: {error}") from error
+        raise BadSettings(f"{where}: {error}") from error

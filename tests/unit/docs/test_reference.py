@@ -122,6 +122,7 @@ async def test_metrics(tool, rest: Rest):
     cache = NodeCache(rest.client("v0.0.45"))
     await cache.refresh()
     registry.register(NodeCollector(cache))
+    tool.of_volumes(registry)
     families = {f"{found.name}_total" if found.type == "counter" else found.name for found in registry.collect()}
     ours = {name for name in families if not name.startswith(("process_", "python_"))}
     figures = {name for name, _, _ in tool.figures()}

@@ -1,0 +1,31 @@
+"""Settings of the process that looks at volumes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sunkpy.runtime.settings import ProcessSettings, Settings
+
+
+class BackupSettings(Settings, frozen=True, kw_only=True):
+    """Backups of `of` in `folder`, called `<name>-<time>.<type>` by copy-backup.
+
+    `late_after_seconds`: how old the newest may be, and its copy in a bucket.
+    """
+
+    of: Literal["queue", "database"]
+    folder: str
+    name: str
+    late_after_seconds: float
+
+
+class VolumesSettings(ProcessSettings, frozen=True, kw_only=True):
+    """`volumes`: where each PersistentVolumeClaim is mounted.
+
+    `job_state`: the file with the jobs of slurmctld. `database`: the folder with the tables of accounting.
+    """
+
+    volumes: dict[str, str]
+    job_state: str = ""
+    database: str = ""
+    backups: BackupSettings | None = None
