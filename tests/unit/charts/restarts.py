@@ -15,6 +15,7 @@ BASE: Final[Mapping[str, Any]] = {
     "login": {"perUser": {"enabled": True, "everybody": True}},
     "compute": {"ssh": {"enabled": True}},
     "scheduler": {"gpuSharing": "plugin"},
+    "volumeMetrics": {"when": "always"},
 }
 CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "images.slurmctld": {"images": {"slurmctld": "r/x:2"}},
@@ -57,6 +58,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "keys.existingComputeSshHostSecret": {"keys": {"existingComputeSshHostSecret": "ours"}},
     "accounting.database.existingSecret": {"accounting": {"database": {"existingSecret": "ours"}}},
     "slurmctld.replicas": {"slurmctld": {"replicas": 2, "persistence": {"accessModes": ["ReadWriteMany"]}}},
+    "volumeMetrics": {"volumeMetrics": {"when": "never"}},
     "common": {"common": {"labels": {"team": "x"}}},
     "networkPolicies": {"networkPolicies": {"enabled": False}},
 }

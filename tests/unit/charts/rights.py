@@ -14,6 +14,7 @@ ALWAYS_BOUND = {
         "perUser": {"enabled": True, "users": {PERSON: {}}},
     },
     "page": {"enabled": True},
+    "volumeMetrics": {"when": "always"},
     "users": {"people": {PERSON: {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"]}}},
 }
 KEY_OF_SECRET = {
