@@ -49,6 +49,24 @@ async def test_a_hostile_value_is_refused_by_slurm_and_run_by_nobody(
     assert not (site.slurm.root / "home/owned").exists()
 
 
+async def test_no_job_runs_as_root_unless_an_administrator_lifts_it(site: Site) -> None:
+    """By no way to submit one; slurmd's pods are privileged."""
+    client, admin = site.connect("root"), site.slurm.run_as
+    lift = ("scontrol", "update", "partition=low")
+    job = JobSpec(name="r", script="#!/bin/bash\n", memory_mib_per_node=10, hold=True)
+    says = "Invalid user id"
+    try:
+        with pytest.raises(errors.Rejected, match=f"submit job r: {says}"):
+            await client.submit_job(job)
+        said = site.slurm.as_user(0, "bash", "-c", "sbatch --hold --mem=10 --wrap=true 2>&1 || true")
+        assert said == f"sbatch: error: Batch job submission failed: {says}"
+        assert admin("slurm", *lift, "DisableRootJobs=no") == (0, "")
+        await client.cancel_job((await client.submit_job(job)).job_id)
+    finally:
+        assert admin("slurm", *lift, "DisableRootJobs=yes") == (0, "")
+        await client.close()
+
+
 async def test_hostile_names_and_comments_are_texts_to_the_hooks_as_well(site: Site, scheduler: Slurm) -> None:
     texts: dict[JobId, str] = {}
     for value in HOSTILE:
