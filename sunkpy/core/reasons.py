@@ -162,6 +162,11 @@ EVENTS: Final = {
         "Slurm forgot the job of a bound pod. A replacement job follows; the pod keeps running, unless that has other "
         "devices than the pod's claims.",
     ),
+    "BoundByOthers": Row(
+        _WORKLOAD,
+        "Somebody else put the pod on its node (`spec.nodeName`, or a binding). A job is submitted for that node; "
+        "until it starts, Slurm may give the node to others.",
+    ),
     "PreemptionByScheduler": Row(_WORKLOAD, "Evicted; the text names the job that took its node."),
     "BudgetViolated": Row(
         _WORKLOAD,

@@ -37,6 +37,7 @@ class Stage(enum.Enum):
     BOUND = "bound, and no container runs"
     RUNS = "a container runs"
     JOB_LOST = "it has a node, and Slurm no longer knows why"
+    NO_JOB = "somebody else gave it its node, and it has no job"
     HANDING_OVER = "its job has lost the nodes"
     ENDING = "the pods have ended, the job not yet"
     OVER = "pods and job have ended"
@@ -105,7 +106,7 @@ def _why_with_nodes(facts: Facts) -> Why:
     if snapshot.state is State.HANDING_OVER or evicted:
         return Why(cause=Stage.HANDING_OVER, text=evicted)
     if snapshot.bound_job is None or snapshot.bound_job.is_lost:
-        return Why(cause=Stage.JOB_LOST)
+        return Why(cause=Stage.JOB_LOST if snapshot.had_job else Stage.NO_JOB)
     return Why(cause=Stage.RUNS if snapshot.state is State.RUNNING else Stage.BOUND)
 
 

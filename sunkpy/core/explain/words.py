@@ -36,6 +36,10 @@ WORDS: Final[dict[Cause, Words]] = {
         "is not submitted: earlier pods of its owner are still there",
         "Nothing while those end; if one does not, look at it first: kubectl -n {namespace} get pods.",
     ),
+    WaitCause.GATED: Words(
+        "waits for a pod of its gang that a scheduling gate holds",
+        "Nothing here: whoever set the gate has to remove it; for a gate of Kueue see its Workload.",
+    ),
     WaitCause.MEMBERS: Words(
         "waits for pods that are not there",
         "See why {kind} has not made them: its Events, a quota, or a size that is larger than what it makes.",
@@ -109,6 +113,10 @@ WORDS: Final[dict[Cause, Words]] = {
     Stage.JOB_LOST: Words(
         "has its node, and Slurm has lost its job",
         "Nothing: it keeps running and another job is submitted for its node; see why Slurm lost it: sinfo -R.",
+    ),
+    Stage.NO_JOB: Words(
+        "has its node from somebody else, past Slurm",
+        "Nothing: a job is submitted for its node. Leave out spec.nodeName, and Slurm chooses one that is free.",
     ),
     Stage.HANDING_OVER: Words(
         "has to leave its node",

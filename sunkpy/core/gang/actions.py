@@ -133,6 +133,7 @@ class WaitCause(enum.Enum):
     REFUSED = "something that it asks for or declares cannot be done"
     NO_SEATS = "the owner declares no pods"
     OTHERS_FIRST = "other pods of the owner have to go first"
+    GATED = "a scheduling gate holds another pod"
     MEMBERS = "pods of the first wave are missing"
     NOT_SUBMITTED = "Slurm did not take the job"
     NO_NODE = "no node fits"
@@ -142,7 +143,9 @@ class WaitCause(enum.Enum):
     KUBELET = "its kubelet would not have it"
 
 
-_PASSING: Final = frozenset({WaitCause.OTHERS_FIRST, WaitCause.MEMBERS, WaitCause.IN_QUEUE, WaitCause.SEATS_TAKEN})
+_PASSING: Final = frozenset(
+    {WaitCause.OTHERS_FIRST, WaitCause.GATED, WaitCause.MEMBERS, WaitCause.IN_QUEUE, WaitCause.SEATS_TAKEN}
+)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
@@ -90,6 +91,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def staying(self) -> tuple[Pod, ...]:
         """Members that have a node and have not ended."""
         return tuple(pod for pod in self.pods if pod.uid in self.holding)
+
+    @property
+    def had_job(self) -> bool:
+        """They have their nodes from Slurm, as far as is known: else somebody else put them there."""
+        return self.bound_to is not None or any(noted_job(pod) is not None for pod in self.staying)
 
     @cached_property
     def is_bound(self) -> bool:

@@ -1,4 +1,5 @@
 """Slurm has forgotten the job of running pods, or lost it with its node: the pods stay, and it gets a replacement.
+Pods that somebody else put on their nodes, which never had a job, get one in the same way.
 
 The pods hold their nodes in any case, and only a job makes Slurm see that: so the replacement is submitted for these
 nodes. Members that have no node then get jobs of their own, and so do all whose nodes hold uneven members. A job that
@@ -12,7 +13,7 @@ from collections.abc import Collection
 from sunkpy.core.gang.actions import Evict, GangAction, MakeSolo, NoteJob, Submit, Warn
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, cancel_all, evict_all
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.job.ends import JOB_LOST, EndCause
+from sunkpy.core.gang.job.ends import BOUND_BY_OTHERS, JOB_LOST, EndCause
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.job.request import Policy, needs_on_nodes, plan_for_nodes
@@ -42,8 +43,9 @@ def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangActi
 
 def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     job, given = snapshot.bound_to, next(node for node in snapshot.holding.values() if node in snapshot.displaced)
-    lost = f"job {job}" if job is not None else "the job of this pod"
-    why = f"Slurm lost {lost} and gave {given} to Slurm job {snapshot.displaced[given]}"
+    lost = f"lost job {job}" if job is not None else "lost the job of this pod"
+    lost = lost if snapshot.had_job else "did not place this pod"
+    why = f"Slurm {lost} and gave {given} to Slurm job {snapshot.displaced[given]}"
     evictions = []
     for pod in snapshot.staying:
         node = snapshot.holding[pod.uid]
@@ -75,6 +77,13 @@ def _submit(snapshot: Snapshot, gang: Gang, nodes: dict[str, str], policy: Polic
         return [MakeSolo(pod=pod) for pod in snapshot.staying]
     request = plan_for_nodes(gang, policy, nodes)
     where = ", ".join(request.required_nodes)
-    note = f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}"
     first, *_ = snapshot.staying
-    return [Warn(pod=first, reason=JOB_LOST, note=note), Submit(request=request, pods=snapshot.staying)]
+    warning = Warn(
+        pod=first,
+        reason=JOB_LOST,
+        note=f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}",
+    )
+    if not snapshot.had_job:
+        note = f"somebody else put this pod on its node, past Slurm; it stays and a job is submitted for {where}"
+        warning = Warn(pod=first, reason=BOUND_BY_OTHERS, note=note)
+    return [warning, Submit(request=request, pods=snapshot.staying)]

@@ -113,8 +113,9 @@ def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[Gan
 
 
 def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    if any(pod.spec.scheduling_gates for pod in gang.members):
-        return []
+    # One text for all of them and at all times: a gang whose gates go one by one is not written to each time.
+    if gates := sorted({gate.name for pod in gang.members for gate in pod.spec.scheduling_gates}):
+        return report_all(gang, f"a pod of its gang is held by scheduling gate {gates[0]}", WaitCause.GATED)
     if gang.refused:
         return report_all(gang, gang.refused, WaitCause.REFUSED)
     if not gang.seats:

@@ -27,6 +27,7 @@ END_CONDITIONS: Final = (DISRUPTION_TARGET, JOB_ENDED)
 
 DEVICES_LOST: Final = "DevicesLost"
 JOB_LOST: Final = "SlurmJobLost"
+BOUND_BY_OTHERS: Final = "BoundByOthers"
 _ENDED: Final = "SlurmJobEnded"
 _BY_ITSELF: Final = frozenset({"SlurmJobTimeout", "SlurmJobDeadline", "SlurmJobCancelled", "SlurmJobFailed"})
 

@@ -155,6 +155,11 @@ def _half_running():
     )
 
 
+def _half_gated():
+    gate = (SchedulingGate(name="kueue.x-k8s.io/admission"),)
+    return explained(annotated(2, ("solver-0", {}), ("solver-1", {"scheduling_gates": gate})))
+
+
 def _suspended_instead():
     owner = workload.owner({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "train"}})
     pod = make_pod("train-0", node="a", running=True, annotations={"sunkpy.dev/on-preemption": "suspend"})
@@ -264,6 +269,8 @@ SITUATIONS = {
     "suspended-instead": _suspended_instead,
     "handing-over": _evicted,
     "job-lost": lambda: explained([make_pod(node="a", running=True, phase="Running")], job(missing=2)),
+    "bound-by-others": lambda: explained([make_pod(node="a", running=True, phase="Running")], bound_to=None),
+    "gang-with-a-gated-pod": _half_gated,
     "submit-refused": lambda: explained([make_pod()], may_submit=False, refused=REFUSED),
     "not-submitted-yet": lambda: explained([make_pod()]),
     "owner-gone": lambda: _owner_unknown(Absence.GONE),

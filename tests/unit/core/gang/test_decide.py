@@ -460,6 +460,17 @@ def test_a_healthy_pod_outlives_the_failure_that_slurm_saw_of_its_node():
     assert actions[1].request.required_nodes == ("n1",)
 
 
+def test_a_pod_that_somebody_else_put_on_its_node_has_lost_no_job():
+    pod = make_pod(node="k1", running=True)
+    warning, submit = decide_gang(snapshot(pod, bound_to=None), POLICY)
+    assert (warning.reason, submit.request.required_nodes) == ("BoundByOthers", ("n1",))
+    assert warning.note == "somebody else put this pod on its node, past Slurm; it stays and a job is submitted for n1"
+    (evict,) = decide_gang(snapshot(pod, bound_to=None, displaced={"n1": 99}), POLICY)
+    assert evict.cause.message == "Slurm did not place this pod and gave n1 to Slurm job 99"
+    noted = make_pod(node="k1", running=True, annotations={names.ANNOTATION_JOB_ID: "7"})
+    assert decide_gang(snapshot(noted, bound_to=None), POLICY)[0].reason == "SlurmJobLost"
+
+
 GIVEN_AWAY = EndCause(reason="SlurmJobLost", message="Slurm lost job 7 and gave n1 to Slurm job 99")
 
 
