@@ -40,14 +40,15 @@ def explain(access: Access, kind: str, name: str, form: Form) -> None:
     """Say why a pod, gang or job waits or ended, and what to do about it; of a node, whose each of its devices is; of
     a NodeSet, what is wanted, why a node is not feasible, and what a roll waits for.
 
-    NAME of a job is its number, of either door. Exit code 1: there is no such thing, or nothing could be read of it.
-    3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
+    NAME of a job is its number as squeue prints it, of either door: 7, 7_3, 7+1. Exit code 1: there is no such thing,
+    or nothing could be read of it. 3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
 
     Example: kubectl sunk explain pod web-0 -n team -o json
     """
     from sunkpy.cli.explain import Question, answer
+    from sunkpy.core.overview.job_verbs import is_job_number
 
-    if kind == "job" and not name.isdecimal():
+    if kind == "job" and ("[" in name or not is_job_number(name)):
         raise click.BadParameter(f"{name!r} is not the number of a job", param_hint="NAME")
     _leave(answer(Question.about(access, kind=kind, name=name), form))
 

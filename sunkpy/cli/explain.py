@@ -8,6 +8,7 @@ from slurmrestd, for those who can reach it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -76,7 +77,7 @@ async def answer(question: Question, form: Form = "table") -> Shown:
         explainer = Explainer.over(sides, namespace)
         match question.kind:
             case "job":
-                found = await explainer.job(int(question.name))
+                found = await explainer.job(question.name)
             case "nodeset":
                 found = [await explainer.nodeset(question.name)]
             case "pod":
@@ -190,16 +191,17 @@ class Explainer:
         facts = await read_nodeset(self._kube, self._namespace, name)
         return explain_nodeset(facts) if facts is not None else absent("NodeSet", self._namespace, name)
 
-    async def job(self, id: int) -> list[Explanation]:
-        """A job of either door; of pods, whose job it is, theirs too.
+    async def job(self, number: str) -> list[Explanation]:
+        """A job of either door, by its number as squeue prints it; of pods, whose job it is, theirs too.
 
         Raises:
             KubeError: what it is about could not be read.
         """
         reader = PoolReader(self._kube, self._slurm, self._settings, not_asked=self._not_asked)
-        facts = JobFacts(id=id, pool=await reader.read(), now_s=time.time())
+        id = int(re.split("[_+]", number)[0])
+        facts = JobFacts(id=id, number=number, pool=await reader.read(), now_s=time.time())
         self.slurms_silence = reader.slurms_silence
-        pod = next((pod for pod in facts.pool.pods if noted_job(pod) == id), None)
+        pod = next((pod for pod in facts.pool.pods if str(noted_job(pod)) == number), None)
         explained = explain_job(facts)
         if pod is None:
             return [explained]

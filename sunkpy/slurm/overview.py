@@ -19,6 +19,10 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     qos: str = ""
     priority: Number = Number()
     end_time: Number = Number()
+    array_job_id: Number = Number()
+    array_task_id: Number = Number()
+    het_job_id: Number = Number()
+    het_job_offset: Number = Number()
     tres_req_str: str = ""
     tres_per_node: str = ""
 
@@ -36,6 +40,10 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
             ended_s=self.end_time.value,
             submitted_s=self.submit_time.value,
             gpus=gpus,
+            array=self.array_job_id.value,
+            tasks=self.array_task_string or (str(self.array_task_id.value) if self.array_task_id.set else ""),
+            het_job=self.het_job_id.value,
+            het_offset=self.het_job_offset.value,
         )
 
 

@@ -156,6 +156,7 @@ PENDING_REASONS: Final = {
     "Prolog": "a prolog runs, or waits for earlier pods to be gone",
     "BeginTime": "its begin time has not come, or it was requeued a moment ago",
     "Dependency": "a job that it depends on has not ended",
+    "JobArrayTaskLimit": "as many tasks of its array run as may at once",
     "Cleaning": "its first run is still being cleaned up",
 }
 """Reasons that pass by themselves (man squeue, JOB REASON CODES)."""

@@ -25,17 +25,25 @@ _TAKES_NODES: Final = ("Resources", "Priority")
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool, a job's number in it, and what who asks may see."""
+    """The pool, a job's number in it, and what who asks may see. `number`: as squeue prints it, where that is more than
+    the id: `7_3`, `7+1`.
+    """
 
     id: int
     pool: PoolFacts
+    number: str = ""
     now_s: float = 0.0
     sight: Sight = EVERYTHING
 
     @property
+    def called(self) -> str:
+        """What who asks calls it."""
+        return self.number or str(self.id)
+
+    @property
     def job(self) -> QueuedJob | None:
         """The record of that number; of an array that which waits."""
-        found = [job for job in self.pool.jobs or () if job.row.id == self.id]
+        found = [job for job in self.pool.jobs or () if job.is_called(self.called)]
         return next((job for job in found if is_job_pending(job.row.state)), found[0] if found else None)
 
     @property
@@ -50,9 +58,9 @@ def explain_job(facts: JobFacts) -> Explanation:
     if job is None:
         return _unknown(facts)
     queue = find_queue(facts.pool.jobs, (), facts.pool.tiers, facts.now_s)
-    waits = next((each for each in queue if each.job == facts.id), None)
+    waits = next((each for each in queue if each.job == job.row.id), None)
     return Explanation(
-        subject=f"Job {facts.id} ({printable(_name(job, facts.sight))})",
+        subject=f"Job {facts.called} ({printable(_name(job, facts.sight))})",
         standing=_standing(job, waits),
         lines=(
             Line(title="Slurm job", texts=(_record(job),)),
@@ -67,10 +75,10 @@ def explain_job(facts: JobFacts) -> Explanation:
 def _unknown(facts: JobFacts) -> Explanation:
     is_asked = facts.pool.jobs is not None
     return Explanation(
-        subject=f"Job {facts.id}",
+        subject=f"Job {facts.called}",
         standing="is not known to Slurm" if is_asked else "cannot be read",
         lines=(Line(title="not read", texts=facts.pool.unread),),
-        what_to_do=f"Slurm forgets a job some minutes after its end; its accounting does not: sacct -j {facts.id}."
+        what_to_do=f"Slurm forgets a job some minutes after its end; its accounting does not: sacct -j {facts.called}."
         if is_asked
         else "Ask where Slurm can be asked: see not read.",
         is_absent=True,
@@ -202,10 +210,12 @@ def _nodes(jobs: Iterable[QueuedJob], within: set[str]) -> list[str]:
 
 def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
     if waits is None:
-        return "Nothing." if not is_job_ended(job.row.state) else f"How it ended: sacct -j {facts.id}."
+        return "Nothing." if not is_job_ended(job.row.state) else f"How it ended: sacct -j {facts.called}."
     if not waits.never_starts:
-        return f"Nothing: it starts in its turn; squeue --start -j {facts.id} says when Slurm expects that."
-    cure = CURES[job.row.reason].format(job=facts.id)
+        return f"Nothing: it starts in its turn; squeue --start -j {facts.called} says when Slurm expects that."
+    cure = CURES[job.row.reason].format(job=facts.called)
     if facts.gang is not None or names.PREFIX not in cure:
         return cure
-    return f"{NEVER_STARTS[job.row.reason].replace('the pod', 'it').capitalize()}: scontrol update jobid={facts.id} …"
+    return (
+        f"{NEVER_STARTS[job.row.reason].replace('the pod', 'it').capitalize()}: scontrol update jobid={facts.called} …"
+    )

@@ -71,9 +71,8 @@ def plan_jobs(verb: JobVerb, numbers: Iterable[str], jobs: Sequence[QueuedJob], 
 def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[int, list[str]]) -> JobStep:
     match = _NUMBER.fullmatch(number)
     id = int(match["job"]) if match is not None else 0
-    job = next((each for each in jobs if each.row.id == id), None)
-    if job is None:
-        # Tasks of an array and components that run have numbers of their own: Slurm knows them by this one too.
+    job = next((each for each in jobs if each.is_called(number)), None)
+    if job is None:  # of several tasks there is no one record: Slurm says what it knows
         return JobStep(job=number, why_not="" if number != str(id) else "Slurm does not know it")
     gang = parse_comment(job.row.comment)
     if gang is None:

@@ -6,6 +6,7 @@ that is held has priority 0. A pod without a job is not in that queue: it comes 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from sunkpy.core.model.states import is_job_pending
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.overview.table import Table, count
 
+_TASKS: Final = re.compile(r"(\d+)(?:-(\d+))?(?::(\d+))?")
 _NEVER: Final = "starts only if somebody changes it"
 
 
@@ -31,7 +33,8 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as slurmrestd lists it: its figures, and what only its place in the queue needs. Times in seconds, 0: none.
 
     `starts_s`: of a waiting job the begin time or Slurm's estimate, of another one when it started; `ended_s`: when it
-    ended, or will at its time limit.
+    ended, or will at its time limit. `array`: that it is of, 0 for none, with the `tasks` that this record stands for;
+    `het_job`: the heterogeneous job that it is component `het_offset` of.
     """
 
     row: JobRow
@@ -42,11 +45,30 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     ended_s: int = 0
     submitted_s: int = 0
     gpus: int = 0
+    array: int = 0
+    tasks: str = ""
+    het_job: int = 0
+    het_offset: int = 0
+
+    def is_called(self, number: str) -> bool:
+        """By this number, as squeue prints it: `7`, the task `7_3` of an array, the component `7+1`."""
+        if number in (str(self.row.id), f"{self.het_job}+{self.het_offset}" if self.het_job else ""):
+            return True
+        array, underscore, task = number.partition("_")
+        return bool(underscore) and array == str(self.array) and task.isdecimal() and _has_task(self.tasks, int(task))
 
     @property
     def partitions(self) -> tuple[str, ...]:
         """Those that it may start in."""
         return tuple(self.row.partition.split(","))
+
+
+def _has_task(tasks: str, task: int) -> bool:
+    """`1-3,7`, `0-9:3`, `2-7%1`. Slurm shortens long lists with dots: then any number may be among them."""
+    listed = tasks.partition("%")[0]
+    found = _TASKS.findall(listed)
+    is_named = any(task in range(int(first), int(last or first) + 1, int(step or 1)) for first, last, step in found)
+    return is_named or "..." in listed
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -405,7 +405,16 @@ async def test_a_job_of_either_door_is_explained_by_its_number(world, tmp_path):
     assert "\n\nPod default/web waits in the queue of Slurm\n" in text
     code, text = await exit_code_of(world, tmp_path, "job", "9999")
     assert (code, text.startswith("Job 9999 is not known to Slurm\n")) == (1, True)
-    assert (await exit_code_of(world, tmp_path, "job", "web"))[0] == 2
+    for odd in ("web", "7_[1-3]", "7;8", "7_"):
+        assert (await exit_code_of(world, tmp_path, "job", odd))[0] == 2
+    array = {"set": True, "infinite": False, "number": 500}
+    known = {"array_job_id": array, "array_task_string": "2-900%4", "state_reason": "JobArrayTaskLimit"}
+    world.slurm.add_job("PENDING", comment="", user="ann", name="many", **known)
+    code, text = await exit_code_of(world, tmp_path, "job", "500_900")
+    assert (code, text.startswith("Job 500_900 (many, of ann) waits in the queue\n")) == (0, True)
+    assert "waits for       as many tasks of its array run as may at once" in text
+    code, text = await exit_code_of(world, tmp_path, "job", "500_901")
+    assert (code, text.startswith("Job 500_901 is not known to Slurm\n")) == (1, True)
     world.slurm.is_down = True
     code, text = await exit_code_of(world, tmp_path, "job", str(of_pod))
     assert (code, text.startswith("Pod default/web ")) == (3, True)

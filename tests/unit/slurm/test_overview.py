@@ -40,6 +40,27 @@ def test_gpus_that_a_waiting_job_asks_for(asked: dict[str, str], gpus: int) -> N
     assert first(**asked).gpus == gpus
 
 
+@pytest.mark.parametrize(
+    ("said", "number", "is_it"),
+    [
+        ({}, "7", True),
+        ({}, "8", False),
+        ({}, "7_1", False),
+        ({"array_job_id": {"set": True, "number": 5}, "array_task_id": {"set": True, "number": 3}}, "5_3", True),
+        ({"array_job_id": {"set": True, "number": 5}, "array_task_id": {"set": True, "number": 3}}, "5_4", False),
+        ({"array_job_id": {"set": True, "number": 7}, "array_task_string": "1-3,900%2"}, "7_900", True),
+        ({"array_job_id": {"set": True, "number": 7}, "array_task_string": "0-9:3"}, "7_6", True),
+        ({"array_job_id": {"set": True, "number": 7}, "array_task_string": "0-9:3"}, "7_7", False),
+        ({"array_job_id": {"set": True, "number": 7}, "array_task_string": "1,3,5,..."}, "7_99", True),
+        ({"het_job_id": {"set": True, "number": 6}, "het_job_offset": {"set": True, "number": 1}}, "6+1", True),
+        ({"het_job_id": {"set": True, "number": 6}, "het_job_offset": {"set": True, "number": 1}}, "6+0", False),
+        ({"het_job_id": {"set": True, "number": 0}, "het_job_offset": {"set": True, "number": 0}}, "0+0", False),
+    ],
+)
+def test_a_job_is_known_by_the_number_that_squeue_prints(said: dict[str, Any], number: str, is_it: bool) -> None:
+    assert first(**said).is_called(number) is is_it
+
+
 def test_a_comment_counts_as_the_pods_only_where_the_scheduler_wrote_it() -> None:
     forged = "k8s:default/web:uid"
     assert first(user_name="ann", comment=forged).row.comment == ""
