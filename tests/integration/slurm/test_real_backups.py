@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 
 from sunkpy.slurm import Slurm, errors
+from sunkpy.volumes.metrics import VolumesCollector
+from sunkpy.volumes.settings import BackupSettings, VolumesSettings
 from tests.bucket import KEY, SECRET, Bucket
 from tests.integration.slurm.asking import connect, happens, is_usable
 from tests.integration.slurm.daemons import ONE_SLURMD, Machines, RealAccounting, RealSlurm
@@ -265,6 +267,28 @@ def test_the_time_at_which_the_bucket_had_all_is_kept(database: Database, bucket
     assert time.time() - stamp.stat().st_mtime < 60
     database.run("copy-backup", "keep", NAME, "sql.gz")
     assert not stamp.exists()
+
+
+def test_a_backup_and_its_copy_are_seen_from_beside_the_database(database: Database, bucket: Bucket):
+    """By the names, places and times that copy-backup and MariaDB leave."""
+    wanted = BackupSettings(of="database", folder=str(database.backups), name=NAME, late_after_seconds=3600)
+    tables = database.root / "var/lib/mysql/data" / NAME
+    settings = VolumesSettings(volumes={}, database=str(tables), backups=wanted)
+
+    def seen() -> dict[str, float]:
+        families = VolumesCollector(settings, began=0).collect()
+        return {"/".join((s.name, *s.labels.values())): s.value for family in families for s in family.samples}
+
+    assert seen()["sunkpy_backup_late_timestamp_seconds/database/volume"] == 3600, "there is none"
+    database.run(*bucket.env(), "backup-mariadb")
+    (file,) = database.backups.glob("*.gz")
+    found, now = seen(), time.time()
+    assert found["sunkpy_backup_size_bytes/database"] == file.stat().st_size
+    assert found["sunkpy_database_size_bytes"] > 1 << 19
+    for where in ("made", "copied"):
+        assert now - 60 < found[f"sunkpy_backup_{where}_timestamp_seconds/database"] <= now
+    for where in ("volume", "bucket"):
+        assert now + 3540 < found[f"sunkpy_backup_late_timestamp_seconds/database/{where}"] <= now + 3600
 
 
 def test_verify_reads_the_newest_of_the_bucket_and_compares_the_others(database: Database, bucket: Bucket):
