@@ -41,6 +41,10 @@ def growing(by: float) -> str:
 SYNCER = f'{{{OWN}, container="syncer", instance="1"}}'
 SCHEDULER = f'{{{OWN}, container="scheduler", instance="2"}}'
 ACCOUNTS = f'{{{OWN}, container="accounts", instance="3"}}'
+WATCHER = f'{{{OWN}, container="volumes", instance="6"}}'
+OF_STATE = f'{{{OWN}, container="volumes", instance="6", persistentvolumeclaim="state-slurm-slurmctld-0"}}'
+OF_BACKUP = f'{{{OWN}, container="volumes", instance="6", persistentvolumeclaim="slurm-state-backup"}}'
+LATE = f'sunkpy_backup_late_timestamp_seconds{{{OWN}, container="volumes", instance="6"'
 OF_SYNCER = {"namespace": "research", "container": "syncer", "instance": "1"}
 OF_SCHEDULER = {"namespace": "research", "container": "scheduler", "instance": "2"}
 OF_ACCOUNTS = {"namespace": "research", "container": "accounts", "instance": "3"}
@@ -68,6 +72,19 @@ HEALTHY = {
     f"sunkpy_accounts_settled_timestamp_seconds{ACCOUNTS}": f"0+30{HOUR}",
     f"slurm_server_thread_cnt{{{OWN}}}": always(20),
     f"slurm_slurmdbd_queue_size{{{OWN}}}": always(10),
+    f"sunkpy_leader{WATCHER}": always(1),
+    f'up{{{OWN}, container="volumes", pod="slurm-slurmctld-0", instance="6"}}': always(1),
+    f"sunkpy_volume_size_bytes{OF_STATE}": always(100),
+    f"sunkpy_volume_free_bytes{OF_STATE}": always(16),
+    f"sunkpy_volume_inodes{OF_STATE}": always(0),
+    f"sunkpy_volume_free_inodes{OF_STATE}": always(0),
+    f"sunkpy_volume_size_bytes{OF_BACKUP}": always(100),
+    f"sunkpy_volume_free_bytes{OF_BACKUP}": always(16),
+    f"sunkpy_volume_inodes{OF_BACKUP}": always(100),
+    f"sunkpy_volume_free_inodes{OF_BACKUP}": always(90),
+    f"sunkpy_job_state_saved_timestamp_seconds{WATCHER}": f"0+30{HOUR}",
+    f'{LATE}, of="queue", where="volume"}}': always(4000),
+    f'{LATE}, of="queue", where="bucket"}}': always(4000),
     'slurm_nodes{namespace="other"}': always(1),
     'slurm_nodes_down{namespace="other"}': always(1),
 }
@@ -157,6 +174,33 @@ CASES = [
         "SlurmFiguresCut", {f'sunkpy_figures_series_cut{{{OWN}, name="a"}}': always(7)}, RESEARCH,
         "7 series are left out; see syncer.metrics.seriesPerName",
     ),
+    Case(
+        "SlurmVolumeFull", {f"sunkpy_volume_free_bytes{OF_STATE}": always(4)},
+        RESEARCH | {"persistentvolumeclaim": "state-slurm-slurmctld-0"},
+        "Volume state-slurm-slurmctld-0 is 96% full",
+    ),
+    Case(
+        "SlurmVolumeFilling", {f"sunkpy_volume_free_bytes{OF_BACKUP}": always(4)},
+        RESEARCH | {"persistentvolumeclaim": "slurm-state-backup"}, "Volume slurm-state-backup is 96% full",
+    ),
+    Case(
+        "SlurmVolumesNotSeen",
+        {f'up{{{OWN}, container="volumes", pod="slurm-slurmctld-0", instance="6"}}': always(0)},
+        RESEARCH | {"container": "volumes", "pod": "slurm-slurmctld-0", "instance": "6"},
+        "Nobody sees how full volumes of pod slurm-slurmctld-0 are; the log of its container volumes has the reason",
+    ),
+    Case(
+        "SlurmStateNotSaved", {f"sunkpy_job_state_saved_timestamp_seconds{WATCHER}": always(0)}, RESEARCH,
+        "slurmctld has not saved its jobs for 50m 0s. If it ends, it forgets what has changed since",
+    ),
+    Case(
+        "SlurmBackupLate", {f'{LATE}, of="queue", where="volume"}}': always(60)}, RESEARCH | {"of": "queue"},
+        "A new backup of the queue is late by 49m 0s",
+    ),
+    Case(
+        "SlurmBackupNotCopied", {f'{LATE}, of="queue", where="bucket"}}': always(60)}, RESEARCH | {"of": "queue"},
+        "The copy of the newest backup of the queue in the bucket is late by 49m 0s",
+    ),
 ]  # fmt: skip
 
 
@@ -198,6 +242,40 @@ def test_what_calls_whom_with_which_words(tmp_path: Path, rules: dict[str, dict[
 
 def test_who_is_healthy_calls_nobody(tmp_path: Path, rules: dict[str, dict[str, object]]) -> None:
     promtool(tmp_path, rules, [of_series(HEALTHY, {alert: [] for alert in rules})])
+
+
+@pytest.mark.parametrize(
+    ("alert", "series"),
+    [
+        ("SlurmVolumeFull", {f"sunkpy_volume_free_bytes{OF_BACKUP}": always(4)}),
+        ("SlurmStateNotSaved", {
+            f"sunkpy_job_state_saved_timestamp_seconds{WATCHER}": always(0),
+            f"sunkpy_syncer_slurm_readable{SYNCER}": always(0),
+        }),
+    ],
+    ids=["old backups make room by themselves", "a slurmctld that is down saves nothing"],
+)  # fmt: skip
+def test_what_calls_nobody(
+    tmp_path: Path, rules: dict[str, dict[str, object]], alert: str, series: dict[str, str]
+) -> None:
+    promtool(tmp_path, rules, [of_series(HEALTHY | series, {alert: []})])
+
+
+def test_a_volume_without_room_for_files_is_full(tmp_path: Path, rules: dict[str, dict[str, object]]) -> None:
+    rule = rules["SlurmVolumeFull"]
+    series = {f"sunkpy_volume_inodes{OF_STATE}": always(100), f"sunkpy_volume_free_inodes{OF_STATE}": always(0)}
+    labels = RESEARCH | {"persistentvolumeclaim": "state-slurm-slurmctld-0"} | rule["labels"]
+    annotations = rule["annotations"] | {"summary": "Volume state-slurm-slurmctld-0 is 100% full"}
+    alert = {"exp_labels": labels, "exp_annotations": annotations}
+    promtool(tmp_path, rules, [of_series(HEALTHY | series, {"SlurmVolumeFull": [alert]})])
+
+
+def test_volumes_that_are_seen_do_not_hide_that_nobody_works(
+    tmp_path: Path, rules: dict[str, dict[str, object]]
+) -> None:
+    rule = rules["SlurmNotSeen"]
+    alert = {"exp_labels": RESEARCH | rule["labels"], "exp_annotations": rule["annotations"]}
+    promtool(tmp_path, rules, [of_series({f"sunkpy_leader{WATCHER}": always(1)}, {"SlurmNotSeen": [alert]})])
 
 
 def test_every_alert_is_tried(rules: dict[str, dict[str, object]]) -> None:
