@@ -6,11 +6,12 @@ Of Secrets only the metadata is asked for, so no key ever reaches this process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import Final, Self, TypeVar
 
 import aiohttp
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
 
 from sunkpy import __version__
 from sunkpy.cli.access import NOT_ASKED
@@ -33,6 +34,7 @@ from sunkpy.core.overview.installation import (
     SlurmFound,
     Workload,
 )
+from sunkpy.core.overview.volumes import Watched
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import read_served
@@ -170,6 +172,7 @@ class InstallationReader:
             secrets=await self._try("secrets", self._secrets(processes)),
             hooks=await self._try("hooks", self._hooks()),
             backups=await self._try("backups", read_backups(self._kube, self._namespace)),
+            volumes=await self._try("volumes", self._volumes(processes)),
         )
 
     async def _rights(self) -> Mapping[str, bool]:
@@ -201,6 +204,18 @@ class InstallationReader:
             listed = await self._kube.get(paths.secrets(space), _Names, accept=_METADATA_ONLY)
             there |= {(space, each.name) for each in listed.items}
         return {"/".join(each): each in there for each in sorted(wanted)}
+
+    async def _volumes(self, processes: Iterable[OurPod]) -> tuple[Watched, ...]:
+        """By way of the apiserver: network policies may keep everybody else from the pods."""
+
+        async def watched(pod: OurPod) -> Watched:
+            if any(volume.name == "metrics" for volume in pod.spec.volumes):
+                return Watched(pod=pod.name, is_closed=True)
+            path = f"{paths.pods(pod.metadata.namespace)}/{pod.name}:8080/proxy/metrics"
+            return _watched(pod.name, (await self._kube.request("GET", path)).decode())
+
+        pods = [pod for pod in processes if any(each.name == "volumes" for each in pod.spec.containers)]
+        return tuple(await asyncio.gather(*(watched(pod) for pod in pods)))
 
     async def _hooks(self) -> HooksFound:
         label = f"{_OURS},app.kubernetes.io/component=scheduler"
@@ -255,6 +270,21 @@ async def probe(url: str) -> str:
             return ""
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         return f"GET {url}: {error!r}"
+
+
+def _watched(pod: str, text: str) -> Watched:
+    """Of the metrics of `sunkpy volumes`."""
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    found = {(each.name, each.labels.get("persistentvolumeclaim", "")): each.value for each in samples}
+
+    def used(claim: str) -> Iterator[float]:
+        for free, all_ in (("free_bytes", "size_bytes"), ("free_inodes", "inodes")):
+            if size := found.get((f"sunkpy_volume_{all_}", claim)):
+                yield 1 - found.get((f"sunkpy_volume_{free}", claim), size) / size
+
+    claims = {claim for name, claim in found if name == "sunkpy_volume_size_bytes"}
+    saved = found.get(("sunkpy_job_state_saved_timestamp_seconds", ""))
+    return Watched(pod=pod, used={claim: max(used(claim), default=0.0) for claim in claims}, job_state_saved=saved)
 
 
 def _services(namespace: str) -> str:

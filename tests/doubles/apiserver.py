@@ -79,6 +79,8 @@ class Apiserver:
         self.kinds: dict[str, Body] = {}
         self.logs: dict[str, str] = {}
         """By the name of the pod."""
+        self.proxied: dict[str, str] = {}
+        """What pods answer to a GET by way of the apiserver, by name and port: `web-0:8080`."""
         self.asker = "ann@example.com"
         """Whose requests these are."""
         self.people: dict[str, str] = {}
@@ -264,6 +266,9 @@ class Apiserver:
             self.read.append(key[2])
         if sub == "binding" and self.loses_bindings:
             return web.Response(status=503)
+        if sub == "proxy":
+            said = self.proxied.get(key[2])
+            return web.Response(text=said) if said is not None else refusal(503, "ServiceUnavailable", "no endpoint")
         if key not in self.objects:
             return refusal(404, "NotFound")
         if sub == "log":

@@ -17,6 +17,7 @@ from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.installation import Canary, CanaryJob, Installation, Seen
 from sunkpy.core.overview.table import count, first_of, printable
+from sunkpy.core.overview.volumes import volume_problems
 
 AHEAD_S: Final = 5.0
 """A clock that is wrong by less harms nothing: tokens are valid from a moment earlier."""
@@ -278,6 +279,19 @@ def _backups(facts: Installation) -> _Verdict:
     return _Verdict(f"{count(len(backups), 'CronJob')}, each ended well the last time")
 
 
+def _volumes(facts: Installation) -> _Verdict:
+    watched = facts.volumes or ()
+    if not watched:
+        return _Verdict("nobody measures them; see volumeMetrics of chart slurm")
+    if any(each.is_closed for each in watched):
+        return _Verdict("metricsSecret keeps them for Prometheus; see its alerts")
+    is_up = facts.slurm is None or (facts.slurm.is_up and not facts.slurm.error)
+    if problems := list(volume_problems(watched, facts.now.timestamp(), is_up=is_up)):
+        return _Verdict(first_of(problems, _SHOWN), "See docs/troubleshooting.md, A volume fills up.")
+    fullest, claim = max((part, claim) for each in watched for claim, part in each.used.items())
+    return _Verdict(f"{count(sum(len(each.used) for each in watched), 'volume')}; {claim} is {fullest:.0%} full")
+
+
 # -------------------------------------------------------------------------------------------------------------- Slurm
 
 
@@ -420,6 +434,7 @@ _RULES: Final = (
     _Rule("keys", "looked for the Secrets that pods of the charts mount", ("secrets",), _secrets),
     _Rule("hooks", "looked behind the Service that prologs and epilogs call", ("hooks",), _hooks),
     _Rule("backups", "read the CronJobs of backups and how their last runs ended", ("backups",), _backups),
+    _Rule("volumes", "asked beside slurmctld and MariaDB how full their volumes are", ("volumes",), _volumes),
     _Rule("slurmrestd", "pinged it, and read the nodes", ("slurm",), _slurmrestd),
     _Rule("NodeSets", "read their status", ("nodesets",), _nodesets),
     _Rule("slurmd pods", "read their conditions", ("slurmd_pods",), _slurmd_pods),

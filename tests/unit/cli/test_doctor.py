@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
 
 from sunkpy.cli import kubectl
 from sunkpy.cli.canary import COMPARE, Patience, run_job, run_pod
 from sunkpy.cli.installation_reader import InstallationReader, probe
 from sunkpy.core.overview.installation import Seen
+from sunkpy.volumes.metrics import VolumesCollector
+from sunkpy.volumes.settings import VolumesSettings
 from tests.doubles.serving import serving
-from tests.unit.cli.installed import installed
+from tests.unit.cli.installed import installed, our_pod
 from tests.unit.cli.test_overview import shown
 from tests.unit.scheduler.world import connections
 
@@ -50,6 +54,31 @@ async def test_nothing_is_written_and_of_secrets_only_metadata_is_asked_for(worl
     (accept,) = {accept for _, path, accept in asked if path.endswith("/secrets")}
     assert "as=PartialObjectMetadataList" in accept
     assert {request.split()[0] for request in world.slurm.requests} == {"GET"}
+
+
+async def test_what_is_seen_beside_slurmctld_is_asked_by_way_of_the_apiserver(world, tmp_path):
+    pod = our_pod("slurmctld")
+    pod["spec"]["containers"].append({"name": "volumes", "image": "registry/sunkpy:0.1.0"})
+    world.put("pods", pod)
+    code, text = await shown(world, tmp_path, "doctor")
+    assert code == 1
+    assert "skipped   volumes: GET /api/v1/namespaces/slurm/pods/slurm-slurmctld-0:8080/proxy/metrics: " in text
+    state = tmp_path / "job_state"
+    state.touch()
+    settings = VolumesSettings(volumes={"state-slurm-slurmctld-0": str(tmp_path)}, job_state=str(state))
+    registry = CollectorRegistry()
+    registry.register(VolumesCollector(settings, began=0))
+    world.api.proxied["slurm-slurmctld-0:8080"] = generate_latest(registry).decode()
+    code, text = await shown(world, tmp_path, "doctor")
+    assert re.search(r"volumes: (1 volume; |volume )state-slurm-slurmctld-0 is \d+% full\n", text), text
+    os.utime(state, (0, 0))
+    world.api.proxied["slurm-slurmctld-0:8080"] = generate_latest(registry).decode()
+    code, text = await shown(world, tmp_path, "doctor")
+    assert (code, "slurmctld has not saved its jobs for " in text) == (2, True)
+    pod["spec"]["volumes"] = [{"name": "metrics", "secret": {"secretName": "seen", "optional": True}}]
+    world.put("pods", pod)
+    code, text = await shown(world, tmp_path, "doctor")
+    assert (code, "volumes: metricsSecret keeps them for Prometheus" in text) == (0, True)
 
 
 async def test_what_does_not_work_and_what_may_not_be_read_is_said_with_an_exit_code(world, tmp_path):

@@ -30,6 +30,7 @@ from sunkpy.core.overview.installation import (
     SlurmFound,
     Workload,
 )
+from sunkpy.core.overview.volumes import FILLING, NOT_SAVED_S, Watched
 from tests.unit.charts.rendering import render
 from tests.unit.core.overview.test_pool import node, slurmd
 
@@ -111,6 +112,10 @@ WELL = Installation(
     hooks=HooksFound(ready={"slurm/slurm-hooks": 2}, answers={"slurm/slurm-hooks": ""}),
     secrets={"slurm/slurm-jwt-key": True},
     backups=(backup("backup"), backup("state-backup")),
+    volumes=(
+        Watched(pod="slurm-slurmctld-0", used={"state-slurm-slurmctld-0": 0.21}, job_state_saved=NOW.timestamp() - 300),
+        Watched(pod="slurm-mariadb-0", used={"data-slurm-mariadb-0": 0.5, "slurm-backup": 0.85}),
+    ),
     slurm=SlurmFound(release="24.11.5", api_version="v0.0.42", cluster="c1", is_up=True, nodes=2),
 )
 
@@ -130,12 +135,37 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        keys: 1 Secret needed by pods, none missing (only names were read)",
         "ok        hooks: slurm/slurm-hooks has 2 ready endpoints and answers",
         "ok        backups: 2 CronJobs, each ended well the last time",
+        "ok        volumes: 3 volumes; slurm-backup is 85% full",
         "ok        slurmrestd: Slurm 24.11.5 (c1), API v0.0.42, 2 nodes",
         "ok        NodeSets: 1 NodeSet, each as its last change wants it",
         "ok        slurmd pods: 2 slurmd pods ready",
         "ok        clocks: 2 Nodes of NodeSets agree with this machine within 5 s",
     ]
     assert diagnosis.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"volumes": ()}, "nobody measures them; see volumeMetrics of chart slurm"),
+        ({"volumes": (Watched(pod="p", is_closed=True),)}, "metricsSecret keeps them for Prometheus; see its alerts"),
+        (
+            {"volumes": (Watched(pod="p", used={"a": 0.1}, job_state_saved=0),), "slurm": SlurmFound(release="24.11")},
+            "1 volume; a is 10% full",
+        ),
+    ],
+    ids=["nobody measures", "a token is needed", "slurmctld is down"],
+)
+def test_of_volumes_that_nobody_has_to_look_at_it_is_said_what_is_known(change, says):
+    checks = {check.name: check for check in diagnose(msgspec.structs.replace(WELL, **change)).checks}
+    assert (checks["volumes"].level, checks["volumes"].found) == ("ok", says)
+
+
+def test_the_bounds_are_those_of_the_alerts():
+    alerts = yaml.safe_load((ROOT / "charts/slurm/files/alerts.yaml").read_text())
+    exprs = {each["alert"]: each["expr"] for each in alerts}
+    assert f"> {FILLING}" in exprs["SlurmVolumeFilling"]
+    assert f"> {NOT_SAVED_S:.0f} and" in exprs["SlurmStateNotSaved"]
 
 
 def job(state="COMPLETED", exit_code=0, **known):
@@ -202,6 +232,14 @@ TROUBLES = {
     ),
     "nobody makes backups": (
         {"backups": ()}, "backups", "warning", "no CronJob of the charts makes backups",
+    ),
+    "a volume is full": (
+        {"volumes": (Watched(pod="p", used={"a": 0.1, "slurm-backup": 0.97}),)},
+        "volumes", "failed", "volume slurm-backup is 97% full",
+    ),
+    "slurmctld saves nothing": (
+        {"volumes": (Watched(pod="p", used={"a": 0.1}, job_state_saved=NOW.timestamp() - 1230),)},
+        "volumes", "failed", "slurmctld has not saved its jobs for 20 min",
     ),
     "Slurm refuses the token": (
         {"slurm": SlurmFound(error="read the nodes: bad token")}, "slurmrestd", "failed", "read the nodes: bad token",
