@@ -207,3 +207,30 @@ def conditions_of(bound):
     """Types of conditions that a policy lets its account write."""
     (listed,) = re.findall(r"condition.type in (\[.*?\])", json.dumps(bound["spec"]["validations"]))
     return set(re.findall(r"'([\w./]+)'", listed))
+
+
+HOMES = "research-demo-homes"
+NAS = {"nfs": {"server": "nas.example.com", "path": "/home"}}
+
+
+@pytest.mark.parametrize(
+    ("home", "wanted"),
+    [
+        ({}, False),
+        ({"existingClaim": "home"}, False),
+        ({"volume": {"hostPath": {"path": "/home"}}}, False),
+        ({"volume": NAS}, True),
+        ({"volume": NAS, "protect": {"enabled": False}}, False),
+    ],
+)
+def test_the_server_of_the_homes_is_protected_where_there_is_one(home, wanted):
+    manifests = render("slurm", {"home": home})
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        assert (HOMES in of_kind(manifests, kind)) is wanted
+
+
+def test_any_server_of_nfs_can_be_meant():
+    """A server has more names than one lists."""
+    values = {"home": {"volume": NAS, "protect": {"servers": ["*"]}}}
+    spec = of_kind(render("slurm", values), "ValidatingAdmissionPolicy")[HOMES]["spec"]
+    assert spec["validations"][0]["expression"].startswith("!variables.volumes.exists(volume, has(volume.nfs)) &&")
