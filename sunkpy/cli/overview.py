@@ -15,7 +15,7 @@ from sunkpy.core.explain.no_gang import absent
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.overview.drained import Held, HeldNode, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
-from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, headline, pool_tables
+from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, find_stuck, headline, pool_tables
 from sunkpy.core.overview.queue import Queue, find_queue, queue_table
 
 Ask = Callable[[PoolReader, Form], Awaitable[Shown]]
@@ -39,6 +39,7 @@ def pool_of(facts: PoolFacts) -> Pool:
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
         nodesets=tuple("/".join(nodeset.key) for nodeset in facts.nodesets or ()),
         at=rfc3339(utc_now()),
+        stuck=find_stuck(facts),
         unread=facts.unread,
     )
 

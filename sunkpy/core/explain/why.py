@@ -14,7 +14,7 @@ from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.job_on_pods import eviction_message, last_message
 from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Report, Submit, WaitCause
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.phases import State, is_over
+from sunkpy.core.gang.phases import State, is_over, why_stuck
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import is_job_running
 from sunkpy.core.placement.admission import Verdict
@@ -35,6 +35,7 @@ class Stage(enum.Enum):
     TO_BIND = "nothing is in the way of its binding"
     DIRECT = "bound without a job"
     BOUND = "bound, and no container runs"
+    STUCK = "bound, and the kubelet cannot start it"
     RUNS = "a container runs"
     JOB_LOST = "it has a node, and Slurm no longer knows why"
     NO_JOB = "somebody else gave it its node, and it has no job"
@@ -107,6 +108,9 @@ def _why_with_nodes(facts: Facts) -> Why:
         return Why(cause=Stage.HANDING_OVER, text=evicted)
     if snapshot.bound_job is None or snapshot.bound_job.is_lost:
         return Why(cause=Stage.JOB_LOST if snapshot.had_job else Stage.NO_JOB)
+    asked = [facts.pod] if facts.pod is not None else snapshot.pods if snapshot.state is not State.RUNNING else ()
+    if stuck := next(filter(None, map(why_stuck, asked)), ""):
+        return Why(cause=Stage.STUCK, text=stuck)
     return Why(cause=Stage.RUNS if snapshot.state is State.RUNNING else Stage.BOUND)
 
 

@@ -109,6 +109,11 @@ WORDS: Final[dict[Cause, Words]] = {
         "is bound, and no container runs yet",
         "Nothing; if it stays so, the kubelet says why: kubectl -n {namespace} describe pod {pod}.",
     ),
+    Stage.STUCK: Words(
+        "has its node, and the kubelet there cannot start it",
+        "Correct what the reason names, or delete the pod: it keeps its node and GPUs meanwhile. More: kubectl -n "
+        "{namespace} describe pod {pod}.",
+    ),
     Stage.RUNS: Words("runs", "Nothing."),
     Stage.JOB_LOST: Words(
         "has its node, and Slurm has lost its job",

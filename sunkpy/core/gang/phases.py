@@ -71,6 +71,21 @@ def is_running(pod: Pod) -> bool:
     return any(status.state.running is not None for status in statuses)
 
 
+_STARTS: Final = ("", "ContainerCreating", "PodInitializing")
+"""Why a container waits that is about to run."""
+
+
+def why_stuck(pod: Pod) -> str:
+    """Why the kubelet cannot start a pod that has its node, in its words; empty when it can, or a container runs."""
+    if not pod.spec.node_name or pod_phase(pod) in OVER or is_running(pod):
+        return ""
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waits = status.state.waiting
+        if waits is not None and waits.reason not in _STARTS:
+            return f"container {status.name}: {waits.reason}{f': {waits.message}' if waits.message else ''}"
+    return ""
+
+
 def is_over(pod: Pod) -> bool:
     """The pod holds nothing any more: it finished and no container is left running."""
     return pod_phase(pod) in OVER

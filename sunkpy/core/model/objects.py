@@ -362,9 +362,17 @@ class Running(Wire, frozen=True, kw_only=True):
     started_at: str | None = None
 
 
+class WaitingContainer(Wire, frozen=True, kw_only=True):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
 class ContainerState(Wire, frozen=True, kw_only=True):
     """One of them is set."""
 
+    waiting: WaitingContainer | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.identity import JOBS, PODS, parse_comment
-from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase
+from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase, why_stuck
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Node, Pod
@@ -71,13 +72,23 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pods: tuple[str, ...] = ()
 
 
+class StuckPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that has a node, and that its kubelet cannot start. `gpus`: of its job, 0 where that is not known."""
+
+    pod: str
+    node: str
+    gpus: int = 0
+    why: str
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The nodes, and what waits; `unread`: what could not be read, and why."""
+    """The nodes, what waits, and what holds nodes without running; `unread`: what could not be read, and why."""
 
     nodes: tuple[NodeLine, ...]
     waiting: tuple[Waiting, ...]
     nodesets: tuple[str, ...]
     at: str
+    stuck: tuple[StuckPod, ...] = ()
     unread: tuple[str, ...] = ()
 
 
@@ -108,6 +119,16 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
         )
         lines.append(line)
     return tuple(sorted(lines, key=lambda line: (line.nodeset, line.slurm_node)))
+
+
+def find_stuck(facts: PoolFacts) -> tuple[StuckPod, ...]:
+    """Pods that cannot start, and keep their nodes."""
+    gpus = {job.row.id: sum(len(each.get("gpu", ())) for each in job.row.devices.values()) for job in facts.jobs or ()}
+    return tuple(
+        StuckPod(pod="/".join(pod.key), node=pod.spec.node_name, gpus=gpus.get(noted_job(pod) or 0, 0), why=why)
+        for pod in facts.pods
+        if (why := why_stuck(pod))
+    )
 
 
 def standing_of(node: SlurmNode) -> Standing:
@@ -182,10 +203,13 @@ def headline(pool: Pool) -> str:
 
 
 def pool_tables(pool: Pool, *, is_wide: bool = False) -> Iterator[Table]:
-    """NodeSets; nodes, equal ones in one row unless all are wanted; what is waited for."""
+    """NodeSets; nodes, equal ones in one row unless all are wanted; what is waited for; pods that cannot start."""
     yield _nodeset_table(pool)
     yield _node_table(pool.nodes) if is_wide else _group_table(pool.nodes)
     yield waiting_table(pool.waiting)
+    if pool.stuck:
+        rows = tuple((each.pod, each.node, str(each.gpus or ""), each.why) for each in pool.stuck)
+        yield Table(titles=("CANNOT START", "KEEPS NODE", "GPUS OF ITS JOB", "BECAUSE"), rows=rows)
 
 
 def _nodeset_table(pool: Pool) -> Table:

@@ -16,7 +16,15 @@ from sunkpy.core.gang.gang import Link, Suspension, extra_unit
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.owners import Above, Absence
 from sunkpy.core.gang.snapshot import Snapshot
-from sunkpy.core.model.objects import Condition, PodSpec, SchedulingGate, Taint
+from sunkpy.core.model.objects import (
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    PodSpec,
+    SchedulingGate,
+    Taint,
+    WaitingContainer,
+)
 from sunkpy.core.placement.admission import Admission, Verdict
 from sunkpy.core.placement.eligibility import Candidate, eligible_nodes
 from tests.unit.core.gang.families import workload
@@ -155,6 +163,13 @@ def _half_running():
     )
 
 
+def _stuck():
+    waits = WaitingContainer(reason="ImagePullBackOff", message='Back-off pulling image "nvcr.io/typo"')
+    status = ContainerStatus(name="main", state=ContainerState(waiting=waits))
+    pod = make_pod(node="a")
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, container_statuses=(status,)))
+
+
 def _half_gated():
     gate = (SchedulingGate(name="kueue.x-k8s.io/admission"),)
     return explained(annotated(2, ("solver-0", {}), ("solver-1", {"scheduling_gates": gate})))
@@ -262,6 +277,7 @@ SITUATIONS = {
     "admission-refused": lambda: explained([make_pod()], job("RUNNING", nodes=("n-a",)), admissions={"uid-1": FULL}),
     "about-to-be-bound": lambda: explained([make_pod()], job("RUNNING", nodes=("n-a",))),
     "bound": lambda: explained([make_pod(node="a")], job("RUNNING", nodes=("n-a",))),
+    "image-not-there": lambda: explained([_stuck()], job("RUNNING", nodes=("n-a",))),
     "running-deployment": _deployed,
     "running-bare": lambda: explained(
         [make_pod(node="a", running=True, phase="Running")], job("RUNNING", nodes=("n-a",))

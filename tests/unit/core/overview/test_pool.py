@@ -3,13 +3,27 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.figures.jobs import JobRow
-from sunkpy.core.model.objects import Condition, Meta, Node, NodeSpec, NodeStatus, OwnerReference, Pod, PodSpec
+from sunkpy.core.model.objects import (
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    Meta,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+    WaitingContainer,
+)
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.spec import Gpu, NodeSet, NodeSetSpec
-from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, headline, pool_tables, standing_of
+from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, find_stuck, headline, pool_tables, standing_of
 from sunkpy.core.overview.queue import QueuedJob, find_queue
 from sunkpy.core.overview.table import render_table
 
+AT = "2026-11-24T02:00:00Z"
 NODESET = NodeSet(metadata=Meta(name="gpu", namespace="slurm"), spec=NodeSetSpec(gpu=Gpu()))
 
 
@@ -61,7 +75,7 @@ FACTS = PoolFacts(
 
 def pool(facts):
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, 0)
-    return Pool(nodes=find_nodes(facts), waiting=waiting, nodesets=("slurm/gpu",), at="2026-11-24T02:00:00Z")
+    return Pool(nodes=find_nodes(facts), waiting=waiting, stuck=find_stuck(facts), nodesets=("slurm/gpu",), at=AT)
 
 
 def lines(facts, **how):
@@ -135,3 +149,26 @@ def test_a_nodeset_without_nodes_is_there():
 )
 def test_each_node_counts_once(state, standing):
     assert standing_of(slurm_node(1, *state)) == standing
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "row"),
+    [
+        (
+            "ImagePullBackOff",
+            "no such image",
+            "team/web       node-2       2                 container a: ImagePullBackOff: no such image",
+        ),
+        ("CrashLoopBackOff", "", "team/web       node-2       2                 container a: CrashLoopBackOff"),
+        ("ContainerCreating", "", ""),
+    ],
+)
+def test_gpus_that_a_pod_holds_which_cannot_start_are_shown(reason, message, row):
+    state = ContainerState(waiting=WaitingContainer(reason=reason, message=message))
+    status = PodStatus(container_statuses=(ContainerStatus(name="a", state=state),))
+    meta = Meta(name="web", namespace="team", uid="web", annotations={names.ANNOTATION_JOB_ID: "13"})
+    stuck = Pod(metadata=meta, spec=PodSpec(node_name="node-2"), status=status)
+    *_, table = lines(msgspec.structs.replace(FACTS, pods=(stuck,)))
+    expected = ["CANNOT START   KEEPS NODE   GPUS OF ITS JOB   BECAUSE", row] if row else []
+    assert (table if row else []) == expected
+    assert any("CANNOT START" in line for line in table) == bool(row)
