@@ -245,7 +245,7 @@ class Explainer:
         if asked is not None and (unit := _own_unit(asked, gang)):
             id = msgspec.structs.replace(id, unit=unit)
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
-        snapshot = await self._view(around.restricted(gang), known, around)
+        snapshot = await self._view(around.restricted(around.within_limits(gang)), known, around)
         node = await self._around(asked, around)
         silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
         silence = (self._not_asked,) if self._slurm is None else silence

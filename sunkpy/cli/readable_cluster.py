@@ -14,13 +14,15 @@ from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.request import Policy
-from sunkpy.core.gang.limits import deciding_specs
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes, deciding_specs, keeps_away, within_limits
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
+from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
+from sunkpy.core.model.matching import containers_of
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.storage import Claim, StorageClass, Volume
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common, minus
 from sunkpy.core.placement.occupancy import taken_by_others
 from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
 from sunkpy.kube import paths
@@ -32,6 +34,7 @@ T = TypeVar("T")
 
 _CONFIG_MAPS: Final = "/api/v1/configmaps"
 _OF_SCHEDULERS: Final = "app.kubernetes.io/name=slurm,app.kubernetes.io/component=scheduler"
+_OF_CLAIMS: Final = (CLAIMED, DEVICE_CLASS)
 _GPUS: Final = {"nvidia.com/gpu": "gpu"}
 
 
@@ -40,7 +43,8 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the scheduler, nodes and their slurmd pods, pods of other schedulers, and volumes if pods have any.
+    """Settings of the scheduler, nodes and their slurmd pods, pods of other schedulers, `placed` ones of its own, and
+    volumes if pods have any.
 
     None: could not be read; `unread` says what and why. `known_names`: of all schedulers whose settings could be read.
     """
@@ -50,6 +54,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] | None = None
     slurmd_pods: tuple[Pod, ...] | None = None
     others: tuple[Pod, ...] = ()
+    placed: tuple[Pod, ...] = ()
     namespace: Namespace | None = None
     storage: Storage | None = None
     unread: tuple[str, ...] = ()
@@ -117,9 +122,31 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     def eligibility_of(self, gang: Gang) -> Eligibility | None:
         """Where the job of a gang may go, as far as it could be read."""
         found, pods = self.eligibility(deciding_specs(gang)), [p for p in gang.first_wave if has_claims(p.spec)]
-        if found is None or self.storage is None or not pods:
-            return found
-        return within_reach(found, pods, self._candidates(), self.storage)
+        if found is not None and self.storage is not None and pods:
+            found = within_reach(found, pods, self._candidates(), self.storage)
+        return minus(found, self._avoided_by(gang)) if found is not None else None
+
+    def within_limits(self, gang: Gang) -> Gang:
+        """With what follows from ports, affinity and devices of its pods, where that can be known from here."""
+        specs = [pod.spec for pod in gang.members]
+        wanted = (name for spec in specs for each in containers_of(spec) for name in each.resources.requests)
+        if any(spec.resource_claims for spec in specs) or any(name.startswith(_OF_CLAIMS) for name in wanted):
+            return gang
+        handed_out = self.settings.handed_out if self.settings is not None else ""
+        return within_limits(gang, self.policy.gpu_resources, plugin_resource=handed_out)
+
+    def _avoided_by(self, gang: Gang) -> dict[str, str]:
+        """Slurm nodes where pods that are there keep those of a gang away, or are missing, and why."""
+        everyone = [pod for pod in (*self.others, *self.placed) if pod.spec.node_name]
+        around = Surroundings(
+            nodes={node.name: node for node in self.nodes or ()},
+            keeping_away=[pod for pod in everyone if keeps_away(pod)],
+            everyone=lambda: everyone,
+        )
+        waiting = [pod for pod in gang.first_wave if not pod.spec.node_name]
+        avoided = avoid_nodes(waiting, around, but={pod.uid for pod in gang.members})
+        slurm_nodes = {pod.spec.node_name: slurm_node_of(pod) for pod in self.slurmd_pods or ()}
+        return {slurm_nodes[node]: why for node, why in avoided.items() if node in slurm_nodes}
 
     def named_nodes(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
         """The nodes that the pods name, and whether they may go there; none and None when they name none."""
@@ -173,12 +200,19 @@ class ClusterReader:
             "what pods of others take of the nodes",
             self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=not_ours),
         )
+        own = f"spec.schedulerName={scheduler},spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+        placed = None
+        if others is not None:
+            placed = await self._or_not(
+                "pods on nodes", self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=own)
+            )
         return ReadableCluster(
             settings=settings,
             known_names=frozenset(settings.scheduler_names if settings is not None else (scheduler,)),
             nodes=_tuple(nodes),
             slurmd_pods=_tuple(slurmd),
             others=_tuple(others) or (),
+            placed=_tuple(placed) or (),
             namespace=await self._namespace(namespace, settings),
             storage=await self._storage(namespace, pods) if any(has_claims(pod.spec) for pod in pods) else None,
             unread=tuple(self._unread),

@@ -86,6 +86,23 @@ async def test_a_job_that_slurm_does_not_know_is_lost(world, tmp_path):
     assert "pod web: runs, node node-1 (Slurm node n1)" in text
 
 
+def with_port(world, name, node="", **how):
+    port = {"containerPort": 80, "hostPort": 80}
+    world.add_pod(name, node=node, containers=[{"name": "a", "image": "x", "ports": [port]}], **how)
+
+
+async def test_where_host_ports_decide_no_node_may_be_used_and_that_is_the_reason(world, tmp_path):
+    configure(world)
+    with_port(world, "first", "node-1", annotations={"sunkpy.dev/job-id": "7"})
+    with_port(world, "second", "node-2", schedulerName="default-scheduler")
+    with_port(world, "web")
+    text = await of_pod(world, tmp_path)
+    assert text.startswith("Pod default/web is not submitted: no node fits\n")
+    assert "none of 2 Slurm nodes fits: 2 host port 80 is taken\n" in text
+    assert "nodes           not n[1-2]: host port 80 is taken\n" in text
+    assert ("may use" in text, "leads" in text) == (False, False)
+
+
 async def test_a_pod_whose_node_has_no_room_yet_waits_for_the_one_that_ends(world, tmp_path):
     configure(world)
     world.add_pod("old", cpu="4", node="node-1", running=True, annotations={"sunkpy.dev/job-id": "1"})
