@@ -76,7 +76,10 @@ def explain_node(facts: NodeFacts) -> Explanation:
     free = sum(not row.owners for row in rows)
     slurm = facts.slurm.name if facts.slurm is not None else ""
     standing = f"has {len(rows)} devices, {free} free" if rows else "has no devices that Slurm or a driver knows"
-    what_to_do = "Nothing."
+    held = _held(facts)
+    what_to_do = (
+        f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}." if held else "Nothing."
+    )
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same ones"
         what_to_do = "See whether the driver runs there. A new slurmd pod lists the devices anew: drain the node first."
@@ -87,11 +90,20 @@ def explain_node(facts: NodeFacts) -> Explanation:
         subject=f"Node {facts.node}" + (f" (Slurm node {slurm})" if slurm else ""),
         standing=standing,
         lines=(
+            Line(title="Slurm", texts=held),
             Line(title="devices", texts=tuple(map(str, rows))),
             Line(title="not read", texts=facts.unread),
         ),
         what_to_do=what_to_do,
     )
+
+
+def _held(facts: NodeFacts) -> tuple[str, ...]:
+    """How Slurm has the node, where no new job starts."""
+    slurm = facts.slurm
+    if slurm is None or not slurm.state or not (slurm.is_closed or slurm.is_down or slurm.is_not_responding):
+        return ()
+    return (f"{slurm.state_text}{f', {slurm.reason}' if slurm.reason else ''}: takes no new jobs",)
 
 
 def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:

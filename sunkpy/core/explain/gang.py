@@ -21,6 +21,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.volumes import has_claims
 
+_OVER = (Stage.OVER, Stage.ENDING)
 _PAST = (Stage.OVER, Stage.ENDING, Stage.POD_OVER, Stage.HANDING_OVER)
 
 _TO_ITS_CLAIMS = "See what its claims wait for: kubectl -n {namespace} describe pvc."
@@ -38,12 +39,12 @@ def explain_gang(facts: Facts) -> Explanation:
         lines = (
             Line(title="because", texts=_because(facts, found)),
             Line(title="recognised as", texts=_recognised(facts, snapshot.gang)),
-            Line(title="members", texts=_members(snapshot, snapshot.gang)),
+            Line(title="members", texts=_members(snapshot, snapshot.gang, is_past=found.cause in _OVER)),
             Line(title="solo gangs", texts=_beyond(facts)),
             Line(title="Slurm job", texts=_jobs(facts)),
             Line(title="devices", texts=facts.devices),
             Line(title="nodes", texts=_nodes(facts, snapshot.gang)),
-            Line(title="preemption", texts=_preemption(snapshot.gang)),
+            Line(title="preemption", texts=_preemption(snapshot.gang) if found.cause not in _OVER else ()),
             Line(title="problems", texts=tuple(p for p in map(str, snapshot.gang.problems) if p not in found.text)),
             Line(title="not read", texts=facts.unread),
         )
@@ -112,13 +113,13 @@ def _what_to_do(facts: Facts, found: Why) -> str:
 # --------------------------------------------------------------------- members
 
 
-def _members(snapshot: Snapshot, gang: Gang) -> tuple[str, ...]:
+def _members(snapshot: Snapshot, gang: Gang, *, is_past: bool) -> tuple[str, ...]:
     job = snapshot.bound_job or next(iter(snapshot.live_jobs), None)
     seats = snapshot.seating(job).seats if job is not None and job.nodes else {}
     texts: list[str] = []
     for role in gang.roles:
         if gang.seats > 1:
-            texts.append(_role(role))
+            texts.append(f"role {role.name}" if is_past else _role(role))
         shown = role.members[:MOST_MEMBERS]
         texts += [_member(snapshot, role, member, seats.get(member.pod.uid)) for member in shown]
         if more := len(role.members) - len(shown):

@@ -71,6 +71,9 @@ NODES: dict[str, Callable[[], NodeFacts]] = {
         jobs=(slurm_job(7, 0, 1, user="k8s"), slurm_job(8, 2)),
     ),
     "without-uuids": lambda: node(uuids=[], offered=[], slurm=slurm_node([]), jobs=(slurm_job(8, 2),)),
+    "set-down": lambda: node(
+        slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"DOWN"}), reason="bad dimm"),
+    ),
     "nothing": lambda: node(uuids=[], offered=[], slurm=slurm_node([], gres="")),
     "device-off-the-bus": lambda: node(offered=["GPU-c", "GPU-b"]),
     "device-not-in-slurm": lambda: node(uuids=["GPU-a", "GPU-b"], slurm=slurm_node(["GPU-a", "GPU-b"], "gpu:2")),

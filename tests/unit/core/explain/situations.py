@@ -310,6 +310,11 @@ SITUATIONS = {
         [make_pod()], waits_for="generation 1 of default/train to end: pod train-0 is not gone"
     ),
     "nodes-not-read": _not_read,
+    "finished-gang": lambda: explained(
+        annotated(2, *((f"solver-{at}", {"node": "a", "phase": "Succeeded"}) for at in range(2))),
+        job("COMPLETED"),
+        asked="",
+    ),
     "finished": lambda: explained([make_pod(node="a", phase="Succeeded")], job("COMPLETED")),
     "finished-job-left": lambda: explained([make_pod(node="a", phase="Failed")], job("RUNNING", nodes=("n-a",))),
     "finished-one-of-gang": lambda: explained(
