@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from demo.stack import ROOT, USER, Stack
 from devcluster.shell import CommandFailed
@@ -102,8 +103,10 @@ def test_a_slurmctld_that_was_killed_knows_the_login_pod_again(stack: Stack) -> 
 def test_a_second_cluster_may_not_take_the_name_of_the_scheduler(stack: Stack) -> None:
     manifest = stack.helm("get", "manifest", stack.release, "-n", stack.namespace)
     assert f"sunkpy:scheduler-name:{stack.scheduler_name}" in manifest
+    values = yaml.safe_load(stack.helm("get", "values", stack.release, "-n", stack.namespace, "--output", "yaml"))
+    images = yaml.safe_dump({"images": values["images"]})
     with pytest.raises(CommandFailed, match=r"sunkpy:scheduler-name.*exists and cannot be imported"):
         stack.helm(
-            "install", "thief", str(ROOT / "charts" / "slurm"), "-n", "default",
-            "--set", f"scheduler.name={stack.scheduler_name}", "--no-hooks", "--dry-run=server",
+            "install", "thief", str(ROOT / "charts" / "slurm"), "-n", "default", "--no-hooks", "--dry-run=server",
+            "--set", f"scheduler.name={stack.scheduler_name}", "--values=-", stdin=images,
         )  # fmt: skip
