@@ -142,6 +142,24 @@ async def test_who_has_to_release_a_job_that_is_held_is_told(
         await world.until(lambda: [note for note in world.notes("FailedScheduling") if reason in note])
 
 
+async def test_tasks_and_components_are_known_by_the_numbers_that_squeue_prints(
+    pool: RealSlurm, keeper: Slurm, world: World, tmp_path: Path
+) -> None:
+    script = r"printf '#!/bin/sh\nsleep 100\n' | sbatch --parsable -p low -o /dev/null -J many"
+    async with scheduling(world, pool, tmp_path) as person:
+        await filled(keeper)
+        _, array = pool.run_as("k8s", "sh", "-c", f"{script} --array=1-90%4")
+        _, components = pool.run_as("k8s", "sh", "-c", f"{script} -N 1 : -J many -N 1")
+        array, leader = array.strip(), components.strip()
+        for number in (f"{array}_90", array, f"{leader}+1", f"{leader}+0", leader):
+            code, said = await person.explains("job", number)
+            assert (code, said.startswith(f"Job {number} (many, of k8s) waits in the queue\n")) == (0, True), said
+        code, said = await person.explains("job", f"{array}_91")
+        assert (code, said.startswith(f"Job {array}_91 is not known to Slurm\n")) == (1, True)
+        assert pool.run_as("k8s", "scancel", array, leader)[0] == 0
+        await becomes(keeper, JobId(int(leader)), lambda state: state == {"CANCELLED"})
+
+
 async def test_the_course_of_a_pod_is_told_to_its_end(
     pool: RealSlurm, keeper: Slurm, world: World, tmp_path: Path
 ) -> None:
