@@ -82,11 +82,16 @@ remove_files() {
 }
 # shellcheck disable=SC2329 # remove_files calls it
 start_removal() {
-  local folders
+  local folders session
   read -r -a folders <<< "${SUNKPY_FOLDERS:-}"
   [ ${#folders[@]} != 0 ] && flock --nonblock 8 || return 0
   setsid nice -n 19 find "${folders[@]}" -xdev -mindepth 1 -uid "$SLURM_JOB_UID" -delete < /dev/null > /dev/null 2>&1 9>&- &
   echo $! > "$user.cleaner"
+  # slurmd kills what a script leaves in its own session.
+  for _ in {1..250}; do
+    session=$(ps -o sid= -p $!) && [ "${session// /}" != $! ] || break
+    sleep 0.02
+  done
 }
 
 # A script of the site that fails drains the node, but not before the job has left it.

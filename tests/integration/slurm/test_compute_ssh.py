@@ -188,6 +188,17 @@ def test_a_session_ends_with_its_job_and_takes_all_along(people: People):
     assert people.said("ann", ONE, "id")[0] == 255
 
 
+@WITHOUT
+def test_what_a_session_left_goes_after_the_last_job_of_its_user_there(people: People):
+    """Each job has an external step, which is none of the user's processes."""
+    job = people.job("ann", ONE)
+    assert people.said("ann", ONE, "touch /tmp/left /dev/shm/left; ls /tmp/left") == (0, "/tmp/left")
+    root = people.site.root_of(ONE)
+    people.site.shell("ann", f"scancel {job}")
+    is_gone = lambda: not any((root / folder / "left").exists() for folder in ("tmp", "dev/shm"))  # noqa: E731
+    assert wait_until(is_gone, timeout_s=30, every_s=0.2), people.site.logs()
+
+
 @WITHIN
 def test_a_session_is_held_by_what_slurm_gave_the_job_where_there_are_cgroups(people: People):
     job = people.job("ann", ONE)

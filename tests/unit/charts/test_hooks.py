@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -821,9 +822,13 @@ def test_processes_of_another_user_with_the_same_number_are_not_touched(
 # --------------------------------------------------------------------------------------------- files that users left
 
 
+LEAVER = 1_000_000 + os.getpid()
+"""Nobody else's on this machine: a user who has a process is left alone."""
+
+
 @dataclass(frozen=True)
 class Left:
-    """Folders of jobs on a node, with files of `NOBODY` and of another user."""
+    """Folders of jobs on a node, with files of `LEAVER` and of another user."""
 
     hooks: Hooks
 
@@ -833,7 +838,7 @@ class Left:
             (self.hooks.folder / name).chmod(0o1777)
         self.hooks.set_up(SUNKPY_FOLDERS=f"'{self.hooks.folder}/tmp {self.hooks.folder}/shm'", **settings)
 
-    def put(self, path: str, *, uid: int = NOBODY) -> Path:
+    def put(self, path: str, *, uid: int = LEAVER) -> Path:
         """A file of a user; folders on its way are theirs, too."""
         file = self.hooks.folder / path
         for folder in [*reversed(file.relative_to(self.hooks.folder).parents)][2:]:
@@ -844,9 +849,13 @@ class Left:
         os.chown(file, uid, uid)
         return file
 
-    def run(self, hook: str, job: int, *, uid: int = NOBODY, **env: str) -> None:
+    def run(self, hook: str, job: int, *, uid: int = LEAVER, **env: str) -> None:
+        """As slurmd does, which kills what a script has left in its process group."""
         started = time.monotonic()
-        done = finished(self.hooks.start(hook, comment="", job=job, uid=uid, env=env))
+        script = self.hooks.start(hook, comment="", job=job, uid=uid, env=env)
+        done = finished(script)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(script.pid, signal.SIGKILL)
         assert (done.returncode, done.stderr) == (0, "")
         assert time.monotonic() - started < 10
 
@@ -857,7 +866,7 @@ class Left:
 
     def is_being_removed(self) -> bool:
         done = subprocess.run(
-            ["flock", "--nonblock", self.hooks.folder / f"users/{NOBODY}.cleaner", "true"], check=False
+            ["flock", "--nonblock", self.hooks.folder / f"users/{LEAVER}.cleaner", "true"], check=False
         )
         return done.returncode != 0
 
@@ -885,7 +894,7 @@ def test_what_a_user_left_goes_after_their_last_job_on_the_node(left: Left):
     left.stays(*mine)
     left.run("epilog", 13)
     left.goes(*mine, "tmp/a")
-    assert {path.name for path in (left.hooks.folder / "users").iterdir()} == {f"{NOBODY}.lock", f"{NOBODY}.cleaner"}
+    assert {path.name for path in (left.hooks.folder / "users").iterdir()} == {f"{LEAVER}.lock", f"{LEAVER}.cleaner"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
@@ -896,11 +905,11 @@ def test_only_files_of_that_user_go_and_no_link_is_followed(left: Left):
     for path in ("tmp/mine/gone", "tmp/other/gone", "tmp/after"):
         left.put(path)
     for path in others:
-        left.put(path, uid=NOBODY - 1)
+        left.put(path, uid=LEAVER + 10_000_000)
     for name in ("folder", "file"):
         link = left.hooks.folder / f"tmp/{name}"
         link.symlink_to(kept if name == "file" else kept.parent)
-        os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+        os.chown(link, LEAVER, LEAVER, follow_symlinks=False)
     left.run("epilog", 12)
     left.goes("tmp/mine/gone", "tmp/other/gone", "tmp/after")
     left.stays(*others, "elsewhere/kept")
@@ -912,7 +921,7 @@ def test_a_mount_below_is_no_part_of_the_folder(left: Left):
     left.run("prolog", 12)
     mount = left.hooks.folder / "tmp/mount"
     mount.mkdir()
-    os.chown(mount, NOBODY, NOBODY)
+    os.chown(mount, LEAVER, LEAVER)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", mount], check=True)
     try:
         left.put("tmp/mount/kept")
@@ -943,20 +952,21 @@ def test_a_job_that_begins_meanwhile_ends_the_removal_before_it_can_write(left: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
-def test_nothing_of_a_user_goes_while_a_process_of_theirs_runs(
-    left: Left, daemons: Callable[..., subprocess.Popen[bytes]]
-):
+def test_nothing_of_a_user_goes_while_a_process_of_theirs_runs(left: Left):
     left.run("prolog", 12)
     left.put("tmp/used")
-    daemons(13)
-    left.run("epilog", 12)
-    left.stays("tmp/used")
+    with subprocess.Popen(["sleep", "60"], user=LEAVER) as daemon:
+        try:
+            left.run("epilog", 12)
+            left.stays("tmp/used")
+        finally:
+            daemon.kill()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of several users")
 @pytest.mark.parametrize("case", ["begun before there was such a Prolog", "off", "an image without", "system user"])
 def test_where_it_is_not_known_or_not_wanted_nothing_goes(case: str, left: Left):
-    uid = 402 if case == "system user" else NOBODY
+    uid = 402 if case == "system user" else LEAVER
     env = {"SUNKPY_CLEAN_TMP": "false"} if case == "off" else {}
     left.put("tmp/kept", uid=uid)
     if case == "an image without":
