@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import resource
 import subprocess
 import sys
 import zlib
@@ -34,6 +35,9 @@ _ANSWERS_S: Final = 60.0
 _ENDS_S: Final = 2.0
 _LENGTH_BYTES: Final = 4
 _SAID_BYTES: Final = 2000
+_MEMORY_BYTES: Final = 400 * 2**20
+"""Above it only the relay fails, not the scheduler beside it: all of a container ends when it has no memory left."""
+_TOO_LONG: Final = "the answer is longer than the relay may hold; see --slurmrestd"
 _NO_MESSAGE: Final = (asyncio.IncompleteReadError, msgspec.DecodeError)
 
 
@@ -211,7 +215,8 @@ async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Ca
 
 
 async def serve_here(settings: SlurmSettings) -> None:
-    """Carry requests from the standard input of this process."""
+    """Carry requests from the standard input of this process, in a part of the memory of its container."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
 
@@ -227,11 +232,14 @@ async def _carried(asked: Asked, settings: SlurmSettings, tokens: TokenSource, c
     try:
         headers = asked.headers | {JWT_HEADER: tokens.token(user)}
         answer = await connection.exchange(asked.method, asked.path, content=asked.content, headers=headers)
+        packed = await asyncio.to_thread(zlib.compress, answer.content, 1)
+    except MemoryError:
+        return Answered(asked.id, problem=f"{settings.url}: {_TOO_LONG}")
     except (NoAnswer, SlurmError) as error:
         return Answered(asked.id, problem=f"{settings.url}: {error}")
     if answer.status == HTTPStatus.UNAUTHORIZED:
         tokens.renew()
-    return Answered(asked.id, answer.status, await asyncio.to_thread(zlib.compress, answer.content, 1))
+    return Answered(asked.id, answer.status, packed)
 
 
 def _packed(message: msgspec.Struct) -> bytes:

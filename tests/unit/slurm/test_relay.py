@@ -90,3 +90,24 @@ async def test_the_seal_of_a_job_stays_where_the_key_is():
 
     with pytest.raises(errors.Unauthorized, match="make the seal of a job"):
         Relay(command).seal()
+
+
+async def test_an_answer_that_the_relay_cannot_hold_ends_that_request_alone(tmp_path):
+    async with relayed(tmp_path) as (double, _, _):
+        for _ in range(150):
+            double.add_job("PENDING", comment="x" * 2**20, user="ann", state_reason="Priority")
+        code = (
+            "import asyncio, sys; from pathlib import Path; from sunkpy.runtime.settings import load; "
+            "from sunkpy.scheduler.settings import SchedulerSettings; from sunkpy.slurm import relay; "
+            "relay._MEMORY_BYTES = 200 << 20; "
+            "asyncio.run(relay.serve_here(load(Path(sys.argv[1]), SchedulerSettings).slurm))"
+        )
+
+        async def command():
+            return [sys.executable, "-c", code, str(tmp_path / "config.yaml")]
+
+        small = Slurm.through(Relay(command))
+        with pytest.raises(errors.Unreachable, match="the answer is longer than the relay may hold"):
+            await small.jobs()
+        assert (await small.ping()).is_up
+        await small.close()
