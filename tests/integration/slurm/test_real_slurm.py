@@ -175,9 +175,14 @@ async def test_a_deleted_node_is_missed_by_a_full_read(real: RealSlurm, admin: S
     """Last: the node does not come back by itself."""
     cache = NodeCache(admin)
     assert NODE in (await cache.refresh()).nodes
+    await happens(real, lambda: _has_no_job(admin))
     await admin.drain_node(NODE, "k8s: pod gone")
     await admin.delete_node(NODE)
     assert (await cache.refresh(full=True)).nodes == {}
+
+
+async def _has_no_job(slurm: Slurm) -> bool:
+    return not (await slurm.node(NODE)).is_busy
 
 
 async def _is(slurm: Slurm, job_id: JobId, predicate: str) -> bool:
