@@ -9,7 +9,7 @@ FROM python AS locked
 RUN install-packages python3-venv
 ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
     UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/sunkpy
-RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check -q uv==0.13.8 hatchling
+RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check -q uv==0.13.8 hatchling==1.33.0
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
 RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-project

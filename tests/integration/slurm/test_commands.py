@@ -346,6 +346,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
         r"Permission denied",
         1,
     ),
+    "programs that make who runs them somebody else": Command(
+        "srun find / -xdev -type f -perm /6000 2> /dev/null; find / -xdev -type f -perm /6000 2> /dev/null; true", r"^$"
+    ),
     "a plugin of the site": Command("srun printenv OF_PLUGIN", "of-the-site$"),
     "strigger: Slurm's own user's": Command("strigger --set --node=c1 --down --program=/bin/true", "denied", 1),
     "scrontab": Command("scrontab -l", "scrontab is disabled on this cluster", 1),
