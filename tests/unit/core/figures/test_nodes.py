@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,11 @@ def test_what_a_node_has() -> None:
         "cpus": 8, "cpus_alloc": 4, "cpus_effective": 6, "cpus_idle": 2, "gpus": 2, "gpus_alloc": 1,
         "memory_bytes": 4000, "memory_alloc_bytes": 0, "memory_effective_bytes": 3500,
     }  # fmt: skip
+
+
+def test_a_node_without_gpus_has_none() -> None:
+    bare = msgspec.structs.replace(node("n1", "IDLE"), gres="nic:1")
+    assert figures(node_families({"n1": bare}, {}))["slurm_node_gpus", ("n1",)] == 0
 
 
 @pytest.mark.parametrize(
