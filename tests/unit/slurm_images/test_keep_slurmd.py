@@ -42,7 +42,7 @@ class Kept:
             (folder / name).mkdir()
         programs = {
             "slurmd": SLURMD.format(folder=folder),
-            "requeue-lost": "#!/bin/bash\n",
+            "requeue-lost": f"#!/bin/bash\necho $SUNKPY_SLURM_NODE >> {folder}/asked-for-lost-jobs\n",
             "register-again": f"#!/bin/bash\necho $1 >> {folder}/looked-after\n",
         }
         for name, text in programs.items():
@@ -68,6 +68,14 @@ class Kept:
     def starts(self) -> list[str]:
         file = self.folder / "starts"
         return file.read_text().splitlines() if file.exists() else []
+
+    def told(self, name: str, *, times: int) -> list[str]:
+        """What a program beside it has been told, once it was started so often."""
+        file = self.folder / name
+        wait(
+            lambda: file.exists() and len(file.read_text().splitlines()) == times, timeout_s=20, what=f"{times} {name}"
+        )
+        return file.read_text().splitlines()
 
     def has_started(self, times: int) -> None:
         """It has, and its files are kept."""
@@ -119,7 +127,8 @@ def test_one_that_dies_starts_again_on_its_files_and_is_looked_after(kept: Kept)
     kept.end("137")
     kept.has_started(2)
     assert kept.starts() == ["-N n1 on first with ", f"-N n1 on first with {kept.folder}/slurm.key"]
-    pids = (kept.folder / "looked-after").read_text().split()
+    lost, pids = kept.told("asked-for-lost-jobs", times=2), kept.told("looked-after", times=2)
+    assert lost == ["n1", "n1"]
     assert len(set(pids)) == 2
     assert pids[-1] == (kept.folder / "run/slurmd.pid").read_text().strip()
     assert kept.process is not None
