@@ -33,7 +33,7 @@ from sunkpy.core.overview.drain_plan import (
     plan_undrain,
 )
 from sunkpy.core.overview.drained import Door, HeldNode, find_holds
-from sunkpy.core.overview.job_ends import find_job_ends, job_end_table
+from sunkpy.core.overview.job_ends import JobEnd, by_slurm_node, find_job_ends, job_end_table
 from sunkpy.core.overview.pool import NodeLine, PoolFacts, find_nodes, state_of
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -102,10 +102,15 @@ async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
             in_slurm=sides.slurm.user if sides.slurm is not None else "",
             set_by=frozenset(order.set_by),
         )
-        done = [await _at_node(line, facts, sides.kube, slurm, asker, order, plan) for line in lines]
+        ends = find_job_ends(facts.jobs or (), {line.slurm_node for line in lines})
+        of_nodes = by_slurm_node(ends)
+        done = [
+            await _at_node(line, facts, sides.kube, slurm, asker, order, plan, of_nodes.get(line.slurm_node, ()))
+            for line in lines
+        ]
     if len(done) == 1 and done[0].failure is not None:
         raise done[0].failure
-    return _present(done, order.form, facts)
+    return _present(done, order.form, ends, facts.unread)
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +129,14 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _at_node(
-    line: NodeLine, facts: PoolFacts, kube: Kube, slurm: Slurm | None, asker: Asker, order: Order, plan: Plan
+    line: NodeLine,
+    facts: PoolFacts,
+    kube: Kube,
+    slurm: Slurm | None,
+    asker: Asker,
+    order: Order,
+    plan: Plan,
+    job_ends: Sequence[JobEnd],
 ) -> _Done:
     """Of several nodes each is done for itself: what one refuses does not keep the others."""
     now = await _now(kube, slurm, facts, line)
@@ -140,25 +152,22 @@ async def _at_node(
         is_done=not order.is_trial,
         steps=tuple(map(str, steps.steps)),
         left=steps.left,
-        job_ends=find_job_ends(facts.jobs or (), {line.slurm_node}),
+        job_ends=tuple(job_ends),
     )
     return _Done(now=now, steps=steps, outcome=outcome, failure=failure)
 
 
-def _present(done: Sequence[_Done], form: Form, facts: PoolFacts) -> Shown:
+def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: tuple[str, ...]) -> Shown:
     outcomes = tuple(each.outcome for each in done)
 
     def text() -> str:
         if len(done) == 1:
             now, steps, did = done[0].now, done[0].steps, done[0].outcome
-            return render(explain_steps(now, steps, is_done=did.is_done, job_ends=did.job_ends, unread=facts.unread))
-        there = {outcome.node.slurm_node for outcome in outcomes}
-        return show(
-            (outcome_table(outcomes), job_end_table(find_job_ends(facts.jobs or (), there))), unread=facts.unread
-        )
+            return render(explain_steps(now, steps, is_done=did.is_done, job_ends=did.job_ends, unread=unread))
+        return show((outcome_table(outcomes), job_end_table(ends)), unread=unread)
 
     exit_code = max(each.exit_code for each in done)
-    return present(Outcomes(outcomes=outcomes, unread=facts.unread), form, text, exit_code)
+    return present(Outcomes(outcomes=outcomes, unread=unread), form, text, exit_code)
 
 
 async def _named(kube: Kube, order: Order, facts: PoolFacts) -> tuple[list[NodeLine], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -37,6 +37,15 @@ def find_job_ends(jobs: Iterable[QueuedJob], slurm_nodes: Collection[str]) -> tu
     ]
     there.sort(key=lambda found: (not found[0].ended_s, found[0].ended_s, found[0].row.id))
     return tuple(_job_end(job, held) for job, held in there)
+
+
+def by_slurm_node(ends: Iterable[JobEnd]) -> Mapping[str, Sequence[JobEnd]]:
+    """Those of each node, in the same order, as if that node alone had been asked for."""
+    found: dict[str, list[JobEnd]] = {}
+    for end in ends:
+        for node in end.slurm_nodes:
+            found.setdefault(node, []).append(msgspec.structs.replace(end, slurm_nodes=(node,)))
+    return found
 
 
 def _job_end(job: QueuedJob, held: tuple[str, ...]) -> JobEnd:
