@@ -8,7 +8,7 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.gang.phases import State
 from sunkpy.core.model.devices import PROTECTION, DeviceId, ResourceClaim
-from sunkpy.core.model.objects import Node
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
@@ -598,17 +598,32 @@ async def test_pods_of_a_gang_that_share_a_claim_are_told_to_take_one_each(world
     assert world.submissions == []
 
 
-async def test_a_watch_that_is_behind_takes_no_device_from_the_claim_to_which_it_was_just_given():
+def watched():
+    """The devices, before anything of the apiserver is seen."""
     settings = SchedulerSettings(cluster="c", slurm=SLURM, device_classes={DRIVER: "gpu"})
     nodes = Informer(None, paths.NODES, Node)
-    devices = Devices(None, settings, nodes, lambda *_: None, on_claim=lambda _: None, on_classes=lambda: None)
+    return Devices(None, settings, nodes, lambda *_: None, on_claim=lambda _: None, on_classes=lambda: None)
 
-    def claim(version, **status):
-        meta = {"name": "gpus", "namespace": "default", "uid": "u", "resourceVersion": version}
-        return msgspec.convert({"metadata": meta, "status": status}, ResourceClaim)
 
-    devices.take(claim("10", **allocated("gpu-1", pod="web", uid="w")))
-    devices.take(claim("9"))
+def claim_object(name="gpus", version="10", **status):
+    meta = {"name": name, "namespace": "default", "uid": name, "resourceVersion": version}
+    return msgspec.convert({"metadata": meta, "status": status}, ResourceClaim)
+
+
+async def test_a_watch_that_is_behind_takes_no_device_from_the_claim_to_which_it_was_just_given():
+    devices = watched()
+    devices.take(claim_object(version="10", **allocated("gpu-1", pod="web", uid="w")))
+    devices.take(claim_object(version="9"))
     assert devices.owner_but(())(DeviceId(DRIVER, "node-1", "gpu-1")) is not None
-    devices.take(claim("11"))
+    devices.take(claim_object(version="11"))
     assert devices.owner_but(())(DeviceId(DRIVER, "node-1", "gpu-1")) is None
+
+
+async def test_the_rivals_of_a_pod_are_its_claims_seen_or_not_and_all_that_have_a_device_of_theirs():
+    devices = watched()
+    devices.take(claim_object("own", **allocated("gpu-1", "gpu-2")))
+    devices.take(claim_object("second", **allocated("gpu-2")))
+    devices.take(claim_object("other", **allocated("gpu-3")))
+    asked = [{"name": name, "resourceClaimName": name} for name in ("own", "unseen")]
+    pod = msgspec.convert({"metadata": {"name": "web", "namespace": "default"}, "spec": {"resourceClaims": asked}}, Pod)
+    assert devices.rivals(pod) == {("default", name) for name in ("own", "unseen", "second")}

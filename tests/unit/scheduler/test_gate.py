@@ -122,6 +122,25 @@ async def test_a_pod_that_was_put_on_the_node_by_hand_keeps_nobody_from_it(world
         assert world.deleted == []
 
 
+@pytest.mark.parametrize(("noted", "expected"), [(100, 202), (99, 200)])
+async def test_an_epilog_waits_for_a_pod_of_its_job_whose_gang_is_not_known_yet(
+    world, tmp_path, monkeypatch, noted, expected
+):
+    monkeypatch.setattr(hooks, "LONG_POLL_S", 0.3)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call)
+        assert job_id == 100
+        note = {names.ANNOTATION_JOB_ID: str(noted)}
+        world.add_pod("late", node="node-1", running=True, owner=UNREADABLE, annotations=note)
+        world.pod_is_gone()
+        world.set_job(job_id, "CANCELLED")
+        status, answer = await call("epilog", job_id)
+        assert status == expected
+        assert answer.get("why", "") == (
+            "pod default/late is on the node and its gang is not known yet" if noted == 100 else ""
+        )
+
+
 @pytest.mark.parametrize(("hook", "grace_s"), [("epilog", 1), ("gate", 1), ("epilog", 0)])
 async def test_a_pod_that_was_deleted_by_force_is_waited_for_as_long_as_its_containers_may_take(
     world, tmp_path, monkeypatch, hook, grace_s

@@ -1,6 +1,7 @@
 """Pods that become gangs of their own, by the index that parts them; the test says what time it is."""
 
 import asyncio
+import contextlib
 
 import msgspec
 
@@ -14,16 +15,44 @@ from sunkpy.scheduler.pods.wake import Wake
 from tests.unit.scheduler.test_owners import climbing
 from tests.unit.scheduler.world import World
 
+PAIR = {"sunkpy.dev/gang": "pair", "sunkpy.dev/gang-size": "2"}
 
-async def test_of_hundreds_of_pods_beyond_the_seats_a_turn_parts_256_and_the_gang_comes_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "LEFT_OUT_S", 0.05)
-    world = World()
+
+@contextlib.asynccontextmanager
+async def indexed(world, tmp_path):
+    """The index, what it wakes, and the parts above it; the clock is theirs."""
     async with climbing(world, tmp_path) as above:
         ledger = Ledger(lambda: above.now)
         recognition = Recognition(owners=above.owners, on_unreadable=lambda *_: None)
         pods = PodIndex(recognition, owners=above.owners, wake=Wake(ledger), clock=lambda: above.now)
-        declared = {"sunkpy.dev/gang": "pair", "sunkpy.dev/gang-size": "2"}
-        made = [msgspec.convert(world.add_pod(f"{n:03}", annotations=declared), Pod) for n in range(2 + 600)]
+        yield pods, ledger, above
+
+
+async def test_a_pod_beyond_the_seats_takes_that_of_a_member_that_is_being_deleted(tmp_path):
+    world = World()
+    async with indexed(world, tmp_path) as (pods, _, above):
+        for name, node in (("old", "node-1"), ("mate", "node-2"), ("new", "")):
+            world.add_pod(name, annotations=PAIR, node=node)
+        world.api.change("pods", "default", "old", {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+        leaving, mate, new = (msgspec.convert(world.pod(name), Pod) for name in ("old", "mate", "new"))
+        for pod in (leaving, mate, new):
+            pods.update(None, pod)
+        id = pods.find_id(mate)
+        for _ in range(3):
+            assert len(pods.pods_of(id)) == 3
+            pods.assemble(id, pods.pods_of(id))
+            above.now += index.LEFT_OUT_S
+        pods.update(leaving, None)
+        gang = pods.assemble(id, pods.pods_of(id))
+        assert {pod.uid for pod in gang.members} == {mate.uid, new.uid}
+        assert pods.find_id(new) == id
+
+
+async def test_of_hundreds_of_pods_beyond_the_seats_a_turn_parts_256_and_the_gang_comes_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "LEFT_OUT_S", 0.05)
+    world = World()
+    async with indexed(world, tmp_path) as (pods, ledger, above):
+        made = [msgspec.convert(world.add_pod(f"{n:03}", annotations=PAIR), Pod) for n in range(2 + 600)]
         for pod in made:
             pods.update(None, pod)
         id = pods.find_id(made[0])
