@@ -61,6 +61,8 @@ def test_a_dashboard_is_what_grafana_reads(name: str) -> None:
         assert at["x"] + at["w"] <= 24
         assert panel["datasource"]["uid"] == "${source}"
         assert [target["refId"] for target in panel["targets"]] == [f"s{i}" for i in range(len(panel["targets"]))]
+        asks_dcgm = any("DCGM_" in target["expr"] for target in panel["targets"])
+        assert panel["description"] == ("Needs dcgm-exporter." if asks_dcgm else "")
     for one, other in itertools.combinations([panel["gridPos"] for panel in board["panels"]], 2):
         is_beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         is_above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
