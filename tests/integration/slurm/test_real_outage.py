@@ -39,7 +39,8 @@ with socket.create_server(("", int(os.environ["SUNKPY_SLURMD_PORT"]))) as server
 """
 _ALLOCATE_C3 = """\
 cd; timeout --signal=KILL 120 salloc --no-shell --job-name=once --nodelist=c3 --time=1 --mem=100 &> once &
-for _ in {1..50}; do squeue --noheader --states=R --format=%A --name=once | grep . && break; sleep 0.1; done
+begun() { squeue --noheader --states=all --format='%A %T' --name=once | sed -n '/PENDING/!s/ .*//p'; }
+for _ in {1..50}; do begun | grep . && break; sleep 0.1; done
 """
 
 
@@ -97,8 +98,9 @@ async def test_jobs_wait_for_a_silent_scheduler_and_no_node_is_drained(silent: S
     await _happens(site, have_run, "all have run")
 
 
-async def test_an_allocation_that_starts_while_slurmd_does_is_cancelled(site: Site) -> None:
-    """The sackd of 24.11, which runs before slurmd, takes the order for its Prolog, and slurmctld gives it once."""
+async def test_an_allocation_that_starts_while_slurmd_does_is_ended(site: Site) -> None:
+    """slurmctld orders its Prolog once. That of 24.11 takes a closed connection for an answer, so the job would wait,
+    and requeue-lost cancels it. That of 26.05 ends the job itself, and tells slurmd a minute later."""
     last = site.slurm.root / "usr/local/bin/describe-cpus"  # what start-slurmd does last
     original, window = last.read_text(), site.slurm.root / "var/tmp/window"
     last.write_text(_TAKE_ORDERS)
@@ -111,17 +113,22 @@ async def test_an_allocation_that_starts_while_slurmd_does_is_cancelled(site: Si
     finally:
         last.write_text(original)
         window.unlink(missing_ok=True)
+    cancelled = f"start-slurmd: allocation {job.strip()} waited in a Prolog that died with the previous slurmd"
+    revoked = f"Revoking job JobId={job.strip()} "
 
-    async def is_cancelled() -> bool:
-        return " JobState=CANCELLED " in await _job(site, job.strip())
+    async def is_ended() -> bool:
+        log = site.slurm.root / "var/log"
+        ends = (("CANCELLED", "slurmd-c3.log", cancelled), ("NODE_FAIL", "slurmctld.log", revoked))
+        record = await _job(site, job.strip())
+        return any(f" JobState={state} " in record and said in (log / file).read_text() for state, file, said in ends)
 
-    await _happens(site, is_cancelled, "the allocation is cancelled")
+    await _happens(site, is_ended, "the allocation is ended", timeout_s=150)
     await site.clear()
 
 
-async def _happens(site: Site, check: Callable[[], Awaitable[bool]], what: str) -> None:
+async def _happens(site: Site, check: Callable[[], Awaitable[bool]], what: str, *, timeout_s: float = 60) -> None:
     try:
-        await until(check, timeout_s=60, what=what, every_s=0.3)
+        await until(check, timeout_s=timeout_s, what=what, every_s=0.3)
     except TimeoutError as error:
         queue = await asyncio.to_thread(site.slurm.run_as, "slurm", "squeue", "-a")
         raise AssertionError(f"{error}:\n{queue[1]}\n{site.logs()}") from None
