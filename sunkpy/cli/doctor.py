@@ -12,6 +12,7 @@ from sunkpy.cli.connected import connected
 from sunkpy.cli.installation_reader import InstallationReader
 from sunkpy.cli.options import IN_A_POD, Form, Shown, present
 from sunkpy.cli.pod_exec import ExecFailed, run_there, words_in
+from sunkpy.cli.readable_cluster import read_settings
 from sunkpy.core.overview.checks import Diagnosis, diagnose, render_checks
 from sunkpy.core.overview.installation import Canary, CanaryJob, Installation
 from sunkpy.kube.client import Kube
@@ -68,9 +69,14 @@ async def _job(slurm: Slurm | None, found: Installation, patience: Patience) -> 
 async def _pod(
     kube: Kube, found: Installation, settings: SchedulerSettings | None, *, namespace: str, patience: Patience
 ) -> Canary:
-    schedulers = (pod for pod in found.processes or () if pod.component == "scheduler")
-    image = next((container.image for pod in schedulers for container in pod.spec.containers), "")
-    if not image:
+    schedulers = [pod for pod in found.processes or () if pod.component == "scheduler" and pod.spec.containers]
+    if not schedulers:
         return Canary(error="no pod of a scheduler could be read, whose image it would run")
-    name = settings.scheduler_name if settings is not None else "slurm"
+    meant, unread = schedulers[0], list[str]()
+    known = await read_settings(kube, settings, unread)
+    name = next((each.scheduler_name for each in known if each.namespace == meant.metadata.namespace), None)
+    if name is None:
+        why = unread or [f"settings of the scheduler: none are of namespace {meant.metadata.namespace}"]
+        return Canary(error=f"no pod is run, because the scheduler's name is not known: {'; '.join(why)}")
+    image = meant.spec.containers[0].image
     return await run_pod(kube, namespace=namespace, scheduler=name, image=image, patience=patience)

@@ -304,9 +304,45 @@ async def test_a_pod_that_the_apiserver_refuses_is_said(world, tmp_path):
     assert "quota" in canary.error
 
 
+def know_schedulers(world, **name_in):
+    """Their settings, by namespace."""
+    labels = {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/component": "scheduler"}
+    for namespace, name in name_in.items():
+        settings = {"cluster": "c1", "namespace": namespace, "schedulerName": name}
+        settings["slurm"] = {"url": "http://x", "jwtKeyFile": "/k"}
+        meta = {"name": "slurm-scheduler", "namespace": namespace, "labels": labels}
+        world.put("configmaps", {"metadata": meta, "data": {"config.yaml": json.dumps(settings)}})
+
+
 async def test_the_command_runs_both_and_says_so(world, tmp_path):
+    know_schedulers(world, slurm="slurm")
     code, text = await shown(world, tmp_path, "doctor", "-n", "slurm", "--canary", "--limit", "0")
     assert code == 2
     assert "job 100 has not ended within 0 s" in text
     assert "pod slurm/sunkpy-canary-" in text
     assert (world.slurm.cancelled, len(world.api.deleted)) == ([100], 1)
+
+
+async def test_a_canary_pod_names_the_scheduler_of_the_cluster_that_is_asked(world, tmp_path):
+    know_schedulers(world, other="slurm", slurm="slurm-two")
+    named = []
+
+    async def handle(request):
+        if request.method == "POST" and request.path.endswith("/pods"):
+            named.append((await request.json())["spec"]["schedulerName"])
+        return await answer(request)
+
+    answer, world.api.handle = world.api.handle, handle
+    await shown(world, tmp_path, "doctor", "-n", "slurm", "--canary", "--limit", "0")
+    assert named == ["slurm-two"]
+
+
+async def test_where_no_scheduler_says_its_name_no_canary_pod_is_made(world, tmp_path):
+    code, text = await shown(world, tmp_path, "doctor", "-n", "slurm", "--canary", "--limit", "0")
+    assert code == 2
+    assert "no pod is run, because the scheduler's name is not known: settings of the scheduler: no ConfigMap" in text
+    know_schedulers(world, other="slurm")
+    code, text = await shown(world, tmp_path, "doctor", "-n", "slurm", "--canary", "--limit", "0")
+    assert code == 2
+    assert "settings of the scheduler: none are of namespace slurm" in text
+    assert not world.api.deleted
