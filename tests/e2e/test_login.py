@@ -68,11 +68,17 @@ def _sackd_logs(stack: Stack) -> str:
     return stack.kubectl("logs", f"{stack.release}-login-0", "-n", stack.namespace, "-c", "sackd")
 
 
+def _starts(stack: Stack) -> int:
+    """How often sackd has said so: "sackd: running" is what 24.11 writes, "running" 26.05."""
+    return sum(line.endswith((": running", "] running")) for line in _sackd_logs(stack).splitlines())
+
+
 def _reconfigure(stack: Stack) -> None:
-    """``scontrol reconfigure``; returns when sackd of the login pod has been told."""
-    count = _sackd_logs(stack).count("reconfigure requested")
+    """``scontrol reconfigure``; returns when sackd of the login pod has been told, and runs again."""
+    count, starts = _sackd_logs(stack).count("reconfigure requested"), _starts(stack)
     stack.scontrol("reconfigure")
     wait(lambda: _sackd_logs(stack).count("reconfigure requested") > count, timeout_s=30, what="sackd to be told")
+    wait(lambda: _starts(stack) > starts, timeout_s=10, what="sackd to run with the new configuration")
 
 
 def _login_containers(stack: Stack) -> list[tuple[str, int]]:
@@ -92,9 +98,9 @@ def test_a_slurmctld_that_was_killed_knows_the_login_pod_again(stack: Stack) -> 
     before = _login_containers(stack)
     wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
     _reconfigure(stack)
-    starts = _sackd_logs(stack).count(": running")
+    starts = _starts(stack)
     kill(stack, "slurmctld")
-    wait(lambda: _sackd_logs(stack).count(": running") > starts, timeout_s=40, what="sackd to register again")
+    wait(lambda: _starts(stack) > starts, timeout_s=40, what="sackd to register again")
     wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
     _reconfigure(stack)
     assert _login_containers(stack) == before
