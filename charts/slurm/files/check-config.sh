@@ -96,7 +96,7 @@ fi
 # Where it works and whom it calls is of no matter for what is checked.
 without='[A-Za-z]*PidFile|[A-Za-z]*LogFile|[A-Za-z]*Debug|DebugLevel|SlurmctldHost|StateSaveLocation|AccountingStor[A-Za-z]*|DbdHost|StorageHost'
 # slurmd is no root here and has no cgroup. What the chart makes of them is of no matter, either, nor is a program of the site run.
-[ "$daemon" != slurmd ] || without+='|SlurmdSpoolDir|SlurmdUser|ProctrackType|JobContainerType|NamespaceType|HealthCheckProgram|JobAcctGatherType'
+[ "$daemon" != slurmd ] || without+='|SlurmdSpoolDir|SlurmdUser|PrologFlags|ProctrackType|JobContainerType|NamespaceType|HealthCheckProgram|JobAcctGatherType'
 # Nor what only the database knows: TRES beside Slurm's own, and QoS.
 sed -i -E "/^($without|PriorityWeightTRES)=/Id; /^PartitionName=/I s/ (TRESBillingWeights|QOS|AllowQos|DenyQos)=[^ ]*//Ig" "$conf"
 echo >> "$conf"

@@ -239,6 +239,10 @@ def test_cgroups_of_the_machine_are_not_asked_for(root: Path, tmp_path: Path):
     assert check(root, tmp_path / "config", "slurmd", {"slurmConfig": held}) == (0, "")
 
 
+def test_windows_of_jobs_do_not_ask_for_them_either(root: Path, tmp_path: Path):
+    assert check(root, tmp_path / "config", "slurmd", {"login": {"ssh": {"x11": True}}}) == (0, "")
+
+
 def test_a_daemon_that_says_nothing_is_named_after_30_seconds(root: Path, tmp_path: Path):
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/bash\nexec tail -f /dev/null\n")
