@@ -57,7 +57,7 @@ async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
             by_clock, busy = (report.median(each) for each in zip(*took, strict=True))
             name = " ".join(("sunkpy", *words[: 2 if words[0] == "explain" else 1]))
             what, why = f"{name}, {nodes} nodes, {jobs} jobs", f"{_SHARED}; it works for {busy:.2f} s"
-            figures.append(report.at_most(what, by_clock, unit="s", bound=_ANSWER_S, n=_RUNS, limited_by=why))
+            figures.append(report.at_most(what, by_clock, bound=_ANSWER_S, n=_RUNS, limited_by=why))
     return figures
 
 

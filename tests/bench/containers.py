@@ -84,10 +84,10 @@ def _starts(site: Site, image: str, sizes: Sizes) -> list[report.Figure]:
     what = f"srun → first line, image of {(sizes.small * sizes.small_bytes + sizes.big * sizes.big_bytes) / 1e9:.1f} GB"
     without = {"median": report.median(plain), "p95": report.p95(plain)}
     return [
-        report.observed(f"{what}, first on a node, which imports it", first, unit="s", n=1),
+        report.observed(f"{what}, first on a node, which imports it", first),
         *(
             report.at_most(
-                f"{what}, again on another node, {name}", value, unit="s", bound=_AGAIN_S, n=sizes.rounds,
+                f"{what}, again on another node, {name}", value, bound=_AGAIN_S, n=sizes.rounds,
                 peer=report.against("without a container", without[name], ours=value), limited_by=_SHARED,
             )
             for name, value in (("median", report.median(again)), ("p95", report.p95(again)))

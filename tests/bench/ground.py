@@ -7,35 +7,32 @@ an administrator. What is started here ends with the bench, whatever becomes of 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import os
-import secrets
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-from devcluster.binaries import KUBERNETES, Binaries
-from devcluster.pki import render_kubeconfig, token_line
-from devcluster.shell import run
-from devcluster.state import default_cache
-from devcluster.waiting import wait_until
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
-from tests.integration.slurm.daemons import Machines, RealSlurm, free_ports
+from tests.integration.apiserver import Apiserver
+from tests.integration.slurm.daemons import Machines, RealSlurm
 from tests.polling import until
 
 SUITE = "sid"
 SLURM_CLUSTER = "it"
 USER = "k8s"
 PATIENCE_S = 300.0
-_CONTEXT = "bench"
 BINDER = "kube-scheduler"
 AT_WILL = ["--kube-api-qps=1000", "--kube-api-burst=1000"]
 """What no program of the ground comes near, in place of the limits that Kubernetes' own have by themselves."""
+
+_NOTHING_IS_ADDED = (
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+    "--endpoint-reconciler-type=none",
+)
 
 _CONF = """\
 MaxJobCount=50000
@@ -59,101 +56,49 @@ return slurm.SUCCESS
 """
 
 
-def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a program that is killed with this process; `env` instead of ours, both outputs to the end of `log`."""
-    with log.open("ab") as said:
-        return subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *argv], env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said
-        )
-
-
-class ControlPlane:
+class ControlPlane(Apiserver):
     """etcd and kube-apiserver, alone on free ports of loopback, and what is started beside them."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         folder.mkdir(parents=True)
-        self._binaries = Binaries(default_cache())
-        self._binaries.ensure([KUBERNETES], progress=print)
-        etcd, peer, port = free_ports(3)
-        token, key = secrets.token_hex(16), folder / "sa.key"
-        run(["openssl", "genrsa", "-out", str(key), "2048"])
-        (folder / "tokens.csv").write_text(token_line(token, "admin", "admin", "system:masters") + "\n")
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.start("etcd", *_etcd(folder, etcd, peer))
-        self.start(self.kubernetes("kube-apiserver"), *_apiserver(folder, etcd, port, key))
-        self.kubeconfig = folder / "kubeconfig"
-        certificate = folder / "pki/apiserver.crt"
-        if not wait_until(certificate.exists, timeout_s=PATIENCE_S, every_s=0.1):
-            raise TimeoutError(f"kube-apiserver does not start: see {folder}")
-        server, ca = f"https://127.0.0.1:{port}", certificate.read_text()
-        text = render_kubeconfig(cluster=_CONTEXT, server=server, ca=ca, user="admin", token=token)
-        self.kubeconfig.write_text(text)
-
-    def kubernetes(self, program: str) -> str:
-        """Where a program of Kubernetes is."""
-        return str(self._binaries.kubernetes / program)
-
-    def start(self, program: str, *arguments: str) -> None:
-        """Start a program beside the others, under its own name."""
-        name = Path(program).name
-        env = {**os.environ, "HOME": str(self._folder)}
-        self.processes[name] = spawn([program, *arguments], log=self._folder / f"{name}.log", env=env)
+        super().__init__(folder, {}, flags=_NOTHING_IS_ADDED)
+        self.admin = self.kubeconfig("admin")
 
     def start_binder(self) -> None:
         """Kubernetes' own scheduler; `end(BINDER)`."""
         only = ["--leader-elect=false", "--secure-port=0"]
-        self.start(self.kubernetes(BINDER), f"--kubeconfig={self.kubeconfig}", *only, *AT_WILL)
-
-    def end(self, name: str) -> None:
-        """End one of them."""
-        process = self.processes.pop(name)
-        process.kill()
-        process.wait()
-
-    def stop(self) -> None:
-        """End all of them, the last one first, and forget what they kept."""
-        for name in reversed([*self.processes]):
-            self.end(name)
-        shutil.rmtree(self._folder)
-
-
-def _etcd(folder: Path, port: int, peer: int) -> list[str]:
-    client, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
-    return [
-        f"--data-dir={folder}/etcd", f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
-        f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}",
-        "--unsafe-no-fsync", "--quota-backend-bytes=4294967296",
-    ]  # fmt: skip
-
-
-def _apiserver(folder: Path, etcd: int, port: int, key: Path) -> list[str]:
-    return [
-        f"--etcd-servers=http://127.0.0.1:{etcd}", f"--cert-dir={folder}/pki", f"--secure-port={port}",
-        "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.254.0.0/16",
-        f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true",
-        "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",
-        f"--service-account-signing-key-file={key}", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-        "--feature-gates=WatchList=false", "--endpoint-reconciler-type=none",
-    ]  # fmt: skip
-
-
-async def answers(kube: Kube) -> None:
-    """Wait until the apiserver does."""
-    await until(lambda: _is_there(kube), timeout_s=PATIENCE_S, what="kube-apiserver answers")
-
-
-async def _is_there(kube: Kube) -> bool:
-    with contextlib.suppress(errors.KubeError):
-        await kube.request("GET", "/api/v1/namespaces/default")
-        return True
-    return False
+        self.start(self.kubernetes(BINDER), f"--kubeconfig={self.admin}", *only, *AT_WILL)
 
 
 async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> None:
     """Create what may be there from before."""
     with contextlib.suppress(errors.Conflict):
         await kube.create(path, body)
+
+
+def node(name: str, *, cpus: int, memory_mib: int, labels: Mapping[str, str]) -> dict[str, object]:
+    """A Node that is ready, as its keeper leaves it too; `labels` beside those of a kubelet."""
+    size = {"cpu": str(cpus), "memory": f"{memory_mib}Mi", "pods": "250"}
+    own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": {"name": name, "labels": {**own, **labels}}, "status": status}
+
+
+async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
+    """Make all calls, so many at a time.
+
+    Raises:
+        Exception: of the first that failed.
+    """
+    left = iter(calls)
+
+    async def work() -> None:
+        for call in left:
+            await call()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(limit):
+            group.create_task(work())
 
 
 class RunningSlurm:
@@ -175,23 +120,15 @@ async def slurm_of(folder: Path, nodes: str, *, count: int) -> AsyncIterator[Run
     """A new Slurm with an empty table of jobs; `nodes` are its `count` nodes as lines of slurm.conf."""
     conf = f"MaxNodeCount={count}\n{_CONF}{nodes}"
     machines = Machines(conf=conf, files={"job_submit.lua": _EVERY_JOB_IS_EXTERNAL})
-    with _running(folder, machines) as real:
-        settings = SlurmSettings(url=real.url, user=USER, jwt_key_file=str(real.key_file))
-        slurm = Slurm.connect(settings)
-        try:
-            await until(lambda: _is_up(slurm), timeout_s=PATIENCE_S, what="slurmctld has its nodes")
-            yield RunningSlurm(slurm, settings, real)
-        finally:
-            await slurm.close()
-
-
-@contextlib.contextmanager
-def _running(folder: Path, machines: Machines) -> Iterator[RealSlurm]:
-    folder.mkdir(parents=True)
+    await asyncio.to_thread(folder.mkdir, parents=True)
     real = RealSlurm(folder, SUITE, machines=machines)
+    settings = SlurmSettings(url=real.url, user=USER, jwt_key_file=str(real.key_file))
+    slurm = Slurm.connect(settings)
     try:
-        yield real
+        await until(lambda: _is_up(slurm), timeout_s=PATIENCE_S, what="slurmctld has its nodes")
+        yield RunningSlurm(slurm, settings, real)
     finally:
+        await slurm.close()
         real.stop()
 
 

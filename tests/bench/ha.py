@@ -281,10 +281,10 @@ class Run:
         figure, load = f"{self._replicas} slurmctld, {what}", os.getloadavg()[0]
         self._tell(f"{figure}: {value_s:.1f} s; load {load:.1f}")
         if bound is None:
-            self._found.append(report.observed(figure, value_s, unit="s", n=1))
+            self._found.append(report.observed(figure, value_s))
         else:
             why = f"two shared cores, load {load:.0f}"
-            self._found.append(report.at_most(figure, value_s, unit="s", bound=bound, n=1, limited_by=why))
+            self._found.append(report.at_most(figure, value_s, bound=bound, limited_by=why))
 
     # -------------------------------------------------------------------- at the end
 

@@ -89,8 +89,8 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
         ),
         _beside_sbatch("service created to bound, p95", services, jobs, report.p95, times=_AT_ONCE, rounds=rounds),
         _beside_sbatch("pod created to bound, median", pods, jobs, report.median, times=1.5, rounds=rounds),
-        report.observed("pod created to bound, p95", report.p95(pods), unit="s", n=n),
-        report.observed("sbatch to start, p95", report.p95(jobs), unit="s", n=n),
+        report.observed("pod created to bound, p95", report.p95(pods), n=n),
+        report.observed("sbatch to start, p95", report.p95(jobs), n=n),
     ]
 
 
@@ -108,7 +108,6 @@ def _beside_sbatch(
     return report.at_most(
         what,
         ours,
-        unit="s",
         bound=round(times * theirs, 4),
         n=rounds.start,
         peer=report.against(f"sbatch to start, {what.rpartition(', ')[2]}", theirs, ours=ours),
@@ -187,15 +186,14 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
         report.at_most(
             "last pod gone to next job's start, added over Slurm alone",
             idle - alone,
-            unit="s",
             bound=0.2,
             n=len(ours),
             peer=peer,
             limited_by=MACHINE,
         ),
-        report.observed("last pod gone to next job's start, median", idle, unit="s", n=len(ours)),
+        report.observed("last pod gone to next job's start, median", idle, n=len(ours)),
         report.observed(
-            "last pod gone to next job's start, p95", report.p95([one.idle_s for one in ours]), unit="s", n=len(ours)
+            "last pod gone to next job's start, p95", report.p95([one.idle_s for one in ours]), n=len(ours)
         ),
         report.at_most(
             "overlaps of pod and next job", sum(one.gap_s < 0 for one in ours), unit="", bound=0, n=len(ours)
@@ -241,14 +239,14 @@ async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list
             to_kube.append(await _time_slurm_drain(slurm, nodes, node, slurm_node))
     return [
         _p95("Node cordoned to drain in Slurm, p95", to_slurm, bound=1.0),
-        report.observed("Node cordoned to drain in Slurm, median", report.median(to_slurm), unit="s", n=n),
+        report.observed("Node cordoned to drain in Slurm, median", report.median(to_slurm), n=n),
         _p95("drain in Slurm to Node cordoned, p95", to_kube, bound=3.0),
-        report.observed("drain in Slurm to Node cordoned, median", report.median(to_kube), unit="s", n=n),
+        report.observed("drain in Slurm to Node cordoned, median", report.median(to_kube), n=n),
     ]
 
 
 def _p95(figure: str, values: Sequence[float], *, bound: float) -> report.Figure:
-    return report.at_most(figure, report.p95(values), unit="s", bound=bound, n=len(values), limited_by=MACHINE)
+    return report.at_most(figure, report.p95(values), bound=bound, n=len(values), limited_by=MACHINE)
 
 
 async def _time_cordon(kube: Kube, slurm: Slurm, node: str, slurm_node: str) -> float:

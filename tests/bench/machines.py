@@ -176,7 +176,7 @@ def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     return [
         report.at_most(
             f"part of its cpu that a {who} lost to the other", max(0.0, 1 - part / both), unit="",
-            bound=1 - _KEEPS, n=1,
+            bound=1 - _KEEPS,
             limited_by=f"job and pod had {had[0]:.2f} and {had[1]:.2f} s a second",
         )
         for who, part in zip(("job", "pod"), had, strict=True)
@@ -224,8 +224,8 @@ def power(stack: Stack, cluster: Cluster) -> list[report.Figure]:
         whole_s = time.monotonic() - begun_s
         return [
             *of_power(stack, cluster, job, old),
-            report.observed("switched on → node Ready", ready_s, unit="s", n=1),
-            report.observed("switched on → work of both doors runs again", whole_s, unit="s", n=1),
+            report.observed("switched on → node Ready", ready_s),
+            report.observed("switched on → work of both doors runs again", whole_s),
         ]
     finally:
         stack.cancel_jobs([job])

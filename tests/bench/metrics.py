@@ -89,7 +89,7 @@ async def _measure(sizes: Sizes, url: str, key: Path) -> list[report.Figure]:
         settle_garbage_collector()
         async with collecting_often():
             again = await _again(sizes, feed, clock, port)
-        return [*again, report.observed("first read", first_s, unit="s", n=sizes.jobs)]
+        return [*again, report.observed("first read", first_s, n=sizes.jobs)]
     finally:
         await runner.cleanup()
         await slurm.close()
@@ -112,13 +112,11 @@ async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> lis
         await ticker
     at = f"{sizes.nodes} nodes, {sizes.jobs} jobs"
     return [
-        report.at_most(f"scrape, {at}", max(scrapes), unit="s", bound=_SCRAPE_S, n=_SCRAPES, limited_by=_SHARED),
-        report.at_most(f"loop held, {at}", max(holds), unit="s", bound=_HELD_S, n=len(holds), limited_by=_SHARED),
-        report.at_most(
-            f"memory, {at}", status_mib("self", "VmRSS"), unit="MiB", bound=_RSS_MIB, n=1, limited_by=_SHARED
-        ),
-        report.observed(f"turn, {at}", max(turns), unit="s", n=_SCRAPES),
-        report.observed(f"page, compressed, {at}", size / _MIB, unit="MiB", n=1),
+        report.at_most(f"scrape, {at}", max(scrapes), bound=_SCRAPE_S, n=_SCRAPES, limited_by=_SHARED),
+        report.at_most(f"loop held, {at}", max(holds), bound=_HELD_S, n=len(holds), limited_by=_SHARED),
+        report.at_most(f"memory, {at}", status_mib("self", "VmRSS"), unit="MiB", bound=_RSS_MIB, limited_by=_SHARED),
+        report.observed(f"turn, {at}", max(turns), n=_SCRAPES),
+        report.observed(f"page, compressed, {at}", size / _MIB, unit="MiB"),
     ]
 
 

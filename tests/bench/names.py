@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 import struct
-import subprocess
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -79,7 +78,7 @@ def _slices(apiserver: Apiserver, sizes: Sizes) -> report.Figure:
             },
         )
         size += len(made)
-    return report.observed(f"{sizes.nodes} nodes: EndpointSlices", size / 2**20, unit="MiB", n=1)
+    return report.observed(f"{sizes.nodes} nodes: EndpointSlices", size / 2**20, unit="MiB")
 
 
 def _endpoint(number: int) -> dict[str, object]:
@@ -116,8 +115,8 @@ def _questions(folder: Path, apiserver: Apiserver, sizes: Sizes) -> Iterator[rep
         lookup_s = found + no_ipv6 + 2 * len(_SEARCHED) * missing
         lookups = sizes.nodes * _RANKS
         what = f"{where}, {_RANKS} ranks of each node look up one name: {lookups * 2 * (1 + len(_SEARCHED))} questions"
-        yield report.observed(what, lookups * lookup_s, unit="s of a core", n=1)
-        yield report.observed(f"{where}, memory", dns.spent().memory_mib, unit="MiB", n=1)
+        yield report.observed(what, lookups * lookup_s, unit="s of a core")
+        yield report.observed(f"{where}, memory", dns.spent().memory_mib, unit="MiB")
 
 
 class _Dns:
@@ -178,15 +177,12 @@ def _coredns(folder: Path, apiserver: Apiserver) -> Iterator[_Dns]:
         disable success {CLUSTER_DOMAIN} in-addr.arpa
         disable denial {CLUSTER_DOMAIN} in-addr.arpa
     }}
-    loadbalance
 }}
 """)
-    with (folder / "coredns.log").open("wb") as log:
-        process = subprocess.Popen([str(binaries.coredns / "coredns"), f"-conf={corefile}"], stdout=log, stderr=log)
-        try:
-            dns = _Dns(port, metrics)
-            wait(lambda: dns.knows(f"{_name(0)}.{_OURS}"), timeout_s=60, what="an answer of CoreDNS")
-            yield dns
-        finally:
-            process.kill()
-            process.wait()
+    apiserver.start(str(binaries.coredns / "coredns"), f"-conf={corefile}")
+    try:
+        dns = _Dns(port, metrics)
+        wait(lambda: dns.knows(f"{_name(0)}.{_OURS}"), timeout_s=60, what="an answer of CoreDNS")
+        yield dns
+    finally:
+        apiserver.end("coredns")

@@ -81,8 +81,8 @@ async def _first(page: Page, shown: Shown, sizes: Sizes) -> list[report.Figure]:
         there.append(await page.run("performance.getEntriesByName('shown')[0].startTime / 1000"))
     first, drawn, n = report.median(painted), report.median(there), _LOADS
     return [
-        report.at_most(f"first paint, {at}", first, unit="s", bound=_PAINT_S, n=n, limited_by=_SHARED),
-        report.at_most(f"all nodes drawn, {at}", drawn, unit="s", bound=_PAINT_S, n=n, limited_by=_SHARED),
+        report.at_most(f"first paint, {at}", first, bound=_PAINT_S, n=n, limited_by=_SHARED),
+        report.at_most(f"all nodes drawn, {at}", drawn, bound=_PAINT_S, n=n, limited_by=_SHARED),
     ]
 
 
@@ -99,10 +99,10 @@ async def _updates(page: Page, pool: Pool, sizes: Sizes) -> list[report.Figure]:
     took = await page.run("performance.getEntriesByName('update').map((each) => each.duration)")
     n = sizes.updates
     return [
-        report.at_most("update, main thread", max(spent), unit="s", bound=_UPDATE_S, n=n, limited_by="rows drawn"),
-        report.observed("update, its script by the clock", max(took) / 1e3, unit="s", n=n),
+        report.at_most("update, main thread", max(spent), bound=_UPDATE_S, n=n, limited_by="rows drawn"),
+        report.observed("update, its script by the clock", max(took) / 1e3, n=n),
         report.at_most(
-            "over the wire, first minute", page.received / _MIB, unit="MiB", bound=_MINUTE_MIB, n=1, limited_by="rows"
+            "over the wire, first minute", page.received / _MIB, unit="MiB", bound=_MINUTE_MIB, limited_by="rows"
         ),
     ]
 

@@ -7,14 +7,20 @@ that does not hold says what limits it, and the run still ends.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench import holds
+from tests.bench.holds import Hold
+
 REPORTS = Path("build/reports")
+Other = tuple[str, Sequence[float]]
+_NAMED = 20
+"""Of what is wrong, so many are told."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,29 +49,51 @@ def at_most(
     figure: str,
     value: float,
     *,
-    unit: str,
     bound: float,
-    n: int,
+    unit: str = "s",
+    n: int = 1,
     limited_by: str = "",
     peer: Peer | None = None,
     seed: int | None = None,
 ) -> Figure:
     """A figure that holds while `value <= bound`; `limited_by` is kept only when it does not."""
-    holds = value <= bound
+    value, holds, why = round(value, 4), value <= bound, "" if value <= bound else limited_by
     return Figure(
-        figure=figure,
-        value=round(value, 4),
-        unit=unit,
-        bound=bound,
-        holds=holds,
-        n=n,
-        seed=seed,
-        peer=peer,
-        limited_by="" if holds else limited_by,
+        figure=figure, value=value, unit=unit, bound=bound, holds=holds, n=n, seed=seed, peer=peer, limited_by=why
     )
 
 
-def observed(figure: str, value: float, *, unit: str, n: int, peer: Peer | None = None) -> Figure:
+def none(figure: str, wrong: Collection[str], *, n: int = 1, seed: int | None = None) -> Figure:
+    """A figure that holds while nothing is wrong, of `n` that were looked at; else the first of it are named."""
+    named = "; ".join([*wrong][:_NAMED])
+    return at_most(figure, len(wrong), unit="", bound=0, n=n, limited_by=named, seed=seed)
+
+
+def spread(
+    figure: str,
+    values: Sequence[float],
+    *,
+    bounds: tuple[float, float],
+    limited_by: str = "",
+    peer: Other | None = None,
+) -> list[Figure]:
+    """Median and p95 in seconds, with their bounds; `peer`: the name of another, and what was measured of it."""
+    found = []
+    for name, statistic, bound in (("median", median, bounds[0]), ("p95", p95, bounds[1])):
+        value = statistic(values)
+        other = None if peer is None else against(f"{peer[0]}, {name}", statistic(peer[1]), ours=value)
+        found.append(at_most(f"{figure}, {name}", value, bound=bound, n=len(values), limited_by=limited_by, peer=other))
+    return found
+
+
+def longest_turn(found: Sequence[Hold], *, bound_s: float, of: str = "the scheduler's event loop") -> Figure:
+    """How long an event loop was held at most, and by what."""
+    longest, unit = holds.longest(found), "s of processor time"
+    what = f"longest turn of {of}"
+    return at_most(what, longest.held_s, unit=unit, bound=bound_s, n=len(found), limited_by=longest.what)
+
+
+def observed(figure: str, value: float, *, unit: str = "s", n: int = 1, peer: Peer | None = None) -> Figure:
     """A figure without a bound, for the record."""
     return Figure(figure=figure, value=round(value, 4), unit=unit, bound=None, holds=True, n=n, peer=peer)
 

@@ -28,14 +28,12 @@ from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import report
 from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnish, token_of
-from tests.bench.burst.load import Pods, Wave, in_flight
+from tests.bench.burst.load import Pods, Wave
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler
 from tests.bench.census import status_mib
-from tests.bench.ground import ControlPlane
-from tests.bench.holds import longest as longest_of
+from tests.bench.ground import ControlPlane, in_flight
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
-from tests.polling import until
 
 SLURM_IS_A_DOUBLE = "two shared cores run the scheduler, the apiserver, etcd, the bench and a slurmrestd in Python"
 _ANSWERED_S = 10.0
@@ -88,7 +86,7 @@ def measure(*, quick: bool) -> list[report.Figure]:
 
 
 async def _measure(folder: Path, plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
-    async with await Kube.connect(plane.kubeconfig) as kube:
+    async with await Kube.connect(plane.admin) as kube:
         await furnish(kube, [sizes.pool])
         ground = Ground(kube=kube, slurm=Slurmrestd(), jobs={node: [] for node in sizes.pool.nodes})
         await _leave(ground, sizes)
@@ -100,8 +98,8 @@ async def _measure(folder: Path, plane: ControlPlane, sizes: Sizes) -> list[repo
             )
             lease = KubeLease(kube, namespace=NAMESPACE, name=f"{CLUSTER}-scheduler")
             await lease.write(holder="earlier", duration_s=_PATIENCE_S, previous=None)
-            scheduler = Scheduler(folder / "scheduler", plane.kubeconfig, settings, stands_by=True)
-            await until(scheduler.is_up, timeout_s=_PATIENCE_S, what="the scheduler stands by")
+            scheduler = Scheduler(folder / "scheduler", plane.admin, settings, stands_by=True)
+            await scheduler.says("healthz")
             return await _take_over(ground, sizes, scheduler, lease)
 
 
@@ -137,7 +135,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
     async with pods.watched():
         try:
             before = await scheduler.spent()
-            began_s = scheduler.leads_since_s = time.monotonic()
+            began_s = scheduler.counts_from_s = time.monotonic()
             await lease.write(holder="", duration_s=1, previous=await lease.read())
             new = Wave(name="new", count=1)
             await pods.create(new.bodies)
@@ -153,35 +151,27 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
             asked = sum(1 for text in ground.slurm.asked if text.startswith("job "))
         finally:
             holds = await scheduler.stop()
-    longest = longest_of(holds)
+    turn = report.longest_turn(holds, bound_s=_HELD_S, of="the event loop")
     what = f"{sizes.bound} bound pods, {sizes.jobs} jobs (double)"
     return [
         report.at_most(
             f"{what}: until hooks are answered, since the lease was given back",
             max(answered) - began_s,
-            unit="s",
             bound=_ANSWERED_S,
             n=len(answered),
             limited_by=SLURM_IS_A_DOUBLE,
         ),
         report.observed(
-            f"{what}: eviction told after the epilog's call, longest", max(told), unit="s", n=len(told)
+            f"{what}: eviction told after the epilog's call, longest", max(told), n=len(told)
         ),
-        report.observed(f"{what}: until a new pod is submitted", submitted_s - began_s, unit="s", n=1),
-        report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s, unit="s", n=1),
-        report.observed(f"{what}: processor time until a new pod is submitted", spent.cpu_s, unit="s", n=1),
-        report.observed(f"{what}: jobs read one by one", asked, unit="requests", n=1),
+        report.observed(f"{what}: until a new pod is submitted", submitted_s - began_s),
+        report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s),
+        report.observed(f"{what}: processor time until a new pod is submitted", spent.cpu_s),
+        report.observed(f"{what}: jobs read one by one", asked, unit="requests"),
         report.at_most(
-            f"{what}: most memory", peak_mib, unit="MiB", bound=_RSS_MIB, n=1, limited_by="the watch of pods"
+            f"{what}: most memory", peak_mib, unit="MiB", bound=_RSS_MIB, limited_by="the watch of pods"
         ),
-        report.at_most(
-            f"{what}: longest turn of the event loop",
-            longest.held_s,
-            unit="s of processor time",
-            bound=_HELD_S,
-            n=len(holds),
-            limited_by=longest.what,
-        ),
+        msgspec.structs.replace(turn, figure=f"{what}: {turn.figure}"),
     ]  # fmt: skip
 
 

@@ -30,8 +30,8 @@ async def test_a_preempted_pod_is_gone_before_the_next_job_starts(stack: Stack) 
         "handover",
         [
             report.at_most("overlaps of pod and next job", len(overlaps), unit="", bound=0, n=len(measured)),
-            report.observed("smallest gap from pod end to job start", min(gap_s), unit="s", n=len(measured)),
-            report.observed("median gap from pod end to job start", report.median(gap_s), unit="s", n=len(measured)),
+            report.observed("smallest gap from pod end to job start", min(gap_s), n=len(measured)),
+            report.observed("median gap from pod end to job start", report.median(gap_s), n=len(measured)),
         ],
     )
     assert not overlaps, "\n".join(str(one) for one in overlaps)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,23 @@ _PLURALS = {
 }
 
 
+def spawn(
+    argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program that is killed with this process; `env` instead of ours, both outputs to the end of `log`."""
+    killed = ["setpriv", "--pdeathsig", "KILL", *argv]
+    with log.open("ab") as said:
+        return subprocess.Popen(killed, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+
 class Apiserver:
     """Both on loopback, with what they keep in a folder. A token of `users` is that of the user named after it, with
-    a group of `groups`.
+    a group of `groups`. `flags` are more of kube-apiserver's. Both end with this process.
     """
 
-    def __init__(self, folder: Path, users: Mapping[str, str], groups: Mapping[str, str] = _NONE) -> None:
+    def __init__(
+        self, folder: Path, users: Mapping[str, str], groups: Mapping[str, str] = _NONE, *, flags: Sequence[str] = ()
+    ) -> None:
         if shutil.which("etcd") is None:
             pytest.skip("needs etcd")
         binaries = Binaries(default_cache())
@@ -46,25 +58,39 @@ class Apiserver:
         (folder / "tokens.csv").write_text("\n".join(tokens))
         etcd = f"http://127.0.0.1:{client}"
         members = f"http://127.0.0.1:{peer}"
-        self._processes = [
-            self._start(folder, "etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls={etcd}",
-                        f"--advertise-client-urls={etcd}", f"--listen-peer-urls={members}",
-                        f"--initial-advertise-peer-urls={members}", f"--initial-cluster=default={members}",
-                        "--unsafe-no-fsync"),
-            self._start(folder, str(binaries.kubernetes / "kube-apiserver"), f"--etcd-servers={etcd}", "--cert-dir=pki",
-                        "--bind-address=127.0.0.1", f"--secure-port={api}", "--service-cluster-ip-range=10.99.0.0/24",
-                        "--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-account-issuer=https://x",
-                        "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
-                        "--feature-gates=WatchList=false", "--allow-privileged=true"),
-        ]  # fmt: skip
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._folder, self._kubernetes = folder, binaries.kubernetes
+        self.start(
+            "etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={members}", f"--initial-advertise-peer-urls={members}",
+            f"--initial-cluster=default={members}", "--unsafe-no-fsync", "--quota-backend-bytes=4294967296",
+        )  # fmt: skip
+        self.start(
+            self.kubernetes("kube-apiserver"), f"--etcd-servers={etcd}", "--cert-dir=pki", "--bind-address=127.0.0.1",
+            f"--secure-port={api}", "--service-cluster-ip-range=10.99.0.0/24", "--token-auth-file=tokens.csv",
+            "--authorization-mode=RBAC", "--service-account-issuer=https://x", "--service-account-key-file=sa.pub",
+            "--service-account-signing-key-file=sa.key", "--feature-gates=WatchList=false", "--allow-privileged=true",
+            *flags,
+        )  # fmt: skip
         self.url = f"https://127.0.0.1:{api}"
-        self._folder = folder
-        assert wait_until(self._is_ready, timeout_s=180, every_s=0.5), (folder / "log").read_text()[-2000:]
+        assert wait_until(self._is_ready, timeout_s=180, every_s=0.5), (folder / "kube-apiserver.log").read_text()[
+            -2000:
+        ]
 
-    @staticmethod
-    def _start(folder: Path, *argv: str) -> subprocess.Popen[bytes]:
-        with (folder / "log").open("ab") as log:
-            return subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    def kubernetes(self, program: str) -> str:
+        """Where a program of Kubernetes is."""
+        return str(self._kubernetes / program)
+
+    def start(self, program: str, *arguments: str) -> None:
+        """Start a program beside them, under its own name."""
+        name, env = Path(program).name, {**os.environ, "HOME": str(self._folder)}
+        self.processes[name] = spawn([program, *arguments], log=self._folder / f"{name}.log", env=env, cwd=self._folder)
+
+    def end(self, name: str) -> None:
+        """End one of them."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
 
     def _is_ready(self) -> bool:
         try:
@@ -111,10 +137,9 @@ class Apiserver:
         return file
 
     def stop(self) -> None:
-        """Both end."""
-        for process in reversed(self._processes):
-            process.kill()
-            process.wait()
+        """All end, the last one first."""
+        for name in reversed([*self.processes]):
+            self.end(name)
 
 
 @contextlib.contextmanager

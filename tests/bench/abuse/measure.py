@@ -30,7 +30,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.connection import JSON
 from sunkpy.kube.errors import KubeError
-from tests.bench import holds, latency, report
+from tests.bench import latency, report
 from tests.bench.abuse import table
 from tests.bench.abuse.table import NAMESPACE
 from tests.bench.abuse.watched import held, watched
@@ -93,15 +93,11 @@ async def measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figur
             turns = held(stack, since)
     out = [f"{name}: {node.get('Reason', '')}" for name, node in stack.slurm_nodes().items() if _is_out(node)]
     jobless = without_job(abusing.sightings)
-    longest = holds.longest(turns)
     return [
         _beside("service created to bound", beside.bind, alone.bind),
         _beside("sbatch to start", beside.sbatch, alone.sbatch),
         _beside("preempting job submitted to pod told to go", beside.evict, alone.evict),
-        report.at_most(
-            "longest turn of the scheduler's event loop", longest.held_s, unit="s of processor time", bound=_HELD_S,
-            n=len(turns), limited_by=longest.what,
-        ),
+        report.longest_turn(turns, bound_s=_HELD_S),
         report.at_most("leases that changed hands", len(lost), unit="", bound=0, n=len(leaders), limited_by=str(lost)),
         report.at_most("containers restarted", len(killed), unit="", bound=0, n=len(restarts), limited_by=str(killed)),
         report.at_most("nodes lost", len(out), unit="", bound=0, n=len(stack.slurm_nodes()), limited_by=str(out)),
@@ -109,7 +105,7 @@ async def measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figur
             "pods of abuse on a node without a job", len(jobless), unit="", bound=0, n=tried, limited_by=str(jobless)
         ),
         report.observed("refused at once", refused, unit="", n=tried),
-        report.observed("abuse removed to agreement", agreed_s, unit="s", n=1),
+        report.observed("abuse removed to agreement", agreed_s),
     ]  # fmt: skip
 
 
@@ -117,7 +113,7 @@ def _beside(what: str, ours: Sequence[float], alone: Sequence[float]) -> report.
     ours_s, alone_s = report.median(ours), report.median(alone)
     bound = round(_TIMES * alone_s + _SLACK_S, 4)
     peer = report.against("on an idle cluster", alone_s, ours=ours_s)
-    return report.at_most(f"{what}, median", ours_s, unit="s", bound=bound, n=len(ours), peer=peer)
+    return report.at_most(f"{what}, median", ours_s, bound=bound, n=len(ours), peer=peer)
 
 
 def _is_out(node: Mapping[str, str]) -> bool:

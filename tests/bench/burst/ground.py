@@ -6,11 +6,9 @@ Epilog.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,7 +16,6 @@ from sunkpy.core import names
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import ground
-from tests.bench.ground import RunningSlurm
 
 CLUSTER, NAMESPACE, WORKLOADS = "bench", "slurm", "default"
 SERVICE_ACCOUNT = "slurmd"
@@ -52,25 +49,17 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 async def furnish(kube: Kube, pools: Sequence[Pool]) -> None:
     """Make the Nodes and slurmd pods of these pools, and what both need."""
-    await ground.answers(kube)
     await ground.make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": NAMESPACE}})
     accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
     await ground.make_if_missing(kube, accounts, {"metadata": {"name": SERVICE_ACCOUNT}})
-    limit = asyncio.Semaphore(_AT_ONCE)
+    which = [(pool, name) for pool in pools for name in pool.nodes]
 
     async def make(pool: Pool, name: str) -> None:
-        async with limit:
-            await kube.create(paths.NODES, _node(pool, name))
-            await kube.create(paths.pods(NAMESPACE), _slurmd(name))
+        node = ground.node(name, cpus=pool.cpus, memory_mib=pool.memory_mib, labels={POOL: pool.name})
+        await kube.create(paths.NODES, node)
+        await kube.create(paths.pods(NAMESPACE), _slurmd(name))
 
-    await asyncio.gather(*(make(pool, name) for pool in pools for name in pool.nodes))
-
-
-def _node(pool: Pool, name: str) -> dict[str, object]:
-    size = {"cpu": str(pool.cpus), "memory": f"{pool.memory_mib}Mi", "pods": "250"}
-    labels = {"kubernetes.io/hostname": name, POOL: pool.name}
-    status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"metadata": {"name": name, "labels": labels}, "status": status}
+    await ground.in_flight(_AT_ONCE, (partial(make, pool, name) for pool, name in which))
 
 
 def _slurmd(node: str) -> dict[str, object]:
@@ -96,11 +85,3 @@ async def token_of(kube: Kube, node: str, *, audience: str) -> str:
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
     made = await kube.create(path, {"spec": {"audiences": [audience], "boundObjectRef": bound}})
     return str(json.loads(made)["status"]["token"])
-
-
-@contextlib.asynccontextmanager
-async def slurm_of(folder: Path, pools: Sequence[Pool]) -> AsyncIterator[RunningSlurm]:
-    """A new Slurm with these nodes and an empty table of jobs."""
-    conf = "".join(pool.conf for pool in pools)
-    async with ground.slurm_of(folder, conf, count=sum(pool.size for pool in pools)) as running:
-        yield running

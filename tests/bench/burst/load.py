@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from sunkpy.kube.informer import Informer
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound
 from tests.bench.burst.ground import POOL, WORKLOADS
+from tests.bench.ground import in_flight
 from tests.bench.pod_watch import PodWatch
 
 MEMORY_MIB = 64
@@ -30,7 +31,8 @@ _LOOK_S = 0.1
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal pods: `count` of `cpus` each in gangs of `gang`, on the nodes of `pool`, if it is not empty.
+    """Equal pods: `count` of `cpus` each in gangs of `gang`; on the nodes of `pool`, or each on its own of `nodes`, if
+    they are not empty.
 
     Those that are not for our `scheduler` are of the default one. A service is asked for as an allocation, at once;
     others queue, as their batch jobs do.
@@ -41,8 +43,14 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 1
     gang: int = 1
     pool: str = ""
+    nodes: tuple[str, ...] = ()
     scheduler: str = "slurm"
     is_service: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Of the pods."""
+        return [f"{self.name}-{number}" for number in range(self.count)]
 
     @property
     def bodies(self) -> list[dict[str, object]]:
@@ -61,6 +69,8 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
         }
         if self.pool:
             spec["nodeSelector"] = {POOL: self.pool}
+        if self.nodes:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": self.nodes[number]}
         metadata = {"name": f"{self.name}-{number}", "annotations": annotations if self.gang > 1 else {}}
         return {"metadata": metadata, "spec": spec}
 
@@ -108,6 +118,12 @@ class Pods(PodWatch):
         """The pod as it was seen last."""
         return self._informer.get(WORKLOADS, name)
 
+    def node_of(self, name: str) -> str:
+        """On which node the pod is."""
+        pod = self.get(name)
+        assert pod is not None
+        return pod.spec.node_name
+
     def job_of(self, name: str) -> JobId:
         """Under which job the pod is."""
         pod = self.get(name)
@@ -143,23 +159,6 @@ class Pods(PodWatch):
             for name in [name for name in seen if name.startswith(prefix)]:
                 del seen[name]
         self.waits = {name for name in self.waits if not name.startswith(prefix)}
-
-
-async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """Make all calls, so many at a time.
-
-    Raises:
-        Exception: of the first that failed.
-    """
-    left = iter(calls)
-
-    async def work() -> None:
-        for call in left:
-            await call()
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(limit):
-            group.create_task(work())
 
 
 async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False) -> list[JobId]:

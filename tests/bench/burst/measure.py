@@ -15,7 +15,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,19 +26,22 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
-from tests.bench import census, holds, report
+from tests.bench import census, report
 from tests.bench.burst import load
-from tests.bench.burst.ground import Pool, furnish, slurm_of, token_of
+from tests.bench.burst.ground import Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler, scheduling
-from tests.bench.ground import BINDER, ControlPlane
+from tests.bench.ground import BINDER, ControlPlane, slurm_of
 from tests.bench.holds import Hold
 from tests.bench.spent import Spent
+from tests.polling import until
 
 MACHINE = "two shared cores run both sides, the bench and its simulated nodes"
 _PATIENCE_S = 900.0
 _SHARE = 1 / 0.8
 _HELD_S = 0.05
+_TOLD_S = 0.5
+_ADDED_S = 0.3
 _PREEMPTIONS_EACH_S = 0.2
 _LOOK_S = 0.02
 _NODE_EVENTS_EACH_S = 1.0
@@ -68,19 +71,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 QUICK = Sizes(
-    singles=30,
-    rounds=3,
-    old_jobs=(0, 60),
-    gangs=10,
-    large=32,
-    many=200,
-    nodes=60,
-    unschedulable=500,
-    good=4,
-    victims=6,
-    at_once=12,
-    queued=10,
-)
+    singles=30, rounds=3, old_jobs=(0, 60), gangs=10, large=32, many=200, nodes=60, unschedulable=500, good=4,
+    victims=6, at_once=12, queued=10,
+)  # fmt: skip
 """The same within three minutes."""
 
 
@@ -107,12 +100,10 @@ class Took(msgspec.Struct, frozen=True, kw_only=True):
     @staticmethod
     def median(rounds: Sequence[Took]) -> Took:
         """Of an odd number, each side by itself."""
-
-        def middle(sides: list[Took], key: Callable[[Took], float]) -> Took:
-            return sorted(sides, key=key)[len(sides) // 2]
-
-        ours = middle([*rounds], lambda each: each.ours.took_s)
-        return Took(ours=ours.ours, plain=middle([*rounds], lambda each: each.plain.took_s).plain, spent=ours.spent)
+        middle = len(rounds) // 2
+        ours = sorted(rounds, key=lambda each: each.ours.took_s)[middle]
+        plain = sorted(rounds, key=lambda each: each.plain.took_s)[middle]
+        return Took(ours=ours.ours, plain=plain.plain, spent=ours.spent)
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,12 +115,22 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     pods: Pods
     pids: Callable[[], Mapping[str, int]]
 
-    @contextlib.contextmanager
-    def census(self) -> Iterator[list[census.Census]]:
-        """Two of them, when the block is over."""
-        both = [census.take(self.pids())]
-        yield both
-        both.append(census.take(self.pids()))
+    async def used(self, work: Callable[[], Awaitable[float]]) -> Used:
+        """What some work took, which returns its seconds."""
+        before = census.take(self.pids())
+        took_s = await work()
+        after = census.take(self.pids())
+        cpu_s = {name: used_s - before.cpu_s.get(name, 0.0) for name, used_s in after.cpu_s.items()}
+        return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before, cores=os.cpu_count() or 1))
+
+    async def clear(self, prefix: str) -> None:
+        """No pod whose name begins so is left, and no job."""
+        await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
+        await load.end_all(self.slurm, timeout_s=_PATIENCE_S)
+
+    async def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait until the watch of pods has shown it."""
+        await self.pods.until(is_so, what=what, timeout_s=_PATIENCE_S)
 
 
 class Bench:
@@ -150,36 +151,26 @@ class Bench:
 
     async def run(self) -> list[report.Figure]:
         """All rounds."""
-        async with await Kube.connect(self._plane.kubeconfig) as kube:
+        async with await Kube.connect(self._plane.admin) as kube:
             await furnish(kube, [LARGE, self._many, VICTIMS])
             figures = []
             for old in self._sizes.old_jobs:
                 figures += await self._singles(kube, old)
             figures += await self._at_once(kube)
             figures += await self._evictions(kube)
-            return [*figures, self._longest_hold()]
-
-    def _longest_hold(self) -> report.Figure:
-        longest = holds.longest(self._holds)
-        return report.at_most(
-            "longest turn of the scheduler's event loop",
-            longest.held_s,
-            unit="s of processor time",
-            bound=_HELD_S,
-            n=len(self._holds),
-            limited_by=longest.what,
-        )
+            return [*figures, report.longest_turn(self._holds, bound_s=_HELD_S)]
 
     @contextlib.asynccontextmanager
     async def _ground(self, kube: Kube, pools: Sequence[Pool], *, old_jobs: int = 0) -> AsyncIterator[Ground]:
         self._rounds += 1
-        folder = self._folder / f"round-{self._rounds}"
-        async with slurm_of(folder / "slurm", pools) as running:
-            slurm, settings = running.slurm, running.settings
-            await _make_old_jobs(slurm, old_jobs)
-            pods = Pods(kube)
+        folder, kubeconfig, pods = self._folder / f"round-{self._rounds}", self._plane.admin, Pods(kube)
+        conf, count = "".join(pool.conf for pool in pools), sum(pool.size for pool in pools)
+        async with slurm_of(folder / "slurm", conf, count=count) as running:
+            old = JobSpec(name="old", script="#!/bin/sh\n", comment="plain", hold=True)
+            await load.submit_plain(running.slurm, [old] * old_jobs)
+            await load.end_all(running.slurm, timeout_s=_PATIENCE_S)
             async with (
-                scheduling(folder / "scheduler", self._plane.kubeconfig, settings, holds=self._holds) as scheduler,
+                scheduling(folder / "scheduler", kubeconfig, running.settings, holds=self._holds) as scheduler,
                 pods.watched(),
             ):
 
@@ -188,21 +179,21 @@ class Bench:
                     own = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
                     return {**plane, **census.slurm_daemons_of(running.pid), **own}
 
-                yield Ground(kube=kube, slurm=slurm, scheduler=scheduler, pods=pods, pids=pids)
+                yield Ground(kube=kube, slurm=running.slurm, scheduler=scheduler, pods=pods, pids=pids)
                 await pods.remove("", timeout_s=_PATIENCE_S)
 
     # ------------------------------------------------------------- the rounds
 
     async def _singles(self, kube: Kube, old_jobs: int) -> list[report.Figure]:
-        waves = {
-            "pods": Wave(name="single", count=self._sizes.singles),
-            "pods of services": Wave(name="service", count=self._sizes.singles, is_service=True),
-        }
+        count = self._sizes.singles
         figures = []
         async with self._ground(kube, [LARGE], old_jobs=old_jobs) as ground:
-            for what, wave in waves.items():
+            for what, wave in (
+                ("pods", Wave(name="single", count=count)),
+                ("pods of services", Wave(name="service", count=count, is_service=True)),
+            ):
                 took = await self._waves(ground, wave)
-                figures += _rates(f"{wave.count} {what} at once, {old_jobs} old jobs", wave, took)
+                figures += _rates(f"{count} {what} at once, {old_jobs} old jobs", wave, took)
         return figures
 
     async def _waves(self, ground: Ground, wave: Wave) -> Took:
@@ -218,24 +209,24 @@ class Bench:
             took = await _wave(ground, many, self._moments)
             figures += _rates(f"{many.count} pods at once, {self._many.size} nodes", many, took)
             figures += _costs(many, took.spent)
-            figures += await self._default_scheduler(ground, many, took.ours)
+            figures.append(await self._default_scheduler(ground, many, took.ours))
             figures += await _unschedulable(ground, sizes, self._many.nodes[0])
-        return [*figures]
+        return figures
 
-    async def _default_scheduler(self, ground: Ground, wave: Wave, ours: Used) -> list[report.Figure]:
+    async def _default_scheduler(self, ground: Ground, wave: Wave, ours: Used) -> report.Figure:
         """The same pods, made and bound without Slurm: no queue, no job, and no limit of its own requests in reach."""
         self._plane.start_binder()
         try:
             await _until_bound(ground, Wave(name="awake", count=1, scheduler=_DEFAULT_NAME))
-            await ground.pods.remove("awake", timeout_s=_PATIENCE_S)
+            await ground.clear("awake")
             theirs = await _until_bound(ground, msgspec.structs.replace(wave, scheduler=_DEFAULT_NAME))
-            await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
+            await ground.clear(wave.name)
         finally:
             self._plane.end(BINDER)
         name = f"the same pods by the default kube-scheduler, 1,000 requests/s ({theirs.each(wave.count)} ms/pod)"
         peer = report.against(name, theirs.took_s, ours=ours.took_s)
         what = f"{wave.count} pods at once, {self._many.size} nodes: made and bound ({ours.each(wave.count)} ms/pod)"
-        return [report.observed(what, ours.took_s, unit="s", n=wave.count, peer=peer)]
+        return report.observed(what, ours.took_s, n=wave.count, peer=peer)
 
     async def _evictions(self, kube: Kube) -> list[report.Figure]:
         sizes = self._sizes
@@ -267,101 +258,60 @@ async def _wave(ground: Ground, wave: Wave, moments: random.Random) -> Took:
     before = await ground.scheduler.spent()
     ours = await _until_bound(ground, wave)
     spent = (await ground.scheduler.spent()).since(before)
-    await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
-    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
+    await ground.clear(wave.name)
     await asyncio.sleep(moments.random())
-    return Took(ours=ours, plain=await _plain(ground, wave), spent=spent)
+    plain = await ground.used(lambda: _plain(ground.slurm, wave))
+    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
+    return Took(ours=ours, plain=plain, spent=spent)
 
 
 async def _until_bound(ground: Ground, wave: Wave) -> Used:
     """From the first that is made until the last is bound."""
-    with ground.census() as both:
+
+    async def work() -> float:
         began_s = time.monotonic()
-        await ground.pods.create(wave.bodies)
-        await _bound(ground.pods, wave)
-    return _used(max(ground.pods.bound_s.values()) - began_s, *both)
+        await _create(ground, wave)
+        return max(ground.pods.bound_s.values()) - began_s
+
+    return await ground.used(work)
 
 
-def _used(took_s: float, before: census.Census, after: census.Census) -> Used:
-    cpu_s = {name: used_s - before.cpu_s.get(name, 0.0) for name, used_s in after.cpu_s.items()}
-    return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before, cores=os.cpu_count() or 1))
+async def _create(ground: Ground, wave: Wave) -> None:
+    """Make them, and wait until all are bound."""
+    await ground.pods.create(wave.bodies)
+    names = {*wave.names}
+    await ground.until(lambda: names <= ground.pods.bound_s.keys(), f"all {wave.count} pods {wave.name} are bound")
 
 
-async def _bound(pods: Pods, wave: Wave) -> None:
-    names = {body["metadata"]["name"] for body in wave.bodies}  # type: ignore[index]
-    await pods.until(
-        lambda: names <= pods.bound_s.keys(), what=f"all {wave.count} pods {wave.name} are bound", timeout_s=_PATIENCE_S
-    )
-
-
-async def _plain(ground: Ground, wave: Wave) -> Used:
-    with ground.census() as both:
-        began_s = time.monotonic()
-        ids = await load.submit_plain(ground.slurm, wave.jobs, at_once=wave.is_service)
-        await load.all_run(ground.slurm, ids, timeout_s=_PATIENCE_S)
-        took_s = time.monotonic() - began_s
-    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
-    return _used(took_s, *both)
-
-
-async def _make_old_jobs(slurm: Slurm, count: int) -> None:
-    job = JobSpec(name="old", script="#!/bin/sh\n", comment="plain", hold=True)
-    await load.submit_plain(slurm, [job] * count)
-    await load.end_all(slurm, timeout_s=_PATIENCE_S)
+async def _plain(slurm: Slurm, wave: Wave) -> float:
+    began_s = time.monotonic()
+    ids = await load.submit_plain(slurm, wave.jobs, at_once=wave.is_service)
+    await load.all_run(slurm, ids, timeout_s=_PATIENCE_S)
+    return time.monotonic() - began_s
 
 
 def _rates(what: str, wave: Wave, took: Took) -> list[report.Figure]:
-    jobs = wave.count // wave.gang
+    jobs, ours_s, plain_s = wave.count // wave.gang, took.ours.took_s, took.plain.took_s
     same = "allocations" if wave.is_service else "jobs"
-    peer = report.against(f"the same {same} by plain REST, 10 in flight, s", took.plain.took_s, ours=took.ours.took_s)
+    peer = report.against(f"the same {same} by plain REST, 10 in flight, s", plain_s, ours=ours_s)
+    why = f"{took.ours.in_words}; ms/pod: {took.ours.each(wave.count)}"
+    bound = round(_SHARE * plain_s, 3)
     return [
-        report.at_most(
-            f"{what}: until all are bound",
-            took.ours.took_s,
-            unit="s",
-            bound=round(_SHARE * took.plain.took_s, 3),
-            n=jobs,
-            peer=peer,
-            limited_by=f"{took.ours.in_words}; ms/pod: {took.ours.each(wave.count)}",
-        ),
-        report.observed(f"{what}: rate", wave.count / took.ours.took_s, unit="pods/s", n=jobs),
+        report.at_most(f"{what}: until all are bound", ours_s, bound=bound, n=jobs, peer=peer, limited_by=why),
+        report.observed(f"{what}: rate", wave.count / ours_s, unit="pods/s", n=jobs),
         report.observed(f"{what}: processor time", 1000 * took.spent.cpu_s / wave.count, unit="ms/pod", n=wave.count),
     ]
 
 
 def _costs(wave: Wave, spent: Spent) -> list[report.Figure]:
     n = wave.count
-    each = [
-        report.observed(f"requests of {endpoint} per pod", calls / n, unit="requests", n=n)
-        for endpoint, calls in sorted(spent.calls.items())
-    ]
     return [
         report.at_most("REST requests per pod", spent.calls.total() / n, unit="requests", bound=2, n=n),
         report.at_most("REST bytes per pod", spent.size / n / 1000, unit="kB", bound=10, n=n),
-        *each,
-    ]
-
-
-# ------------------------------------------------------------- one large gang
-
-
-async def _large_gang(ground: Ground, size: int) -> list[report.Figure]:
-    """It is bound whole, and goes whole when Slurm takes one of its nodes."""
-    wave = Wave(name="large", count=size, gang=size, cpus=MANY.cpus // 2)
-    took_s = (await _until_bound(ground, wave)).took_s
-    one = ground.pods.get("large-0")
-    assert one is not None
-    job, node = ground.pods.job_of(one.name), one.spec.node_name
-    token = await token_of(ground.kube, node, audience=AUDIENCE)
-    ended_s = await _take_node(
-        ground, job, node, token, until=lambda: len(ground.pods.told_s) >= size, what=f"all {size} were told to go"
-    )
-    told_s = max(ground.pods.told_s.values()) - ended_s
-    await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
-    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
-    return [
-        report.observed(f"one gang of {size}: until all are bound", took_s, unit="s", n=1),
-        report.observed(f"one gang of {size}: one node preempted until all were told", told_s, unit="s", n=1),
+        *(
+            report.observed(f"requests of {endpoint} per pod", calls / n, unit="requests", n=n)
+            for endpoint, calls in sorted(spent.calls.items())
+        ),
     ]
 
 
@@ -370,38 +320,27 @@ async def _large_gang(ground: Ground, size: int) -> list[report.Figure]:
 
 async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report.Figure]:
     """A good pod among many that wait in vain, while they come, when all is quiet, and after each change of a Node."""
-    alone = await _good_pods(ground, sizes.good, "alone")
+    alone_s = report.median(await _good_pods(ground, sizes.good, "alone"))
     wave = Wave(name="never", count=sizes.unschedulable, pool="nowhere")
     began_s = time.monotonic()
     coming = asyncio.create_task(ground.pods.create(wave.bodies))
-    amid = await _good_pods(ground, sizes.good, "amid")
+    took_s = {"coming": await _good_pods(ground, sizes.good, "amid")}
     await coming
-    await ground.pods.until(
-        lambda: len(ground.pods.waits) >= wave.count, what="all pods were told that they wait", timeout_s=_PATIENCE_S
-    )
+    await ground.until(lambda: len(ground.pods.waits) >= wave.count, "all pods were told that they wait")
     told_s = time.monotonic() - began_s
-    quiet = await _good_pods(ground, sizes.good, "quiet")
+    took_s["waiting"] = await _good_pods(ground, sizes.good, "quiet")
     changing = asyncio.create_task(_change(ground.kube, node))
-    busy = await _good_pods(ground, sizes.good, "busy")
+    took_s["waiting, a Node changes each second"] = await _good_pods(ground, sizes.good, "busy")
     changing.cancel()
     await asyncio.gather(changing, return_exceptions=True)
-    await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
-    peer = f"without the {wave.count}"
-    return [
-        report.observed(f"{wave.count} unschedulable pods: until all were told", told_s, unit="s", n=wave.count),
-        *(
-            report.at_most(
-                f"good pod bound, {wave.count} unschedulable {how}: median",
-                report.median(times),
-                unit="s",
-                bound=round(report.median(alone) + 0.3, 4),
-                n=len(times),
-                peer=report.against(peer, report.median(alone), ours=report.median(times)),
-                limited_by=MACHINE,
-            )
-            for how, times in [("coming", amid), ("waiting", quiet), ("waiting, a Node changes each second", busy)]
-        ),
-    ]
+    await ground.clear(wave.name)
+    figures = [report.observed(f"{wave.count} unschedulable pods: until all were told", told_s, n=wave.count)]
+    for how, times in took_s.items():
+        what, value = f"good pod bound, {wave.count} unschedulable {how}: median", report.median(times)
+        peer = report.against(f"without the {wave.count}", alone_s, ours=value)
+        bound = round(alone_s + _ADDED_S, 4)
+        figures.append(report.at_most(what, value, bound=bound, n=len(times), peer=peer, limited_by=MACHINE))
+    return figures
 
 
 async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
@@ -409,9 +348,8 @@ async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
     took = []
     for number in range(count):
         wave = Wave(name=f"good-{name}-{number}", count=1)
-        await ground.pods.create(wave.bodies)
-        await _bound(ground.pods, wave)
-        pod = f"{wave.name}-0"
+        await _create(ground, wave)
+        (pod,) = wave.names
         took.append(ground.pods.bound_s[pod] - ground.pods.created_s[pod])
         await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
     return took
@@ -428,35 +366,41 @@ async def _change(kube: Kube, node: str) -> None:
 # ------------------------------------------------------------------ evictions
 
 
+async def _large_gang(ground: Ground, size: int) -> list[report.Figure]:
+    """It is bound whole, and goes whole when Slurm takes one of its nodes."""
+    wave = Wave(name="large", count=size, gang=size, cpus=MANY.cpus // 2)
+    took_s = (await _until_bound(ground, wave)).took_s
+    told_s = await _take_nodes(ground, wave.names[:1], told=wave.names)
+    await ground.clear(wave.name)
+    return [
+        report.observed(f"one gang of {size}: until all are bound", took_s),
+        report.observed(f"one gang of {size}: one node preempted until all were told", told_s),
+    ]
+
+
 async def _evictions_during(ground: Ground, nodes: Sequence[str], burst: int) -> list[report.Figure]:
     """Jobs are preempted one by one, on an idle cluster and while many pods are submitted."""
-    await _occupy(ground, nodes)
-    idle, busy = nodes[: len(nodes) // 3], nodes[len(nodes) // 3 :]
-    alone = await asyncio.gather(*(_preempt(ground, node, index) for index, node in enumerate(idle)))
+
+    async def preempt(pod: str, index: int) -> float:
+        await asyncio.sleep(index * _PREEMPTIONS_EACH_S)
+        return await _take_nodes(ground, [pod], told=[pod])
+
+    victims = await _occupy(ground, nodes)
+    third = len(nodes) // 3
+    alone = await asyncio.gather(*(preempt(pod, index) for index, pod in enumerate(victims[:third])))
     wave = Wave(name="burst", count=burst, pool="many")
     coming = asyncio.create_task(ground.pods.create(wave.bodies))
-    amid = await asyncio.gather(*(_preempt(ground, node, index) for index, node in enumerate(busy)))
-    bound = len([name for name in ground.pods.bound_s if name.startswith(wave.name)])
+    amid = await asyncio.gather(*(preempt(pod, index) for index, pod in enumerate(victims[third:])))
+    bound = sum(name.startswith(wave.name) for name in ground.pods.bound_s)
     await coming
-    await ground.pods.remove("", timeout_s=_PATIENCE_S)
-    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
-    at = f"while {burst} pods are submitted"
+    await ground.clear("")
+    what, n = "eviction told after the epilog's call", len(amid)
+    longest = report.against("idle, longest", max(alone), ours=max(amid))
+    at = f"{what}, while {burst} pods are submitted"
     return [
-        report.observed(
-            "eviction told after the epilog's call, idle: median", report.median(alone), unit="s", n=len(alone)
-        ),
-        report.observed(
-            f"eviction told after the epilog's call, {at}: median", report.median(amid), unit="s", n=len(amid)
-        ),
-        report.at_most(
-            f"eviction told after the epilog's call, {at}: longest",
-            max(amid),
-            unit="s",
-            bound=0.5,
-            n=len(amid),
-            peer=report.against("idle, longest", max(alone), ours=max(amid)),
-            limited_by=MACHINE,
-        ),
+        report.observed(f"{what}, idle: median", report.median(alone), n=len(alone)),
+        report.observed(f"{at}: median", report.median(amid), n=n),
+        report.at_most(f"{at}: longest", max(amid), bound=_TOLD_S, n=n, peer=longest, limited_by=MACHINE),
         report.observed(f"pods of the {burst} that were bound by the last eviction", bound, unit="pods", n=burst),
     ]
 
@@ -465,102 +409,49 @@ async def _evictions_at_once(ground: Ground, nodes: Sequence[str], queued: int) 
     """One job preempts a pod on each of many nodes while others wait in the queue."""
     waiting = JobSpec(name="queued", script="#!/bin/sh\n", comment="plain", hold=True)
     await load.submit_plain(ground.slurm, [waiting] * queued)
-    await _occupy(ground, nodes)
-    jobs = {node: ground.pods.job_of(_victim(node)) for node in nodes}
-    tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in nodes}
+    victims = await _occupy(ground, nodes)
     before = await ground.scheduler.spent()
-    await load.submit_plain(ground.slurm, [_preemptor(nodes)])
-    await _ended(ground.slurm, list(jobs.values()))
-    began_s = time.monotonic()
-    calls = [_epilog(ground, jobs[node], node, tokens[node]) for node in nodes]
-    tasks = [asyncio.create_task(call) for call in calls]
-    victims = [_victim(node) for node in nodes]
-    await ground.pods.until(
-        lambda: all(name in ground.pods.told_s for name in victims), what="all victims were told", timeout_s=_PATIENCE_S
-    )
-    took_s = max(max(ground.pods.told_s[name] for name in victims) - began_s, 0.0)
+    took_s = await _take_nodes(ground, victims, told=victims)
     calls_each = (await ground.scheduler.spent()).since(before).calls.total() / len(nodes)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    what = f"{len(nodes)} pods preempted by one job, {queued} jobs queued"
+    what, n = f"{len(nodes)} pods preempted by one job, {queued} jobs queued", len(nodes)
     return [
-        report.at_most(f"{what}: until all were told", took_s, unit="s", bound=0.5, n=len(nodes), limited_by=MACHINE),
-        report.observed(f"{what}: REST requests per pod", calls_each, unit="requests", n=len(nodes)),
+        report.at_most(f"{what}: until all were told", took_s, bound=_TOLD_S, n=n, limited_by=MACHINE),
+        report.observed(f"{what}: REST requests per pod", calls_each, unit="requests", n=n),
     ]
 
 
-async def _occupy(ground: Ground, nodes: Sequence[str]) -> None:
-    """A pod on each of these nodes, which it fills."""
-    bodies = []
-    for node in nodes:
-        (body,) = Wave(name="victim", count=1, cpus=VICTIMS.cpus).bodies
-        spec = body["spec"]
-        assert isinstance(spec, dict)
-        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-        bodies.append({**body, "metadata": {"name": _victim(node), "labels": {"app": "victim"}}})
-    await ground.pods.create(bodies)
-    await ground.pods.until(
-        lambda: all(_victim(node) in ground.pods.bound_s for node in nodes),
-        what="the victims are bound",
-        timeout_s=_PATIENCE_S,
-    )
+async def _occupy(ground: Ground, nodes: Sequence[str]) -> Sequence[str]:
+    """A pod on each of these nodes, which it fills; their names."""
+    wave = Wave(name="victim", count=len(nodes), cpus=VICTIMS.cpus, nodes=tuple(nodes))
+    await _create(ground, wave)
+    return wave.names
 
 
-def _victim(node: str) -> str:
-    return f"victim-{node}"
+async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str]) -> float:
+    """A job of a higher partition takes the nodes of pods, whose epilogs ask there until some were told to go.
 
-
-def _preemptor(nodes: Sequence[str]) -> JobSpec:
-    return JobSpec(
-        name="preemptor",
-        script="#!/bin/sh\n",
-        comment="plain",
-        partition="high",
-        required_nodes=tuple(nodes),
-        minimum_nodes=len(nodes),
-        maximum_nodes=len(nodes),
-        tasks=len(nodes),
-        cpus_per_task=VICTIMS.cpus,
-        memory_mib_per_node=load.MEMORY_MIB,
-    )
-
-
-async def _preempt(ground: Ground, node: str, index: int) -> float:
-    """A job takes the node: seconds from the epilog's call until the pod there was told, 0 if that was before."""
-    job, token = ground.pods.job_of(_victim(node)), await token_of(ground.kube, node, audience=AUDIENCE)
-    await asyncio.sleep(index * _PREEMPTIONS_EACH_S)
-    victim = _victim(node)
-    began_s = await _take_node(
-        ground, job, node, token, until=lambda: victim in ground.pods.told_s, what=f"{victim} was told to go"
-    )
-    return max(ground.pods.told_s[victim] - began_s, 0.0)
-
-
-async def _take_node(
-    ground: Ground, job: JobId, node: str, token: str, *, until: Callable[[], bool], what: str
-) -> float:
-    """A job of a higher partition takes the node from this one, whose epilog asks there until something is so.
-
-    Returns: when the epilog began to ask (monotonic).
+    Returns: seconds from the epilogs' first question, 0 if all were told before.
     """
-    await load.submit_plain(ground.slurm, [_preemptor([node])])
-    await _ended(ground.slurm, [job])
+    jobs = {ground.pods.node_of(pod): ground.pods.job_of(pod) for pod in pods}
+    tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in jobs}
+    n = len(jobs)
+    preemptor = JobSpec(
+        name="preemptor", script="#!/bin/sh\n", comment="plain", partition="high", required_nodes=tuple(jobs),
+        minimum_nodes=n, maximum_nodes=n, tasks=n, cpus_per_task=VICTIMS.cpus, memory_mib_per_node=load.MEMORY_MIB,
+    )  # fmt: skip
+    await load.submit_plain(ground.slurm, [preemptor])
+
+    async def are_ended() -> bool:
+        known = await ground.slurm.jobs_state([*jobs.values()])
+        return all("PREEMPTED" in known.get(job, frozenset()) for job in jobs.values())
+
+    await until(are_ended, timeout_s=_PATIENCE_S, what="Slurm has ended the jobs", every_s=_LOOK_S)
     began_s = time.monotonic()
-    asking = asyncio.create_task(_epilog(ground, job, node, token))
-    await ground.pods.until(until, what=what, timeout_s=_PATIENCE_S)
-    asking.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
-    return began_s
-
-
-async def _ended(slurm: Slurm, jobs: Sequence[JobId]) -> None:
-    async with asyncio.timeout(_PATIENCE_S):
-        while True:
-            known = await slurm.jobs_state(jobs)
-            if all("PREEMPTED" in known.get(job, frozenset()) for job in jobs):
-                return
-            await asyncio.sleep(_LOOK_S)
+    epilogs = asyncio.gather(*(_epilog(ground, job, node, tokens[node]) for node, job in jobs.items()))
+    await ground.until(lambda: {*told} <= ground.pods.told_s.keys(), f"{', '.join(told)} were told to go")
+    epilogs.cancel()
+    await asyncio.gather(epilogs, return_exceptions=True)
+    return max(max(ground.pods.told_s[pod] for pod in told) - began_s, 0.0)
 
 
 async def _epilog(ground: Ground, job: JobId, node: str, token: str) -> None:

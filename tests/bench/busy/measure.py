@@ -160,9 +160,9 @@ def _figures(where: str, ours: Behind, theirs: Behind, moved_s: float) -> list[r
             f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=stock,
             limited_by=load,
         ),
-        report.observed(f"{where}: sdiag's mean cycle of backfill", ours.cycle_s, unit="s", n=n, peer=cycle),
+        report.observed(f"{where}: sdiag's mean cycle of backfill", ours.cycle_s, n=n, peer=cycle),
         report.at_most(
-            f"{where}: the first that waits is planned later by", moved_s, unit="s", bound=_PLANNED_S, n=1,
+            f"{where}: the first that waits is planned later by", moved_s, bound=_PLANNED_S,
             limited_by=load,
         ),
     ]  # fmt: skip
@@ -178,4 +178,4 @@ def _beside(
 ) -> report.Figure:
     name, value = statistic.__name__, statistic(ours)
     peer = report.against(f"Slurm's defaults, {name}", statistic(theirs), ours=value)
-    return report.at_most(f"{what}, {name}", value, unit="s", bound=bound_s, n=len(ours), peer=peer, limited_by=load)
+    return report.at_most(f"{what}, {name}", value, bound=bound_s, n=len(ours), peer=peer, limited_by=load)

@@ -28,10 +28,10 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, ground
 from tests.bench.burst.ground import Pool, furnish
-from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, all_run, in_flight
+from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, all_run
 from tests.bench.burst.scheduler import scheduling
 from tests.bench.busy.doors import PATIENCE_S, Doors, until_it_runs
-from tests.bench.ground import ControlPlane, RunningSlurm
+from tests.bench.ground import ControlPlane, RunningSlurm, in_flight
 from tests.e2e import processes, workloads
 from tests.e2e.slurm_access import slurm_client
 from tests.polling import until
@@ -160,7 +160,7 @@ async def simulated(folder: Path, nodes: int) -> AsyncIterator[Simulated]:
     pool = Pool(name="many", size=nodes, cpus=_SIMULATED_CPUS)
     try:
         async with (
-            await Kube.connect(plane.kubeconfig) as kube,
+            await Kube.connect(plane.admin) as kube,
             ground.slurm_of(folder / "slurm", pool.conf, count=nodes) as running,
         ):
             await furnish(kube, [pool])
@@ -171,7 +171,7 @@ async def simulated(folder: Path, nodes: int) -> AsyncIterator[Simulated]:
                 return Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=side.sbatch, grace_s=0)
 
             async with (
-                scheduling(folder / "scheduler", plane.kubeconfig, running.settings, holds=[]),
+                scheduling(folder / "scheduler", plane.admin, running.settings, holds=[]),
                 pods.watched(),
             ):
                 yield Simulated(running, doors, nodes)

@@ -330,14 +330,12 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
     agreed_s = _AGREEMENT_PATIENCE_S if record.ending.agreed_after_s is None else record.ending.agreed_after_s
     found.append(
         report.at_most(
-            "last fault undone to agreement", agreed_s, unit="s", bound=AGREEMENT_S, n=len(record.faults), seed=seed,
+            "last fault undone to agreement", agreed_s, bound=AGREEMENT_S, n=len(record.faults), seed=seed,
             limited_by=record.ending.disagreed[:200],
         )
     )  # fmt: skip
     times = [later.at_s - sample.at_s for sample, later in zip(record.samples, record.samples[1:], strict=False)]
-    found.append(
-        report.observed("time between two samples of all nodes, p95", report.p95(times), unit="s", n=len(times))
-    )
+    found.append(report.observed("time between two samples of all nodes, p95", report.p95(times), n=len(times)))
     forgot = len(record.ending.forgotten)
     found.append(report.observed("jobs whose end a killed slurmctld forgot, ended by hand", forgot, unit="", n=n))
     found.append(report.observed("jobs and pods that did not end", len(record.ending.left_over), unit="", n=n))

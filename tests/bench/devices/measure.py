@@ -138,11 +138,11 @@ def figures(
             for what, found, n in none
         ),
         report.at_most(
-            "created to running, median, added by GPUs", with_s - without_s, unit="s", bound=_ADDED_S,
+            "created to running, median, added by GPUs", with_s - without_s, bound=_ADDED_S,
             n=len(added) // 2, peer=report.against("pod without GPUs", without_s, ours=with_s),
         ),
         report.observed("pods that the device plugin refused", len(load.refused), unit="", n=load.come),
-        report.observed("looks at which claims or jobs could not be read", observer.blind, unit="", n=1),
+        report.observed("looks at which claims or jobs could not be read", observer.blind, unit=""),
     ]  # fmt: skip
 
 

@@ -98,11 +98,11 @@ def install(site: Site) -> list[report.Figure]:
         stack.wait_for_job(job, "COMPLETED", timeout_s=300)
         took_s = time.monotonic() - began_s
         what = f"kubectl apply → first job of {stack.release} has ended"
-        figures.append(report.at_most(what, took_s, unit="s", bound=_FIRST_JOB_S, n=1, limited_by=_CORES))
+        figures.append(report.at_most(what, took_s, bound=_FIRST_JOB_S, limited_by=_CORES))
     for name in RELEASES:
         site.keeper.settled(name)
     took_s = time.monotonic() - began_s
-    return [*figures, report.observed("… → all are as in Git, and healthy", took_s, unit="s", n=1)]
+    return [*figures, report.observed("… → all are as in Git, and healthy", took_s)]
 
 
 def sync_again(site: Site) -> list[report.Figure]:
@@ -129,7 +129,7 @@ def change(site: Site) -> list[report.Figure]:
         began_s = turn()
         site.knows(seconds)
         took_s = time.monotonic() - began_s
-        figures.append(report.at_most(what, took_s, unit="s", bound=_CHANGE_S, n=1, limited_by=_CORES))
+        figures.append(report.at_most(what, took_s, bound=_CHANGE_S, limited_by=_CORES))
         site.keeper.settled("slurm")
     lost = [] if stack.job(job)["JobState"] == "RUNNING" and stack.job(job)["Restarts"] == "0" else [str(job)]
     stack.cancel_jobs([job])
@@ -150,7 +150,7 @@ def refuse(site: Site) -> list[report.Figure]:
     return [
         _none("pods made anew by a value that slurmctld refuses", anew),
         _none("refusals without Slurm's words", [] if "sched/nonsense" in words else [words]),
-        report.observed("git revert of it → as in Git, and healthy", time.monotonic() - began_s, unit="s", n=1),
+        report.observed("git revert of it → as in Git, and healthy", time.monotonic() - began_s),
     ]
 
 
@@ -171,7 +171,7 @@ def heal(site: Site) -> list[report.Figure]:
     wait(healed, timeout_s=240, what="both are as in Git")
     took_s = time.monotonic() - began_s
     site.keeper.settled("slurm")
-    return [report.observed("a change by hand → as in Git again", took_s, unit="s", n=2)]
+    return [report.observed("a change by hand → as in Git again", took_s, n=2)]
 
 
 def prune(site: Site) -> list[report.Figure]:
@@ -216,7 +216,7 @@ def uninstall(site: Site) -> list[report.Figure]:
     left = left_behind(site)
     lost = [] if list(site.volumes.rglob("ended-in-order")) else [str(job)]
     return [
-        report.observed(f"uninstall under a job of {_JOB_S} s", took_s, unit="s", n=1),
+        report.observed(f"uninstall under a job of {_JOB_S} s", took_s),
         _none("jobs lost by uninstalling", lost),
         _none("objects left but keys and volumes", left),
     ]
@@ -254,4 +254,4 @@ def _anew(site: Site, before: Mapping[str, str]) -> list[str]:
 
 
 def _none(what: str, found: list[str]) -> report.Figure:
-    return report.at_most(what, len(found), unit="", bound=0, n=1, limited_by=", ".join(found)[:500])
+    return report.at_most(what, len(found), unit="", bound=0, limited_by=", ".join(found)[:500])

@@ -74,11 +74,11 @@ async def _measure(daemons: RealSlurm, key: Key, people: int) -> list[report.Fig
             await _settle(slurm, wanted)
             took_s, requests = time.monotonic() - began_s, counting.requests - before
             name, bound = f"accounts of {people} people: {what}", _ALL_S if what == "all" else _ONE_S
-            figures.append(report.at_most(name, took_s, unit="s", bound=bound, n=1, limited_by=_SLOW))
+            figures.append(report.at_most(name, took_s, bound=bound, limited_by=_SLOW))
             if what == "all":
-                figures.append(report.observed(f"{name}, requests", requests, unit="requests", n=1))
+                figures.append(report.observed(f"{name}, requests", requests, unit="requests"))
             else:
-                figures.append(report.at_most(f"{name}, requests", requests, unit="requests", bound=_ONE_TAKES, n=1))
+                figures.append(report.at_most(f"{name}, requests", requests, unit="requests", bound=_ONE_TAKES))
     finally:
         await slurm.close()
     return figures

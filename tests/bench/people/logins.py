@@ -62,7 +62,7 @@ def _log_in(among: str, pod: LoginPod, crowd: Crowd, sizes: Sizes) -> list[repor
             what = f"{among}: the {which} log in {how}"
             figures += [
                 report.at_most(
-                    f"{what}, {name}", value, unit="s", bound=_BOUND_S, n=len(seconds), limited_by=_SLOW
+                    f"{what}, {name}", value, bound=_BOUND_S, n=len(seconds), limited_by=_SLOW
                 )
                 for name, value in (("median", report.median(seconds)), ("p95", report.p95(seconds)))
             ]  # fmt: skip

@@ -33,7 +33,7 @@ def measure(key: Key, *, people: int, rounds: int) -> list[report.Figure]:
         manifests[chart] = _objects(text)
         figures.append(
             report.at_most(
-                f"helm template of {chart}, {people} people", report.median(took), unit="s", bound=_RENDERED_S,
+                f"helm template of {chart}, {people} people", report.median(took), bound=_RENDERED_S,
                 n=rounds, limited_by="templates are interpreted",
             )
         )  # fmt: skip
@@ -42,7 +42,7 @@ def measure(key: Key, *, people: int, rounds: int) -> list[report.Figure]:
     figures.append(
         report.at_most(
             "pods made anew by one more person with an account: that of the accounts process", len(changed),
-            unit="pods", bound=1, n=1, limited_by=", ".join(changed),
+            unit="pods", bound=1, limited_by=", ".join(changed),
         )
     )  # fmt: skip
     return figures
@@ -67,7 +67,7 @@ def _sizes(among: str, manifests: Sequence[Manifest], record: int) -> list[repor
     biggest = max(manifests, key=_bytes_of)
     what = f"{biggest['kind']} {biggest['metadata']['name']}"
     return [
-        report.at_most(f"{among}: {name}", size, unit="bytes", bound=_KUBERNETES_TAKES, n=1, limited_by=_AT)
+        report.at_most(f"{among}: {name}", size, unit="bytes", bound=_KUBERNETES_TAKES, limited_by=_AT)
         for name, size in (
             (f"biggest object, {what}", _bytes_of(biggest)),
             ("helm's own record, as it packs it", record),

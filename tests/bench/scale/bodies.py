@@ -61,14 +61,6 @@ class Machines(msgspec.Struct, frozen=True):
         return f"NodeName={which} CPUs={CPUS} RealMemory={MEMORY_MIB} State=EXTERNAL\n"
 
 
-def node(name: str) -> Body:
-    """A Node that is ready, as its keeper leaves it too."""
-    size = {"cpu": str(CPUS), "memory": f"{MEMORY_MIB}Mi", "pods": "110"}
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"metadata": {"name": name, "labels": labels}, "status": status}
-
-
 def nodeset() -> Body:
     """One slurmd pod on each node."""
     spec = {"cluster": SLURM_CLUSTER, "naming": "NodeName", "template": {"spec": {"containers": [_CONTAINER]}}}

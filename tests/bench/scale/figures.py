@@ -86,17 +86,16 @@ def figures(measured: Measured) -> list[Figure]:
         *_delay(f"{at}: cordon to drain in Slurm, {load}", busy.cordon, bound=3.0),
         *_delay(f"{at}: drain in Slurm to pod condition, idle", quiet.drain, bound=2.0),
         *_delay(f"{at}: drain in Slurm to pod condition, {load}", busy.drain, bound=5.0),
-        report.observed(f"{at}: job starts meanwhile", measured.starts_per_s, unit="/s", n=1),
+        report.observed(f"{at}: job starts meanwhile", measured.starts_per_s, unit="/s"),
         report.at_most(
             f"{at}: jobs that could not be submitted or ended meanwhile",
             measured.failed_per_s,
             unit="/s",
             bound=_FAILED_PER_S,
-            n=1,
             limited_by=f"so the figures with {load} are of fewer; {busy.cordon.limit}",
         ),
         *_idle(at, measured.idle),
-        report.observed(f"{at}: slurmctld's processor time for a new node", 1000 * measured.new_node_s, unit="ms", n=1),
+        report.observed(f"{at}: slurmctld's processor time for a new node", 1000 * measured.new_node_s, unit="ms"),
         *_ground(at, measured.memory_mib),
     ]
 
@@ -106,9 +105,7 @@ def _created(at: str, created: Created) -> list[Figure]:
         report.at_most(
             f"{at}: all pods of a NodeSet created, {peer}",
             created.ours_s,
-            unit="s",
             bound=round(_PEER_SHARE * peer_s, 3),
-            n=1,
             peer=report.against(f"{PEERS[peer]}, s", peer_s, ours=created.ours_s),
             limited_by=f"{_PACE}; {created.limit}",
         )
@@ -119,8 +116,8 @@ def _created(at: str, created: Created) -> list[Figure]:
 def _delay(figure: str, samples: Samples, *, bound: float) -> list[Figure]:
     took_s, n = samples.took_s, len(samples.took_s)
     return [
-        report.observed(f"{figure}, median", report.median(took_s), unit="s", n=n),
-        report.at_most(f"{figure}, p99", report.p99(took_s), unit="s", bound=bound, n=n, limited_by=samples.limit),
+        report.observed(f"{figure}, median", report.median(took_s), n=n),
+        report.at_most(f"{figure}, p99", report.p99(took_s), bound=bound, n=n, limited_by=samples.limit),
     ]
 
 
@@ -146,21 +143,19 @@ def _all_and_each(
     """Together, with what they are made of where that is too much; and each for the record."""
     together, limit = sum(values.values()), ", ".join(f"{what} {value:.2f}" for what, value in of.items())
     return [
-        report.at_most(f"{figure}, all processes", together, unit=unit, bound=bound, n=1, limited_by=limit),
-        *(report.observed(f"{figure}, {name}", value, unit=unit, n=1) for name, value in values.items()),
+        report.at_most(f"{figure}, all processes", together, unit=unit, bound=bound, limited_by=limit),
+        *(report.observed(f"{figure}, {name}", value, unit=unit) for name, value in values.items()),
     ]
 
 
 def _memory(figure: str, spent: Spent) -> Figure:
-    return report.at_most(
-        figure, spent.memory_mib, unit="MiB", bound=_MEMORY_MIB, n=1, limited_by="what its watches keep"
-    )
+    return report.at_most(figure, spent.memory_mib, unit="MiB", bound=_MEMORY_MIB, limited_by="what its watches keep")
 
 
 def _ground(at: str, memory_mib: Mapping[str, float]) -> list[Figure]:
     """What those need that are not ours; Slurm's belong to its users as well."""
     named = [
-        report.observed(f"{at}: memory, {name}", memory_mib[name], unit="MiB", n=1)
+        report.observed(f"{at}: memory, {name}", memory_mib[name], unit="MiB")
         for name in ("slurmctld", "slurmrestd", "kube-apiserver", "etcd")
         if name in memory_mib
     ]
@@ -175,7 +170,6 @@ def _slurmctld(at: str, idle: Idle) -> Figure:
         for_us,
         unit=_SHARE,
         bound=_OF_SLURMCTLD,
-        n=1,
         peer=report.Peer(name="by itself, % of a core", value=round(without, 4), ratio=None),
         limited_by="reads of all nodes",
     )
@@ -202,4 +196,4 @@ def broken_off(size: int, why: str) -> Figure:
 
 def measured_up_to(size: int) -> Figure:
     """The largest size of which there are figures."""
-    return report.observed("measured up to", size, unit="nodes", n=1)
+    return report.observed("measured up to", size, unit="nodes")

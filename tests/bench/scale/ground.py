@@ -6,15 +6,8 @@ would be a thousand writes a second at 10,000 nodes: what is measured is what su
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-import aiohttp
 import msgspec
 
 from devcluster.binaries import KWOK, Binaries
@@ -23,13 +16,10 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import ground
-from tests.bench.burst.load import in_flight
-from tests.bench.ground import SLURM_CLUSTER, ControlPlane, make_if_missing, spawn
+from tests.bench.ground import SLURM_CLUSTER, ControlPlane, in_flight, make_if_missing
 from tests.bench.scale import bodies
 from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
-from tests.bench.spent import Spent, spent
 from tests.integration.slurm.daemons import ROOT, free_ports
-from tests.polling import until
 
 KEEPER, DAEMONS = "kwok", "kube-controller-manager"
 _CRD = ROOT / "crds/sunkpy.dev_nodesets.yaml"
@@ -40,13 +30,14 @@ _NO_LEASES = "--node-lease-duration-seconds=0"
 
 async def furnish(kube: Kube, machines: Machines) -> None:
     """The namespaces, the kind NodeSet, and all Nodes."""
-    await ground.answers(kube)
     for name in (NAMESPACE, PEER_NAMESPACE):
         await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": name}})
     await make_if_missing(kube, _CRDS, msgspec.yaml.decode(_CRD.read_bytes()))
 
     async def create(number: int) -> None:
-        await kube.create(paths.NODES, bodies.node(machines.node(number)))
+        name = machines.node(number)
+        node = ground.node(name, cpus=bodies.CPUS, memory_mib=bodies.MEMORY_MIB, labels={})
+        await kube.create(paths.NODES, node)
 
     await in_flight(_AT_ONCE, (lambda number=number: create(number) for number in range(machines.size)))
 
@@ -61,7 +52,7 @@ async def delete_pods(kube: Kube, namespace: str, which: Sequence[str]) -> None:
 def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:
     """The DaemonSet controller, with or without the limit of 20 requests a second that it has by itself."""
     plane.start(
-        plane.kubernetes(DAEMONS), f"--kubeconfig={plane.kubeconfig}", "--controllers=daemonset-controller",
+        plane.kubernetes(DAEMONS), f"--kubeconfig={plane.admin}", "--controllers=daemonset-controller",
         "--leader-elect=false", "--secure-port=0", *([] if is_limited else ground.AT_WILL),
     )  # fmt: skip
 
@@ -72,58 +63,9 @@ def start_keeper(plane: ControlPlane) -> None:
     binaries.ensure([KWOK], progress=print)
     (port,) = free_ports(1)
     plane.start(
-        str(binaries.kwok / KEEPER), f"--kubeconfig={plane.kubeconfig}", "--manage-all-nodes=true",
+        str(binaries.kwok / KEEPER), f"--kubeconfig={plane.admin}", "--manage-all-nodes=true",
         "--node-ip=10.1.0.1", "--cidr=10.128.0.0/9", f"--server-address=127.0.0.1:{port}", _NO_LEASES,
     )  # fmt: skip
-
-
-class Ours:
-    """A process of sunkpy that leads from the start: there is no election."""
-
-    def __init__(self, name: str, folder: Path, kubeconfig: Path, settings: dict[str, object]) -> None:
-        self.name = name
-        (self._port,) = free_ports(1)
-        folder.mkdir(parents=True, exist_ok=True)
-        config = folder / f"{name}.yaml"
-        own = {"namespace": NAMESPACE, "http": {"port": self._port}, "leaderElection": {"enabled": False}}
-        config.write_bytes(msgspec.yaml.encode({**own, **settings}))
-        env = {"PATH": os.environ["PATH"], "HOME": str(folder), "KUBECONFIG": str(kubeconfig)}
-        argv = [str(Path(sys.executable).with_name("sunkpy")), name, "--config", str(config)]
-        self.process = spawn(argv, log=folder / f"{name}.log", env=env)
-
-    async def ready(self) -> None:
-        """Wait until it says so."""
-        await until(self._is_ready, timeout_s=ground.PATIENCE_S, what=f"{self.name} is ready")
-
-    async def _is_ready(self) -> bool:
-        with contextlib.suppress(aiohttp.ClientError):
-            async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self._port}/readyz") as said:
-                return said.status == 200
-        return False
-
-    async def spent(self) -> Spent:
-        """What it has used since its start."""
-        return await spent(self._port)
-
-    def stop(self) -> None:
-        """End it."""
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-@contextlib.asynccontextmanager
-async def running(name: str, folder: Path, kubeconfig: Path, settings: dict[str, object]) -> AsyncIterator[Ours]:
-    """A process of sunkpy, ready, while the block runs."""
-    process = Ours(name, folder, kubeconfig, settings)
-    try:
-        await process.ready()
-        yield process
-    finally:
-        await asyncio.to_thread(process.stop)
 
 
 def syncer_settings(slurm: SlurmSettings) -> dict[str, object]:

@@ -30,6 +30,7 @@ from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 from tests.bench import census, report
 from tests.bench.ground import ControlPlane, RunningSlurm, slurm_of
+from tests.bench.ours import Ours, running
 from tests.bench.scale import bodies, ground, load
 from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
 from tests.bench.scale.figures import (
@@ -45,7 +46,7 @@ from tests.bench.scale.figures import (
     measured_up_to,
     not_run,
 )
-from tests.bench.scale.ground import DAEMONS, Ours, running
+from tests.bench.scale.ground import DAEMONS
 from tests.bench.scale.plan import QUICK, QUICK_SIZES, SIZES, STOCK_UP_TO, Rounds, free_mib, plan
 from tests.bench.scale.sight import Pods
 from tests.polling import until
@@ -108,7 +109,7 @@ class Bench:
 
     async def run(self) -> Measured:
         """The whole, in the order of the module's docstring."""
-        async with await Kube.connect(self._plane.kubeconfig) as kube:
+        async with await Kube.connect(self._plane.admin) as kube:
             await ground.furnish(kube, self._machines)
             ground.start_keeper(self._plane)
             await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="the Nodes are kept")
@@ -270,7 +271,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def _running(self, name: str, settings: dict[str, object]) -> AsyncIterator[None]:
-        async with running(name, self._folder / "sunkpy", self._plane.kubeconfig, settings) as process:
+        async with running(name, self._folder / "sunkpy", self._plane.admin, settings) as process:
             self._ours[name] = process
             yield
 

@@ -95,16 +95,14 @@ def make_plan(*, suite: str, seed: int, nodes: int, lasts: Lasts) -> Plan:
 def of_upgrade(record: Record) -> Iterator[report.Figure]:
     """How long `helm upgrade` took and slurmctld was away, and whether the long job ran through."""
     (fault,) = record.faults
-    yield report.observed("helm upgrade of all images", fault.held_s - fault.begun_s, unit="s", n=1)
+    yield report.observed("helm upgrade of all images", fault.held_s - fault.begun_s)
     looks = [look.at_s for look in record.looks if look.nodes]
     silent_s = max((later - at for at, later in itertools.pairwise(looks)), default=float("inf"))
-    yield report.at_most(
-        "longest time without an answer of slurmctld", silent_s, unit="s", bound=_SILENT_S, n=1, limited_by=_CORES
-    )
+    yield report.at_most("longest time without an answer of slurmctld", silent_s, bound=_SILENT_S, limited_by=_CORES)
     long = record.jobs[0].name
     said = [(line.what, line.run) for line in record.lines.get(long, ())]
     broken = 0 if said == [("start", 0), ("end", 0)] else 1
-    yield report.at_most("jobs that did not run through", broken, unit="", bound=0, n=1, limited_by=str(said))
+    yield report.at_most("jobs that did not run through", broken, unit="", bound=0, limited_by=str(said))
 
 
 def _rolled(stack: Stack, record: Record, images: Mapping[str, str]) -> report.Figure:
@@ -120,6 +118,4 @@ def _rolled(stack: Stack, record: Record, images: Mapping[str, str]) -> report.F
 
     wait(are_new, timeout_s=_ROLLED_S * 2, what="slurmd of the new version on each node")
     ended_s = max(line.at_s for lines in record.lines.values() for line in lines)
-    return report.at_most(
-        "last job to new slurmd on all nodes", time.time() - ended_s, unit="s", bound=_ROLLED_S, n=NODES
-    )
+    return report.at_most("last job to new slurmd on all nodes", time.time() - ended_s, bound=_ROLLED_S, n=NODES)

@@ -1,4 +1,4 @@
-"""The scheduler as it is, in a process that notes how long its event loop was held: `… CONFIG NOTES`."""
+"""`sunkpy` as it is, in a process that notes how long its event loop was held: `… NOTES COMMAND…`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from sunkpy.scheduler.main import main
+from sunkpy.cli import main
 from tests.bench.holds import Hold, watch
 
 if __name__ == "__main__":
-    config, notes_file = map(Path, sys.argv[1:])
-    noted: list[Hold] = []
+    notes_file, noted = Path(sys.argv.pop(1)), list[Hold]()
     watch(noted.append)
     try:
-        main(config)
+        main()
     finally:
         notes_file.write_bytes(msgspec.json.encode(noted))
