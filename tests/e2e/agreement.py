@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from demo import slurm_text
 from demo.stack import OPERATOR_NAMESPACE, Stack
@@ -23,15 +23,17 @@ def node_disagreements(stack: Stack) -> list[str]:
     return [*_nodesets(stack), *_nodes(stack), *_processes(stack)]
 
 
-def wait_for_agreement(stack: Stack, *, timeout_s: float, after: str) -> float:
-    """Wait until nothing disagrees; after how many seconds that was.
+def wait_for_agreement(
+    stack: Stack, *, timeout_s: float, after: str, about: Callable[[Stack], list[str]] = disagreements
+) -> float:
+    """Wait until nothing disagrees of what is asked about; after how many seconds that was.
 
     Raises:
         NeverSo: with all that still does.
     """
 
     def check() -> bool:
-        found = disagreements(stack)
+        found = about(stack)
         if found:
             raise NotYet("; ".join(found))
         return True

@@ -39,6 +39,8 @@ NODE_FAULT_ACTS_S = 120.0
 """Slurm notices that a node was away up to `SlurmdTimeout` later, and ends its jobs then."""
 PLACEHOLDERS_OVERLAP_S = 5.0
 WATCH_LATE_S = 15.0
+CAME_TWICE = "Duplicate jobid"
+"""How slurmctld's reason begins when it drains a node to which it had sent a job that was there already."""
 LONGEST_GRACE_S = 65.0
 """What the load may take to end: a minute of grace, and the time to be told."""
 _FLAG_OF = {Fault.DOWN: "DOWN", Fault.DRAIN: "DRAIN", Fault.FAIL: "FAIL"}
@@ -61,16 +63,17 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: Rule
     at_s: float
-    until_s: float
     text: str
+    lasted_s: float = 0.0
+    """How long it provably lasted."""
     node: str = ""
     evidence: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
 
     @property
-    def lasted_s(self) -> float:
-        """How long it provably lasted."""
-        return self.until_s - self.at_s
+    def until_s(self) -> float:
+        """The last moment of it that was seen."""
+        return self.at_s + self.lasted_s
 
 
 def judge(record: Record) -> list[Violation]:
@@ -84,7 +87,7 @@ def judge(record: Record) -> list[Violation]:
         *bound_twice(record),
         *lifted_drains(record),
         *lifted_cordons(record),
-        *(Violation(rule=Rule.LEAKED, at_s=end_s, until_s=end_s, text=text) for text in record.ending.leaked),
+        *(Violation(rule=Rule.LEAKED, at_s=end_s, text=text) for text in record.ending.leaked),
     ]
     order = list(Rule)
     named = [msgspec.structs.replace(each, faults=faults_around(record.faults, each)) for each in found]
@@ -162,12 +165,13 @@ def _pairs(sample: Sample) -> Iterator[tuple[Running, Running]]:
 
 def _overlap(known: _Open, kinds: Mapping[str, str]) -> Violation:
     one, other = known.first
+    lasted_s = known.until_s - known.at_s
     return Violation(
         rule=Rule.OVERLAP,
         at_s=known.at_s,
-        until_s=known.until_s,
+        lasted_s=lasted_s,
         node=one.node,
-        text=f"{one.owner.text} and {other.owner.text} ran on {one.node} for {known.until_s - known.at_s:.1f} s",
+        text=f"{one.owner.text} and {other.owner.text} ran on {one.node} for {lasted_s:.1f} s",
         evidence=(
             f"{known.samples} samples",
             *(f"{each.owner.text}: pids {list(each.pids)} in the cgroup of pod {each.pod_uid}" for each in known.first),
@@ -209,7 +213,6 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
             yield Violation(
                 rule=Rule.BUSY_DELETED,
                 at_s=deletion.at_s,
-                until_s=deletion.at_s,
                 node=deletion.node,
                 text=f"slurmd pod {deletion.pod} was deleted while {', '.join(each.owner.text for each in busy)} ran",
                 evidence=(
@@ -260,7 +263,6 @@ def lost_jobs(record: Record) -> Iterator[Violation]:
             yield Violation(
                 rule=Rule.LOST,
                 at_s=at_s,
-                until_s=at_s,
                 text=f"job {job.name} of partition {job.planned.partition}: {why}",
                 evidence=(*(_state_text(*each) for each in states[-4:]), *(_line_text(line) for line in lines)),
             )
@@ -389,7 +391,6 @@ def lost_pods(record: Record) -> Iterator[Violation]:
             yield Violation(
                 rule=Rule.LOST,
                 at_s=end.at_s,
-                until_s=end.at_s,
                 node=end.node,
                 text=f"pod {job.name}: {why}",
                 evidence=tuple(
@@ -440,7 +441,7 @@ def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, record: Record) -> b
 def came_twice(looks: Sequence[SlurmLook], *, at_s: float) -> bool:
     """Slurm drained a node about then, to which it had sent a job that was there already."""
     near = (look for look in looks if abs(look.at_s - at_s) <= AROUND_S)
-    return any(node.get("Reason", "").startswith("Duplicate jobid") for look in near for node in look.nodes.values())
+    return any(node.get("Reason", "").startswith(CAME_TWICE) for look in near for node in look.nodes.values())
 
 
 def is_preemption_unsaved(record: Record, end: PodSeen) -> bool:
@@ -495,15 +496,12 @@ def bound_twice(record: Record) -> Iterator[Violation]:
         running = running_placeholders(look)
         since = {uid: since.get(uid, look.at_s) for uid, jobs in running.items() if len(jobs) > 1}
         for uid, begun_s in since.items():
-            if look.at_s - begun_s >= PLACEHOLDERS_OVERLAP_S and uid not in told:
+            lasted_s = look.at_s - begun_s
+            if lasted_s >= PLACEHOLDERS_OVERLAP_S and uid not in told:
                 told.add(uid)
-                yield Violation(
-                    rule=Rule.BOUND_TWICE,
-                    at_s=begun_s,
-                    until_s=look.at_s,
-                    text=f"pod uid {uid} has running placeholder jobs {running[uid]}",
-                    evidence=tuple(_state_text(look.at_s, look.jobs[job_id]) for job_id in running[uid]),
-                )
+                text = f"pod uid {uid} has running placeholder jobs {running[uid]}"
+                shown = tuple(_state_text(look.at_s, look.jobs[job_id]) for job_id in running[uid])
+                yield Violation(rule=Rule.BOUND_TWICE, at_s=begun_s, lasted_s=lasted_s, text=text, evidence=shown)
 
 
 def running_placeholders(look: SlurmLook) -> dict[str, list[int]]:
@@ -526,9 +524,7 @@ def _on_two_nodes(samples: Sequence[Sample]) -> Iterator[Violation]:
                 told.add(each.owner)
                 text = f"{each.owner.text} ran on {first.node} and on {each.node}"
                 evidence = tuple(f"{one.node}: pids {list(one.pids)}" for one in (first, each))
-                yield Violation(
-                    rule=Rule.BOUND_TWICE, at_s=sample.at_s, until_s=sample.at_s, text=text, evidence=evidence
-                )
+                yield Violation(rule=Rule.BOUND_TWICE, at_s=sample.at_s, text=text, evidence=evidence)
 
 
 # ------------------------------------------------- what others set stays theirs
@@ -536,20 +532,18 @@ def _on_two_nodes(samples: Sequence[Sample]) -> Iterator[Violation]:
 
 def lifted_drains(record: Record) -> Iterator[Violation]:
     """An admin's drain, DOWN or FAIL was gone, or had another reason, before the admin lifted it."""
-    for fault in record.faults:
-        if fault.planned.fault not in ADMIN_STATES or "NOT DONE" in fault.said:
-            continue
+    for fault in _standing(record, *ADMIN_STATES):
         if slurmctld_killed(record.faults, after_s=fault.held_s, within_s=SAVED_AFTER_S):
             continue  # slurmctld never saved it
-        until_s = fault.mending_s or _end_s(record)
-        for look in record.looks:
-            if not fault.held_s + SHOWN_AFTER_S <= look.at_s < until_s - SHOWN_AFTER_S:
-                continue
-            node = look.nodes.get(fault.slurm_node)
-            # A record that is not there says nothing; one that comes back without the drain does.
-            lost = "" if node is None else what_is_lost(fault, node)
-            if lost:
-                yield _lifted(record, fault, look, lost)
+        until_s = _lifted_s(record, fault) - SHOWN_AFTER_S
+        # A record that is not there says nothing; one that comes back without the drain does.
+        looks = [look for look in record.looks if fault.slurm_node in look.nodes and look.at_s < until_s]
+        for look in looks:
+            lost = what_is_lost(fault, look.nodes[fault.slurm_node])
+            if lost and look.at_s >= fault.held_s + SHOWN_AFTER_S:
+                shown = (other for other in looks if other.at_s <= look.at_s)
+                evidence = [f"{other.at_s:.1f} {dict(other.nodes[fault.slurm_node])}" for other in shown]
+                yield _lifted(record, fault, lost, at_s=look.at_s, evidence=evidence[-3:])
                 break
 
 
@@ -562,44 +556,38 @@ def what_is_lost(fault: Inflicted, node: Mapping[str, str]) -> str:
     return "" if reason.startswith(f"{fault.reason} [") or reason == fault.reason else f"reason is {reason!r} now"
 
 
-def _lifted(record: Record, fault: Inflicted, look: SlurmLook, lost: str) -> Violation:
-    node = look.nodes[fault.slurm_node]
-    before = [other for other in record.looks if other.at_s < look.at_s and fault.slurm_node in other.nodes]
-    shown = [f"{other.at_s:.1f} {dict(other.nodes[fault.slurm_node])}" for other in before[-2:]]
-    return Violation(
-        rule=Rule.FOREIGN,
-        at_s=look.at_s,
-        until_s=look.at_s,
-        node=fault.planned.target,
-        text=f"{fault.planned.text} ({fault.slurm_node}) did not stand: {lost} "
-        f"{look.at_s - fault.held_s:.1f} s after it was set, {(fault.mending_s or look.at_s) - look.at_s:.1f} s before "
-        "the admin lifted it",
-        evidence=(*shown, f"{look.at_s:.1f} {dict(node)}"),
-    )
-
-
 def lifted_cordons(record: Record) -> Iterator[Violation]:
     """A person's cordon was gone before that person lifted it."""
-    for fault in record.faults:
-        if fault.planned.fault is not Fault.CORDON or "NOT DONE" in fault.said:
-            continue
-        until_s = fault.mending_s or _end_s(record)
-        seen = [
-            node
-            for node in record.cordons
-            if node.node == fault.planned.target and fault.held_s < node.at_s < until_s and not node.is_cordoned
-        ]
-        if seen:
-            yield Violation(
-                rule=Rule.FOREIGN,
-                at_s=seen[0].at_s,
-                until_s=seen[0].at_s,
-                node=fault.planned.target,
-                text=f"{fault.planned.text} did not stand: uncordoned {seen[0].at_s - fault.held_s:.1f} s after it was "
-                f"set, {until_s - seen[0].at_s:.1f} s before the person lifted it",
-                evidence=tuple(
-                    f"{node.at_s:.1f} cordoned={node.is_cordoned} cordoned-by={node.cordoned_by!r}"
-                    for node in record.cordons
-                    if node.node == fault.planned.target and abs(node.at_s - seen[0].at_s) < 10
-                ),
-            )
+    for fault in _standing(record, Fault.CORDON):
+        seen = [node for node in record.cordons if node.name == fault.planned.target]
+        until_s = _lifted_s(record, fault)
+        gone = next((node for node in seen if fault.held_s < node.at_s < until_s and not node.is_cordoned), None)
+        if gone is not None:
+            evidence = [
+                f"{node.at_s:.1f} cordoned={node.is_cordoned} cordoned-by={node.cordoned_by!r}"
+                for node in seen
+                if abs(node.at_s - gone.at_s) < 10
+            ]
+            yield _lifted(record, fault, "uncordoned", at_s=gone.at_s, evidence=evidence)
+
+
+def _standing(record: Record, *kinds: Fault) -> Iterator[Inflicted]:
+    """Faults of these kinds that were really there."""
+    return (fault for fault in record.faults if fault.planned.fault in kinds and "NOT DONE" not in fault.said)
+
+
+def _lifted_s(record: Record, fault: Inflicted) -> float:
+    """When whoever set it began to lift it."""
+    return fault.mending_s or _end_s(record)
+
+
+def _lifted(record: Record, fault: Inflicted, lost: str, *, at_s: float, evidence: Sequence[str]) -> Violation:
+    node = f" ({fault.slurm_node})" if fault.slurm_node else ""
+    return Violation(
+        rule=Rule.FOREIGN,
+        at_s=at_s,
+        node=fault.planned.target,
+        text=f"{fault.planned.text}{node} did not stand: {lost} {at_s - fault.held_s:.1f} s after it was set, "
+        f"{_lifted_s(record, fault) - at_s:.1f} s before it was lifted by who had set it",
+        evidence=tuple(evidence),
+    )

@@ -118,7 +118,7 @@ class CordonSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A Node as the watch showed it."""
 
     at_s: float
-    node: str
+    name: str
     is_cordoned: bool
     cordoned_by: str = ""
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import structlog
 
 from demo.stack import USER, Stack
 from devcluster import Cluster
-from devcluster.waiting import NeverSo, NotYet, wait
+from devcluster.waiting import NeverSo, wait
 from sunkpy.core import names
 from sunkpy.core.gang.job.ends import END_CONDITIONS
 from sunkpy.core.model.objects import Node, Pod
@@ -30,10 +31,10 @@ from tests.bench import report
 from tests.bench.chaos.dashboards import figures as dashboard_figures
 from tests.bench.chaos.dashboards import scraped
 from tests.bench.chaos.faults import Saboteur
-from tests.bench.chaos.judge import Rule, Violation, forgotten, is_with_pod, judge
+from tests.bench.chaos.judge import CAME_TWICE, Rule, Violation, forgotten, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
 from tests.bench.chaos.observer import Watcher
-from tests.bench.chaos.record import CordonSeen, Deletion, Ending, Inflicted, PodSeen, Record
+from tests.bench.chaos.record import CordonSeen, Deletion, Ending, PodSeen, Record
 from tests.bench.chaos.schedule import Plan, make_plan
 from tests.bench.chaos.story import tell
 from tests.e2e.agreement import node_disagreements, wait_for_agreement
@@ -41,6 +42,7 @@ from tests.e2e.timeline import Sighting, Timeline, watching
 from tests.e2e.workloads import NAMESPACE as WORKLOADS
 
 Tell = Callable[[str], None]
+Seen = TypeVar("Seen", CordonSeen, PodSeen)
 AGREEMENT_S = 30.0
 K8S_USER = "k8s"
 _AGREEMENT_PATIENCE_S = 240.0
@@ -164,22 +166,16 @@ async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
 
 def _settle(run: _Cast) -> Ending:
     """Wait until both sides agree, the queue is empty and no placeholder is left; leave nothing of the load."""
-    stack, load = run.stack, run.load
-    ended = _end_forgotten(run)
-    _open_where_jobs_came_twice(stack)
-    agreed_after_s, disagreed = _agree(stack)
-    left_over = _wait_until_empty(stack)
+    forgotten_ = _end_forgotten(run)
+    _open_where_jobs_came_twice(run.stack)
+    agreed_after_s, disagreed = _agree(run.stack)
+    left_over = _wait_until_empty(run.stack)
     cleared_s = time.time()
-    load.delete_pods()
-    leaked = _leaked(stack)
+    run.load.delete_pods()
     return Ending(
-        agreed_after_s=agreed_after_s,
-        disagreed=disagreed,
-        forgotten=ended,
-        left_over=left_over,
-        cleared_s=cleared_s,
-        leaked=leaked,
-    )
+        agreed_after_s=agreed_after_s, disagreed=disagreed, forgotten=forgotten_, left_over=left_over,
+        cleared_s=cleared_s, leaked=_leaked(run.stack),
+    )  # fmt: skip
 
 
 def _end_forgotten(run: _Cast) -> tuple[str, ...]:
@@ -192,25 +188,19 @@ def _end_forgotten(run: _Cast) -> tuple[str, ...]:
 def _open_where_jobs_came_twice(stack: Stack) -> None:
     """slurmctld drains a node to which it sends a job that it forgot there when it was killed; a person opens it."""
     for name, node in stack.slurm_nodes().items():
-        if node.get("Reason", "").startswith("Duplicate jobid"):
+        if node.get("Reason", "").startswith(CAME_TWICE):
             stack.scontrol("update", f"nodename={name}", "state=resume")
 
 
 def _agree(stack: Stack) -> tuple[float | None, str]:
     """Seconds until the states of both sides agree, or what still did not when patience ended."""
-
-    def check() -> bool:
-        found = node_disagreements(stack)
-        if found:
-            raise NotYet("; ".join(found))
-        return True
-
-    begun_s = time.monotonic()
     try:
-        wait(check, timeout_s=_AGREEMENT_PATIENCE_S, what="agreement after the last fault", every_s=0.5)
+        seconds = wait_for_agreement(
+            stack, timeout_s=_AGREEMENT_PATIENCE_S, after="the last fault", about=node_disagreements
+        )
     except NeverSo as error:
         return None, str(error)
-    return time.monotonic() - begun_s, ""
+    return seconds, ""
 
 
 def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
@@ -240,21 +230,19 @@ def unfinished_pods(stack: Stack) -> set[str]:
 
 def _leaked(stack: Stack) -> tuple[str, ...]:
     """Placeholder jobs that are still there although no pod of the load is: none may be."""
+    jobs: list[str] = []
+    pods: Sequence[Pod] = ()
 
-    def check() -> bool:
-        left = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
-        pods = stack.kubectl("get", "pods", "-n", WORKLOADS, "-l", f"app={LABEL}", "-o", "name").splitlines()
-        if left or pods:
-            raise NotYet("\n".join([*(f"job {line}" for line in left), *pods]))
-        return True
+    def are_gone() -> bool:
+        nonlocal jobs, pods
+        jobs = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
+        pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS)
+        return not jobs and not any(pod.labels.get("app") == LABEL for pod in pods)
 
-    try:
-        wait(check, timeout_s=_LEAK_PATIENCE_S, what="no placeholder job and no pod", every_s=1.0)
-    except NeverSo:
-        pods = {pod.uid for pod in stack.kubectl.list(Pod, "pods", "-n", WORKLOADS)}
-        left = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
-        return tuple(f"job {line}" for line in left if line.rsplit(":", 1)[-1] not in pods)
-    return ()
+    with contextlib.suppress(NeverSo):
+        wait(are_gone, timeout_s=_LEAK_PATIENCE_S, what="no placeholder job and no pod", every_s=1.0)
+    uids = {pod.uid for pod in pods}
+    return tuple(f"job {line}" for line in jobs if line.rsplit(":", 1)[-1] not in uids)
 
 
 # ------------------------------------------------------- what the watches saw
@@ -277,27 +265,33 @@ def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
 
 def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
     """Changes of who has cordoned which Node."""
-    found: dict[str, list[CordonSeen]] = {}
-    for seen in timeline.sightings:
-        if seen.new is None:
-            continue
-        by = seen.new.annotations.get(names.ANNOTATION_CORDONED_BY, "")
-        now = CordonSeen(at_s=seen.at_s, node=seen.name, is_cordoned=seen.new.spec.unschedulable, cordoned_by=by)
-        known = found.setdefault(seen.name, [])
-        if not known or (known[-1].is_cordoned, known[-1].cordoned_by) != (now.is_cordoned, now.cordoned_by):
-            known.append(now)
-    return tuple(each for known in found.values() for each in known)
+    nodes = ((seen.at_s, seen.new) for seen in timeline.sightings if seen.new is not None)
+    return _changes(
+        CordonSeen(
+            at_s=at_s,
+            name=node.name,
+            is_cordoned=node.spec.unschedulable,
+            cordoned_by=node.annotations.get(names.ANNOTATION_CORDONED_BY, ""),
+        )
+        for at_s, node in nodes
+    )
 
 
 def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
     """Changes of the pods of the load."""
-    found: dict[str, list[PodSeen]] = {}
-    for seen in timeline.sightings:
-        now = _pod_seen(seen)
-        known = found.setdefault(seen.name, [])
-        if not known or msgspec.structs.replace(known[-1], at_s=now.at_s) != now:
-            known.append(now)
-    return tuple(each for known in found.values() for each in known)
+    return _changes(map(_pod_seen, timeline.sightings))
+
+
+def _changes(seen: Iterable[Seen]) -> tuple[Seen, ...]:
+    """What is not as it was seen before, each of its own name."""
+    last: dict[str, Seen] = {}
+    found = []
+    for now in seen:
+        before = last.get(now.name)
+        if before is None or msgspec.structs.replace(before, at_s=now.at_s) != now:
+            found.append(now)
+        last[now.name] = now
+    return tuple(found)
 
 
 def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
@@ -321,49 +315,38 @@ def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
 
 def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:
     """The promises of the run, each with its bound."""
-    overlaps = [each for each in violations if each.rule is Rule.OVERLAP]
-    counted = {"overlaps of a pod with another workload": sum(map(is_with_pod, overlaps))}
-    counted["overlaps of two sbatch jobs"] = len(overlaps) - counted["overlaps of a pod with another workload"]
-    counted |= {str(rule): sum(each.rule is rule for each in violations) for rule in Rule if rule is not Rule.OVERLAP}
-    n = len(record.jobs)
-    found = [report.at_most(name, value, unit="", bound=0, n=n, seed=seed) for name, value in counted.items()]
-    agreed_s = _AGREEMENT_PATIENCE_S if record.ending.agreed_after_s is None else record.ending.agreed_after_s
-    found.append(
+    with_pods = "overlaps of a pod with another workload"
+    wrong: dict[str, list[str]] = {with_pods: [], "overlaps of two sbatch jobs": []}
+    wrong |= {str(rule): [] for rule in Rule if rule is not Rule.OVERLAP}
+    for each in violations:
+        of_two = with_pods if is_with_pod(each) else "overlaps of two sbatch jobs"
+        wrong[of_two if each.rule is Rule.OVERLAP else str(each.rule)].append(each.text)
+    n, ending = len(record.jobs), record.ending
+    agreed_s = _AGREEMENT_PATIENCE_S if ending.agreed_after_s is None else ending.agreed_after_s
+    times = [later.at_s - sample.at_s for sample, later in itertools.pairwise(record.samples)]
+    return [
+        *(report.none(what, texts, n=n, seed=seed) for what, texts in wrong.items()),
         report.at_most(
             "last fault undone to agreement", agreed_s, bound=AGREEMENT_S, n=len(record.faults), seed=seed,
-            limited_by=record.ending.disagreed[:200],
-        )
-    )  # fmt: skip
-    times = [later.at_s - sample.at_s for sample, later in zip(record.samples, record.samples[1:], strict=False)]
-    found.append(report.observed("time between two samples of all nodes, p95", report.p95(times), n=len(times)))
-    forgot = len(record.ending.forgotten)
-    found.append(report.observed("jobs whose end a killed slurmctld forgot, ended by hand", forgot, unit="", n=n))
-    found.append(report.observed("jobs and pods that did not end", len(record.ending.left_over), unit="", n=n))
-    return found
-
-
-class _Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The second report: what was meant to happen, what did, and what was found."""
-
-    plan: Plan
-    started_s: float
-    inflicted: tuple[Inflicted, ...]
-    refused: tuple[str, ...]
-    left_over: tuple[str, ...]
-    disagreed: str
-    violations: tuple[Violation, ...]
+            limited_by=ending.disagreed[:200],
+        ),
+        report.observed("time between two samples of all nodes, p95", report.p95(times), n=len(times)),
+        report.observed("jobs whose end a killed slurmctld forgot, ended by hand", len(ending.forgotten), unit="", n=n),
+        report.observed("jobs and pods that did not end", len(ending.left_over), unit="", n=n),
+    ]  # fmt: skip
 
 
 def _write(cast: _Cast, record: Record, violations: Sequence[Violation], *, name: str) -> None:
-    run = _Run(
-        plan=cast.plan,
-        started_s=record.started_s,
-        inflicted=record.faults,
-        refused=tuple(cast.load.refused),
-        left_over=record.ending.left_over,
-        disagreed=record.ending.disagreed,
-        violations=tuple(violations),
-    )
+    """What was meant to happen, what did, and what was found."""
+    run = {
+        "plan": cast.plan,
+        "started_s": record.started_s,
+        "inflicted": record.faults,
+        "refused": cast.load.refused,
+        "left_over": record.ending.left_over,
+        "disagreed": record.ending.disagreed,
+        "violations": violations,
+    }
     folder: Path = report.REPORTS
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}-run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")

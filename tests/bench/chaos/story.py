@@ -55,7 +55,7 @@ def chronicle(record: Record) -> list[Event]:
             Event(each.at_s, f"slurmd pod {each.pod} is deleted, uid {each.uid}", each.node)
             for each in record.deletions
         ),
-        *(Event(each.at_s, _cordon_text(each.is_cordoned, each.cordoned_by), each.node) for each in record.cordons),
+        *(Event(each.at_s, _cordon_text(each.is_cordoned, each.cordoned_by), each.name) for each in record.cordons),
         *(Event(each.at_s, _pod_text(each), each.node or "-") for each in record.pods),
     ]
     return sorted(found, key=lambda event: event.at_s)

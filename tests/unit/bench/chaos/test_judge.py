@@ -403,7 +403,7 @@ def test_down_and_fail_are_an_admins_word_too(kind):
 @pytest.mark.parametrize(("at_s", "expected"), [(99.0, 0), (110.0, 1), (131.0, 0)])
 def test_a_persons_cordon_stands_until_that_person_lifts_it(at_s, expected):
     cordon = fault(Fault.CORDON, from_s=100, until_s=130)
-    seen = CordonSeen(at_s=at_s, node="node-1", is_cordoned=False)
+    seen = CordonSeen(at_s=at_s, name="node-1", is_cordoned=False)
     assert len(list(judge.lifted_cordons(record(faults=(cordon,), cordons=(seen,))))) == expected
 
 
