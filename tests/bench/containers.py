@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.integration.slurm import oci_archive
 from tests.integration.slurm.oci_archive import Layer
 from tests.integration.slurm.registry import Registry
@@ -39,9 +40,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 20
 
 
-def measure(*, quick: bool) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """The import, and starts on other nodes beside those of a job without a container."""
-    sizes = Sizes(small=1_000, big=2, rounds=3) if quick else Sizes()
+    sizes = Sizes(small=1_000, big=2, rounds=3) if asked.quick else Sizes()
     with tempfile.TemporaryDirectory(prefix="sunkpy-containers-") as folder, Registry().serving() as registry:
         site = Site(Path(folder))
         try:

@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import click
+
 from demo.bring_up import GPUS_PER_NODE, install, slurm_values
 from demo.report import Tell
 from demo.stack import OPERATOR_NAMESPACE, Stack
@@ -26,9 +28,10 @@ from devcluster.waiting import NeverSo, NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.chaos.judge import SAVED_AFTER_S
 from tests.bench.chaos.observer import Repeated
-from tests.bench.own_cluster import own_stack
+from tests.bench.clusters import own_stack
 from tests.doubles.apiserver import merged
 from tests.e2e import processes, workloads
 
@@ -115,17 +118,17 @@ class Load:
         self._stack.kubectl.apply(body)
 
 
-def measure(*, suite: str, name: str, tell: Tell) -> list[report.Figure]:
+def measure(_: Asked) -> list[report.Figure]:
     """One slurmctld, then two."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(4, gpus=GPUS_PER_NODE, cpus=_CPUS, labels=_LABELS)
 
-    with own_stack(f"{name}-ha", suite, tell, up) as (stack, cluster):
+    with own_stack("ha", click.echo, up) as (stack, cluster):
         found: list[report.Figure] = []
         for replicas in (1, 2):
-            install(stack, tell, slurm=values(stack, replicas=replicas))
-            found += Run(stack, cluster, tell, replicas=replicas).figures()
+            install(stack, click.echo, slurm=values(stack, replicas=replicas))
+            found += Run(stack, cluster, click.echo, replicas=replicas).figures()
             report.save("ha", found)
         return found
 

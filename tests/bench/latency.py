@@ -28,6 +28,8 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodeChange, Slurm
 from tests.bench import report, spent
+from tests.bench.asked import Asked
+from tests.bench.clusters import idle_demo
 from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.slurm_access import slurm_client
@@ -51,8 +53,15 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
 
 
-async def measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
+QUICK = Rounds(start=3, handover=3, drain=3)
+
+
+def measure(asked: Asked) -> list[report.Figure]:
     """Run everything on an idle cluster and leave it idle."""
+    return asyncio.run(_measure(idle_demo(), QUICK if asked.quick else Rounds()))
+
+
+async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
     workloads.forget_stamps()
     wait_for_agreement(stack, timeout_s=60, after="nothing: the bench needs an idle cluster")
     async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:

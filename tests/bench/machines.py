@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import click
+
 from demo import slurm_text
 from demo.bring_up import install
 from demo.report import Tell
@@ -22,7 +24,8 @@ from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
-from tests.bench.own_cluster import own_stack
+from tests.bench.asked import Asked
+from tests.bench.clusters import own_stack
 from tests.e2e import workloads
 from tests.e2e.workloads import NAMESPACE
 
@@ -43,20 +46,20 @@ _KEEPS = 0.8
 """Part of its one cpu that each must have at least: an emulated machine has much to do beside."""
 
 
-def measure(*, suite: str, name: str, tell: Tell) -> list[report.Figure]:
+def measure(_: Asked) -> list[report.Figure]:
     """All of it, on a cluster that is gone afterwards."""
 
     def up(cluster: Cluster, archives: Sequence[Path]) -> None:
         cluster.up(1, vms=1, gpus=GPUS, archives=archives)
 
-    with own_stack(f"{name}-machines", suite, tell, up) as (stack, cluster):
+    with own_stack("machines", click.echo, up) as (stack, cluster):
         # All but slurmd runs on the other node, which is faster and stays.
         stack.kubectl("cordon", NODE)
-        install(stack, tell, slurm=slurm_values(stack))
+        install(stack, click.echo, slurm=slurm_values(stack))
         stack.kubectl("uncordon", NODE)
         seconds = seconds_until(lambda: is_idle(stack), what="slurmd on the machine is idle")
-        tell(f"slurmd on {NODE} is idle after {seconds:.0f} s")
-        return run(stack, cluster, tell)
+        click.echo(f"slurmd on {NODE} is idle after {seconds:.0f} s")
+        return run(stack, cluster, click.echo)
 
 
 def slurm_values(stack: Stack) -> Mapping[str, object]:

@@ -28,6 +28,7 @@ from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.metrics import NodeCollector
 from sunkpy.syncer.settings import FigureSettings, SyncerSettings
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.census import status_mib
 
 _SCRAPE_S, _HELD_S, _RSS_MIB = 1.0, 0.05, 400
@@ -59,9 +60,9 @@ class Clock:
         return time.monotonic() + self.leap_s
 
 
-def measure(*, quick: bool) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """All figures."""
-    sizes = Sizes(nodes=500, jobs=2_000) if quick else Sizes()
+    sizes = Sizes(nodes=500, jobs=2_000) if asked.quick else Sizes()
     with TemporaryDirectory() as folder, _slurm(sizes) as port:
         key = Path(folder) / "jwt.key"
         key.write_bytes(b"k" * 32)

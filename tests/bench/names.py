@@ -23,6 +23,7 @@ from devcluster.layout import CLUSTER_DOMAIN
 from devcluster.state import default_cache
 from devcluster.waiting import NotYet, wait
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.spent import Spent, read
 from tests.integration.apiserver import Apiserver, alone
 from tests.integration.slurm.daemons import free_ports
@@ -45,9 +46,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     questions: int = 20_000
 
 
-def measure(*, quick: bool) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """Of a small cluster, and of the whole."""
-    whole = Sizes(nodes=500, questions=1_000) if quick else Sizes()
+    whole = Sizes(nodes=500, questions=1_000) if asked.quick else Sizes()
     figures = []
     for sizes in (Sizes(nodes=100, questions=whole.questions), whole):
         with TemporaryDirectory(prefix="sunkpy-names-") as folder, alone(Path(folder)) as apiserver:

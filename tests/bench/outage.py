@@ -6,36 +6,41 @@ pods come. The observer and the judge are those of chaos.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator, Sequence
 
+import click
 import msgspec
 
 from demo import slurm_text
-from demo.stack import Stack
-from devcluster import Cluster
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.chaos.judge import Violation
 from tests.bench.chaos.record import Record
-from tests.bench.chaos.run import AGREEMENT_S, Outcome, Tell, figures, watched
+from tests.bench.chaos.run import AGREEMENT_S, Outcome, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
+from tests.bench.clusters import breakable_demo, idle_demo
 
 PARTS = ("scheduler", "slurmrestd", "apiserver")
 QUEUED = 50
+MINUTES, QUICK_MINUTES = 20.0, 6.0
 _BEGINS_S = 60.0
 _PODS_S = 300.0
 """So long pods and jobs come during the outage: what waits has to end after it."""
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"})
 
 
-async def measure(stack: Stack, cluster: Cluster, *, minutes: float, seed: int, tell: Tell) -> Outcome:
+def measure(asked: Asked) -> Outcome:
     """Each part away for so many minutes."""
+    stack, cluster = idle_demo(), breakable_demo()
+    minutes, seed = QUICK_MINUTES if asked.quick else MINUTES, asked.seed
     found: list[report.Figure] = []
     violations: list[Violation] = []
     nodes = len(stack.slurmd_pods())
     for part in PARTS:
         plan = make_plan(part, minutes=minutes, seed=seed, nodes=nodes)
-        record, seen = await watched(stack, cluster, plan, tell, name=f"outage-{part}")
+        record, seen = asyncio.run(watched(stack, cluster, plan, click.echo, name=f"outage-{part}"))
         found += named(part, [*of_nodes(record), *figures(record, seen, seed=seed)])
         violations += seen
         report.save("outage", found)  # it takes hours, and may be ended before

@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from tests.bench import commands, report
+from tests.bench.asked import Asked
 from tests.browser import Page, chromium
 from tests.doubles.serving import Changes
 from tests.page_ground import KEY, Pool, Shown, page_of
@@ -48,9 +49,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     stays_s: float = 60.0
 
 
-def measure(*, quick: bool) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """All figures."""
-    sizes = Sizes(nodes=100, jobs=500, updates=3, stays_s=10.0) if quick else Sizes()
+    sizes = Sizes(nodes=100, jobs=500, updates=3, stays_s=10.0) if asked.quick else Sizes()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     return asyncio.run(_measure(sizes))
 

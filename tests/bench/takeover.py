@@ -27,6 +27,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler
@@ -75,12 +76,12 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[str, list[tuple[str, JobId]]]
 
 
-def measure(*, quick: bool) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """In a folder of its own, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="sunkpy-takeover-") as folder:
         plane = ControlPlane(Path(folder) / "kubernetes")
         try:
-            return asyncio.run(_measure(Path(folder), plane, QUICK if quick else Sizes()))
+            return asyncio.run(_measure(Path(folder), plane, QUICK if asked.quick else Sizes()))
         finally:
             plane.stop()
 

@@ -25,7 +25,7 @@ from tests.bench.devices import measure
 from tests.bench.devices.judge import Held, double_owners
 from tests.bench.devices.observer import CLAIMS, Observer
 from tests.e2e import workloads
-from tests.e2e.conftest import CLUSTER, SUITE, nothing_left
+from tests.e2e.conftest import nothing_left
 from tests.e2e.workloads import NAMESPACE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
@@ -79,7 +79,7 @@ class Claims:
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[tuple[Stack, Cluster]]:
-    with measure.ground(suite=SUITE, name=CLUSTER, tell=print, devices=DEVICES) as found:
+    with measure.ground(tell=print, devices=DEVICES) as found:
         yield found
 
 

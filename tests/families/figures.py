@@ -6,12 +6,30 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import msgspec
 
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.report import Figure
+from tests.families import cases
 from tests.families.cases import Case
-from tests.families.run import Outcome
+from tests.families.room import bring_up_room
+from tests.families.run import Outcome, run_all
+
+
+def measure(asked: Asked) -> list[Figure]:
+    """Manifests of all families on a cluster of its own, with room for them."""
+    parts = asked.only.split(",")
+    wanted = [case for case in cases.read() if any(part in case.manifest for part in parts)]
+    if asked.quick:
+        wanted = [case for case in wanted if case.manifest in cases.SMALL]
+    stack, cluster = bring_up_room(click.echo)
+    outcomes: list[Outcome] = []
+    for outcome in run_all(stack, cluster, wanted, click.echo):
+        outcomes.append(outcome)
+        save(outcomes, wanted)  # each time: it takes an hour, and may be ended before
+    return figures(outcomes, wanted)
 
 
 def figures(outcomes: Sequence[Outcome], cases: Sequence[Case]) -> list[Figure]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import msgspec
 
 from demo import slurm_text
@@ -34,6 +35,8 @@ from tests.bench import latency, report
 from tests.bench.abuse import table
 from tests.bench.abuse.table import NAMESPACE
 from tests.bench.abuse.watched import held, watched
+from tests.bench.asked import Asked
+from tests.bench.clusters import idle_demo
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.timeline import Sighting, Timeline, watching
@@ -70,8 +73,12 @@ class _Took(msgspec.Struct):
     evict: list[float]
 
 
-async def measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """Run it on an idle cluster and leave it idle."""
+    return asyncio.run(_measure(idle_demo(), Rounds(each=4, replicas=60) if asked.quick else Rounds(), click.echo))
+
+
+async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figure]:
     workloads.forget_stamps()
     with _kinds(stack), watched(stack):
         wait_for_agreement(stack, timeout_s=60, after="nothing: abuse begins with an idle cluster")

@@ -27,6 +27,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
 from tests.bench import census, report
+from tests.bench.asked import Asked
 from tests.bench.burst import load
 from tests.bench.burst.ground import Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
@@ -238,11 +239,11 @@ class Bench:
             ]
 
 
-def measure(*, quick: bool) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """In a folder of its own, which is gone afterwards."""
     settle_garbage_collector()
     with tempfile.TemporaryDirectory(prefix="sunkpy-burst-") as folder:
-        bench = Bench(Path(folder), QUICK if quick else Sizes())
+        bench = Bench(Path(folder), QUICK if asked.quick else Sizes())
         try:
             return asyncio.run(bench.run())
         finally:

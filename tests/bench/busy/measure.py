@@ -10,18 +10,20 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import click
 import msgspec
 
 from demo.slurm_text import parse_oneliner
-from demo.stack import Stack
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.process import settle_garbage_collector
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.busy.doors import DOORS, PATIENCE_S
 from tests.bench.busy.sides import Side, chart_parameters, queue_more, real, simulated, take_nodes
+from tests.bench.clusters import idle_demo
 from tests.polling import until
 
 SLURMS_OWN: Sequence[str] = ()
@@ -53,21 +55,25 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
     load: float
 
 
-async def measure_real(stack: Stack, rounds: Rounds) -> list[report.Figure]:
-    """On the cluster of `make demo`."""
-    async with real(stack) as side:
-        return await _measure(side, rounds)
+def measure(asked: Asked) -> list[report.Figure]:
+    """First nodes that are simulated, then the cluster of `make demo`."""
+    rounds = QUICK if asked.quick else Rounds()
+    figures: list[report.Figure] = []
+    if asked.only != "real":
+        settle_garbage_collector()
+        with tempfile.TemporaryDirectory(prefix="sunkpy-busy-") as folder:
+            figures += asyncio.run(_measure(simulated(Path(folder), rounds.nodes), rounds))
+    if asked.only != "simulated":
+        figures += asyncio.run(_measure(real(idle_demo()), rounds))
+    return figures
 
 
-async def measure_simulated(rounds: Rounds) -> list[report.Figure]:
-    """On nodes that are not there."""
-    settle_garbage_collector()
-    with tempfile.TemporaryDirectory(prefix="sunkpy-busy-") as folder:
-        async with simulated(Path(folder), rounds.nodes) as side:
-            return await _measure(side, rounds)
+async def _measure(one: AbstractAsyncContextManager[Side], rounds: Rounds) -> list[report.Figure]:
+    async with one as side:
+        return await _all_queues(side, rounds)
 
 
-async def _measure(side: Side, rounds: Rounds) -> list[report.Figure]:
+async def _all_queues(side: Side, rounds: Rounds) -> list[report.Figure]:
     figures: list[report.Figure] = []
     ours = chart_parameters()
     await side.use(ours)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import click
 import msgspec
 import structlog
 
@@ -28,6 +29,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.chaos.dashboards import figures as dashboard_figures
 from tests.bench.chaos.dashboards import scraped
 from tests.bench.chaos.faults import Saboteur
@@ -37,12 +39,14 @@ from tests.bench.chaos.observer import Watcher
 from tests.bench.chaos.record import CordonSeen, Deletion, Ending, PodSeen, Record
 from tests.bench.chaos.schedule import Plan, make_plan
 from tests.bench.chaos.story import tell
+from tests.bench.clusters import breakable_demo, idle_demo
 from tests.e2e.agreement import node_disagreements, wait_for_agreement
 from tests.e2e.timeline import Sighting, Timeline, watching
 from tests.e2e.workloads import NAMESPACE as WORKLOADS
 
 Tell = Callable[[str], None]
 Seen = TypeVar("Seen", CordonSeen, PodSeen)
+QUICK_MINUTES = 5.0
 AGREEMENT_S = 30.0
 K8S_USER = "k8s"
 _AGREEMENT_PATIENCE_S = 240.0
@@ -52,19 +56,11 @@ _EMPTY_PATIENCE_S = 1800.0
 _LEAK_PATIENCE_S = 45.0
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How long, by which seed, and whether anything is broken at all."""
-
-    minutes: float = 30.0
-    seed: int = 1
-    with_faults: bool = True
-
-
 class Outcome(NamedTuple):
     """The figures of a run, and everything that must not have happened."""
 
     figures: Sequence[report.Figure]
-    violations: Sequence[Violation]
+    violations: Sequence[Violation] = ()
 
 
 class _Cast(NamedTuple):
@@ -78,13 +74,15 @@ class _Cast(NamedTuple):
     watcher: Watcher
 
 
-async def measure(stack: Stack, cluster: Cluster, options: Options, tell_: Tell) -> Outcome:
+def measure(asked: Asked) -> Outcome:
     """Run it on an idle cluster, leave it idle, and write what was seen beside the figures."""
+    stack, cluster = idle_demo(), breakable_demo()
+    minutes = QUICK_MINUTES if asked.quick else asked.minutes
     nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
-    plan = make_plan(seed=options.seed, minutes=options.minutes, nodes=nodes, with_faults=options.with_faults)
+    plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes, with_faults=asked.faults)
     words = {"$namespace": stack.namespace, '="$node"': '=~".+"'}  # of all nodes: nobody knows which a fault meets
     with tempfile.TemporaryDirectory() as folder, scraped(stack, Path(folder)) as prometheus:
-        record, violations = await watched(stack, cluster, plan, tell_)
+        record, violations = asyncio.run(watched(stack, cluster, plan, click.echo))
         shown = dashboard_figures(prometheus, words, since_s=record.started_s)
     return Outcome([*figures(record, violations, seed=plan.seed), *shown], violations)
 

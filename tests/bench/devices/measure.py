@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import click
+
 from demo.bring_up import install
 from demo.report import Tell
 from demo.stack import USER, Stack
@@ -24,13 +26,14 @@ from devcluster.waiting import NeverSo, NotYet, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.chaos.record import Owner
 from tests.bench.chaos.schedule import Door
+from tests.bench.clusters import own_stack
 from tests.bench.devices.judge import Pod as Compared
 from tests.bench.devices.judge import double_owners
 from tests.bench.devices.observer import Observer
 from tests.bench.devices.plan import TOGETHER, Event, Round, rounds
-from tests.bench.own_cluster import own_stack
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE
@@ -57,24 +60,21 @@ class _Member(NamedTuple):
     job: int = 0
 
 
-def measure(
-    *, suite: str, name: str, count: int, seed: int, tell: Tell, by_plugin: bool = False
-) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """So many rounds, on a cluster that is gone afterwards."""
-    with ground(suite=suite, name=name, tell=tell, by_plugin=by_plugin) as (stack, cluster):
-        return run(stack, cluster, count=count, seed=seed, tell=tell, by_plugin=by_plugin)
+    count, by_plugin = QUICK_ROUNDS if asked.quick else ROUNDS, asked.only == "plugin"
+    with ground(tell=click.echo, by_plugin=by_plugin) as (stack, cluster):
+        return run(stack, cluster, count=count, seed=asked.seed, tell=click.echo, by_plugin=by_plugin)
 
 
 @contextlib.contextmanager
-def ground(
-    *, suite: str, name: str, tell: Tell, devices: int = DEVICES, by_plugin: bool = False
-) -> Iterator[tuple[Stack, Cluster]]:
+def ground(*, tell: Tell, devices: int = DEVICES, by_plugin: bool = False) -> Iterator[tuple[Stack, Cluster]]:
     """A node with so many GPUs, and both charts; gone afterwards."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else devices, cpus=CPUS)
 
-    with own_stack(f"{name}-devices", suite, tell, up) as (stack, cluster):
+    with own_stack("devices", tell, up) as (stack, cluster):
         (node,) = cluster.nodes()
         install(stack, tell, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
         wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")

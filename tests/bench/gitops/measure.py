@@ -11,19 +11,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import click
 import msgspec
 import yaml
 
-from demo.report import Tell
 from devcluster import Cluster
 from devcluster.kubectl import Kubectl
 from devcluster.process import Daemon
 from devcluster.waiting import NotYet, wait, wait_until
 from tests.bench import report
+from tests.bench.asked import Asked
+from tests.bench.clusters import own_stack
 from tests.bench.gitops.argocd import ArgoCD
 from tests.bench.gitops.repositories import EXAMPLE
 from tests.bench.gitops.site import RELEASES, Site
-from tests.bench.own_cluster import own_stack
 from tests.bench.records import recorded_once
 from tests.integration.flux import Flux
 
@@ -45,22 +46,22 @@ _LEFT_OF_ALL: Final = (
 )
 
 
-def measure(*, suite: str, name: str, tell: Tell, by_flux: bool = False) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """All of it, in the order in which an admin would meet it."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(len(POOLS), labels={node: {"node.example.com/pool": pool} for node, pool in POOLS.items()})
 
-    with own_stack(f"{name}-gitops", suite, tell, up) as (stack, cluster):
-        if by_flux:
+    with own_stack("gitops", click.echo, up) as (stack, cluster):
+        if asked.only == "flux":
             flux = _flux(cluster)
-            site = Site(cluster, stack.images, suite, tell, keeper=flux)
+            site = Site(cluster, stack.images, click.echo, keeper=flux)
             site.repositories.add_charts()
             flux.serve(site.repositories.folder)
             return run(site)
         argo = ArgoCD(cluster)
         argo.start(yaml.safe_load((EXAMPLE / "argocd-cm.yaml").read_text()))
-        return run(Site(cluster, stack.images, suite, tell, keeper=argo))
+        return run(Site(cluster, stack.images, click.echo, keeper=argo))
 
 
 def _flux(cluster: Cluster) -> Flux:

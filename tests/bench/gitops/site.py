@@ -13,6 +13,7 @@ from devcluster import Cluster
 from devcluster.kubectl import Kubectl
 from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import Pod
+from tests.bench.asked import SUITE
 from tests.bench.gitops.repositories import Repositories
 
 RELEASES: Final = ("sunkpy", "slurm", "slurm-staging")
@@ -46,9 +47,9 @@ class Keeper(Protocol):
 class Site:
     """Both Slurm clusters. `submitted`: the jobs of each, by their names."""
 
-    def __init__(self, cluster: Cluster, images: Mapping[str, str], suite: str, tell: Tell, *, keeper: Keeper) -> None:
+    def __init__(self, cluster: Cluster, images: Mapping[str, str], tell: Tell, *, keeper: Keeper) -> None:
         def stack(release: str) -> Stack:
-            made = Stack(suite=suite, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=images)
+            made = Stack(suite=SUITE, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=images)
             made.release = made.namespace = made.scheduler_name = made.cluster = release
             return made
 

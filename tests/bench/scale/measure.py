@@ -15,7 +15,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import click
@@ -29,6 +29,7 @@ from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 from tests.bench import census, report
+from tests.bench.asked import Asked
 from tests.bench.ground import ControlPlane, RunningSlurm, slurm_of
 from tests.bench.ours import Ours, running
 from tests.bench.scale import bodies, ground, load
@@ -61,12 +62,12 @@ _NEW_NODES = 50
 _CORES = os.cpu_count() or 1
 
 
-def measure(*, quick: bool, sizes: Sequence[int] = ()) -> list[report.Figure]:
+def measure(asked: Asked) -> list[report.Figure]:
     """All sizes that fit, the smallest first; one that breaks off does not take the others' figures with it."""
     settle_garbage_collector()
-    rounds = QUICK if quick else Rounds()
+    rounds = QUICK if asked.quick else Rounds()
     free = free_mib()
-    planned = plan(sizes or (QUICK_SIZES if quick else SIZES), free_mib=free)
+    planned = plan(asked.sizes or (QUICK_SIZES if asked.quick else SIZES), free_mib=free)
     found: list[report.Figure] = []
     reached = 0
     for size in planned.sizes:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import click
 import msgspec
 
 from demo import person, story
@@ -23,10 +24,11 @@ from demo.stack import SUITES, Stack
 from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from tests.bench import report
+from tests.bench.asked import Asked
 from tests.bench.chaos.record import Record
-from tests.bench.chaos.run import Outcome, Tell, figures, watched
+from tests.bench.chaos.run import Outcome, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
-from tests.bench.own_cluster import own_cluster
+from tests.bench.clusters import own_cluster
 from tests.bench.records import recorded_once
 from tests.bench.upgrade import sessions
 from tests.bench.upgrade.earlier import checked_out, go_back
@@ -50,17 +52,18 @@ _ROLLED_S: Final = 300.0
 _CORES: Final = "two shared cores run the whole cluster, and start all daemons at once"
 
 
-def measure(*, name: str, seed: int, tell: Tell, since: str = "", lasts: Lasts = WHOLE) -> Outcome:
+def measure(asked: Asked) -> Outcome:
     """From the older of the two versions of Slurm that the images have to the newer one; or, on the older one, from the
     charts and images of an earlier commit of sunkpy, and back.
     """
+    seed, since, tell, lasts = asked.seed, asked.since, click.echo, QUICK if asked.quick else WHOLE
     old, new = (SUITES[0], SUITES[0]) if since else SUITES
     with contextlib.ExitStack() as until_end:
         images = {suite: build_images(suite, tell) for suite in dict.fromkeys((old, new))}
         archives = {Path(image.archive) for built in images.values() for image in built.values()}
         refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
         earlier = until_end.enter_context(checked_out(since, old, tell)) if since else None
-        cluster = until_end.enter_context(own_cluster(f"{name}-upgrade", tell))
+        cluster = until_end.enter_context(own_cluster("upgrade", tell))
         cluster.up(NODES, gpus=GPUS_PER_NODE)
         cluster.load(sorted({*archives, *(earlier.archives if earlier else ())}))
         stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])

@@ -1,0 +1,64 @@
+"""The clusters of benches: that of `make demo`, or one that a bench has for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from demo import bring_up, story
+from demo.report import Tell
+from demo.stack import Stack
+from devcluster import Cluster
+from tests.bench.asked import CLUSTER, SUITE
+
+
+@functools.cache
+def _demo() -> Stack:
+    return bring_up.bring_up(suite=SUITE, name=CLUSTER, nodes=3, tell=click.echo)
+
+
+def idle_demo() -> Stack:
+    """The cluster of `make demo`, with nothing on it."""
+    stack = _demo()
+    story.reset(stack)
+    return stack
+
+
+def breakable_demo() -> Cluster:
+    """The same, to break parts of Kubernetes.
+
+    Raises:
+        ClickException: it is somebody else's.
+    """
+    own = bring_up.own_cluster(CLUSTER)
+    if own is None:
+        raise click.ClickException("chaos and outage break the apiserver: they run on a development cluster alone")
+    return own
+
+
+@contextlib.contextmanager
+def own_cluster(what: str, tell: Tell) -> Iterator[Cluster]:
+    """One for a bench alone. It is taken down at the end, unless a person wants to look at it."""
+    cluster = Cluster(f"{CLUSTER}-{what}", progress=tell)
+    try:
+        yield cluster
+    finally:
+        if "SUNKPY_KEEP" not in os.environ:
+            cluster.down()
+
+
+@contextlib.contextmanager
+def own_stack(what: str, tell: Tell, up: Callable[[Cluster, Sequence[Path]], None]) -> Iterator[tuple[Stack, Cluster]]:
+    """It has images, and no charts yet. `up` starts it; new virtual machines have the archives."""
+    images = bring_up.build_images(SUITE, tell)
+    archives = sorted({Path(image.archive) for image in images.values()})
+    refs = {key: image.ref for key, image in images.items()}
+    with own_cluster(what, tell) as cluster:
+        up(cluster, archives)
+        cluster.load(archives)
+        yield Stack(suite=SUITE, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs), cluster
