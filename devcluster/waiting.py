@@ -1,7 +1,7 @@
 """Wait until something is so. The one place of devcluster, demo and tests that sleeps in a loop."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from devcluster.shell import CommandFailed
@@ -60,6 +60,19 @@ def wait(until: Callable[[], T], *, timeout_s: float, what: str, every_s: float 
     if found is None:
         raise NeverSo(f"{what}: not so after {timeout_s:.0f} s; last seen: {seen}")
     return found
+
+
+def wait_until_none(
+    read: Callable[[], Collection[str]], *, timeout_s: float, what: str, every_s: float | None = None
+) -> bool:
+    """Wait until a read finds nothing any more, and show what is left when it never does."""
+
+    def check() -> bool:
+        if left := read():
+            raise NotYet("; ".join(left))
+        return True
+
+    return wait(check, timeout_s=timeout_s, what=what, every_s=every_s)
 
 
 def wait_until_equal(read: Callable[[], T], wanted: T, *, timeout_s: float, what: str) -> None:

@@ -24,7 +24,7 @@ from demo.report import Tell
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from devcluster import Cluster
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, NotYet, wait
+from devcluster.waiting import NeverSo, NotYet, wait, wait_until_none
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
@@ -271,41 +271,37 @@ class Run:
             self._note(f"{after} → {part} ready elsewhere", moved[part] - since_s)
 
     def _wait_ready(self, what: str) -> None:
-        def ready() -> bool:
+        def late() -> list[str]:
             found = control_plane(self._stack)
-            late = [pod.name for pod in found if pod.is_deleting or not time_of(pod, "Ready")]
-            if late:
-                raise NotYet(", ".join(late))
-            return True
+            return [pod.name for pod in found if pod.is_deleting or not time_of(pod, "Ready")]
 
-        wait(ready, timeout_s=_PATIENCE_S, what=what, every_s=1.0)
+        wait_until_none(late, timeout_s=_PATIENCE_S, what=what, every_s=1.0)
 
     def _note(self, what: str, value_s: float, *, bound: float | None = None) -> None:
         figure, load = f"{self._replicas} slurmctld, {what}", os.getloadavg()[0]
         self._tell(f"{figure}: {value_s:.1f} s; load {load:.1f}")
-        if bound is None:
-            self._found.append(report.observed(figure, value_s))
-        else:
-            why = f"two shared cores, load {load:.0f}"
-            self._found.append(report.at_most(figure, value_s, bound=bound, limited_by=why))
+        why = f"two shared cores, load {load:.0f}"
+        self._found.append(
+            report.observed(figure, value_s)
+            if bound is None
+            else report.at_most(figure, value_s, bound=bound, limited_by=why)
+        )
 
     # -------------------------------------------------------------------- at the end
 
     def _compare(self) -> None:
         """What was taken has run once, with one record. What slurmctld had not saved counts for itself (limits.md)."""
-        wait(self._all_ended, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)
+        wait_until_none(self._left, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)
         said = self._ran()
         taken = {sent.name: sent.asked_s for sent in self._load.sent if sent.answered_s}
         young = {name for name, at_s in taken.items() if self._is_young(at_s)}
-        wrong = {name: said.get(name, []) for name in taken if said.get(name) != ["start", "end"]}
-        lost = {name: lines for name, lines in wrong.items() if name not in young}
-        self._none("jobs lost or run twice", lost, n=len(taken))
-        forgotten = len(wrong) - len(lost)
+        wrong = {name: f"{name}: {said.get(name)}" for name in taken if said.get(name) != ["start", "end"]}
+        self._none("jobs lost or run twice", [text for name, text in wrong.items() if name not in young], n=len(taken))
         figure = f"{self._replicas} slurmctld, jobs of the last {SAVED_AFTER_S:.0f} s before a kill, lost or run twice"
-        self._found.append(report.observed(figure, forgotten, unit="", n=len(young)))
+        self._found.append(report.observed(figure, len(wrong.keys() & young), unit="", n=len(young)))
         ended = {pod.name: pod.status.phase for pod in pods(self._stack)}
-        made = {sent.name for sent in self._load.sent}
-        bad = {name: ended.get(name, "gone") for name in made if ended.get(name) != "Succeeded"}
+        made = {sent.name: ended.get(sent.name, "gone") for sent in self._load.sent}
+        bad = [f"{name}: {phase}" for name, phase in made.items() if phase != "Succeeded"]
         self._none("pods lost", bad, n=len(made))
         wanted = [pod.annotations[names.ANNOTATION_JOB_ID] for pod in pods(self._stack)]
         wanted += [str(sent.job) for sent in self._load.sent if sent.job and sent.name not in young]
@@ -315,17 +311,14 @@ class Run:
     def _is_young(self, asked_s: float) -> bool:
         return any(0 <= kill_s - asked_s <= SAVED_AFTER_S for kill_s in self._kills)
 
-    def _none(self, what: str, wrong: Mapping[str, object], *, n: int) -> None:
-        figure, text = f"{self._replicas} slurmctld, {what}", str(wrong)
-        self._tell(f"{figure}: {len(wrong)} of {n} {text if wrong else ''}")
-        self._found.append(report.at_most(figure, len(wrong), unit="", bound=0, n=n, limited_by=text))
+    def _none(self, what: str, wrong: Sequence[str], *, n: int) -> None:
+        figure = report.none(f"{self._replicas} slurmctld, {what}", wrong, n=n)
+        self._tell(f"{figure.figure}: {len(wrong)} of {n} {figure.limited_by}")
+        self._found.append(figure)
 
-    def _all_ended(self) -> bool:
-        left = self._stack.login("squeue -h -o '%j %T'").splitlines()
-        left += [pod.name for pod in pods(self._stack) if not pod.is_finished]
-        if left:
-            raise NotYet(", ".join(left))
-        return True
+    def _left(self) -> list[str]:
+        jobs = self._stack.login("squeue -h -o '%j %T'").splitlines()
+        return jobs + [pod.name for pod in pods(self._stack) if not pod.is_finished]
 
     def _ran(self) -> dict[str, list[str]]:
         said: dict[str, list[str]] = {}
@@ -334,19 +327,19 @@ class Run:
             said.setdefault(name, []).append(word)
         return said
 
-    def _unrecorded(self, wanted: Sequence[str]) -> Mapping[str, int]:
+    def _unrecorded(self, wanted: Sequence[str]) -> list[str]:
         """Those without one record, once slurmdbd had time to be told."""
-        left: dict[str, int] = {}
+        left: list[str] = []
 
-        def are_told() -> bool:
+        def untold() -> list[str]:
             nonlocal left
             lines = self._stack.login("sacct -anXP -o jobid,end -S now-1day").splitlines()
             ended = [line.partition("|")[0] for line in lines if not line.endswith("Unknown")]
-            left = {job: ended.count(job) for job in wanted if ended.count(job) != 1}
-            return not left
+            left = [f"{job}: {ended.count(job)}" for job in wanted if ended.count(job) != 1]
+            return left
 
         with contextlib.suppress(NeverSo):
-            wait(are_told, timeout_s=240, what="one record of each", every_s=5.0)
+            wait_until_none(untold, timeout_s=240, what="one record of each", every_s=5.0)
         return left
 
 
@@ -378,10 +371,8 @@ def part_of(pod: Pod) -> str:
 
 def time_of(pod: Pod, condition: str) -> float:
     """Since when a condition is true, to a second; 0: it is not."""
-    for each in pod.status.conditions:
-        if each.type == condition and each.status == "True":
-            return _seconds(each.last_transition_time or "")
-    return 0.0
+    found = pod.condition(condition)
+    return _seconds(found.last_transition_time or "") if found is not None and found.status == "True" else 0.0
 
 
 def created_s(pod: Pod) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from demo import slurm_text
 from demo.stack import OPERATOR_NAMESPACE, Stack
-from devcluster.waiting import NotYet, wait
+from devcluster.waiting import wait_until_none
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.e2e import workloads
@@ -32,14 +32,8 @@ def wait_for_agreement(
         NeverSo: with all that still does.
     """
 
-    def check() -> bool:
-        found = about(stack)
-        if found:
-            raise NotYet("; ".join(found))
-        return True
-
     begun_s = time.monotonic()
-    wait(check, timeout_s=timeout_s, what=f"agreement after {after}", every_s=0.5)
+    wait_until_none(lambda: about(stack), timeout_s=timeout_s, what=f"agreement after {after}", every_s=0.5)
     return time.monotonic() - begun_s
 
 

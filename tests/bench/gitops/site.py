@@ -11,7 +11,7 @@ from demo.report import Tell
 from demo.stack import Stack
 from devcluster import Cluster
 from devcluster.kubectl import Kubectl
-from devcluster.waiting import NotYet, wait
+from devcluster.waiting import wait_until_equal
 from sunkpy.core.model.objects import Pod
 from tests.bench.asked import SUITE
 from tests.bench.gitops.repositories import Repositories
@@ -82,20 +82,14 @@ class Site:
         self.submitted[stack].append(name)
         return job
 
-    def kill_wait(self) -> str:
-        """A key of production's slurm.conf, as slurmctld has it."""
-        lines = self.production.scontrol("show", "config").splitlines()
-        return next(line.split("=")[1].split()[0] for line in lines if line.startswith("KillWait"))
-
     def knows(self, seconds: int) -> None:
         """Wait until slurmctld of production has this KillWait."""
 
-        def check() -> bool:
-            if self.kill_wait() != str(seconds):
-                raise NotYet(self.kill_wait())
-            return True
+        def kill_wait() -> str:
+            lines = self.production.scontrol("show", "config").splitlines()
+            return next(line.split("=")[1].split()[0] for line in lines if line.startswith("KillWait"))
 
-        wait(check, timeout_s=300, what=f"slurmctld has KillWait={seconds}")
+        wait_until_equal(kill_wait, str(seconds), timeout_s=300, what="KillWait of slurmctld")
 
     def pods(self) -> Mapping[str, str]:
         """What runs in production: name -> uid."""
