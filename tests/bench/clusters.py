@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -15,6 +16,12 @@ from demo.report import Tell
 from demo.stack import Stack
 from devcluster import Cluster
 from tests.bench.asked import CLUSTER, SUITE
+from tests.e2e.workloads import NAMESPACE
+
+EVERYTHING: Final = [
+    {"namespaces": [NAMESPACE]} | {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
+]
+"""scheduler.access of charts/slurm: what the pods of a bench may have."""
 
 
 @functools.cache
