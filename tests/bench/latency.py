@@ -5,7 +5,6 @@
 * the last pod of a node is gone → first line of the next job, against a preempted Slurm job's end → the next one's.
 * Node cordoned → drain in Slurm; drain in Slurm → Node cordoned.
 * requests to slurmrestd a pod, over its whole life on real nodes with their Prologs.
-* resident memory of each replica of the three processes.
 
 All times are of one clock: this machine runs all nodes.
 """
@@ -16,11 +15,11 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
-from demo.stack import OPERATOR_NAMESPACE, Stack
+from demo.stack import Stack
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.states import SlurmNode, is_job_ended
@@ -39,7 +38,9 @@ from tests.polling import until
 MACHINE = "two shared cores run the whole cluster"
 LABEL = "sunkpy-bench"
 _POLL_S = 0.02
-_AT_ONCE = 0.25
+_ADDED_S = 0.2
+_AT_ONCE, _QUEUED = 0.25, 1.5
+"""Times as long as `sbatch` to start, at most."""
 # The sleep is told to end as well, and may be gone before its shell has heard of it.
 _PREEMPTED = "stop() { trap '' TERM; date +%s.%N; exit 0; }; trap stop TERM; echo up; sleep 300 & wait $!; stop"
 
@@ -70,7 +71,6 @@ async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
             *await _handover_figures(stack, kube, slurm, rounds.handover),
             *await _drain_figures(stack, kube, slurm, rounds.drain),
             *await _request_figures(stack, kube, slurm, rounds.start),
-            *_memory_figures(stack),
         ]
 
 
@@ -92,37 +92,17 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
             await _wait_for_fraction(fraction)
             jobs.append(await asyncio.to_thread(time_sbatch, stack, number))
             await _idle(slurm)
+    what, beside = "service created to bound", ("sbatch to start", jobs)
+    bounds = (round(_AT_ONCE * report.median(jobs), 4), round(_AT_ONCE * report.p95(jobs), 4))
+    middle, started = report.median(pods), report.median(jobs)
+    peer = report.against("sbatch to start, median", started, ours=middle)
+    bound = round(_QUEUED * started, 4)
     return [
-        _beside_sbatch(
-            "service created to bound, median", services, jobs, report.median, times=_AT_ONCE, rounds=rounds
-        ),
-        _beside_sbatch("service created to bound, p95", services, jobs, report.p95, times=_AT_ONCE, rounds=rounds),
-        _beside_sbatch("pod created to bound, median", pods, jobs, report.median, times=1.5, rounds=rounds),
+        *report.spread(what, services, bounds=bounds, peer=beside, limited_by=MACHINE),
+        report.at_most("pod created to bound, median", middle, bound=bound, n=n, peer=peer, limited_by=MACHINE),
         report.observed("pod created to bound, p95", report.p95(pods), n=n),
         report.observed("sbatch to start, p95", report.p95(jobs), n=n),
     ]
-
-
-def _beside_sbatch(
-    what: str,
-    took: Sequence[float],
-    jobs: Sequence[float],
-    statistic: Callable[[Sequence[float]], float],
-    *,
-    times: float,
-    rounds: Rounds,
-) -> report.Figure:
-    """At most so many times as long as `sbatch` to start, by the same statistic."""
-    ours, theirs = statistic(took), statistic(jobs)
-    return report.at_most(
-        what,
-        ours,
-        bound=round(times * theirs, 4),
-        n=rounds.start,
-        peer=report.against(f"sbatch to start, {what.rpartition(', ')[2]}", theirs, ours=ours),
-        seed=rounds.seed,
-        limited_by=MACHINE,
-    )
 
 
 def _moments(n: int, seed: int) -> list[float]:
@@ -140,18 +120,18 @@ async def _wait_for_fraction(fraction: float) -> None:
     await asyncio.sleep((fraction - time.time()) % 1)
 
 
+def small_pod(stack: Stack, name: str, *command: str, restart_policy: str = "Never") -> dict[str, object]:
+    """A pod of this bench."""
+    return workloads.pod(
+        name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, labels={"app": LABEL}, command=[*command],
+        restart_policy=restart_policy,
+    )  # fmt: skip
+
+
 async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str, *, restart_policy: str) -> float:
     """Seconds from the creation of a pod of this bench to its binding; it is gone afterwards."""
-    body = workloads.pod(
-        name,
-        image=stack.images["sunkpy"],
-        scheduler=stack.scheduler_name,
-        labels={"app": LABEL},
-        command=["sleep", "60"],
-        grace_s=1,
-        restart_policy=restart_policy,
-    )
     created_s = time.time()
+    body = small_pod(stack, name, "sleep", "60", restart_policy=restart_policy)
     await kube.create(paths.pods(workloads.NAMESPACE), body)
     bound = await timeline.first(
         lambda seen: seen.name == name and seen.new is not None and bool(seen.new.spec.node_name),
@@ -189,24 +169,16 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
         theirs += await asyncio.to_thread(_preempt_jobs, stack)
         await _idle(slurm)
         number += 1
-    idle, alone = report.median([one.idle_s for one in ours]), report.median(theirs)
+    idle_s = [one.idle_s for one in ours]
+    idle, alone = report.median(idle_s), report.median(theirs)
     peer = report.against("preempted job's end to next job's start, median", alone, ours=idle)
+    what, n = "last pod gone to next job's start", len(ours)
     return [
         report.at_most(
-            "last pod gone to next job's start, added over Slurm alone",
-            idle - alone,
-            bound=0.2,
-            n=len(ours),
-            peer=peer,
-            limited_by=MACHINE,
+            f"{what}, added over Slurm alone", idle - alone, bound=_ADDED_S, n=n, peer=peer, limited_by=MACHINE
         ),
-        report.observed("last pod gone to next job's start, median", idle, n=len(ours)),
-        report.observed(
-            "last pod gone to next job's start, p95", report.p95([one.idle_s for one in ours]), n=len(ours)
-        ),
-        report.at_most(
-            "overlaps of pod and next job", sum(one.gap_s < 0 for one in ours), unit="", bound=0, n=len(ours)
-        ),
+        report.observed(f"{what}, median", idle, n=n),
+        report.observed(f"{what}, p95", report.p95(idle_s), n=n),
     ]
 
 
@@ -246,16 +218,14 @@ async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list
             slurm_node, node = pod.labels[names.LABEL_SLURM_NODE], pod.spec.node_name
             to_slurm.append(await _time_cordon(kube, slurm, node, slurm_node))
             to_kube.append(await _time_slurm_drain(slurm, nodes, node, slurm_node))
-    return [
-        _p95("Node cordoned to drain in Slurm, p95", to_slurm, bound=1.0),
-        report.observed("Node cordoned to drain in Slurm, median", report.median(to_slurm), n=n),
-        _p95("drain in Slurm to Node cordoned, p95", to_kube, bound=3.0),
-        report.observed("drain in Slurm to Node cordoned, median", report.median(to_kube), n=n),
-    ]
-
-
-def _p95(figure: str, values: Sequence[float], *, bound: float) -> report.Figure:
-    return report.at_most(figure, report.p95(values), bound=bound, n=len(values), limited_by=MACHINE)
+    found = []
+    for what, took, bound in (
+        ("Node cordoned to drain in Slurm", to_slurm, 1.0),
+        ("drain in Slurm to Node cordoned", to_kube, 3.0),
+    ):
+        found.append(report.at_most(f"{what}, p95", report.p95(took), bound=bound, n=n, limited_by=MACHINE))
+        found.append(report.observed(f"{what}, median", report.median(took), n=n))
+    return found
 
 
 async def _time_cordon(kube: Kube, slurm: Slurm, node: str, slurm_node: str) -> float:
@@ -297,15 +267,7 @@ async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> li
     names_ = [f"bench-asks-{number}" for number in range(n)]
     async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
         for name in names_:
-            body = workloads.pod(
-                name,
-                image=stack.images["sunkpy"],
-                scheduler=stack.scheduler_name,
-                labels={"app": LABEL},
-                command=["true"],
-                restart_policy="Never",
-            )
-            await kube.create(paths.pods(workloads.NAMESPACE), body)
+            await kube.create(paths.pods(workloads.NAMESPACE), small_pod(stack, name, "true"))
         for name in names_:
             await timeline.first(
                 lambda seen, name=name: (
@@ -329,30 +291,11 @@ async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> li
 
 
 def _asked(stack: Stack) -> Counter[str]:
-    pods = processes.pods_of(stack, "scheduler")
-    return sum((spent.read(_metrics(stack, "scheduler", pod)).calls for pod in pods), Counter())
-
-
-# --------------------------------------------------------------------- memory
-
-
-def _memory_figures(stack: Stack) -> list[report.Figure]:
-    figures = []
-    for part in ("operator", "syncer", "scheduler"):
-        pods = processes.pods_of(stack, part)
-        sizes_mib = [spent.read(_metrics(stack, part, pod)).memory_mib for pod in pods]
-        assert all(sizes_mib), f"a replica of {part} tells no process_resident_memory_bytes"
-        figures.append(
-            report.at_most(
-                f"resident memory of {part}, largest replica", max(sizes_mib), unit="MiB", bound=200, n=len(sizes_mib)
-            )
-        )
-    return figures
-
-
-def _metrics(stack: Stack, part: str, pod: Pod) -> str:
-    namespace = OPERATOR_NAMESPACE if part == "operator" else stack.namespace
-    return stack.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod.name}:8080/proxy/metrics")
+    found = Counter[str]()
+    for pod in processes.pods_of(stack, "scheduler"):
+        path = f"/api/v1/namespaces/{stack.namespace}/pods/{pod.name}:8080/proxy/metrics"
+        found += spent.read(stack.kubectl("get", "--raw", path)).calls
+    return found
 
 
 # -------------------------------------------------------------------- waiting
