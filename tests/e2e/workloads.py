@@ -64,8 +64,11 @@ def pod(
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
     restart_policy: str = "Never",
+    node: str = "",
 ) -> dict[str, object]:
-    """A pod of one container that runs once, with the folder of stamps at /stamps; with Always it is a service."""
+    """A pod of one container that runs once, with the folder of stamps at /stamps; with Always it is a service. With
+    `node` it runs there or nowhere.
+    """
     container = {
         "name": "main",
         "image": image,
@@ -89,6 +92,7 @@ def pod(
             "restartPolicy": restart_policy,
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": grace_s,
+            "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
             "containers": [container],
             "volumes": [{"name": "stamps", "hostPath": {"path": str(STAMPS), "type": "DirectoryOrCreate"}}],
         },

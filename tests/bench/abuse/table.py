@@ -70,23 +70,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         self, *, grace_s: int = 1, resources: Body | None = None, spec: Body | None = None, **metadata: object
     ) -> Body:
         """A pod of 10m that does not end by itself."""
-        asked = {"cpu": "10m", "memory": "8Mi"}
-        main = {"name": "main", "image": self.image, "command": _TRAP}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": metadata,
-            "spec": {
-                "schedulerName": self.scheduler,
-                "terminationGracePeriodSeconds": grace_s,
-                "containers": [
-                    main | {"resources": {"requests": asked | (resources or {}), "limits": resources or {}}}
-                ],
-                "nodeSelector": {_HOST: self.node},
-                "automountServiceAccountToken": False,
-            }
-            | (spec or {}),
-        }
+        asked = {"requests": {"cpu": "10m", "memory": "8Mi"} | (resources or {}), "limits": resources or {}}
+        main = {"name": "main", "image": self.image, "command": _TRAP, "resources": asked}
+        own = {
+            "schedulerName": self.scheduler, "terminationGracePeriodSeconds": grace_s, "containers": [main],
+            "nodeSelector": {_HOST: self.node}, "automountServiceAccountToken": False,
+        }  # fmt: skip
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": own | (spec or {})}
 
 
 def abuses(place: Place, *, replicas: int) -> Abuses:
@@ -208,13 +198,8 @@ def _custom_kinds(place: Place) -> Abuses:
 
 def _daemons(place: Place) -> Abuses:
     """Pods that say a DaemonSet made them, for its pods need no job; and one that is there, in no listed namespace."""
-    nobody = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "name": "none",
-        "uid": str(uuid.uuid4()),
-        "controller": True,
-    }
+    kind = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
+    nobody = {**kind, "name": "none", "uid": str(uuid.uuid4()), "controller": True}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [place.node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     by_name: Body = {"affinity": {"nodeAffinity": required}}
@@ -225,5 +210,5 @@ def _daemons(place: Place) -> Abuses:
     return {
         "daemons-of-nobody": _pods(5, place.pod(spec=by_name, ownerReferences=[nobody])),
         "daemons-of-nobody-with-gpus": _pods(5, place.pod(spec=by_name, resources=gpu, ownerReferences=[nobody])),
-        "daemonset-with-gpus": [[{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {}, "spec": spec}]],
+        "daemonset-with-gpus": [[{**kind, "metadata": {}, "spec": spec}]],
     }
