@@ -77,9 +77,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def figures(measured: Measured) -> list[Figure]:
     """In the order of the issue they answer to: creation, cordons, drains, what it costs to do nothing."""
-    at = f"{measured.size} nodes"
-    load = f"{STARTS_PER_S} job starts/s"
+    at, load = f"{measured.size} nodes", f"{STARTS_PER_S} job starts/s"
     quiet, busy = measured.quiet, measured.busy
+    failed, why = "jobs that could not be submitted or ended meanwhile", f"so the figures with {load} are of fewer"
     return [
         *_created(at, measured.created),
         *_delay(f"{at}: cordon to drain in Slurm, idle", quiet.cordon, bound=0.5),
@@ -88,29 +88,24 @@ def figures(measured: Measured) -> list[Figure]:
         *_delay(f"{at}: drain in Slurm to pod condition, {load}", busy.drain, bound=5.0),
         report.observed(f"{at}: job starts meanwhile", measured.starts_per_s, unit="/s"),
         report.at_most(
-            f"{at}: jobs that could not be submitted or ended meanwhile",
-            measured.failed_per_s,
-            unit="/s",
-            bound=_FAILED_PER_S,
-            limited_by=f"so the figures with {load} are of fewer; {busy.cordon.limit}",
+            f"{at}: {failed}", measured.failed_per_s, unit="/s", bound=_FAILED_PER_S,
+            limited_by=f"{why}; {busy.cordon.limit}",
         ),
         *_idle(at, measured.idle),
         report.observed(f"{at}: slurmctld's processor time for a new node", 1000 * measured.new_node_s, unit="ms"),
         *_ground(at, measured.memory_mib),
-    ]
+    ]  # fmt: skip
 
 
 def _created(at: str, created: Created) -> list[Figure]:
-    return [
-        report.at_most(
-            f"{at}: all pods of a NodeSet created, {peer}",
-            created.ours_s,
-            bound=round(_PEER_SHARE * peer_s, 3),
-            peer=report.against(f"{PEERS[peer]}, s", peer_s, ours=created.ours_s),
-            limited_by=f"{_PACE}; {created.limit}",
+    figures = []
+    for name, peer_s in created.peers_s.items():
+        peer = report.against(f"{PEERS[name]}, s", peer_s, ours=created.ours_s)
+        what, bound, why = f"all pods of a NodeSet created, {name}", _PEER_SHARE * peer_s, f"{_PACE}; {created.limit}"
+        figures.append(
+            report.at_most(f"{at}: {what}", created.ours_s, bound=round(bound, 3), peer=peer, limited_by=why)
         )
-        for peer, peer_s in created.peers_s.items()
-    ]
+    return figures
 
 
 def _delay(figure: str, samples: Samples, *, bound: float) -> list[Figure]:
@@ -129,12 +124,22 @@ def _idle(at: str, idle: Idle) -> list[Figure]:
         for name, spent in idle.spent.items()
         for endpoint, count in spent.calls.most_common()
     }
+    without = 100 * idle.slurmctld_without
+    by_itself = report.Peer(name="by itself, % of a core", value=round(without, 4), ratio=None)
     return [
         *_all_and_each(f"{at}: idle, calls of slurmrestd", calls, unit="/s", bound=_CALLS_PER_S, of=asked),
         *_all_and_each(f"{at}: idle, processor time", cores, unit=_SHARE, bound=_CORE, of=cores),
         *(_memory(f"{at}: memory, {name}", spent) for name, spent in idle.spent.items()),
-        _slurmctld(at, idle),
-    ]
+        report.at_most(
+            f"{at}: idle, slurmctld's processor time for us", 100 * idle.slurmctld_with - without, unit=_SHARE,
+            bound=_OF_SLURMCTLD, peer=by_itself, limited_by="reads of all nodes",
+        ),
+    ]  # fmt: skip
+
+
+def _memory(figure: str, spent: Spent) -> Figure:
+    why = "what its watches keep"
+    return report.at_most(figure, spent.memory_mib, unit="MiB", bound=_MEMORY_MIB, limited_by=why)
 
 
 def _all_and_each(
@@ -148,43 +153,19 @@ def _all_and_each(
     ]
 
 
-def _memory(figure: str, spent: Spent) -> Figure:
-    return report.at_most(figure, spent.memory_mib, unit="MiB", bound=_MEMORY_MIB, limited_by="what its watches keep")
-
-
 def _ground(at: str, memory_mib: Mapping[str, float]) -> list[Figure]:
     """What those need that are not ours; Slurm's belong to its users as well."""
-    named = [
-        report.observed(f"{at}: memory, {name}", memory_mib[name], unit="MiB")
-        for name in ("slurmctld", "slurmrestd", "kube-apiserver", "etcd")
-        if name in memory_mib
+    named = [name for name in ("slurmctld", "slurmrestd", "kube-apiserver", "etcd") if name in memory_mib]
+    return [
+        *(report.observed(f"{at}: memory, {name}", memory_mib[name], unit="MiB") for name in named),
+        report.observed(f"{at}: memory of all programs", sum(memory_mib.values()), unit="MiB"),
     ]
-    return [*named, report.observed(f"{at}: memory of all programs", sum(memory_mib.values()), unit="MiB", n=1)]
-
-
-def _slurmctld(at: str, idle: Idle) -> Figure:
-    without = 100 * idle.slurmctld_without
-    for_us = 100 * idle.slurmctld_with - without
-    return report.at_most(
-        f"{at}: idle, slurmctld's processor time for us",
-        for_us,
-        unit=_SHARE,
-        bound=_OF_SLURMCTLD,
-        peer=report.Peer(name="by itself, % of a core", value=round(without, 4), ratio=None),
-        limited_by="reads of all nodes",
-    )
 
 
 def not_run(size: int, *, needed_mib: int, free_mib: int) -> Figure:
     """A size that the machine cannot hold."""
-    return report.at_most(
-        f"{size} nodes: not run, memory of all programs",
-        needed_mib,
-        unit="MiB",
-        bound=free_mib,
-        n=0,
-        limited_by="the memory of this machine",
-    )
+    what, why = f"{size} nodes: not run, memory of all programs", "the memory of this machine"
+    return report.at_most(what, needed_mib, unit="MiB", bound=free_mib, n=0, limited_by=why)
 
 
 def broken_off(size: int, why: str) -> Figure:

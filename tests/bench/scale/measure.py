@@ -48,7 +48,7 @@ from tests.bench.scale.figures import (
     not_run,
 )
 from tests.bench.scale.ground import DAEMONS
-from tests.bench.scale.plan import QUICK, QUICK_SIZES, SIZES, STOCK_UP_TO, Rounds, free_mib, plan
+from tests.bench.scale.plan import QUICK, QUICK_SIZES, SIZES, STOCK_UP_TO, Rounds, free_mib, needed_mib
 from tests.bench.scale.sight import Pods
 from tests.polling import until
 
@@ -67,10 +67,12 @@ def measure(asked: Asked) -> list[report.Figure]:
     settle_garbage_collector()
     rounds = QUICK if asked.quick else Rounds()
     free = free_mib()
-    planned = plan(asked.sizes or (QUICK_SIZES if asked.quick else SIZES), free_mib=free)
     found: list[report.Figure] = []
     reached = 0
-    for size in planned.sizes:
+    for size in sorted(set(asked.sizes or (QUICK_SIZES if asked.quick else SIZES))):
+        if (needed := needed_mib(size)) > free:
+            found.append(not_run(size, needed_mib=needed, free_mib=free))
+            continue
         click.echo(f"scale: {size} nodes, some {rounds.minutes:.0f} minutes")
         try:
             found += figures(_measure_size(size, rounds))
@@ -79,8 +81,7 @@ def measure(asked: Asked) -> list[report.Figure]:
             break
         reached = size
         report.save("scale", [*found, measured_up_to(reached)])  # the next one takes longer, and may be ended before
-    unfit = [not_run(size, needed_mib=need, free_mib=free) for size, need in planned.too_large.items()]
-    return [*found, *unfit, measured_up_to(reached)]
+    return [*found, measured_up_to(reached)]
 
 
 def _measure_size(size: int, rounds: Rounds) -> Measured:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,22 +32,6 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 QUICK = Rounds(samples=10, idle_s=15.0, settle_s=3.0)
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What to measure, and what not, with the MiB that it would need."""
-
-    sizes: tuple[int, ...]
-    too_large: dict[int, int]
-
-
-def plan(wanted: Sequence[int], *, free_mib: int) -> Plan:
-    """The sizes that fit, the smallest first."""
-    need = {size: needed_mib(size) for size in sorted(set(wanted))}
-    return Plan(
-        tuple(size for size, mib in need.items() if mib <= free_mib),
-        {size: mib for size, mib in need.items() if mib > free_mib},
-    )
 
 
 def needed_mib(size: int) -> int:

@@ -37,12 +37,6 @@ def broken(found: Measured) -> dict[str, str]:
     return {figure.figure: figure.limited_by for figure in figures.figures(found) if not figure.holds}
 
 
-def test_what_does_not_fit_into_memory_is_named_with_what_it_would_need():
-    planned = plan.plan((10_000, 500, 500), free_mib=plan.needed_mib(500))
-    assert planned.sizes == (500,)
-    assert planned.too_large == {10_000: plan.needed_mib(10_000)}
-
-
 def test_a_size_that_was_not_run_does_not_hold():
     figure = figures.not_run(10_000, needed_mib=9000, free_mib=4000)
     assert (figure.holds, figure.n, figure.limited_by) == (False, 0, "the memory of this machine")
