@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +31,7 @@ from sunkpy.syncer.settings import FigureSettings, SyncerSettings
 from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.census import status_mib
+from tests.doubles.serving import serving
 
 _SCRAPE_S, _HELD_S, _RSS_MIB = 1.0, 0.05, 400
 _SCRAPES = 5
@@ -111,11 +113,12 @@ async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> lis
     ticker.cancel()
     with suppress(asyncio.CancelledError):
         await ticker
-    at = f"{sizes.nodes} nodes, {sizes.jobs} jobs"
+    at, n = f"{sizes.nodes} nodes, {sizes.jobs} jobs", len(holds)
+    held, kept = max(holds), status_mib("self", "VmRSS")
     return [
         report.at_most(f"scrape, {at}", max(scrapes), bound=_SCRAPE_S, n=_SCRAPES, limited_by=_SHARED),
-        report.at_most(f"loop held, {at}", max(holds), bound=_HELD_S, n=len(holds), limited_by=_SHARED),
-        report.at_most(f"memory, {at}", status_mib("self", "VmRSS"), unit="MiB", bound=_RSS_MIB, limited_by=_SHARED),
+        report.at_most(f"loop held, {at}", held, bound=_HELD_S, n=n, limited_by=_SHARED),
+        report.at_most(f"memory, {at}", kept, unit="MiB", bound=_RSS_MIB, limited_by=_SHARED),
         report.observed(f"turn, {at}", max(turns), n=_SCRAPES),
         report.observed(f"page, compressed, {at}", size / _MIB, unit="MiB"),
     ]
@@ -153,37 +156,34 @@ def _slurm(sizes: Sizes) -> Iterator[int]:
         process.join()
 
 
-def _serve(sizes: Sizes, port: Connection) -> None:
-    asyncio.run(_serve_until_ended(sizes, port))
+def _serve(sizes: Sizes, told: Connection) -> None:
+    async def until_ended() -> None:
+        async with serving(_app(sizes)) as port:
+            told.send(port)
+            await asyncio.Event().wait()
+
+    asyncio.run(until_ended())
 
 
-async def _serve_until_ended(sizes: Sizes, port: Connection) -> None:
+def _app(sizes: Sizes) -> web.Application:
     app = web.Application()
     pages = {
-        "nodes": {"nodes": list(map(_node, range(sizes.nodes))), "last_update": {"set": True, "number": 1}},
-        "jobs/state": {"jobs": [{"job_id": at, "state": [_state(at)]} for at in range(sizes.jobs)]},
-        "partitions": {"partitions": [{"name": "low", "nodes": {"configured": f"n[0-{sizes.nodes - 1}]"}}]},
-        "diag": {"statistics": {"server_thread_count": 1, "req_time": {"set": True, "number": 1}}},
-        "licenses": {"licenses": []},
-        "reservations": {"reservations": []},
+        "nodes/": {"nodes": list(map(_node, range(sizes.nodes))), "last_update": {"set": True, "number": 1}},
+        "jobs/state/": {"jobs": [{"job_id": at, "state": [_state(at)]} for at in range(sizes.jobs)]},
+        "partitions/": {"partitions": [{"name": "low", "nodes": {"configured": f"n[0-{sizes.nodes - 1}]"}}]},
+        "diag/": {"statistics": {"server_thread_count": 1, "req_time": {"set": True, "number": 1}}},
+        "licenses/": {"licenses": []},
+        "reservations/": {"reservations": []},
+        "shares": {"shares": {"shares": _shares(sizes)}},
     }
     for path, body in pages.items():
-        text = json.dumps(body).encode()
-        app.router.add_get(f"/slurm/v0.0.45/{path}/", _answer(text))
-    app.router.add_get("/slurm/v0.0.45/shares", _answer(json.dumps({"shares": {"shares": _shares(sizes)}}).encode()))
+        app.router.add_get(f"/slurm/v0.0.45/{path}", partial(_answer, json.dumps(body).encode()))
     app.router.add_get("/slurm/v0.0.45/job/{id}", _job)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    port.send(runner.addresses[0][1])
-    await asyncio.Event().wait()
+    return app
 
 
-def _answer(text: bytes):
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(body=text, content_type="application/json")
-
-    return answer
+async def _answer(text: bytes, _: web.Request) -> web.Response:
+    return web.Response(body=text, content_type="application/json")
 
 
 async def _job(request: web.Request) -> web.Response:
@@ -211,11 +211,5 @@ def _state(at: int) -> str:
 
 def _node(at: int) -> dict[str, object]:
     devices = [f"nvidia{index} GPU-{at:08x}-{index} 0000:3b:0{index}.0" for index in range(8)]
-    extra = json.dumps({"gpu": devices})
-    return {
-        "name": f"n{at}",
-        "state": ["ALLOCATED", *(["DRAIN"] if at % 2 else [])],
-        "cpus": 64,
-        "gres": "gpu:h100:8",
-        "extra": extra,
-    }
+    state = ["ALLOCATED", *(["DRAIN"] if at % 2 else [])]
+    return {"name": f"n{at}", "state": state, "cpus": 64, "gres": "gpu:h100:8", "extra": json.dumps({"gpu": devices})}
