@@ -83,17 +83,13 @@ def _starts(site: Site, image: str, sizes: Sizes) -> list[report.Figure]:
     pairs = [(_seconds(site, f"-w {node} {image}"), _seconds(site, f"-w {node}")) for node in nodes]
     again, plain = zip(*pairs, strict=True)
     what = f"srun → first line, image of {(sizes.small * sizes.small_bytes + sizes.big * sizes.big_bytes) / 1e9:.1f} GB"
-    without = {"median": report.median(plain), "p95": report.p95(plain)}
+    peer = ("without a container", plain)
     return [
         report.observed(f"{what}, first on a node, which imports it", first),
-        *(
-            report.at_most(
-                f"{what}, again on another node, {name}", value, bound=_AGAIN_S, n=sizes.rounds,
-                peer=report.against("without a container", without[name], ours=value), limited_by=_SHARED,
-            )
-            for name, value in (("median", report.median(again)), ("p95", report.p95(again)))
+        *report.spread(
+            f"{what}, again on another node", again, bounds=(_AGAIN_S, _AGAIN_S), peer=peer, limited_by=_SHARED
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _seconds(site: Site, flags: str) -> float:

@@ -9,7 +9,7 @@ import random
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -102,16 +102,11 @@ async def _behind(side: Side, name: str, rounds: int) -> Behind:
         for door in DOORS:
             await asyncio.sleep(random.uniform(0, _PAUSE_S))
             took_s[door].append(await side.doors.time(door, f"busy-{name}-{door}-{number}"))
-    shown, load = ", ".join(f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS), _load()
-    click.echo(f"busy: {side.name}, {name}: {shown}; load {load:.1f}")
+    shown, load = (f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS), os.getloadavg()[0]
+    click.echo(f"busy: {side.name}, {name}: {', '.join(shown)}; load {load:.1f}")
     share = (_backfill_s(side) - used_s) / (time.monotonic() - began_s)
     cycle_s = cycle_mean_s(await asyncio.to_thread(side.admin, "sdiag"))
     return Behind(took_s=took_s, share=share, cycle_s=cycle_s, load=load)
-
-
-def _load() -> float:
-    """Programs that wanted a core, over the last minute."""
-    return os.getloadavg()[0]
 
 
 def _backfill_s(side: Side) -> float:
@@ -151,37 +146,22 @@ async def _planned(side: Side, job: JobId) -> float:
 
 def _figures(where: str, ours: Behind, theirs: Behind, moved_s: float) -> list[report.Figure]:
     n = len(ours.took_s[DOORS[0]])
+    stock, bounds = "Slurm's defaults", (_MEDIAN_S, _P95_S)
     load = f"load {ours.load:.1f} on {os.cpu_count()} cores; {PATIENCE_S:g} s means not within them"
-    figures = []
+    share = report.against(stock, theirs.share, ours=ours.share)
+    cycle = report.against(stock, theirs.cycle_s, ours=ours.cycle_s)
+    figures: list[report.Figure] = []
     for door in DOORS:
-        for statistic, bound_s in ((report.median, _MEDIAN_S), (report.p95, _P95_S)):
-            figures.append(
-                _beside(f"{where}: {door}", ours.took_s[door], theirs.took_s[door], statistic, bound_s, load)
-            )
-    stock = report.against("Slurm's defaults", theirs.share, ours=ours.share)
-    cycle = report.against("Slurm's defaults", theirs.cycle_s, ours=ours.cycle_s)
+        peer = (stock, theirs.took_s[door])
+        figures += report.spread(f"{where}: {door}", ours.took_s[door], bounds=bounds, peer=peer, limited_by=load)
     return [
         *figures,
         report.at_most(
-            f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=stock,
+            f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=share,
             limited_by=load,
         ),
         report.observed(f"{where}: sdiag's mean cycle of backfill", ours.cycle_s, n=n, peer=cycle),
         report.at_most(
-            f"{where}: the first that waits is planned later by", moved_s, bound=_PLANNED_S,
-            limited_by=load,
+            f"{where}: the first that waits is planned later by", moved_s, bound=_PLANNED_S, limited_by=load
         ),
     ]  # fmt: skip
-
-
-def _beside(
-    what: str,
-    ours: Sequence[float],
-    theirs: Sequence[float],
-    statistic: Callable[[Sequence[float]], float],
-    bound_s: float,
-    load: str,
-) -> report.Figure:
-    name, value = statistic.__name__, statistic(ours)
-    peer = report.against(f"Slurm's defaults, {name}", statistic(theirs), ours=value)
-    return report.at_most(f"{what}, {name}", value, bound=bound_s, n=len(ours), peer=peer, limited_by=load)

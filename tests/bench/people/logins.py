@@ -59,11 +59,6 @@ def _log_in(among: str, pod: LoginPod, crowd: Crowd, sizes: Sizes) -> list[repor
         cold = [pod.login_seconds(name, crowd.key) for name in names]
         warm = [pod.login_seconds(names[-1], crowd.key) for _ in range(sizes.warm)]
         for how, seconds in (("for the first time", cold), ("again", warm)):
-            what = f"{among}: the {which} log in {how}"
-            figures += [
-                report.at_most(
-                    f"{what}, {name}", value, bound=_BOUND_S, n=len(seconds), limited_by=_SLOW
-                )
-                for name, value in (("median", report.median(seconds)), ("p95", report.p95(seconds)))
-            ]  # fmt: skip
+            what, bounds = f"{among}: the {which} log in {how}", (_BOUND_S, _BOUND_S)
+            figures += report.spread(what, seconds, bounds=bounds, limited_by=_SLOW)
     return figures
