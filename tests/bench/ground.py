@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
+from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
@@ -60,14 +62,26 @@ class ControlPlane(Apiserver):
     """etcd and kube-apiserver, alone on free ports of loopback, and what is started beside them."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
         super().__init__(folder, {}, flags=_NOTHING_IS_ADDED)
+        self.folder = folder
         self.admin = self.kubeconfig("admin")
 
     def start_binder(self) -> None:
         """Kubernetes' own scheduler; `end(BINDER)`."""
         only = ["--leader-elect=false", "--secure-port=0"]
         self.start(self.kubernetes(BINDER), f"--kubeconfig={self.admin}", *only, *AT_WILL)
+
+
+@contextlib.contextmanager
+def control_plane(bench: str) -> Iterator[ControlPlane]:
+    """One for a bench, with a `folder` that is gone afterwards."""
+    settle_garbage_collector()
+    with tempfile.TemporaryDirectory(prefix=f"sunkpy-{bench}-") as folder:
+        plane = ControlPlane(Path(folder))
+        try:
+            yield plane
+        finally:
+            plane.stop()
 
 
 async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> None:

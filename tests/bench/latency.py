@@ -32,7 +32,7 @@ from tests.bench.clusters import idle_demo
 from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.slurm_access import slurm_client
-from tests.e2e.timeline import Timeline, watching
+from tests.e2e.timeline import Timeline, named, watching
 from tests.polling import until
 
 MACHINE = "two shared cores run the whole cluster"
@@ -134,10 +134,7 @@ async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str,
     body = small_pod(stack, name, "sleep", "60", restart_policy=restart_policy)
     await kube.create(paths.pods(workloads.NAMESPACE), body)
     bound = await timeline.first(
-        lambda seen: seen.name == name and seen.new is not None and bool(seen.new.spec.node_name),
-        what=f"{name} bound",
-        timeout_s=60,
-        since_s=created_s,
+        named(name, lambda pod: bool(pod.spec.node_name)), what=f"{name} bound", timeout_s=60, since_s=created_s
     )
     await kube.delete(paths.pod(workloads.NAMESPACE, name))
     await timeline.gone(name, since_s=created_s)
@@ -249,11 +246,9 @@ async def _time_slurm_drain(slurm: Slurm, nodes: Timeline[Node], node: str, slur
 
 async def _until_cordon(nodes: Timeline[Node], node: str, *, since_s: float, cordoned: bool) -> float:
     seen = await nodes.first(
-        lambda seen: seen.name == node and seen.new is not None and seen.new.spec.unschedulable is cordoned,
-        what=f"{node} {'cordoned' if cordoned else 'uncordoned'}",
-        timeout_s=30,
-        since_s=since_s,
-    )
+        named(node, lambda found: found.spec.unschedulable is cordoned),
+        what=f"{node} {'cordoned' if cordoned else 'uncordoned'}", timeout_s=30, since_s=since_s,
+    )  # fmt: skip
     return seen.at_s
 
 
@@ -269,14 +264,8 @@ async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> li
         for name in names_:
             await kube.create(paths.pods(workloads.NAMESPACE), small_pod(stack, name, "true"))
         for name in names_:
-            await timeline.first(
-                lambda seen, name=name: (
-                    seen.name == name and seen.new is not None and seen.new.status.phase == "Succeeded"
-                ),
-                what=f"{name} ended",
-                timeout_s=180,
-                since_s=from_s,
-            )
+            what = f"{name} ended"
+            await timeline.first(named(name, _has_ended), what=what, timeout_s=180, since_s=from_s)
         await _idle(slurm)
         with_pods, took_s = _asked(stack) - before, time.time() - from_s
         for name in names_:
@@ -288,6 +277,10 @@ async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> li
     by_endpoint = ", ".join(f"{endpoint} {calls / n:.2f}" for endpoint, calls in with_pods.most_common())
     what = "requests to slurmrestd a pod, over its whole life"
     return [report.at_most(what, each, unit="requests", bound=3, n=n, limited_by=f"with its polls: {by_endpoint}")]
+
+
+def _has_ended(pod: Pod) -> bool:
+    return pod.status.phase == "Succeeded"
 
 
 def _asked(stack: Stack) -> Counter[str]:

@@ -11,10 +11,8 @@ import asyncio
 import contextlib
 import json
 import secrets
-import tempfile
 import time
 from functools import partial
-from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -32,7 +30,7 @@ from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnis
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler
 from tests.bench.census import status_mib
-from tests.bench.ground import ControlPlane, in_flight
+from tests.bench.ground import ControlPlane, control_plane, in_flight
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
 
@@ -78,28 +76,22 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure(asked: Asked) -> list[report.Figure]:
     """In a folder of its own, which is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="sunkpy-takeover-") as folder:
-        plane = ControlPlane(Path(folder) / "kubernetes")
-        try:
-            return asyncio.run(_measure(Path(folder), plane, QUICK if asked.quick else Sizes()))
-        finally:
-            plane.stop()
+    with control_plane("takeover") as plane:
+        return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
 
 
-async def _measure(folder: Path, plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
+async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
     async with await Kube.connect(plane.admin) as kube:
         await furnish(kube, [sizes.pool])
         ground = Ground(kube=kube, slurm=Slurmrestd(), jobs={node: [] for node in sizes.pool.nodes})
         await _leave(ground, sizes)
         async with serving(ground.slurm.app()) as port:
-            key = folder / "key"
+            url, key = f"http://127.0.0.1:{port}", plane.folder / "key"
             key.write_bytes(secrets.token_bytes(32))
-            settings = SlurmSettings(
-                url=f"http://127.0.0.1:{port}", version="v0.0.42", user="k8s", jwt_key_file=str(key)
-            )
+            settings = SlurmSettings(url=url, version="v0.0.42", user="k8s", jwt_key_file=str(key))
             lease = KubeLease(kube, namespace=NAMESPACE, name=f"{CLUSTER}-scheduler")
             await lease.write(holder="earlier", duration_s=_PATIENCE_S, previous=None)
-            scheduler = Scheduler(folder / "scheduler", plane.admin, settings, stands_by=True)
+            scheduler = Scheduler(plane.folder / "scheduler", plane.admin, settings, stands_by=True)
             await scheduler.says("healthz")
             return await _take_over(ground, sizes, scheduler, lease)
 
@@ -153,27 +145,19 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
         finally:
             holds = await scheduler.stop()
     turn = report.longest_turn(holds, bound_s=_HELD_S, of="the event loop")
-    what = f"{sizes.bound} bound pods, {sizes.jobs} jobs (double)"
+    what, kept = f"{sizes.bound} bound pods, {sizes.jobs} jobs (double)", "the watch of pods"
+    answered_s, n = max(answered) - began_s, len(answered)
+    answer = f"{what}: until hooks are answered, since the lease was given back"
     return [
-        report.at_most(
-            f"{what}: until hooks are answered, since the lease was given back",
-            max(answered) - began_s,
-            bound=_ANSWERED_S,
-            n=len(answered),
-            limited_by=SLURM_IS_A_DOUBLE,
-        ),
-        report.observed(
-            f"{what}: eviction told after the epilog's call, longest", max(told), n=len(told)
-        ),
+        report.at_most(answer, answered_s, bound=_ANSWERED_S, n=n, limited_by=SLURM_IS_A_DOUBLE),
+        report.observed(f"{what}: eviction told after the epilog's call, longest", max(told), n=len(told)),
         report.observed(f"{what}: until a new pod is submitted", submitted_s - began_s),
         report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s),
         report.observed(f"{what}: processor time until a new pod is submitted", spent.cpu_s),
         report.observed(f"{what}: jobs read one by one", asked, unit="requests"),
-        report.at_most(
-            f"{what}: most memory", peak_mib, unit="MiB", bound=_RSS_MIB, limited_by="the watch of pods"
-        ),
+        report.at_most(f"{what}: most memory", peak_mib, unit="MiB", bound=_RSS_MIB, limited_by=kept),
         msgspec.structs.replace(turn, figure=f"{what}: {turn.figure}"),
-    ]  # fmt: skip
+    ]
 
 
 async def _answered(scheduler: Scheduler, ground: Ground, node: str, token: str) -> float:

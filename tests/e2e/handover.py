@@ -18,7 +18,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.e2e import workloads
-from tests.e2e.timeline import Sighting, Timeline, watching
+from tests.e2e.timeline import Sighting, Timeline, named, watching
 
 LABEL = "sunkpy-handover"
 JOB_SCRIPT = 'date +%s.%N; echo "$SLURMD_NODENAME"; sleep 0.3'
@@ -109,11 +109,7 @@ async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: 
 
 def is_running(name: str) -> Callable[[Sighting[Pod]], bool]:
     """The change by which a pod runs."""
-
-    def is_it(seen: Sighting[Pod]) -> bool:
-        return seen.name == name and seen.new is not None and seen.new.status.phase == "Running"
-
-    return is_it
+    return named(name, lambda pod: pod.status.phase == "Running")
 
 
 def _placed(timeline: Timeline[Pod], pods: Sequence[str]) -> dict[str, str]:

@@ -34,6 +34,11 @@ class Sighting(NamedTuple, Generic[T]):
         return seen.name
 
 
+def named(name: str, is_so: Callable[[T], bool]) -> Callable[[Sighting[T]], bool]:
+    """The change after which the object of a name is so."""
+    return lambda seen: seen.name == name and seen.new is not None and is_so(seen.new)
+
+
 class Timeline(Generic[T]):
     """All changes of a collection since the watch began, the first list included."""
 

@@ -13,10 +13,8 @@ import asyncio
 import contextlib
 import os
 import random
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -24,7 +22,6 @@ from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
@@ -32,7 +29,7 @@ from tests.bench.burst import load
 from tests.bench.burst.ground import Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.burst.scheduler import AUDIENCE, Scheduler, scheduling
-from tests.bench.ground import BINDER, ControlPlane, slurm_of
+from tests.bench.ground import BINDER, ControlPlane, control_plane, slurm_of
 from tests.bench.holds import Hold
 from tests.bench.spent import Spent
 from tests.polling import until
@@ -137,18 +134,13 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 class Bench:
     """One control plane for all rounds; each round has a Slurm and a scheduler of its own."""
 
-    def __init__(self, folder: Path, sizes: Sizes) -> None:
-        self._folder = folder
+    def __init__(self, plane: ControlPlane, sizes: Sizes) -> None:
+        self._plane = plane
         self._sizes = sizes
-        self._plane = ControlPlane(folder / "kubernetes")
         self._rounds = 0
         self._holds: list[Hold] = []
         self._many = msgspec.structs.replace(MANY, size=sizes.nodes)
         self._moments = random.Random(sizes.many)
-
-    def stop(self) -> None:
-        """End what is left."""
-        self._plane.stop()
 
     async def run(self) -> list[report.Figure]:
         """All rounds."""
@@ -164,7 +156,7 @@ class Bench:
     @contextlib.asynccontextmanager
     async def _ground(self, kube: Kube, pools: Sequence[Pool], *, old_jobs: int = 0) -> AsyncIterator[Ground]:
         self._rounds += 1
-        folder, kubeconfig, pods = self._folder / f"round-{self._rounds}", self._plane.admin, Pods(kube)
+        folder, kubeconfig, pods = self._plane.folder / f"round-{self._rounds}", self._plane.admin, Pods(kube)
         conf, count = "".join(pool.conf for pool in pools), sum(pool.size for pool in pools)
         async with slurm_of(folder / "slurm", conf, count=count) as running:
             old = JobSpec(name="old", script="#!/bin/sh\n", comment="plain", hold=True)
@@ -240,14 +232,9 @@ class Bench:
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """In a folder of its own, which is gone afterwards."""
-    settle_garbage_collector()
-    with tempfile.TemporaryDirectory(prefix="sunkpy-burst-") as folder:
-        bench = Bench(Path(folder), QUICK if asked.quick else Sizes())
-        try:
-            return asyncio.run(bench.run())
-        finally:
-            bench.stop()
+    """All of it, alone."""
+    with control_plane("burst") as plane:
+        return asyncio.run(Bench(plane, QUICK if asked.quick else Sizes()).run())
 
 
 # ------------------------------------------------------------------ one wave

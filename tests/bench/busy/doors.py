@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
@@ -44,11 +43,3 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
         finally:
             await self.kube.delete(paths.pod(WORKLOADS, name), grace_period_s=self.grace_s)
             await self.pods.until(lambda: self.pods.get(name) is None, what=f"{name} gone", timeout_s=PATIENCE_S)
-
-
-async def until_it_runs(is_running: Callable[[], Awaitable[bool]]) -> float:
-    """Seconds from now, at most PATIENCE_S."""
-    began_s = time.monotonic()
-    while time.monotonic() - began_s < PATIENCE_S and not await is_running():  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
-    return min(time.monotonic() - began_s, PATIENCE_S)

@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -18,12 +17,12 @@ import msgspec
 
 from demo.slurm_text import parse_oneliner
 from sunkpy.core.model.states import JobId
-from sunkpy.runtime.process import settle_garbage_collector
 from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.busy.doors import DOORS, PATIENCE_S
 from tests.bench.busy.sides import Side, chart_parameters, queue_more, real, simulated, take_nodes
 from tests.bench.clusters import idle_demo
+from tests.bench.ground import control_plane
 from tests.polling import until
 
 SLURMS_OWN: Sequence[str] = ()
@@ -60,9 +59,8 @@ def measure(asked: Asked) -> list[report.Figure]:
     rounds = QUICK if asked.quick else Rounds()
     figures: list[report.Figure] = []
     if asked.only != "real":
-        settle_garbage_collector()
-        with tempfile.TemporaryDirectory(prefix="sunkpy-busy-") as folder:
-            figures += asyncio.run(_measure(simulated(Path(folder), rounds.nodes), rounds))
+        with control_plane("busy") as plane:
+            figures += asyncio.run(_measure(simulated(plane, rounds.nodes), rounds))
     if asked.only != "simulated":
         figures += asyncio.run(_measure(real(idle_demo()), rounds))
     return figures
@@ -70,10 +68,10 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 async def _measure(one: AbstractAsyncContextManager[Side], rounds: Rounds) -> list[report.Figure]:
     async with one as side:
-        return await _all_queues(side, rounds)
+        return await _behind_queues(side, rounds)
 
 
-async def _all_queues(side: Side, rounds: Rounds) -> list[report.Figure]:
+async def _behind_queues(side: Side, rounds: Rounds) -> list[report.Figure]:
     figures: list[report.Figure] = []
     ours = chart_parameters()
     await side.use(ours)

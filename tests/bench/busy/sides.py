@@ -11,11 +11,9 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import time
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 import yaml
 
@@ -28,9 +26,9 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, ground
 from tests.bench.burst.ground import Pool, furnish
-from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, all_run
+from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, Wave, all_run
 from tests.bench.burst.scheduler import scheduling
-from tests.bench.busy.doors import PATIENCE_S, Doors, until_it_runs
+from tests.bench.busy.doors import PATIENCE_S, Doors
 from tests.bench.ground import ControlPlane, RunningSlurm, in_flight
 from tests.e2e import processes, workloads
 from tests.e2e.slurm_access import slurm_client
@@ -42,28 +40,6 @@ _SMALL_MIN, _QUEUED_MIN, _RUNNING_MIN = 5, 60, 600
 _KEEPS_NODE = "#!/bin/sh\nexec sleep 360000\n"
 _SIMULATED_CPUS = 8
 _CLEAR_S = 900.0
-
-
-class Side(Protocol):
-    """A Slurm with both doors. `admin`: output of one of its commands, as its administrator."""
-
-    name: str
-    nodes: int
-    doors: Doors
-
-    def admin(self, *command: str) -> str: ...
-
-    def slurm(self) -> AbstractAsyncContextManager[Slurm]:
-        """A client that may submit as anybody."""
-        ...
-
-    async def use(self, parameters: Sequence[str]) -> None:
-        """slurmctld works with these SchedulerParameters; the queue stays."""
-        ...
-
-    def slurmctld(self) -> Sequence[int]:
-        """Its processes."""
-        ...
 
 
 def chart_parameters() -> list[str]:
@@ -102,31 +78,27 @@ async def queue_more(side: Side, count: int) -> JobId:
     return min(made)
 
 
-async def _runs(slurm: Slurm, job: JobId) -> bool:
-    return is_job_running((await slurm.jobs_state([job])).get(job, frozenset()))
-
-
 # ------------------------------------------------------------------ simulated
 
 
 class Simulated:
     """Nodes that slurmctld alone knows; no Prolog runs, so a pod is bound at the next poll after its job began."""
 
-    def __init__(self, running: RunningSlurm, doors: Callable[[Simulated], Doors], nodes: int) -> None:
+    def __init__(self, running: RunningSlurm, kube: Kube, pods: Pods, nodes: int) -> None:
         self.name, self.nodes = f"{nodes} simulated nodes", nodes
         self._running = running
-        self.doors = doors(self)
+        self.doors = Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=self.sbatch, grace_s=0)
 
     def admin(self, *command: str) -> str:
-        """Beside slurmctld."""
+        """Output of one of Slurm's commands, as its administrator, beside slurmctld."""
         return self._running.real.as_user(401, *command)
 
-    def slurm(self) -> AbstractAsyncContextManager[Slurm]:
-        """The one that is open."""
+    def slurm(self) -> contextlib.AbstractAsyncContextManager[Slurm]:
+        """A client that may submit as anybody: the one that is open."""
         return contextlib.nullcontext(self._running.slurm)
 
     async def use(self, parameters: Sequence[str]) -> None:
-        """slurmctld reads its file again."""
+        """slurmctld works with these SchedulerParameters, as it reads its file again; the queue stays."""
         wanted = f"SchedulerParameters={','.join([*parameters, 'nohold_on_prolog_fail'])}"
         conf = self._running.real.root / "etc/slurm/slurm.conf"
         conf.write_text(re.sub(r"^SchedulerParameters=.*$", wanted, conf.read_text(), flags=re.MULTILINE))
@@ -140,53 +112,43 @@ class Simulated:
         await until(is_used, timeout_s=PATIENCE_S, what=wanted)
 
     def slurmctld(self) -> Sequence[int]:
-        """The one that runs now."""
+        """Its process, the one that runs now."""
         return [census.slurm_daemons_of(self._running.pid)["slurmctld"]]
 
     async def sbatch(self, name: str) -> float:
         """By REST, which sends slurmctld what sbatch sends."""
-        slurm = self._running.slurm
+        slurm, began_s = self._running.slurm, time.monotonic()
         job = JobSpec(name=name, script="#!/bin/sh\n", memory_mib_per_node=MEMORY_MIB, time_limit_min=_SMALL_MIN)
         made = (await slurm.submit_job(job)).job_id
-        took_s = await until_it_runs(lambda: _runs(slurm, made))
+
+        async def runs() -> bool:
+            return is_job_running((await slurm.jobs_state([made])).get(made, frozenset()))
+
+        with contextlib.suppress(TimeoutError):
+            await until(runs, timeout_s=PATIENCE_S, what=f"{name} runs", every_s=0.05)
+        took_s = min(time.monotonic() - began_s, PATIENCE_S)
         await slurm.cancel_job(made)
         return took_s
 
 
 @contextlib.asynccontextmanager
-async def simulated(folder: Path, nodes: int) -> AsyncIterator[Simulated]:
-    """A control plane, a Slurm 26.05 with so many nodes, and our scheduler between them."""
-    plane = ControlPlane(folder / "kubernetes")
+async def simulated(plane: ControlPlane, nodes: int) -> AsyncIterator[Simulated]:
+    """A Slurm 26.05 with so many nodes, and our scheduler between it and a control plane."""
     pool = Pool(name="many", size=nodes, cpus=_SIMULATED_CPUS)
-    try:
-        async with (
-            await Kube.connect(plane.admin) as kube,
-            ground.slurm_of(folder / "slurm", pool.conf, count=nodes) as running,
-        ):
-            await furnish(kube, [pool])
-            running.real.know({OWNER: 2001})
-            pods = Pods(kube)
-
-            def doors(side: Simulated) -> Doors:
-                return Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=side.sbatch, grace_s=0)
-
-            async with (
-                scheduling(folder / "scheduler", plane.admin, running.settings, holds=[]),
-                pods.watched(),
-            ):
-                yield Simulated(running, doors, nodes)
-    finally:
-        plane.stop()
+    async with (
+        await Kube.connect(plane.admin) as kube,
+        ground.slurm_of(plane.folder / "slurm", pool.conf, count=nodes) as running,
+    ):
+        await furnish(kube, [pool])
+        running.real.know({OWNER: 2001})
+        pods = Pods(kube)
+        async with scheduling(plane.folder / "scheduler", plane.admin, running.settings, holds=[]), pods.watched():
+            yield Simulated(running, kube, pods, nodes)
 
 
 def _simulated_body(name: str, restart_policy: str) -> dict[str, object]:
-    requests = {"cpu": "1", "memory": f"{MEMORY_MIB}Mi"}
-    spec = {
-        "schedulerName": "slurm",
-        "restartPolicy": restart_policy,
-        "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
-    }
-    return {"metadata": {"name": name, "annotations": _LIMIT}, "spec": spec}
+    (body,) = Wave(name=name, count=1, is_service=restart_policy == "Always").bodies
+    return {**body, "metadata": {"name": name, "annotations": _LIMIT}}
 
 
 _LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
@@ -211,7 +173,7 @@ class Real:
         )  # fmt: skip
 
     def admin(self, *command: str) -> str:
-        """Beside slurmctld."""
+        """Output of one of Slurm's commands, as its administrator, beside slurmctld."""
         return self._stack.admin(*command, timeout_s=_CLEAR_S)
 
     @contextlib.asynccontextmanager
@@ -257,6 +219,9 @@ class Real:
         )
         submitted, *started = [float(line) for line in said.split()]
         return min(started[0] - submitted, PATIENCE_S) if started else PATIENCE_S
+
+
+Side = Simulated | Real
 
 
 @contextlib.asynccontextmanager

@@ -13,10 +13,8 @@ import asyncio
 import contextlib
 import os
 import random
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import click
 import msgspec
@@ -25,12 +23,11 @@ from devcluster.shell import run
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
-from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.ground import ControlPlane, RunningSlurm, slurm_of
+from tests.bench.ground import ControlPlane, RunningSlurm, control_plane, slurm_of
 from tests.bench.ours import Ours, running
 from tests.bench.scale import bodies, ground, load
 from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
@@ -64,7 +61,6 @@ _CORES = os.cpu_count() or 1
 
 def measure(asked: Asked) -> list[report.Figure]:
     """All sizes that fit, the smallest first; one that breaks off does not take the others' figures with it."""
-    settle_garbage_collector()
     rounds = QUICK if asked.quick else Rounds()
     free = free_mib()
     found: list[report.Figure] = []
@@ -85,29 +81,20 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 def _measure_size(size: int, rounds: Rounds) -> Measured:
-    with tempfile.TemporaryDirectory(prefix="sunkpy-scale-") as folder:
-        bench = Bench(Path(folder), Machines(size), rounds)
-        try:
-            return asyncio.run(bench.run())
-        finally:
-            bench.stop()
+    with control_plane("scale") as plane:
+        return asyncio.run(Bench(plane, Machines(size), rounds).run())
 
 
 class Bench:
     """One size."""
 
-    def __init__(self, folder: Path, machines: Machines, rounds: Rounds) -> None:
-        self._folder = folder
+    def __init__(self, plane: ControlPlane, machines: Machines, rounds: Rounds) -> None:
         self._machines = machines
         self._rounds = rounds
-        self._plane = ControlPlane(folder / "kubernetes")
+        self._plane = plane
         self._ours: dict[str, Ours] = {}
         self._daemons: dict[str, int] = {}
         self._moments = random.Random(machines.size)
-
-    def stop(self) -> None:
-        """End what is left."""
-        self._plane.stop()
 
     async def run(self) -> Measured:
         """The whole, in the order of the module's docstring."""
@@ -121,7 +108,7 @@ class Bench:
                 created = await self._nodeset(kube, pods, peers_s)
                 self._plane.start_binder()
                 conf, count = self._machines.conf, self._machines.size
-                async with slurm_of(self._folder / "slurm", conf, count=count + _NEW_NODES) as slurm:
+                async with slurm_of(self._plane.folder / "slurm", conf, count=count + _NEW_NODES) as slurm:
                     return await self._mirrored(kube, pods, slurm, created)
 
     async def _mirrored(self, kube: Kube, pods: Pods, running_slurm: RunningSlurm, created: Created) -> Measured:
@@ -273,7 +260,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def _running(self, name: str, settings: dict[str, object]) -> AsyncIterator[None]:
-        async with running(name, self._folder / "sunkpy", self._plane.admin, settings) as process:
+        async with running(name, self._plane.folder / "sunkpy", self._plane.admin, settings) as process:
             self._ours[name] = process
             yield
 
