@@ -62,6 +62,11 @@ def wait(until: Callable[[], T], *, timeout_s: float, what: str, every_s: float 
     return found
 
 
+def persist(step: Callable[[], T], *, timeout_s: float, what: str) -> T:
+    """Do a step, each second again while its command fails; what it returned."""
+    return wait(lambda: (step(),), timeout_s=timeout_s, what=what, every_s=1.0)[0]
+
+
 def wait_until_none(
     read: Callable[[], Collection[str]], *, timeout_s: float, what: str, every_s: float | None = None
 ) -> bool:

@@ -19,7 +19,7 @@ from demo.bring_up import install, read_images
 from demo.stack import Stack
 from devcluster import Cluster, DevclusterError
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, NotYet, wait
+from devcluster.waiting import NeverSo, NotYet, persist, wait
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench.chaos.record import Inflicted, reason_of
@@ -215,13 +215,13 @@ def _kill_processes(pod: Pod, *, program: str) -> str:
 def _patiently(step: Callable[[], str]) -> str:
     """Do a step, again and again while it fails; what it said, or why it never worked."""
 
-    def attempt() -> tuple[str]:
+    def attempt() -> str:
         try:
-            return (step(),)
+            return step()
         except DevclusterError as error:
             raise NotYet(str(error)) from error
 
     try:
-        return wait(attempt, timeout_s=PATIENCE_S, what="this step of the run", every_s=1.0)[0].strip()
+        return persist(attempt, timeout_s=PATIENCE_S, what="this step of the run").strip()
     except NeverSo as error:
         return f"NOT DONE: {error}"

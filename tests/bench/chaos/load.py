@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Final
 
 from demo.stack import Stack
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, wait
+from devcluster.waiting import NeverSo, persist
 from sunkpy.core import names
 from tests.bench.chaos.record import Accepted, Line
 from tests.bench.chaos.schedule import Door, Manner, PlannedJob
@@ -74,12 +75,9 @@ class Load:
         asked_s = time.time()
         body = pod_body(planned, name, stack=self._stack, cpu=self._cpu)
 
-        def apply() -> bool:
-            self._stack.kubectl.apply(body)
-            return True
-
         try:
-            wait(apply, timeout_s=self._patience_s, what=f"pod {name} created", every_s=1.0)
+            apply = partial(self._stack.kubectl.apply, body)
+            persist(apply, timeout_s=self._patience_s, what=f"pod {name} created")
         except NeverSo as error:
             self.refused.append(f"{name}: {error}")
             return
@@ -88,12 +86,9 @@ class Load:
     def delete_pods(self, *which: str) -> None:
         """Delete pods of the load by name, or all of them."""
         selection = which or ("-l", f"app={LABEL}")
-
-        def delete() -> bool:
-            self._stack.kubectl("delete", "pod", "-n", WORKLOADS, *selection, "--ignore-not-found", "--wait=false")
-            return True
-
-        wait(delete, timeout_s=self._patience_s, what="pods of the load deleted", every_s=1.0)
+        how = ("delete", "pod", "-n", WORKLOADS, *selection, "--ignore-not-found", "--wait=false")
+        delete = partial(self._stack.kubectl, *how)
+        persist(delete, timeout_s=self._patience_s, what="pods of the load deleted")
 
     def lines(self) -> dict[str, tuple[Line, ...]]:
         """What each batch script wrote, by the name of its job."""

@@ -17,6 +17,7 @@ from devcluster.binaries import pinned
 from devcluster.kubectl import Kubectl
 from devcluster.process import Daemon
 from devcluster.waiting import NotYet, wait
+from sunkpy.core.model.objects import KubeObject
 from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
 
@@ -36,7 +37,7 @@ _WRAPPER: Final = "git-verify-wrapper.sh"
 _PART: Final = {"app.kubernetes.io/part-of": "argocd"}
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _Said(msgspec.Struct, frozen=True):
     status: str = ""
     message: str = ""
 
@@ -55,14 +56,14 @@ class Resource(msgspec.Struct, frozen=True):
     kind: str
     name: str
     status: str = ""
-    health: _Named | None = None
+    health: _Said = _Said(status="Healthy")
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
     """What Argo CD says about an Application."""
 
-    sync: _Named = _Named()
-    health: _Named = _Named()
+    sync: _Said = _Said()
+    health: _Said = _Said()
     operation_state: Operation = Operation()
     resources: list[Resource] = []
 
@@ -72,14 +73,9 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
         return [f"{each.kind}/{each.name}" for each in self.resources if each.status not in ("Synced", "")]
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    annotations: dict[str, str] = {}
-
-
-class Application(msgspec.Struct, frozen=True):
+class Application(KubeObject, frozen=True):
     """An Application, as far as it is read here."""
 
-    metadata: _Meta
     status: Status = Status()
 
 
@@ -165,7 +161,7 @@ class ArgoCD:
             now = self.status(name)
             phase = now.operation_state.phase
             if (now.sync.status, now.health.status, phase) != ("Synced", "Healthy", "Succeeded"):
-                ill = [each.name for each in now.resources if each.health and each.health.status != "Healthy"]
+                ill = [each.name for each in now.resources if each.health.status != "Healthy"]
                 raise NotYet(f"{now.sync.status} {now.health.status} {now.operation_state}; {now.drifted}; ill: {ill}")
             return now
 
@@ -177,7 +173,7 @@ class ArgoCD:
 
         def check() -> Status | None:
             now = self.kubectl.get(Application, "application", name, "-n", NAMESPACE)
-            return None if REFRESH in now.metadata.annotations else now.status  # it is taken away when that is done
+            return None if REFRESH in now.annotations else now.status  # it is taken away when that is done
 
         return wait(check, timeout_s=60, what=f"Application {name} is compared again")
 

@@ -18,7 +18,6 @@ class Pods(PodWatch):
         self._informer.add_handler(self._see)
         self.told: set[str] = set()
         self.drained: set[str] = set()
-        self.cordoned: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._informer)
@@ -29,11 +28,10 @@ class Pods(PodWatch):
         return [pod.name for pod in self._informer.values()]
 
     def _see(self, old: Pod | None, new: Pod | None) -> None:
-        for type_, having in ((names.CONDITION_DRAIN, self.drained), (names.CONDITION_CORDON, self.cordoned)):
-            if new is not None and new.is_condition_true(type_):
-                having.add(new.name)
-            elif old is not None:
-                having.discard(old.name)
+        if new is not None and new.is_condition_true(names.CONDITION_DRAIN):
+            self.drained.add(new.name)
+        elif old is not None:
+            self.drained.discard(old.name)
         if new is not None and new.condition(names.CONDITION_DRAIN) is not None:
             self.told.add(new.name)
 
