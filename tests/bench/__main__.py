@@ -22,7 +22,7 @@ from tests.bench.chaos.run import Outcome
 from tests.bench.devices import measure as devices
 from tests.bench.gitops import measure as gitops
 from tests.bench.people import measure as people
-from tests.bench.scale.plan import read_sizes
+from tests.bench.scale.measure import read_sizes
 from tests.bench.upgrade import measure as upgrade
 from tests.families import figures as families
 

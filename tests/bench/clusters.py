@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from demo import bring_up, story
 from demo.report import Tell
 from demo.stack import Stack
 from devcluster import Cluster
+from tests.bench import report
 from tests.bench.asked import CLUSTER, SUITE
 from tests.e2e.workloads import NAMESPACE
 
@@ -69,3 +70,10 @@ def own_stack(what: str, tell: Tell, up: Callable[[Cluster, Sequence[Path]], Non
         up(cluster, archives)
         cluster.load(archives)
         yield Stack(suite=SUITE, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs), cluster
+
+
+def recorded_once(stack: Stack, jobs: Collection[str], *, what: str = "records lost or doubled") -> report.Figure:
+    """Jobs, by their names, of which slurmdbd has no record, or several."""
+    recorded = stack.login("sacct -anXP -o jobname -S now-1day").split()
+    wrong = [name for name in jobs if recorded.count(name) != 1]
+    return report.at_most(what, len(wrong), unit="", bound=0, n=len(jobs), limited_by=str(wrong))

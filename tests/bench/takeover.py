@@ -28,9 +28,9 @@ from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.burst.scheduler import AUDIENCE, Scheduler
 from tests.bench.census import status_mib
 from tests.bench.ground import ControlPlane, control_plane, in_flight
+from tests.bench.ours import AUDIENCE, Scheduler
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
 

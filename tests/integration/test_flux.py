@@ -18,7 +18,7 @@ from devcluster.binaries import Binaries
 from devcluster.kubectl import Kubectl
 from devcluster.state import default_cache
 from devcluster.waiting import NotYet, wait
-from tests.bench.gitops.repositories import Repositories
+from tests.bench.gitops.site import Repositories
 from tests.integration.apiserver import Apiserver
 from tests.integration.flux import Flux
 

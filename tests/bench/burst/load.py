@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -23,11 +23,11 @@ from sunkpy.slurm.errors import AlreadyDone, NotFound
 from tests.bench.burst.ground import POOL, WORKLOADS
 from tests.bench.ground import in_flight
 from tests.bench.pod_watch import PodWatch
+from tests.polling import until
 
 MEMORY_MIB = 64
 PEER_IN_FLIGHT = 10
 _PODS_IN_FLIGHT = 16
-_LOOK_S = 0.1
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,19 +77,15 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def jobs(self) -> list[JobSpec]:
         """The same to Slurm: what the scheduler submits for them."""
-        memory = {"memory_mib_per_cpu": MEMORY_MIB} if self.gang > 1 else {"memory_mib_per_node": MEMORY_MIB}
-        return [
-            JobSpec(
-                name=f"plain-{number}",
-                script=PLACEHOLDER_SCRIPT,
-                comment="plain",
-                tasks=self.gang,
-                maximum_nodes=self.gang,
-                cpus_per_task=self.cpus,
-                **memory,
-            )
-            for number in range(self.count // self.gang)
-        ]
+        return [self._job(number) for number in range(self.count // self.gang)]
+
+    def _job(self, number: int) -> JobSpec:
+        is_gang = self.gang > 1
+        return JobSpec(
+            name=f"plain-{number}", script=PLACEHOLDER_SCRIPT, comment="plain", tasks=self.gang,
+            maximum_nodes=self.gang, cpus_per_task=self.cpus, memory_mib_per_cpu=MEMORY_MIB if is_gang else 0,
+            memory_mib_per_node=0 if is_gang else MEMORY_MIB,
+        )  # fmt: skip
 
 
 class Pods(PodWatch):
@@ -118,17 +114,11 @@ class Pods(PodWatch):
         """The pod as it was seen last."""
         return self._informer.get(WORKLOADS, name)
 
-    def node_of(self, name: str) -> str:
-        """On which node the pod is."""
+    def node_and_job_of(self, name: str) -> tuple[str, JobId]:
+        """Where the pod is, and under which job."""
         pod = self.get(name)
         assert pod is not None
-        return pod.spec.node_name
-
-    def job_of(self, name: str) -> JobId:
-        """Under which job the pod is."""
-        pod = self.get(name)
-        assert pod is not None
-        return JobId(int(pod.annotations[names.ANNOTATION_JOB_ID]))
+        return pod.spec.node_name, JobId(int(pod.annotations[names.ANNOTATION_JOB_ID]))
 
     async def create(self, bodies: Sequence[dict[str, object]]) -> None:
         """All at once, as a controller does: some requests in flight."""
@@ -139,22 +129,20 @@ class Pods(PodWatch):
             self.created_s[metadata["name"]] = time.monotonic()
             await self._kube.create(paths.pods(WORKLOADS), body)
 
-        await in_flight(_PODS_IN_FLIGHT, (lambda body=body: create(body) for body in bodies))
+        await in_flight(_PODS_IN_FLIGHT, (partial(create, body) for body in bodies))
 
     async def remove(self, prefix: str, *, timeout_s: float) -> None:
         """Take away all pods whose name begins so, at once: no kubelet lets go of them."""
-        which = [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]
 
         async def delete(name: str) -> None:
             with contextlib.suppress(errors.NotFound):
                 await self._kube.delete(paths.pod(WORKLOADS, name), grace_period_s=0)
 
-        await in_flight(_PODS_IN_FLIGHT, (lambda name=name: delete(name) for name in which))
-        await self.until(
-            lambda: not any(pod.name.startswith(prefix) for pod in self._informer.values()),
-            what=f"pods {prefix}… are gone",
-            timeout_s=timeout_s,
-        )
+        def left() -> list[str]:
+            return [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]
+
+        await in_flight(_PODS_IN_FLIGHT, [partial(delete, name) for name in left()])
+        await self.until(lambda: not left(), what=f"pods {prefix}… are gone", timeout_s=timeout_s)
         for seen in (self.created_s, self.bound_s, self.told_s):
             for name in [name for name in seen if name.startswith(prefix)]:
                 del seen[name]
@@ -171,18 +159,18 @@ async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool =
             raise ValueError(f"Slurm has no room for {job.name} at once")
         ids.append(made.job_id)
 
-    await in_flight(PEER_IN_FLIGHT, (lambda job=job: submit(job) for job in jobs))
+    await in_flight(PEER_IN_FLIGHT, (partial(submit, job) for job in jobs))
     return ids
 
 
 async def all_run(slurm: Slurm, ids: Sequence[JobId], *, timeout_s: float) -> None:
     """Wait until Slurm says that all of them run."""
-    async with asyncio.timeout(timeout_s):
-        while True:
-            known = await slurm.jobs_state()
-            if all(states.is_job_running(known.get(id, frozenset())) for id in ids):
-                return
-            await asyncio.sleep(_LOOK_S)
+
+    async def do_run() -> bool:
+        known = await slurm.jobs_state()
+        return all(states.is_job_running(known.get(id, frozenset())) for id in ids)
+
+    await until(do_run, timeout_s=timeout_s, what=f"{len(ids)} jobs run")
 
 
 async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
@@ -192,11 +180,10 @@ async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
         with contextlib.suppress(AlreadyDone, NotFound):
             await slurm.cancel_job(id)
 
-    async with asyncio.timeout(timeout_s):
-        while True:
-            known = await slurm.jobs_state()
-            left = [id for id, state in known.items() if not states.is_job_ended(state)]
-            if not left and not any(states.is_job_completing(state) for state in known.values()):
-                return
-            await in_flight(PEER_IN_FLIGHT, (lambda id=id: cancel(id) for id in left))
-            await asyncio.sleep(_LOOK_S)
+    async def have_ended() -> bool:
+        known = await slurm.jobs_state()
+        left = [id for id, state in known.items() if not states.is_job_ended(state)]
+        await in_flight(PEER_IN_FLIGHT, (partial(cancel, id) for id in left))
+        return not left and not any(states.is_job_completing(state) for state in known.values())
+
+    await until(have_ended, timeout_s=timeout_s, what="all jobs have ended")

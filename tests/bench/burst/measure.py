@@ -28,9 +28,9 @@ from tests.bench.asked import Asked
 from tests.bench.burst import load
 from tests.bench.burst.ground import Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.burst.scheduler import AUDIENCE, Scheduler, scheduling
 from tests.bench.ground import BINDER, ControlPlane, control_plane, slurm_of
 from tests.bench.holds import Hold
+from tests.bench.ours import AUDIENCE, Scheduler, scheduling
 from tests.bench.spent import Spent
 from tests.polling import until
 
@@ -420,7 +420,7 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
 
     Returns: seconds from the epilogs' first question, 0 if all were told before.
     """
-    jobs = {ground.pods.node_of(pod): ground.pods.job_of(pod) for pod in pods}
+    jobs = dict(map(ground.pods.node_and_job_of, pods))
     tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in jobs}
     n = len(jobs)
     preemptor = JobSpec(

@@ -19,8 +19,7 @@ from demo.slurm_text import parse_oneliner
 from sunkpy.core.model.states import JobId
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.busy.doors import DOORS, PATIENCE_S
-from tests.bench.busy.sides import Side, chart_parameters, queue_more, real, simulated, take_nodes
+from tests.bench.busy.sides import DOORS, PATIENCE_S, Side, chart_parameters, queue_more, real, simulated, take_nodes
 from tests.bench.clusters import idle_demo
 from tests.bench.ground import control_plane
 from tests.polling import until

@@ -12,9 +12,10 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
+import msgspec
 import yaml
 
 from demo import bring_up, person
@@ -22,17 +23,50 @@ from demo.stack import JOBS, ROOT, Stack
 from sunkpy.core import names
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, is_job_running
+from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, ground
-from tests.bench.burst.ground import Pool, furnish
+from tests.bench.burst.ground import WORKLOADS, Pool, furnish
 from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, Wave, all_run
-from tests.bench.burst.scheduler import scheduling
-from tests.bench.busy.doors import PATIENCE_S, Doors
 from tests.bench.ground import ControlPlane, RunningSlurm, in_flight
+from tests.bench.ours import scheduling
 from tests.e2e import processes, workloads
 from tests.e2e.slurm_access import slurm_client
 from tests.polling import until
+
+PATIENCE_S = 60.0
+"""What has no node by then counts as so long."""
+DOORS = ("service", "pod", "sbatch")
+
+
+class Doors(msgspec.Struct, frozen=True, kw_only=True):
+    """Both doors of one cluster. `sbatch`: submits a small job; seconds until it runs, at most PATIENCE_S.
+
+    `body`: a small pod of a name and a restartPolicy. `grace_s`: of its deletion; 0 where no kubelet lets go of it.
+    """
+
+    kube: Kube
+    pods: Pods
+    body: Callable[[str, str], dict[str, object]]
+    sbatch: Callable[[str], Awaitable[float]]
+    grace_s: int
+
+    async def time(self, door: str, name: str) -> float:
+        """Seconds until it has a node."""
+        if door == "sbatch":
+            return await self.sbatch(name)
+        began_s = time.monotonic()
+        await self.pods.create([self.body(name, "Always" if door == "service" else "Never")])
+        try:
+            await self.pods.until(lambda: name in self.pods.bound_s, what=f"{name} bound", timeout_s=PATIENCE_S)
+            return self.pods.bound_s[name] - began_s
+        except TimeoutError:
+            return PATIENCE_S
+        finally:
+            await self.kube.delete(paths.pod(WORKLOADS, name), grace_period_s=self.grace_s)
+            await self.pods.until(lambda: self.pods.get(name) is None, what=f"{name} gone", timeout_s=PATIENCE_S)
+
 
 OWNER = person.NAME
 IDLE, WANTED = 2, 3

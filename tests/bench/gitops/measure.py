@@ -20,11 +20,9 @@ from devcluster.process import Daemon
 from devcluster.waiting import wait, wait_until, wait_until_none
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.clusters import own_stack
+from tests.bench.clusters import own_stack, recorded_once
 from tests.bench.gitops.argocd import ArgoCD
-from tests.bench.gitops.repositories import EXAMPLE
-from tests.bench.gitops.site import RELEASES, Site
-from tests.bench.records import recorded_once
+from tests.bench.gitops.site import EXAMPLE, RELEASES, Site
 from tests.integration.flux import Flux
 
 POOLS: Final = {"node-1": "production", "node-2": "production", "node-3": "spare", "node-4": "staging"}

@@ -12,14 +12,65 @@ import msgspec
 
 from devcluster.binaries import KWOK, Binaries
 from devcluster.state import default_cache
+from sunkpy.core import names
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import ground
 from tests.bench.ground import SLURM_CLUSTER, ControlPlane, in_flight, make_if_missing
-from tests.bench.scale import bodies
-from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
 from tests.integration.slurm.daemons import ROOT, free_ports
+
+Body = dict[str, object]
+
+NAMESPACE, PEER_NAMESPACE = "slurm", "peer"
+NODESET = "c"
+CPUS, MEMORY_MIB = 8, 8192
+_CONTAINER = {"name": names.SLURMD_CONTAINER, "image": "none"}
+_DIGITS = 5
+
+
+class Machines(msgspec.Struct, frozen=True):
+    """So many equal nodes `n00000`, `n00001` …; their slurmd pods and Slurm nodes are `c-n00000` …"""
+
+    size: int
+
+    def node(self, number: int) -> str:
+        """Name of a Node."""
+        return f"n{number:0{_DIGITS}}"
+
+    def slurm_node(self, number: int) -> str:
+        """Name of its slurmd pod and of its Slurm node: that of the NodeSet and that of the Node."""
+        return f"{NODESET}-{self.node(number)}"
+
+    @property
+    def slurm_nodes(self) -> list[str]:
+        """All of them."""
+        return [self.slurm_node(number) for number in range(self.size)]
+
+    @property
+    def conf(self) -> str:
+        """The line of slurm.conf that defines them, at ease without a slurmd."""
+        which = f"{NODESET}-n[{0:0{_DIGITS}}-{self.size - 1:0{_DIGITS}}]"
+        return f"NodeName={which} CPUs={CPUS} RealMemory={MEMORY_MIB} State=EXTERNAL\n"
+
+
+def nodeset() -> Body:
+    """One slurmd pod on each node."""
+    spec = {"cluster": SLURM_CLUSTER, "naming": "NodeName", "template": {"spec": {"containers": [_CONTAINER]}}}
+    return {
+        "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+        "kind": names.NODESET_KIND,
+        "metadata": {"name": NODESET},
+        "spec": spec,
+    }
+
+
+def daemonset(name: str, *, node_selector: dict[str, str]) -> Body:
+    """The same to the DaemonSet controller."""
+    labels = {"app": name}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [_CONTAINER], "nodeSelector": node_selector}}
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": pod}}
+
 
 KEEPER, DAEMONS = "kwok", "kube-controller-manager"
 _CRD = ROOT / "crds/sunkpy.dev_nodesets.yaml"
@@ -36,7 +87,7 @@ async def furnish(kube: Kube, machines: Machines) -> None:
 
     async def create(number: int) -> None:
         name = machines.node(number)
-        node = ground.node(name, cpus=bodies.CPUS, memory_mib=bodies.MEMORY_MIB, labels={})
+        node = ground.node(name, cpus=CPUS, memory_mib=MEMORY_MIB, labels={})
         await kube.create(paths.NODES, node)
 
     await in_flight(_AT_ONCE, (lambda number=number: create(number) for number in range(machines.size)))

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import click
 import msgspec
@@ -29,25 +32,61 @@ from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.ground import ControlPlane, RunningSlurm, control_plane, slurm_of
 from tests.bench.ours import Ours, running
-from tests.bench.scale import bodies, ground, load
-from tests.bench.scale.bodies import NAMESPACE, PEER_NAMESPACE, Machines
-from tests.bench.scale.figures import (
-    STOCK,
-    UNLIMITED,
-    Created,
-    Delays,
-    Idle,
-    Measured,
-    Samples,
-    broken_off,
-    figures,
-    measured_up_to,
-    not_run,
-)
-from tests.bench.scale.ground import DAEMONS
-from tests.bench.scale.plan import QUICK, QUICK_SIZES, SIZES, STOCK_UP_TO, Rounds, free_mib, needed_mib
+from tests.bench.scale import figures, ground, load
+from tests.bench.scale.ground import DAEMONS, NAMESPACE, PEER_NAMESPACE, Machines
 from tests.bench.scale.sight import Pods
 from tests.polling import until
+
+SIZES = (500, 1_000, 5_000, 10_000)
+QUICK_SIZES = (100,)
+STOCK_UP_TO = 5_000
+"""Nodes: the DaemonSet controller as it comes takes 250 s for so many."""
+SMALLEST = 100
+_SAMPLE_S, _GROUND_S = 1.4, 45.0
+_ALONE_MIB = 900
+_EACH_NODE_MIB = 1.6
+"""Etcd, apiserver, KWOK, kube-scheduler, slurmctld and slurmrestd at work, sunkpy and the bench."""
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How many samples of each kind, for how long nothing happens, and for how long things may settle."""
+
+    samples: int = 50
+    idle_s: float = 60.0
+    settle_s: float = 10.0
+
+    @property
+    def minutes(self) -> float:
+        """How long one size takes, if it is not large: two idle times, four kinds of samples."""
+        return (2 * self.idle_s + 4 * self.samples * _SAMPLE_S + _GROUND_S) / 60
+
+
+QUICK = Rounds(samples=10, idle_s=15.0, settle_s=3.0)
+
+
+def needed_mib(size: int) -> int:
+    """Memory of the whole ground with so many nodes."""
+    return int(_ALONE_MIB + _EACH_NODE_MIB * size)
+
+
+def free_mib() -> int:
+    """What new programs may take."""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    assert found is not None
+    return int(found[1]) // 1024
+
+
+def read_sizes(text: str) -> tuple[int, ...]:
+    """`500,1000` as numbers.
+
+    Raises:
+        ValueError: there is something else, or a size below 100: samples are of nodes of their own.
+    """
+    sizes = tuple(int(part) for part in text.split(","))
+    if min(sizes) < SMALLEST:
+        raise ValueError(f"at least {SMALLEST} nodes, or samples would meet")
+    return sizes
+
 
 _DAEMONSETS = f"/apis/apps/v1/namespaces/{PEER_NAMESPACE}/daemonsets"
 _PATIENCE_S = 1800.0
@@ -67,20 +106,22 @@ def measure(asked: Asked) -> list[report.Figure]:
     reached = 0
     for size in sorted(set(asked.sizes or (QUICK_SIZES if asked.quick else SIZES))):
         if (needed := needed_mib(size)) > free:
-            found.append(not_run(size, needed_mib=needed, free_mib=free))
+            found.append(figures.not_run(size, needed_mib=needed, free_mib=free))
             continue
         click.echo(f"scale: {size} nodes, some {rounds.minutes:.0f} minutes")
         try:
-            found += figures(_measure_size(size, rounds))
+            found += figures.figures(_measure_size(size, rounds))
         except (TimeoutError, KubeError, SlurmError) as error:
-            found.append(broken_off(size, str(error)))
+            found.append(figures.broken_off(size, str(error)))
             break
         reached = size
-        report.save("scale", [*found, measured_up_to(reached)])  # the next one takes longer, and may be ended before
-    return [*found, measured_up_to(reached)]
+        report.save(
+            "scale", [*found, figures.measured_up_to(reached)]
+        )  # the next one takes longer, and may be ended before
+    return [*found, figures.measured_up_to(reached)]
 
 
-def _measure_size(size: int, rounds: Rounds) -> Measured:
+def _measure_size(size: int, rounds: Rounds) -> figures.Measured:
     with control_plane("scale") as plane:
         return asyncio.run(Bench(plane, Machines(size), rounds).run())
 
@@ -96,7 +137,7 @@ class Bench:
         self._daemons: dict[str, int] = {}
         self._moments = random.Random(machines.size)
 
-    async def run(self) -> Measured:
+    async def run(self) -> figures.Measured:
         """The whole, in the order of the module's docstring."""
         async with await Kube.connect(self._plane.admin) as kube:
             await ground.furnish(kube, self._machines)
@@ -111,7 +152,9 @@ class Bench:
                 async with slurm_of(self._plane.folder / "slurm", conf, count=count + _NEW_NODES) as slurm:
                     return await self._mirrored(kube, pods, slurm, created)
 
-    async def _mirrored(self, kube: Kube, pods: Pods, running_slurm: RunningSlurm, created: Created) -> Measured:
+    async def _mirrored(
+        self, kube: Kube, pods: Pods, running_slurm: RunningSlurm, created: figures.Created
+    ) -> figures.Measured:
         self._daemons = census.slurm_daemons_of(running_slurm.pid)
         settings = running_slurm.settings
         slurm = Slurm.connect(ground.as_admin(settings))
@@ -132,7 +175,7 @@ class Bench:
             held = census.take(self._pids()).memory_mib
         await slurm.close()
         new_node_s = await self._new_node_s(running_slurm.pid)
-        return Measured(
+        return figures.Measured(
             size=self._machines.size,
             created=created,
             idle=idle,
@@ -148,20 +191,20 @@ class Bench:
 
     async def _daemonsets(self, kube: Kube) -> dict[str, float]:
         """Both peers, the one as it comes only where it does not take all day."""
-        peers_s = {UNLIMITED: await self._daemonset(kube, is_limited=False)}
+        peers_s = {figures.UNLIMITED: await self._daemonset(kube, is_limited=False)}
         if self._machines.size <= STOCK_UP_TO:
-            peers_s[STOCK] = await self._daemonset(kube, is_limited=True)
+            peers_s[figures.STOCK] = await self._daemonset(kube, is_limited=True)
         return peers_s
 
     async def _daemonset(self, kube: Kube, *, is_limited: bool) -> float:
         """Seconds until its pods are there. They are gone afterwards, and so is their controller."""
         ground.start_daemons(self._plane, is_limited=is_limited)
         size, pods = self._machines.size, Pods(kube, PEER_NAMESPACE)
-        await kube.create(_DAEMONSETS, bodies.daemonset("none", node_selector={"there": "is-none"}))
+        await kube.create(_DAEMONSETS, ground.daemonset("none", node_selector={"there": "is-none"}))
         await until(lambda: _has_seen(kube, "none"), timeout_s=_PATIENCE_S, what="the DaemonSet controller works")
         async with pods.watched():
             began_s = time.monotonic()
-            await kube.create(_DAEMONSETS, bodies.daemonset("peer", node_selector={}))
+            await kube.create(_DAEMONSETS, ground.daemonset("peer", node_selector={}))
             all_there_s = await pods.until(
                 lambda: len(pods) >= size, what="all pods of the DaemonSet", timeout_s=_PATIENCE_S
             )
@@ -171,13 +214,13 @@ class Bench:
             await pods.until(lambda: not len(pods), what="the pods of the DaemonSet are gone", timeout_s=_PATIENCE_S)
         return all_there_s - began_s
 
-    async def _nodeset(self, kube: Kube, pods: Pods, peers_s: dict[str, float]) -> Created:
+    async def _nodeset(self, kube: Kube, pods: Pods, peers_s: dict[str, float]) -> figures.Created:
         before, began_s = self._take(), time.monotonic()
-        await kube.create(paths.nodesets(NAMESPACE), bodies.nodeset())
+        await kube.create(paths.nodesets(NAMESPACE), ground.nodeset())
         all_there_s = await pods.until(
             lambda: len(pods) >= self._machines.size, what="all pods of the NodeSet", timeout_s=_PATIENCE_S
         )
-        return Created(ours_s=all_there_s - began_s, peers_s=peers_s, limit=self._used_since(before))
+        return figures.Created(ours_s=all_there_s - began_s, peers_s=peers_s, limit=self._used_since(before))
 
     # ------------------------------------------------------------------- idle
 
@@ -194,13 +237,15 @@ class Bench:
         await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="nobody writes any more, or lists")
         await asyncio.sleep(self._rounds.settle_s)
 
-    async def _idle(self, slurmctld_without: float) -> Idle:
+    async def _idle(self, slurmctld_without: float) -> figures.Idle:
         before = {name: await process.spent() for name, process in self._ours.items()}
         began_s = time.monotonic()
         slurmctld_with = await self._share_of_slurmctld()
         span_s = time.monotonic() - began_s
         spent = {name: (await process.spent()).since(before[name]) for name, process in self._ours.items()}
-        return Idle(span_s=span_s, spent=spent, slurmctld_with=slurmctld_with, slurmctld_without=slurmctld_without)
+        return figures.Idle(
+            span_s=span_s, spent=spent, slurmctld_with=slurmctld_with, slurmctld_without=slurmctld_without
+        )
 
     async def _share_of_slurmctld(self) -> float:
         """Of a core, while the bench does nothing."""
@@ -213,25 +258,25 @@ class Bench:
         scontrol = ["nsenter", f"--target={namespaces_of}", "--all", "scontrol", "create"]
         before = self._take()
         for number in range(_NEW_NODES):
-            await asyncio.to_thread(run, [*scontrol, f"NodeName=new-{number}", f"CPUs={bodies.CPUS}", "State=EXTERNAL"])
+            await asyncio.to_thread(run, [*scontrol, f"NodeName=new-{number}", f"CPUs={ground.CPUS}", "State=EXTERNAL"])
         return (self._take().cpu_s["slurmctld"] - before.cpu_s["slurmctld"]) / _NEW_NODES
 
     # ----------------------------------------------------------------- events
 
-    async def _delays(self, kube: Kube, pods: Pods, slurm: Slurm) -> Delays:
+    async def _delays(self, kube: Kube, pods: Pods, slurm: Slurm) -> figures.Delays:
         """Each sample is of a node of its own, and what it did is undone at once."""
         half = self._machines.size // 2
         cordon = await self._sampled(lambda number: self._cordon(kube, slurm, number))
         drain = await self._sampled(lambda number: self._drain(pods, slurm, half + number))
         await pods.until(lambda: not pods.drained, what="all drains are lifted", timeout_s=_PATIENCE_S)
-        return Delays(cordon=cordon, drain=drain)
+        return figures.Delays(cordon=cordon, drain=drain)
 
-    async def _sampled(self, sample: Callable[[int], Awaitable[float]]) -> Samples:
+    async def _sampled(self, sample: Callable[[int], Awaitable[float]]) -> figures.Samples:
         took_s, before = [], self._take()
         for number in range(min(self._rounds.samples, self._machines.size // 2)):
             await asyncio.sleep(self._moments.uniform(0, _PAUSE_S))
             took_s.append(await sample(number))
-        return Samples(took_s, self._used_since(before))
+        return figures.Samples(took_s, self._used_since(before))
 
     async def _cordon(self, kube: Kube, slurm: Slurm, number: int) -> float:
         """Seconds until Slurm says that the node is drained."""
@@ -292,10 +337,11 @@ async def _lists(kube: Kube) -> int:
 
 
 async def _revision(kube: Kube) -> int:
-    listed = msgspec.json.decode(await kube.request("GET", f"{_DAEMONSETS}?limit=1"), type=bodies.SeenList)
-    return int(listed.metadata.resource_version)
+    """That of etcd, which any list tells."""
+    return int(json.loads(await kube.request("GET", f"{_DAEMONSETS}?limit=1"))["metadata"]["resourceVersion"])
 
 
 async def _has_seen(kube: Kube, daemonset: str) -> bool:
-    found = await kube.get(f"{_DAEMONSETS}/{daemonset}", bodies.SeenObject)
-    return found.status.observed_generation > 0
+    """Its controller has."""
+    found = json.loads(await kube.request("GET", f"{_DAEMONSETS}/{daemonset}"))
+    return bool(found.get("status", {}).get("observedGeneration"))

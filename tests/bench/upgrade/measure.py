@@ -28,8 +28,7 @@ from tests.bench.asked import Asked
 from tests.bench.chaos.record import Record
 from tests.bench.chaos.run import Outcome, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
-from tests.bench.clusters import own_cluster
-from tests.bench.records import recorded_once
+from tests.bench.clusters import own_cluster, recorded_once
 from tests.bench.upgrade import sessions
 from tests.bench.upgrade.earlier import checked_out, go_back
 

@@ -8,9 +8,10 @@ import pytest
 
 from sunkpy.core.model import hostlist
 from tests.bench import census, spent
-from tests.bench.scale import figures, plan
-from tests.bench.scale.bodies import Machines
+from tests.bench.scale import figures
 from tests.bench.scale.figures import Created, Delays, Idle, Measured, Samples
+from tests.bench.scale.ground import Machines
+from tests.bench.scale.measure import read_sizes
 from tests.bench.spent import Spent
 
 
@@ -45,7 +46,7 @@ def test_a_size_that_was_not_run_does_not_hold():
 @pytest.mark.parametrize("text", ["many", "", "99", "500,10"])
 def test_a_size_too_small_for_samples_of_their_own_nodes_is_refused(text: str):
     with pytest.raises(ValueError, match=r"invalid literal|at least 100"):
-        plan.read_sizes(text)
+        read_sizes(text)
 
 
 def test_each_broken_bound_says_what_limits_it():

@@ -1,7 +1,7 @@
 """A plan is made by its seed, and has everything in it."""
 
 from tests.bench.chaos.schedule import Door
-from tests.bench.devices.plan import TOGETHER, Event, rounds
+from tests.bench.devices.measure import TOGETHER, Event, rounds
 
 
 def test_the_same_seed_makes_the_same_rounds():
