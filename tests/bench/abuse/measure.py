@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import tempfile
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,8 +47,6 @@ _TIMES = 2.0
 _SLACK_S = 0.5
 """Slurm looks at new jobs at full seconds: a median of few rounds moves by so much by itself."""
 _HELD_S = 0.1
-_KIN = re.compile("-[0-9]+(-[0-9a-z]{5})?$")
-_NUMBER = re.compile("[0-9]+")
 _COMMENTS = ("k8s:pod:default:x", "k8s:abuse/gang/0")
 _RIGHTS = {
     "": ["pods", "pods/resize", "pods/eviction"],
@@ -94,7 +90,6 @@ async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figu
                 tried, refused = await _abuse(stack, rounds, tell)
                 beside = await _rounds(stack, kube, timeline, rounds.each)
                 lost, killed = _changed(leaders, _leaders(stack)), _changed(restarts, _restarts(stack))
-                _tell_outcome(abusing, tell)
             finally:
                 _end(stack)
             agreed_s = wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the abuse")
@@ -314,20 +309,6 @@ def without_job(sightings: Iterable[Sighting[Pod]]) -> list[str]:
     """Pods that were seen on a node before they had a Slurm job."""
     seen = (sighting.new for sighting in sightings if sighting.new is not None)
     return sorted({pod.name for pod in seen if pod.spec.node_name and names.ANNOTATION_JOB_ID not in pod.annotations})
-
-
-def _tell_outcome(abusing: Timeline[Pod], tell: Tell) -> None:
-    """What has become of its pods, and what was said of those that wait."""
-    latest = {sighting.name: sighting.new for sighting in abusing.sightings}
-    for said, count in sorted(Counter(f"{_KIN.sub('', name)}: {_said(pod)}" for name, pod in latest.items()).items()):
-        tell(f"{count} of {said}")
-
-
-def _said(pod: Pod | None) -> str:
-    if pod is None:
-        return "gone"
-    scheduled = pod.condition("PodScheduled")
-    return "on its node" if pod.spec.node_name else _NUMBER.sub("N", scheduled.message if scheduled else "nothing")
 
 
 def _end(stack: Stack) -> None:

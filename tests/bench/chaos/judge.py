@@ -351,10 +351,14 @@ def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Li
     spans += [(node, at_s - 10, at_s + 10) for at_s, job in states for node in hostlist.expand(_node_list(job)) if node]
     return any(
         fault.slurm_node == node and fault.begun_s <= until_s and fault.last_s + NODE_FAULT_ACTS_S >= from_s
-        for fault in record.faults
-        if fault.planned.fault in ENDS_JOBS
+        for fault in _ending_jobs(record.faults)
         for node, from_s, until_s in spans
     )
+
+
+def _ending_jobs(faults: Sequence[Inflicted]) -> Iterator[Inflicted]:
+    """Those for which Slurm may end jobs on their node."""
+    return (fault for fault in faults if fault.planned.fault in ENDS_JOBS)
 
 
 def _node_list(job: Mapping[str, str]) -> str:
@@ -464,10 +468,8 @@ def is_preemption_unsaved(record: Record, end: PodSeen) -> bool:
 def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:
     """A fault for which Slurm may end jobs acted on this Kubernetes node, or did so shortly before."""
     return any(
-        fault.planned.fault in ENDS_JOBS
-        and fault.planned.target == node
-        and fault.begun_s <= at_s <= fault.last_s + NODE_FAULT_ACTS_S
-        for fault in faults
+        fault.planned.target == node and fault.begun_s <= at_s <= fault.last_s + NODE_FAULT_ACTS_S
+        for fault in _ending_jobs(faults)
     )
 
 
