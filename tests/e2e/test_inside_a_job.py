@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -31,7 +32,7 @@ ROWS: Final[Mapping[str, Row]] = yaml.safe_load(Path(__file__).with_name("inside
 FOLDER: Final = "inside"
 NODES: Final = 2
 MEMORY_MIB: Final = 128
-SIZE: Final = f"--partition=low --nodes={NODES} --ntasks-per-node=1 --mem={MEMORY_MIB} --time=2"
+SIZE: Final = f"--nodes={NODES} --ntasks-per-node=1 --mem={MEMORY_MIB} --time=2"
 MARK: Final = "---- "
 PROBE: Final = "\n".join(f"echo '{MARK}{name}'; {{ {row['probe']}\n}} 2>&1" for name, row in ROWS.items())
 
@@ -53,7 +54,7 @@ def _by_rest(say: Say, stack: Stack, *, first_line: str = "#!/bin/bash") -> None
     token = say("scontrol token lifespan=60").removeprefix("SLURM_JWT=")
     headers = {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": token}
     job = {
-        "name": "probe", "partition": "low", "nodes": str(NODES), "tasks_per_node": 1,
+        "name": "probe", "nodes": str(NODES), "tasks_per_node": 1,
         "time_limit": {"set": True, "number": 2}, "memory_per_node": {"set": True, "number": MEMORY_MIB},
         "current_working_directory": folder, "standard_output": f"{folder}/said",
         "environment": ["PATH=/usr/local/bin:/usr/bin:/bin"],
@@ -69,53 +70,69 @@ def _by_rest_in_a_login_shell(say: Say, stack: Stack) -> None:
     _by_rest(say, stack, first_line="#!/bin/bash -l")
 
 
-@pytest.fixture(scope="module")
-def people(stack: Stack) -> Iterator[Mapping[str, Say]]:
-    """Shells of those who come by ssh, and by kubectl."""
+WAYS: Final[Sequence[tuple[str, Callable[[Say, Stack], None]]]] = (
+    ("ssh", _by_sbatch),
+    ("ssh", _by_srun),
+    ("ssh", _from_a_job),
+    ("ssh", _by_rest),
+    ("ssh", _by_rest_in_a_login_shell),
+    ("kubectl exec", _by_sbatch),
+    ("kubectl exec", _by_srun),
+)
+"""Each door: where the person is, and how they submit."""
+
+
+@contextmanager
+def at_the_doors(stack: Stack) -> Iterator[Mapping[str, Say]]:
+    """Shells of those who come by ssh, and by kubectl, while the block lasts."""
     with person.logged_in(stack) as ann:
         yield {"ssh": ann, "kubectl exec": lambda script: stack.login(script).strip()}
 
 
-@pytest.mark.parametrize(
-    ("way", "submit"),
-    [
-        ("ssh", _by_sbatch),
-        ("ssh", _by_srun),
-        ("ssh", _from_a_job),
-        ("ssh", _by_rest),
-        ("ssh", _by_rest_in_a_login_shell),
-        ("kubectl exec", _by_sbatch),
-        ("kubectl exec", _by_srun),
-    ],
-)
+@pytest.fixture(scope="module")
+def people(stack: Stack) -> Iterator[Mapping[str, Say]]:
+    with at_the_doors(stack) as shells:
+        yield shells
+
+
+@pytest.mark.parametrize(("way", "submit"), WAYS)
 def test_a_job_finds_what_the_page_says(
     stack: Stack, people: Mapping[str, Say], way: str, submit: Callable[[Say, Stack], None]
 ) -> None:
-    say = people[way]
+    assert differs(stack, people[way], submit) == ""
+
+
+def differs(
+    stack: Stack, say: Say, submit: Callable[[Say, Stack], None], *, cpus: int = 1, virtual_percent: int = 0
+) -> str:
+    """What a job finds that is not as the page says, a line for each. `virtual_percent` is VSizeFactor."""
     say(f"mkdir -p {FOLDER}; cat > {FOLDER}/probe <<'END'\n#!/bin/bash\n{PROBE}\nEND")
     try:
         submit(say, stack)
         said = say(f"cat {FOLDER}/said")
     finally:
         say(f"rm -r {FOLDER}")
-    wanted = _wanted(stack, say, is_bare=submit is _by_rest)
+    wanted = _wanted(stack, say, cpus=cpus, virtual_percent=virtual_percent, is_bare=submit is _by_rest)
     found = dict(part.strip().split("\n", 1) for part in said.split(MARK)[1:])
     wrong = [name for name, pattern in wanted.items() if not re.fullmatch(pattern, found[name])]
-    assert not wrong, "".join(f"\n{name}: {found[name]!r}, not {wanted[name]!r}" for name in wrong)
+    return "".join(f"\n{name}: {found[name]!r}, not {wanted[name]!r}" for name in wrong)
 
 
-def _wanted(stack: Stack, say: Say, *, is_bare: bool) -> Mapping[str, str]:
+def _wanted(stack: Stack, say: Say, *, cpus: int, virtual_percent: int, is_bare: bool) -> Mapping[str, str]:
     """Pattern of each row, for who has this shell."""
     slurmd = stack.slurmd_pods()[0].name
     of_slurmd = ("exec", "-n", stack.namespace, slurmd, "-c", "slurmd", "--", "bash", "-c")
     limits = stack.kubectl(
         *of_slurmd, f"{ROWS['limits']['probe'].rsplit(' ', 1)[0]} /proc/$(pgrep -x slurmd | head -n 1)/limits"
     ).strip()
+    if virtual_percent:
+        virtual = (MEMORY_MIB << 20) * virtual_percent // 100
+        limits = re.sub(r"(Max address space +)(unlimited +){2}", rf"\g<1>{virtual:<20} {virtual:<20} ", limits)
     total = re.search(r"MemTotal: *(\d+)", Path("/proc/meminfo").read_text())
     assert total
     user, groups, home = say('id -un; id -Gn; echo "$HOME"').splitlines()
     facts = {
-        "user": user, "groups": groups, "home": home, "folder": f"{home}/{FOLDER}", "nodes": NODES, "cpus": 1,
+        "user": user, "groups": groups, "home": home, "folder": f"{home}/{FOLDER}", "nodes": NODES, "cpus": cpus,
         "memory_mib": MEMORY_MIB, "limits": re.escape(limits),
         "shm_kib": -(-int(total[1]) // 8) * 4,  # in pages of 4 KiB
     }  # fmt: skip

@@ -22,6 +22,7 @@ class Said(TypedDict, total=False):
     """What is said of a key: see keys.yaml."""
 
     was: Value
+    note: str
     by: str
     gives: str
     refused: str
@@ -81,7 +82,7 @@ def rows(site: str) -> Iterator[Row]:
             case {"left_out": why}:
                 yield Row(key, was, "left out", why, "")
             case _:
-                yield Row(key, was, "taken", "", was)
+                yield Row(key, was, "taken", said.get("note", ""), was)
 
 
 def words_of_chart(key: str, value: str) -> str:
@@ -104,7 +105,7 @@ def here(site: str, row: Row) -> str:
     """What becomes of a key, for a reader."""
     match row.what:
         case "taken":
-            return "taken"
+            return "taken" + (f": {row.says}" if row.says else "")
         case "by":
             return f"`{row.says}`" + (f": `{row.gives}`" if row.gives and row.gives != row.was else "")
         case "refused":

@@ -1,0 +1,121 @@
+"""Three public configurations (docs/examples/sites), installed as they are but for what this cluster forces.
+
+At each, a job finds the same by every door, and a pod runs as a job. The demo's Slurm sleeps meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from demo import person, story
+from demo.bring_up import install, put_to_sleep
+from demo.stack import ROOT, Stack
+from devcluster.waiting import NotYet, wait
+from sunkpy.core.model.objects import Node
+from tests.e2e import workloads
+from tests.e2e.test_inside_a_job import WAYS, at_the_doors, differs
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
+
+Values = dict[str, Any]
+SITES: Final[Mapping[str, Values]] = yaml.safe_load(Path(__file__).with_name("sites.yaml").read_text())
+POD: Final = "at-a-site"
+
+
+@pytest.fixture(autouse=True)
+def clean() -> None:
+    """The demo's Slurm has nothing to be looked at: it sleeps."""
+
+
+@pytest.fixture(scope="module")
+def asleep(stack: Stack) -> Iterator[Stack]:
+    """The stack whose Slurm sleeps, and wakes when all sites are gone."""
+    put_to_sleep(stack, print)
+    yield stack
+    install(stack, print)
+
+
+@pytest.fixture(params=SITES)
+def site(request: pytest.FixtureRequest, asleep: Stack) -> Iterator[Stack]:
+    """One of them, alone on the cluster, in a namespace of its name."""
+    name: str = request.param
+    forced = SITES[name]
+    stack = asleep.with_images(asleep.images)
+    stack.release = stack.namespace = stack.scheduler_name = stack.cluster = name
+    labels, resources = forced.get("labels", {}), forced.get("resources", {})
+    nodes = [node.name for node in stack.kubectl.list(Node, "nodes")]
+    try:
+        for node in nodes:
+            _mark(stack, node, labels.get(node, {}), resources)
+        install(stack, print, slurm=values_of(stack))
+        yield stack
+    finally:
+        stack.helm("uninstall", name, "--namespace", name, "--wait")
+        stack.kubectl("delete", "namespace", name, timeout_s=120)
+        for node in nodes:
+            _mark(stack, node, dict.fromkeys(labels.get(node, {})), dict.fromkeys(resources))
+
+
+def _mark(stack: Stack, node: str, labels: Mapping[str, str | None], resources: Mapping[str, str | None]) -> None:
+    """Give a node labels and extended resources; those that are None are taken away."""
+    stack.kubectl("patch", "node", node, "-p", json.dumps({"metadata": {"labels": labels}}))
+    status = json.dumps({"status": {"capacity": resources}})
+    stack.kubectl("patch", "node", node, "--subresource=status", "-p", status)
+
+
+def values_of(stack: Stack) -> Values:
+    """Those of the site of that name, with what is forced, Ann, and the images of the stack."""
+    values: Values = yaml.safe_load((ROOT / f"docs/examples/sites/{stack.release}.yaml").read_text())
+    for more in ({"images": stack.images}, person.values(), SITES[stack.release]["values"]):
+        _lay_over(values, more)
+    return values
+
+
+def _lay_over(values: Values, more: Mapping[str, Any]) -> None:
+    """As helm does with a second file, but that null takes away what stands in the first one, and lists are joined."""
+    for key, value in more.items():
+        if value is None:
+            del values[key]
+        elif isinstance(value, Mapping):
+            _lay_over(values.setdefault(key, {}), value)
+        elif key == "extraObjects":
+            values[key] = [*values.get(key, []), *value]
+        else:
+            values[key] = value
+
+
+def test_a_job_finds_what_the_page_says_and_a_pod_is_one(site: Stack) -> None:
+    wait(lambda: _all_idle(site), timeout_s=180, what="nodes of the site")
+    if "topology.conf" in values_of(site).get("slurmConfig", {}).get("files", {}):
+        site.scontrol("reconfigure")  # the tree knows nodes that are there: docs/limits.md
+        wait(lambda: _all_idle(site), timeout_s=60, what="nodes of the site")
+    forced = SITES[site.release]
+    cpus, virtual_percent = os.cpu_count() or 1 if "cpus" in forced else 1, forced.get("virtual_percent", 0)
+    with at_the_doors(site) as people:
+        found = {
+            f"{way}, {submit.__name__}": differs(site, people[way], submit, cpus=cpus, virtual_percent=virtual_percent)
+            for way, submit in WAYS
+        }
+    different = "".join(f"\n{door}:{wrong}" for door, wrong in found.items() if wrong)
+    assert different == "", different
+    pod = workloads.pod(POD, image=site.images["sunkpy"], scheduler=site.scheduler_name, command=["true"])
+    try:
+        site.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+        ended = "--for=jsonpath={.status.phase}=Succeeded"
+        site.kubectl("wait", ended, f"pod/{POD}", "-n", workloads.NAMESPACE, "--timeout=90s", timeout_s=100)
+    finally:
+        site.kubectl("delete", "pod", POD, "-n", workloads.NAMESPACE, "--ignore-not-found")
+
+
+def _all_idle(site: Stack) -> bool:
+    nodes = site.slurm_nodes()
+    if sum(map(story.is_idle, nodes.values())) != (2 if site.release == "aws-p5" else 3):
+        raise NotYet(f"they are {[(name, node['State']) for name, node in nodes.items()]}")
+    return True
