@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import msgspec
@@ -37,6 +37,8 @@ SAVED_AFTER_S = 10.0
 SHOWN_AFTER_S = 1.0
 NODE_FAULT_ACTS_S = 120.0
 """Slurm notices that a node was away up to `SlurmdTimeout` later, and ends its jobs then."""
+BEGINS_S = 15.0
+"""What a job and a slurmd need to begin, at most."""
 PLACEHOLDERS_OVERLAP_S = 5.0
 WATCH_LATE_S = 15.0
 CAME_TWICE = "Duplicate jobid"
@@ -347,18 +349,33 @@ def forgotten(
 
 def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Line], record: Record) -> bool:
     """A fault for which Slurm may end jobs struck a node while the job was, or could have been, there."""
-    spans = [(line.node, line.at_s - 5, _until(line, lines, states)) for line in lines if line.what == "start"]
-    spans += [(node, at_s - 10, at_s + 10) for at_s, job in states for node in hostlist.expand(_node_list(job)) if node]
+    starts = [line for line in lines if line.what == "start"]
+    began = {(line.node, line.run): line.at_s for line in starts}
+    spans = [(line.node, line.at_s, line.at_s - 5, _until(line, lines, states)) for line in starts]
+    spans += [
+        (node, began.get((node, int(job.get("Restarts", "0")))), at_s - 10, at_s + 10)
+        for at_s, job in states
+        for node in hostlist.expand(_node_list(job))
+        if node
+    ]
     return any(
-        fault.slurm_node == node and fault.begun_s <= until_s and fault.last_s + NODE_FAULT_ACTS_S >= from_s
-        for fault in _ending_jobs(record.faults)
-        for node, from_s, until_s in spans
+        fault.slurm_node == node
+        and fault.begun_s <= until_s
+        and fault.last_s + NODE_FAULT_ACTS_S >= from_s
+        and may_end(fault, began_s=began_s)
+        for fault in record.faults
+        for node, began_s, from_s, until_s in spans
     )
 
 
-def _ending_jobs(faults: Sequence[Inflicted]) -> Iterator[Inflicted]:
-    """Those for which Slurm may end jobs on their node."""
-    return (fault for fault in faults if fault.planned.fault in ENDS_JOBS)
+def may_end(fault: Inflicted, *, began_s: float | None) -> bool:
+    """Whether Slurm may end a job for a fault on its node. None: the job has not begun, such as one in its Prolog.
+
+    A job outlives slurmd from the moment its slurmstepd stands alone, and what begins behind a new slurmd is safe.
+    """
+    if fault.planned.fault is Fault.KILL_SLURMD and began_s is not None:
+        return fault.begun_s - BEGINS_S <= began_s <= fault.last_s + BEGINS_S
+    return fault.planned.fault in ENDS_JOBS
 
 
 def _node_list(job: Mapping[str, str]) -> str:
@@ -390,7 +407,7 @@ def lost_pods(record: Record) -> Iterator[Violation]:
         if job.planned.door is not Door.POD or not seen:
             continue
         end = next((pod for pod in seen if pod.is_deleting or pod.phase in ("Failed", "Gone", "Succeeded")), seen[-1])
-        why = "" if is_start_unsaved(seen, end, record) else why_pod_lost(job, end, record)
+        why = "" if is_start_unsaved(seen, end, record) else why_pod_lost(job, seen, end, record)
         if why:
             yield Violation(
                 rule=Rule.LOST,
@@ -405,13 +422,13 @@ def lost_pods(record: Record) -> Iterator[Violation]:
             )
 
 
-def why_pod_lost(job: Accepted, end: PodSeen, record: Record) -> str:
+def why_pod_lost(job: Accepted, seen: Sequence[PodSeen], end: PodSeen, record: Record) -> str:
     """Why the end of a pod is a loss; empty when it is accounted for."""
     if end.phase == "Succeeded" or is_deleted_as_planned(job, end):
         return ""
     if not end.is_deleting and end.phase not in ("Failed", "Gone"):
         return f"still {end.phase} at the end"
-    if node_was_hit(record.faults, end.node, at_s=end.at_s):
+    if node_was_hit(record.faults, end.node, at_s=end.at_s, begun_s=_job_starts(seen, end, record.looks)):
         return ""
     if end.is_deleting and (was_preempted(record.looks, end.uid) or is_preemption_unsaved(record, end)):
         return ""
@@ -465,11 +482,25 @@ def is_preemption_unsaved(record: Record, end: PodSeen) -> bool:
     return not between or any(job["JobState"] == "COMPLETING" for job in own)
 
 
-def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float) -> bool:
-    """A fault for which Slurm may end jobs acted on this Kubernetes node, or did so shortly before."""
+def _job_starts(seen: Sequence[PodSeen], end: PodSeen, looks: Sequence[SlurmLook]) -> set[float]:
+    """When the pod was bound, and when each of its jobs was first seen to run."""
+    of_job: dict[int, float] = {}
+    for look in looks:
+        for id, job in look.jobs.items():
+            if job["JobState"] == "RUNNING" and placeholder_of(job) == end.uid:
+                of_job.setdefault(id, look.at_s)
+    bound = [pod.at_s for pod in seen if pod.node]
+    return {*bound[:1], *of_job.values()}
+
+
+def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float, begun_s: Collection[float]) -> bool:
+    """A fault for which Slurm may end jobs acted on this Kubernetes node, or did so shortly before. `begun_s`: when the
+    jobs of the pod began."""
     return any(
-        fault.planned.target == node and fault.begun_s <= at_s <= fault.last_s + NODE_FAULT_ACTS_S
-        for fault in _ending_jobs(faults)
+        fault.planned.target == node
+        and fault.begun_s <= at_s <= fault.last_s + NODE_FAULT_ACTS_S
+        and any(may_end(fault, began_s=each) for each in begun_s)
+        for fault in faults
     )
 
 

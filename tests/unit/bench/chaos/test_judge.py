@@ -240,6 +240,25 @@ def test_a_failed_job_is_lost_unless_a_fault_hit_its_node(state):
     assert lost(*looks, lines=(START,), faults=(fault(Fault.CORDON),)), "a cordon ends no job"
 
 
+@pytest.mark.parametrize(
+    ("kind", "from_s", "lines", "is_lost"),
+    [
+        pytest.param(Fault.KILL_SLURMD, 109, (START,), False, id="its slurmstepd may not stand alone yet"),
+        pytest.param(Fault.KILL_SLURMD, 111, (START,), True, id="a job outlives slurmd"),
+        pytest.param(Fault.KILL_SLURMD, 85, (START,), False, id="slurmd may not be back yet"),
+        pytest.param(Fault.KILL_SLURMD, 79, (START,), True, id="slurmd was back before it began"),
+        pytest.param(Fault.KILL_SLURMD, 111, (), False, id="it waited in its Prolog"),
+        pytest.param(Fault.DELETE_SLURMD, 111, (START,), False, id="a pod takes its jobs with it"),
+        pytest.param(Fault.CUT, 111, (START,), False, id="a node that is silent for long"),
+    ],
+)
+def test_a_slurmd_that_is_killed_ends_only_jobs_that_just_begin(
+    kind: Fault, from_s: float, lines: tuple[Line, ...], is_lost: bool
+):
+    states = (look(96, JobState="RUNNING"), look(113, JobState="NODE_FAIL"))
+    assert bool(lost(*states, lines=lines, faults=(fault(kind, from_s=from_s),))) is is_lost
+
+
 def test_only_jobs_that_can_be_preempted_are_requeued():
     again = look(100, JobState="COMPLETED", Restarts="1")
     assert "requeued 1 times" in lost(again, lines=(START, END), partition="high")[0]
@@ -337,8 +356,18 @@ def test_a_preemption_that_slurmctld_had_not_saved_when_it_was_killed_was_one(
 
 def test_a_pod_that_failed_is_lost_unless_a_fault_hit_its_node():
     assert "Failed" in lost_pod("Failed")[0]
-    assert lost_pod("Failed", faults=(fault(Fault.KILL_SLURMD),)) == []
-    assert lost_pod("Failed", faults=(fault(Fault.KILL_SLURMD, "node-2"),))
+    assert lost_pod("Failed", faults=(fault(Fault.DELETE_SLURMD),)) == []
+    assert lost_pod("Failed", faults=(fault(Fault.DELETE_SLURMD, "node-2"),))
+
+
+@pytest.mark.parametrize(("from_s", "is_lost"), [(70, False), (100, True), (50, False), (40, True)])
+def test_a_pod_outlives_a_slurmd_that_is_killed_unless_its_job_just_begins(from_s: float, is_lost: bool):
+    assert bool(lost_pod("Failed", faults=(fault(Fault.KILL_SLURMD, from_s=from_s),))) is is_lost
+
+
+def test_a_pod_may_end_with_its_replacement_job_that_just_began():
+    looks = (look(99, JobState="RUNNING", Comment="k8s:default/chaos-1-1:u"),)
+    assert lost_pod("Failed", looks=looks, faults=(fault(Fault.KILL_SLURMD),)) == []
 
 
 def test_a_pod_that_never_ended_is_lost_and_what_the_run_clears_away_is_not():
