@@ -230,7 +230,7 @@ EVENTS: Final = {
     "BadSpec": Row(_NODESET, "The template cannot be read. Nothing changes until it is corrected."),
     "KillTaskFailed": Row(
         _NODESET,
-        "Processes of a job outlived SIGKILL for `UnkillableStepTimeout`, so Slurm drained the node. The text says "
+        "Processes of a job outlived SIGKILL for `UnkillableStepTimeout`, so the node was drained. The text says "
         "which wait, and where in the kernel: [troubleshooting](../troubleshooting.md#slurm-node-stays-drained).",
     ),
     "NoNodeFits": Row(_NODESET, "No node fits; the text counts nodes by the failed rule."),

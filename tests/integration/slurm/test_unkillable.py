@@ -1,4 +1,7 @@
-"""Processes that outlive SIGKILL, with a real slurmd: while cgroup v1 has them frozen, they wait in the kernel."""
+"""Processes that outlive SIGKILL, with a real slurmd: while cgroup v1 has them frozen, they wait in the kernel.
+
+slurmstepd of 24.11 has the node drained, that of 26.05 does not, and find-unkillable does.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ pytestmark = pytest.mark.integration
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 CONF = "UnkillableStepTimeout=6\nUnkillableStepProgram=/usr/local/bin/report-unkillable\n"
+FIND = f"SUNKPY_SLURM_NODE={NODE} SUNKPY_PAUSE_S=1 find-unkillable &\n"
+"""As start-slurmd does."""
 SLEEP = "sleep 4247"
 
 
@@ -24,7 +29,7 @@ SLEEP = "sleep 4247"
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
     if os.geteuid() != 0 or not FREEZER.is_dir():
         pytest.skip("needs root and a kernel that freezes processes by cgroup v1")
-    machines = msgspec.structs.replace(ONE_SLURMD, conf=ONE_SLURMD.conf + CONF)
+    machines = msgspec.structs.replace(ONE_SLURMD, conf=ONE_SLURMD.conf + CONF, start=ONE_SLURMD.start + FIND)
     real = RealSlurm(tmp_path_factory.mktemp("unkillable"), os.environ.get("SLURM_SUITE", "trixie"), machines=machines)
     (real.root / "etc/sunkpy/hooks.env").write_text(f"SUNKPY_SLURM_NODE={NODE}\n")
     yield real
