@@ -208,7 +208,7 @@ def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str,
 @click.argument("verb", type=click.Choice(["status", "pause", "resume", "now"]), default="status")
 @click.option("--max-unavailable", default="", metavar="PODS", help="How many at once from now on: 3, or 25%.")
 @FORM
-@reaches("Of the NodeSet; that of the kubeconfig if not given.")
+@reaches("Of the NodeSet; that of the kubeconfig, or the only one with such a NodeSet, if not given.")
 def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Form) -> None:
     """Show how the roll of a NodeSet stands and which jobs it waits for; pause it, resume it, or take all nodes now.
 
@@ -216,7 +216,7 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
     soon as their jobs have ended. No job ends for it. It needs the right to patch NodeSets. Exit code 1: there is
     nothing to change, or no such NodeSet. 3: Slurm did not answer.
 
-    Example: kubectl sunk roll compute pause -n slurm
+    Example: kubectl sunk roll compute pause
     """
     from sunkpy.cli.roll import Order
     from sunkpy.cli.roll import roll as carry_out

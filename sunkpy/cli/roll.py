@@ -9,9 +9,11 @@ from sunkpy.cli.connected import Sides, connected
 from sunkpy.cli.nodeset_reader import read_nodeset
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present
 from sunkpy.cli.pool_reader import PoolReader
-from sunkpy.core.explain.explanation import Explained
-from sunkpy.core.explain.no_gang import absent
+from sunkpy.cli.readable_cluster import or_not
+from sunkpy.core.explain.explanation import Explained, Explanation
+from sunkpy.core.explain.no_gang import absent, ambiguous
 from sunkpy.core.explain.nodeset import NodeSetFacts
+from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.job_ends import JobEnd, find_job_ends
 from sunkpy.core.overview.roll import Change, Verb, busy_nodes, explain_roll, plan_roll
 from sunkpy.kube import paths
@@ -34,12 +36,13 @@ async def roll(access: Access, order: Order) -> Shown:
     Raises:
         BadSettings, KubeError: the NodeSet cannot be read or changed.
     """
-    namespace = access.namespace or current_namespace(access.kubeconfig)
+    namespace = access.namespace or await _find(access, order.nodeset)
+    if isinstance(namespace, Explanation):
+        return _none(namespace, order.form)
     async with connected(msgspec.structs.replace(access, namespace=namespace)) as sides:
         facts = await read_nodeset(sides.kube, namespace, order.nodeset)
         if facts is None:
-            explained = Explained(explanations=(absent("NodeSet", namespace, order.nodeset),))
-            return present(explained, order.form, lambda: explained.text, NO_ANSWER)
+            return _none(absent("NodeSet", namespace, order.nodeset), order.form)
         before, change = facts.nodeset, plan_roll(facts, order.verb, order.max_unavailable)
         if change.spec:
             facts = await _changed(sides.kube, facts, change)
@@ -47,6 +50,24 @@ async def roll(access: Access, order: Order) -> Shown:
     explained = Explained(explanations=(explain_roll(facts, before, change, ends, silence or sides.not_asked),))
     code = NO_ANSWER if change.why_not else NO_SLURM if silence else 0
     return present(explained, order.form, lambda: explained.text, code)
+
+
+def _none(why: Explanation, form: Form) -> Shown:
+    explained = Explained(explanations=(why,))
+    return present(explained, form, lambda: explained.text, NO_ANSWER)
+
+
+async def _find(access: Access, name: str) -> str | Explanation:
+    """The namespace of the kubeconfig if it has such a NodeSet, else the only one that has; why there is none."""
+    current = current_namespace(access.kubeconfig)
+    async with await Kube.connect(access.kubeconfig) as kube:
+        found = await or_not("NodeSets of all namespaces", kube.list_objects(paths.nodesets(), NodeSet), [])
+    there = {each.metadata.namespace for each in found or () if each.metadata.name == name}
+    if found is None or current in there:
+        return current
+    if len(there) > 1:
+        return ambiguous("NodeSet", name, there)
+    return there.pop() if there else absent("NodeSet", "", name)
 
 
 async def _changed(kube: Kube, facts: NodeSetFacts, change: Change) -> NodeSetFacts:

@@ -11,12 +11,24 @@ from sunkpy.core.model.objects import Pod
 
 
 def absent(kind: str, namespace: str, name: str) -> Explanation:
-    """There is no object of that name; `kind`: Pod, Gang or NodeSet, or Node without a namespace."""
-    where = "get nodes" if not namespace else f"-n {namespace} get {'nodesets' if kind == 'NodeSet' else 'pods'}"
+    """There is no object of that name; `kind`: Pod, Gang, NodeSet or Node. Without a namespace there is none in any."""
+    several = {"NodeSet": "nodesets", "Node": "nodes"}.get(kind, "pods")
+    everywhere = f"get {several}" if kind == "Node" else f"get {several} -A"
+    where = f"-n {namespace} get {several}" if namespace else everywhere
     return Explanation(
         subject=f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}",
         standing="does not exist",
         what_to_do=f"See what there is: kubectl {where}.",
+        is_absent=True,
+    )
+
+
+def ambiguous(kind: str, name: str, namespaces: Collection[str]) -> Explanation:
+    """Objects of that name are in several namespaces, and none is named."""
+    return Explanation(
+        subject=f"{kind} {name}",
+        standing=f"is in the namespaces {', '.join(sorted(namespaces))}",
+        what_to_do="Name one with -n.",
         is_absent=True,
     )
 

@@ -106,3 +106,28 @@ async def test_what_makes_no_sense_is_refused(world, tmp_path, words, said):
 async def test_a_nodeset_that_is_not_there(world, tmp_path):
     code, text = await shown(world, tmp_path, "roll", "cpu", "-n", "slurm")
     assert (code, text.startswith("NodeSet slurm/cpu does not exist")) == (1, True)
+
+
+async def test_without_a_namespace_the_only_nodeset_of_that_name_is_meant(rolling, tmp_path):
+    code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause")
+    assert (code, spec_of(rolling)["paused"]) == (0, True)
+    assert text.endswith("what to do      To go on: kubectl sunk roll gpu resume -n slurm.\n")
+    rolling.put("nodesets", NODESET | {"metadata": {"name": "cpu", "namespace": "slurm"}})
+    rolling.put("nodesets", NODESET | {"metadata": {"name": "gpu", "namespace": "other"}})
+    before = len(rolling.api.patched)
+    code, text = await shown(rolling, tmp_path, "roll", "gpu", "resume")
+    assert text == "NodeSet gpu is in the namespaces other, slurm\n\nwhat to do      Name one with -n.\n"
+    assert (code, len(rolling.api.patched)) == (1, before)
+    code, text = await shown(rolling, tmp_path, "roll", "cpu2")
+    assert (code, "NodeSet cpu2 does not exist" in text) == (1, True)
+    assert text.endswith("See what there is: kubectl get nodesets -A.\n")
+
+
+async def test_the_namespace_of_the_kubeconfig_comes_first_and_alone_where_others_may_not_be_read(rolling, tmp_path):
+    rolling.put("nodesets", NODESET | {"metadata": {"name": "gpu", "namespace": "default"}})
+    code, text = await shown(rolling, tmp_path, "roll", "gpu")
+    assert (code, text.startswith("NodeSet default/gpu ")) == (0, True)
+    rolling.remove("nodesets", "default", "gpu")
+    rolling.api.forbidden |= {"nodesets"}
+    code, text = await shown(rolling, tmp_path, "roll", "gpu")
+    assert "namespaces/default" in text
