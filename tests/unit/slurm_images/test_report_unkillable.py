@@ -43,9 +43,9 @@ class Node:
         self.add(1, "slurmd", "S", "")
         (folder / "proc/1/fd").mkdir()
 
-    def add(self, pid: int, name: str, state: str, stack: str, wchan: str = "0") -> None:
-        """A process."""
-        own = self._folder / "proc" / str(pid)
+    def add(self, pid: int, name: str, state: str, stack: str, wchan: str = "0", *, of: int = 0) -> None:
+        """A process, or a thread of one."""
+        own = self._folder / "proc" / str(of or pid) / "task" / str(pid)
         own.mkdir(parents=True)
         (own / "stat").write_text(f"{pid} ({name}) {state} 1 1 1 0 -1 0\n")
         (own / "stack").write_text(stack)
@@ -93,6 +93,12 @@ def test_the_reason_says_which_processes_wait_where(node: Node):
         f"Kill task failed: job 12 step 0; cp (pid 345) in {TOLD}; tar _(x)_1 (pid 347) in io_schedule"
     )
     assert "cp (pid 345)\n" + NFS.strip() in node.log
+
+
+def test_a_thread_that_has_outlived_the_first_of_its_process_is_named(node: Node):
+    node.add(345, "python", "Z", "")
+    node.add(351, "loader", "D", NFS, of=345)
+    assert node.reports() == f"Kill task failed: job 12 step 0; loader (pid 351) in {TOLD}"
 
 
 def test_a_reason_fits_into_an_event(node: Node):
