@@ -76,6 +76,9 @@ ANNOTATION_REPLACEABLE_AT = PREFIX + "replaceable-at"
 ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"
 """On NodeSet, by you. How many pods may leave at once because their nodes no longer fit."""
 
+ANNOTATION_SHARED_TMP = PREFIX + "shared-tmp"
+"""On NodeSet, by chart slurm. The value for which the jobs of a node share /tmp and /dev/shm."""
+
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
 """On Node, by the operator. `slurm`: sunkpy set this cordon because of a drain in Slurm, and lifts it with that
 drain.

@@ -57,6 +57,7 @@ CONDITIONS: Final = {
         _NODESET,
         "While True: chart slurm and the operator do not fit; the message says which to upgrade.",
     ),
+    "SharedTmp": Row(_NODESET, "While True: the jobs of a node share /tmp and /dev/shm; the message says why."),
     "PodScheduled": Row(_WORKLOAD, "The pod has a node. False: the message says what it waits for."),
     "DisruptionTarget": Row(
         _WORKLOAD, "The job of the pod gave way or lost its node; the reason is that of the Event."
@@ -102,6 +103,9 @@ CONDITION_REASONS: Final = {
     "TooFewNodes": Row("Feasible", "Fewer nodes fit than `replicas` wants."),
     "DrainTimeout": Row("DrainTimeout", "Jobs take longer than `drainTimeoutSeconds`."),
     "VersionSkew": Row("VersionSkew", "The message has both versions, and which chart to upgrade."),
+    "SharedTmp": Row(
+        "SharedTmp", "A value of the chart says so, or Slurm cannot give each job its own without cgroups."
+    ),
     "Unschedulable": Row(
         "PodScheduled", "No node could hold the pod, or Slurm has none free for it. Autoscalers look for this reason."
     ),

@@ -2,8 +2,8 @@
 
 Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck,
 the reason says which), `Feasible` (the nodes can carry what is wanted; else the rule that excludes how many), and, only
-while it is so, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long) and
-`VersionSkew` (its chart does not fit this operator).
+while it is so, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long),
+`VersionSkew` (its chart does not fit this operator) and `SharedTmp` (jobs share /tmp, which its chart says).
 What they mean together is in sunkpy.core.nodeset.health.
 """
 
@@ -103,7 +103,7 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
 
 def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
     found = [_available(world, plan), _progressing(world, plan), _feasible(world, plan)]
-    found += [_removal_held(world, plan), _drain_timeout(world, plan), _version_skew(world)]
+    found += [_removal_held(world, plan), _drain_timeout(world, plan), _version_skew(world), _shared_tmp(world)]
     kept = {condition.type: condition for condition in found if condition is not None}
     together = health(kept, waits_for_jobs=_waits_for_jobs(world, plan))
     return tuple(_with_times(world, condition) for condition in (*kept.values(), *together))
@@ -240,6 +240,14 @@ def _version_skew(world: World) -> Condition | None:
     if not problem:
         return None
     return Condition(type="VersionSkew", status="True", reason="VersionSkew", message=problem)
+
+
+def _shared_tmp(world: World) -> Condition | None:
+    value = world.nodeset.annotations.get(names.ANNOTATION_SHARED_TMP)
+    if not value:
+        return None
+    message = f"the jobs of a node share /tmp and /dev/shm, because of {value[:100]}"
+    return Condition(type="SharedTmp", status="True", reason="SharedTmp", message=message)
 
 
 def _range(pods: Sequence[Pod]) -> str:

@@ -159,6 +159,21 @@ def test_pods_on_nodes_that_do_not_fit_are_misscheduled_and_not_current():
     assert (status.current_number_scheduled, status.number_misscheduled) == (0, 1)
 
 
+def test_a_nodeset_whose_jobs_share_tmp_says_so_and_is_ready():
+    nodeset = make_nodeset()
+    annotations = {names.ANNOTATION_SHARED_TMP: "slurmConfig.cgroup: disabled"}
+    told = msgspec.structs.replace(nodeset, metadata=msgspec.structs.replace(nodeset.metadata, annotations=annotations))
+    for each, text in (
+        (nodeset, None),
+        (told, "the jobs of a node share /tmp and /dev/shm, because of slurmConfig.cgroup: disabled"),
+    ):
+        world = make_world(each, [make_node(1)], [make_pod(each, 1)])
+        status, notices = report(world, decide_nodeset(world))
+        condition = status.condition("SharedTmp")
+        assert (condition and (condition.status, condition.message)) == (text and ("True", text))
+        assert (status.condition("Ready").status, notices) == ("True", [])
+
+
 def test_a_nodeset_that_cannot_be_read_says_so_and_keeps_its_numbers():
     feasible = Condition(type="Feasible", status="True", last_transition_time="2026-01-01T00:00:00Z")
     nodeset = make_nodeset(status=NodeSetStatus(number_ready=7, conditions=(feasible,)))
