@@ -70,6 +70,8 @@ for key in "${programs[@]}"; do
 done
 [ "$daemon" != slurmd ] || [ -x /usr/local/bin/take-scratch ] ||
   missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
+[ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
+  missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
 mpi=$(values_of MpiDefault)
 case $daemon in
   slurmd | login)

@@ -39,7 +39,7 @@ JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux"
 {{- end }}
 {{- if .Values.slurmConfig.privatePids }}
 NamespaceType=namespace/linux
-{{- else if .Values.slurmConfig.privateTmp }}
+{{- else if include "slurm.privateTmp" . }}
 # By the name that it has until 25.05, which later releases understand.
 JobContainerType=job_container/tmpfs
 {{- end }}
@@ -61,7 +61,7 @@ AccountingStorageTRES={{ join "," . }}
 # Alloc: the Prolog runs on every node as soon as the job has it. Not Serial: one pod that takes its time to end would
 # hold up every other job that starts or ends on its node.
 {{- $flags := list "Alloc" }}
-{{- if or .Values.slurmConfig.privateTmp (include "slurm.computeSsh" .) }}
+{{- if or (include "slurm.privateTmp" .) (include "slurm.computeSsh" .) }}
 # Contain: each job has a step on each of its nodes, to which sessions by ssh and a /tmp of its own belong.
 {{- $flags = append $flags "Contain" }}
 {{- end }}

@@ -1,9 +1,9 @@
 {{- $cgroup := eq .Values.slurmConfig.cgroup "auto" }}
-{{- if and .Values.slurmConfig.privateTmp (not $cgroup) }}
+{{- if and (include "slurm.privateTmp" .) (not $cgroup) }}
 {{- fail "slurmConfig.privateTmp needs slurmConfig.cgroup: auto; without cgroups Slurm 24.11 does not start every second job with it" }}
 {{- end }}
-{{- if and .Values.slurmConfig.privatePids (not .Values.slurmConfig.privateTmp) }}
-{{- fail "slurmConfig.privatePids needs slurmConfig.privateTmp: true; Slurm has only both in one" }}
+{{- if and .Values.slurmConfig.privatePids (not (include "slurm.privateTmp" .)) }}
+{{- fail "slurmConfig.privatePids needs slurmConfig.privateTmp: auto or true, and slurmConfig.cgroup: auto; Slurm has only both in one" }}
 {{- end -}}
 {{- $conf := .Values.slurmConfig.conf }}
 {{- $given := dict }}

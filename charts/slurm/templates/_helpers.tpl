@@ -29,6 +29,11 @@ dnsConfig: {searches: {{ prepend (.Values.common.podSpec.dnsConfig.searches | de
 - {name: shared-{{ adler32sum $path }}, mountPath: {{ $path }}}
 {{- end }}
 {{- end }}
+{{- /* Not empty: each job has a /tmp of its own. */}}
+{{- define "slurm.privateTmp" -}}
+{{- $wanted := .Values.slurmConfig.privateTmp | toString }}
+{{- if or (eq $wanted "true") (and (eq $wanted "auto") (eq .Values.slurmConfig.cgroup "auto")) }}true{{ end }}
+{{- end }}
 {{- define "slurm.confServer" -}}
 {{ .Release.Name }}-slurmctld:6817{{ if include "slurm.backupController" . }},{{ .Release.Name }}-slurmctld-1:6817{{ end }}
 {{- end }}

@@ -134,7 +134,8 @@ class Site:
         has_ssh = "demo-compute-sshd" in maps
         if has_ssh:
             self._bring_sshd(maps)
-        (slurmd,) = {_env_of(pod) for pod in of_kind(render("slurm", values), "NodeSet").values()}
+        (slurmd,) = {_env_of(pod, "SUNKPY_PLUGSTACK") for pod in of_kind(render("slurm", values), "NodeSet").values()}
+        self.replace_pods(values)
         start = f"export SUNKPY_PLUGSTACK={shlex.quote(slurmd)}\n"
         start += _start(nodes, "hold-namespaces run-services start-slurmd" if has_ssh else "start-slurmd")
         machines = Machines(chart=config.pop("slurm.conf"), start=start, files=config, slurmctld=slurmctld)
@@ -159,6 +160,13 @@ class Site:
         people.mkdir()
         for name, text in maps["demo-ssh-keys"].items():
             (people / name).write_text(text)
+
+    def replace_pods(self, values: Mapping[str, object]) -> None:
+        """A slurmd that starts from now on is in a pod of these values."""
+        pods = of_kind(render("slurm", values), "NodeSet").values()
+        names = ("SUNKPY_PRIVATE_TMP", "SUNKPY_SHM")
+        (env,) = {"".join(f"export {name}={_env_of(pod, name)}\n" for name in names) for pod in pods}
+        (self.accounting.root / "pod-env").write_text(env)
 
     def connect(self, user: str, *, reader: str = "") -> Slurm:
         """A client of slurmrestd."""
@@ -265,10 +273,10 @@ class Site:
         self.slurm.stop()
 
 
-def _env_of(nodeset: Mapping[str, Any]) -> str:
-    """The site's lines of plugstack.conf, which a slurmd pod has in its environment."""
+def _env_of(nodeset: Mapping[str, Any], name: str) -> str:
+    """What a slurmd pod has in its environment."""
     env = nodeset["spec"]["template"]["spec"]["containers"][0]["env"]
-    return next((each["value"].replace("$$", "$") for each in env if each["name"] == "SUNKPY_PLUGSTACK"), "")
+    return next((each["value"].replace("$$", "$") for each in env if each["name"] == name), "")
 
 
 def _start(nodes: tuple[Node, ...], program: str) -> str:
@@ -288,7 +296,7 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
         env += f" SUNKPY_SLURMD_PORT={port} SUNKPY_SERVICES=/site/{node.name}/services"
         alone_there = f"hostname {node.name} && {own} && chmod 1777 /tmp"
         site = f"[ ! -d /site ] || {{ mkdir /etc/sunkpy/sshd && mount --bind /site/{node.name} /etc/sunkpy/sshd; }}"
-        start = f'{alone_there} && {site} && exec env {env} {program} --conf "{conf}"'
+        start = f'{alone_there} && {site} && . /pod-env && exec env {env} {program} --conf "{conf}"'
         alone = f"unshare --mount --uts --propagation unchanged bash -c '{start}'"
         lines.append(f"keep {alone} >> /var/log/slurmd-{node.name}.log 2>&1 &\n")
     conf_server = "export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slurm.conf)\n"

@@ -202,6 +202,15 @@ def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
 
 
+def test_an_image_that_makes_no_tmp_for_each_job_is_refused(root: Path, tmp_path: Path):
+    older = 'mount --bind /dev/null "$1/usr/local/bin/start-slurmd"\n'
+    said = "slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's"
+    refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
+    assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
+    shared = {"slurmConfig": {"privateTmp": False}}
+    assert check(root, tmp_path / "shared", "slurmd", shared, before=older) == (0, "")
+
+
 def test_a_plugin_that_the_image_has_is_loaded_and_one_of_a_volume_is_not_looked_for(root: Path, tmp_path: Path):
     plugin = build_plugin(root, "usr/local/lib/spank_own.so")
     lines = f"required /{plugin}\nrequired /opt/site/spank_other.so\n"
@@ -235,7 +244,7 @@ def test_the_page_on_pyxis_is_refused_until_the_images_have_it(root: Path, tmp_p
 
 
 def test_cgroups_of_the_machine_are_not_asked_for(root: Path, tmp_path: Path):
-    held = {"cgroup": "auto", "privateTmp": True, "conf": {"TaskPlugin": "task/affinity"}}
+    held = {"cgroup": "auto", "privateTmp": "auto", "conf": {"TaskPlugin": "task/affinity"}}
     assert check(root, tmp_path / "config", "slurmd", {"slurmConfig": held}) == (0, "")
 
 
@@ -255,7 +264,7 @@ def test_a_daemon_that_says_nothing_is_named_after_30_seconds(root: Path, tmp_pa
 
 
 def test_process_ids_of_a_job_of_its_own_are_refused_by_a_release_that_has_none(root: Path, tmp_path: Path):
-    values = {"slurmConfig": {"privateTmp": True, "privatePids": True}}
+    values = {"slurmConfig": {"privatePids": True}}
     code, words = check(root, tmp_path / "config", "slurmctld", values)
     assert (code, "NamespaceType" in words) == ((3, True) if SUITE == "trixie" else (0, False)), words
 

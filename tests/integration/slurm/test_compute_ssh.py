@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,8 @@ pytestmark = pytest.mark.integration
 WITHOUT: Final = pytest.mark.parametrize("people", ["disabled"], indirect=True)
 WITHIN: Final = pytest.mark.parametrize("people", ["auto"], indirect=True)
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
+SHM_PART: Final = 0.25
+"""Of the memory."""
 # slurmd names its cgroups after its node, and they are the machine's: another run of these tests has others.
 ONE, TWO = (f"adopt{os.getpid()}-{number}" for number in (1, 2))
 NODES: Final = (Node(ONE, cpus=2), Node(TWO, cpus=2))
@@ -40,13 +43,13 @@ QUIET: Final = (
 )  # fmt: skip
 
 
-def _values(keys: Mapping[str, Key], cgroup: str, *, has_private_tmp: bool = False) -> Mapping[str, object]:
+def _values(keys: Mapping[str, Key], cgroup: str, private_tmp: bool | str = "auto") -> Mapping[str, object]:
     people = {name: {**person, "sshKeys": [keys[name].public]} for name, person in VALUES["users"]["people"].items()}
     return {
         **VALUES,
         "users": {"people": people},
-        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup, "privateTmp": has_private_tmp},
-        "compute": {"ssh": {"enabled": True}},
+        "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup, "privateTmp": private_tmp},
+        "compute": {"ssh": {"enabled": True}, "shm": f"{SHM_PART:.0%}"},
         "login": {"ssh": {"x11": True}},
     }
 
@@ -59,19 +62,17 @@ class People:
         self.cgroup = "disabled"
         self.site = Site(folder / "site", values=_values(self._keys, self.cgroup), nodes=NODES)
 
-    async def use(self, cgroup: str, *, rolls: bool = True) -> None:
-        """The values say so from now on: slurmctld starts anew, and slurmds, or these are told as they run.
-
-        Only slurmds that start can give each job its own /tmp.
-        """
-        values = _values(self._keys, cgroup, has_private_tmp=rolls and cgroup == "auto")
+    async def use(self, cgroup: str, *, private_tmp: bool | str = "auto", rolls: bool = True) -> None:
+        """The values say so: slurmctld starts anew, and slurmds in new pods, or these are told as they run."""
+        values = _values(self._keys, cgroup, private_tmp)
         config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
-        for name in ("cgroup.conf", "job_container.conf"):
+        for name in ("cgroup.conf", "job_container.conf", "private.conf"):
             (self.site.slurm.root / "etc/slurm" / name).write_text(config.get(name, ""))
         before = self._starts()
         is_anew = lambda: all(now > then for now, then in zip(self._starts(), before, strict=True))  # noqa: E731
         await self.site.restart(values)
         if rolls:
+            self.site.replace_pods(values)
             self.site.slurm.send("TERM", "slurmd")
             # As a kubelet does: slurmd 24.11 may hang that is to end while it is reconfigured.
             if not wait_until(is_anew, timeout_s=20, every_s=0.1):
@@ -208,7 +209,6 @@ def test_a_session_is_held_by_what_slurm_gave_the_job_where_there_are_cgroups(pe
 
 @WITHIN
 def test_each_job_has_a_tmp_and_shared_memory_of_its_own(people: People):
-    """`slurmConfig.privateTmp`, turned on in a cluster that runs, together with cgroups."""
     mark, where = "of-one-job", "/tmp /dev/shm"
     leave = f"for each in {where}; do touch $each/{mark}; done; ls {where}"
     for _ in range(2):
@@ -216,6 +216,48 @@ def test_each_job_has_a_tmp_and_shared_memory_of_its_own(people: People):
         code, said = people.site.shell("ann", f"cd; {seen}")
         before, _, after = said.partition("then")
         assert (code, mark in before, after.count(mark)) == (0, False, 2), said + people.site.logs()
+
+
+@WITHIN
+def test_the_tmp_and_shared_memory_of_a_job_are_its_users_and_of_the_size_in_values(people: People):
+    shown = "stat -c '%U %a' /tmp; stat -c %a /dev/shm; grep ' /dev/shm ' /proc/mounts | tail -n 1"
+    code, said = people.site.shell("ann", f"cd; srun --mem=50 -w {ONE} bash -c {shlex.quote(shown)}")
+    words = said.split()
+    assert (code, words[:3]) == (0, ["ann", "700", "1777"]), said + people.site.logs()
+    options = set(words[6].split(","))
+    (size_kib,) = (int(option[5:-1]) for option in options if option.startswith("size="))
+    memory_kib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024
+    assert (round(size_kib / memory_kib, 2), {"nosuid", "nodev"} <= options) == (SHM_PART, True), said
+
+
+@WITHIN
+async def test_a_job_keeps_the_tmp_with_which_it_began_when_each_gets_its_own(people: People):
+    """An upgrade to `slurmConfig.privateTmp`: slurmd reads of it as it runs, and begins with it in the next pod."""
+    await people.use("auto", private_tmp=False)
+    assert people.listen()
+    job = people.job("ann", ONE)
+    mark = f"of-job-{job}"
+    step = f"cd; srun --overlap --jobid {job} bash -c"
+    assert people.site.shell("ann", f"{step} 'touch /tmp/{mark} /dev/shm/{mark}'")[0] == 0, people.site.logs()
+    await people.use("auto", rolls=False)
+    seen = f"cd /tmp && ls {mark} /dev/shm/{mark}"
+    wanted = (0, f"/dev/shm/{mark}\n{mark}\n")
+    assert people.site.shell("ann", f"{step} '{seen}'") == wanted, people.site.logs()
+    assert people.said("ann", ONE, f"{seen}; echo $SLURM_JOB_ID") == (0, f"{wanted[1]}{job}")
+    cast = f"cd; SLURM_JOB_ID={job} sbcast --force file-of-{job} /tmp/cast-{job}"
+    assert people.site.shell("ann", f"cd; echo cast > file-of-{job}; {cast} && {step} 'cat /tmp/cast-{job}'") == (
+        0, "cast\n",
+    ), people.site.logs()  # fmt: skip
+    # Who comes before the next pod has what the others there have.
+    assert people.site.shell("ann", f"cd; srun --mem=50 -w {ONE} ls /tmp/{mark}")[0] == 0, people.site.logs()
+    people.site.shell("ann", f"scancel {job}")
+    root = people.site.root_of(ONE)
+    is_gone = lambda: not any((root / folder / mark).exists() for folder in ("tmp", "dev/shm"))  # noqa: E731
+    assert wait_until(is_gone, timeout_s=30, every_s=0.2), people.site.logs()
+    await people.use("auto")
+    assert people.listen()
+    code, said = people.site.shell("ann", f"cd; srun --mem=50 -w {ONE} ls /tmp /dev/shm")
+    assert (code, mark in said) == (0, False), said + people.site.logs()
 
 
 @WITHIN

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from sunkpy.accounts.settings import AccountsSettings
+from sunkpy.core import names
 from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.owners import kinds_read
@@ -195,7 +196,9 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"nodeSets": {"a": {"reserved": {"memory": "8 GB"}}}}, "memory"),
         ("slurm", {"slurmConfig": {"cgroup": "v3"}}, "cgroup"),
         ("slurm", {"slurmConfig": {"cgroup": "disabled", "privateTmp": True}}, "needs slurmConfig.cgroup: auto"),
-        ("slurm", {"slurmConfig": {"privatePids": True}}, "needs slurmConfig.privateTmp: true"),
+        ("slurm", {"slurmConfig": {"privateTmp": False, "privatePids": True}}, "needs slurmConfig.privateTmp: auto"),
+        ("slurm", {"slurmConfig": {"cgroup": "disabled", "privatePids": True}}, "and slurmConfig.cgroup: auto"),
+        ("slurm", {"slurmConfig": {"privateTmp": "maybe"}}, "privateTmp"),
         (
             "slurm",
             _conf("NamespaceType", "namespace/linux"),
@@ -1010,26 +1013,37 @@ def test_jobs_are_held_to_what_slurm_gave_them_unless_the_values_say_otherwise()
 
 
 @pytest.mark.parametrize("ssh", [True, False])
-def test_jobs_have_a_tmp_of_their_own_where_the_values_say_so(ssh):
-    def config(own):
-        people = {"ann": {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey ann"]}}
-        values = {"slurmConfig": {"privateTmp": own}, "users": {"people": people}, "compute": {"ssh": {"enabled": ssh}}}
-        return of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
-
-    data = config(True)
+@pytest.mark.parametrize(
+    ("values", "why_not"),
+    [
+        ({}, None),
+        ({"privateTmp": True}, None),
+        ({"privateTmp": False}, "slurmConfig.privateTmp: false"),
+        ({"cgroup": "disabled"}, "slurmConfig.cgroup: disabled"),
+        ({"cgroup": "disabled", "privateTmp": False}, "slurmConfig.cgroup: disabled"),
+    ],
+)
+def test_jobs_have_a_tmp_of_their_own_where_slurm_can_and_values_do_not_say_otherwise(values, why_not, ssh):
+    is_private = why_not is None
+    people = {"ann": {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey ann"]}}
+    values = {"slurmConfig": values, "users": {"people": people}, "compute": {"ssh": {"enabled": ssh}}}
+    made = render("slurm", values)
+    data = of_kind(made, "ConfigMap")["demo-slurm-config"]["data"]
     lines = data["slurm.conf"].splitlines()
-    assert {"JobContainerType=job_container/tmpfs", "PrologFlags=Alloc,Contain"} <= set(lines)
-    assert data["job_container.conf"].splitlines() == ["AutoBasePath=true", "BasePath=/var/spool/slurmd/private"]
-    data = config(False)
-    assert ("PrologFlags=Alloc,Contain" in data["slurm.conf"].splitlines()) is ssh
-    assert "JobContainer" not in data["slurm.conf"]
-    assert "job_container.conf" not in data
+    assert ("JobContainerType=job_container/tmpfs" in lines) is is_private
+    assert ("PrologFlags=Alloc,Contain" in lines) is (is_private or ssh)
+    # What a pod began with stays: it says for itself, and not what slurmctld sends meanwhile.
+    assert (data.get("job_container.conf", "").strip() == "Include /etc/slurm/private.conf") is is_private
+    assert ("private.conf" in data) is is_private
+    for nodeset in of_kind(made, "NodeSet").values():
+        (slurmd,) = nodeset["spec"]["template"]["spec"]["containers"]
+        assert ({"name": "SUNKPY_PRIVATE_TMP", "value": "1"} in slurmd["env"]) is is_private
+        assert ("/usr/local/bin/hold-namespaces" in slurmd.get("command", ())) is is_private
+        assert nodeset["metadata"].get("annotations", {}).get(names.ANNOTATION_SHARED_TMP) == why_not
 
 
 def test_jobs_have_process_ids_of_their_own_where_the_values_say_so():
-    data = of_kind(render("slurm", {"slurmConfig": {"privateTmp": True, "privatePids": True}}), "ConfigMap")[
-        "demo-slurm-config"
-    ]["data"]
+    data = of_kind(render("slurm", {"slurmConfig": {"privatePids": True}}), "ConfigMap")["demo-slurm-config"]["data"]
     assert {"NamespaceType=namespace/linux", "PrologFlags=Alloc,Contain"} <= set(data["slurm.conf"].splitlines())
     wanted = {"auto_base_path": True, "base_path": "/var/spool/slurmd/private", "clone_ns_flags": ["CLONE_NEWPID"]}
     assert yaml.safe_load(data["namespace.yaml"]) == {"defaults": wanted}

@@ -50,7 +50,7 @@ def test_a_host_key_that_a_site_brings_is_taken_and_none_made():
     ],
 )
 def test_nothing_of_it_is_there_where_nobody_could_come(values):
-    manifests = render("slurm", values)
+    manifests = render("slurm", {**values, "slurmConfig": {"privateTmp": False}})
     assert "demo-compute-sshd" not in of_kind(manifests, "ConfigMap")
     assert "sshd" not in str(of_kind(manifests, "NodeSet"))
     assert _flags(manifests) == "PrologFlags=Alloc"
@@ -74,7 +74,7 @@ def test_a_site_says_which_ports_people_may_forward_through_login(value, word):
 def test_windows_are_opened_from_login_and_from_jobs_where_slurm_can():
     x11 = {**PEOPLE, "login": {"ssh": {"x11": True}}}
     assert _sshd(render("slurm", x11), "demo-login")["X11Forwarding"] == "yes"
-    assert _flags(render("slurm", x11)) == "PrologFlags=Alloc,X11"
+    assert _flags(render("slurm", x11)) == "PrologFlags=Alloc,Contain,X11"
     without = {**x11, "slurmConfig": {"cgroup": "disabled"}}
     assert _flags(render("slurm", without)) == "PrologFlags=Alloc", "Slurm refuses X11 without cgroups"
     assert _sshd(render("slurm", PEOPLE), "demo-login")["X11Forwarding"] == "no"

@@ -30,15 +30,15 @@ def test_services_start_before_slurmd_in_the_order_of_their_dependencies():
     assert {"name": "services", "mountPath": "/etc/sunkpy/services", "readOnly": True} in slurmd["volumeMounts"]
 
 
-def test_without_services_slurmd_is_started_by_its_image():
-    manifests = render("slurm")
+def test_without_services_and_a_tmp_for_each_job_slurmd_is_started_by_its_image():
+    manifests = render("slurm", {"slurmConfig": {"privateTmp": False}})
     assert "command" not in _slurmd(of_kind(manifests, "NodeSet")["compute"])
     assert "demo-compute-services" not in of_kind(manifests, "ConfigMap")
 
 
 @pytest.mark.parametrize("services", [{}, SERVICES])
 def test_with_a_tmp_for_each_job_all_of_the_pod_begins_where_namespaces_can_be_held(services: Mapping[str, object]):
-    values = {"slurmConfig": {"privateTmp": True}, "compute": {"services": services}}
+    values = {"compute": {"services": services}}
     command = _slurmd(of_kind(render("slurm", values), "NodeSet")["compute"])["command"]
     assert command[:3] == ["/usr/local/bin/hold-namespaces", "/usr/bin/tini", "--"]
     assert command[-1] == "/usr/local/bin/start-slurmd"
