@@ -75,7 +75,7 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
 def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
     """What is seen on a stack that is up."""
     figures: list[report.Figure] = []
-    for part in (limits, memory, devices, shares, power):
+    for part in (limits, private, memory, devices, shares, power):
         tell(f"{part.__name__} …")
         figures += part(stack, cluster)
     return figures
@@ -92,6 +92,32 @@ def limits(stack: Stack, _: Cluster) -> list[report.Figure]:
     said = stack.login(f"srun --mem=50M bash -c {shlex.quote(_LIMITS)}", timeout_s=_PATIENCE_S).split()
     wanted = {"locked memory": "unlimited", "stack": "unlimited", "open files": "131072", "/dev/shm": "50%"}
     return [as_told("limits in a job", dict(zip(wanted, said, strict=True)), wanted)]
+
+
+# ------------------------------------------------------------------ private
+
+_LEAVE = "touch /tmp/of-a-job /dev/shm/of-a-job"
+_HAS_LEFT = "until [ -e /dev/shm/of-a-job ]; do sleep 0.2; done"
+_SEEN = "ls /tmp /dev/shm | grep -c of-a-job; stat -c %a /tmp"
+
+
+def private(stack: Stack, _: Cluster) -> list[report.Figure]:
+    """A job beside one that has left files in /tmp and /dev/shm, and the later step of the one that left them."""
+    leaves = submit(stack, f"{_LEAVE}; sleep 600", "--mem=100M")
+    try:
+        stack.wait_for_job(leaves, "RUNNING", timeout_s=_PATIENCE_S)
+        own = seen(stack, f"--overlap --jobid={leaves}", f"{_HAS_LEFT}; {_SEEN}")[0]
+        other, mode = seen(stack, "--mem=50M", _SEEN)
+    finally:
+        stack.cancel_jobs([leaves])
+    found = {"a step of it": own, "another job": other, "mode of /tmp": mode}
+    wanted = {"a step of it": "2", "another job": "0", "mode of /tmp": "700"}
+    return [as_told("files of a job in /tmp and /dev/shm, as seen by", found, wanted)]
+
+
+def seen(stack: Stack, options: str, script: str) -> list[str]:
+    """Words that a step says."""
+    return stack.login(f"srun {options} bash -c {_quoted(script)}", timeout_s=_PATIENCE_S).split()
 
 
 # ------------------------------------------------------------------- memory
