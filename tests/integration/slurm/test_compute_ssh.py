@@ -260,6 +260,28 @@ async def test_a_job_keeps_the_tmp_with_which_it_began_when_each_gets_its_own(pe
     assert (code, mark in said) == (0, False), said + people.site.logs()
 
 
+@pytest.mark.long
+@WITHIN
+async def test_a_pod_of_an_image_without_a_tmp_for_each_job_goes_on_beside_its_jobs(people: People):
+    """It waits a minute for the file that start-slurmd of a newer image writes."""
+    await people.use("auto", private_tmp=False)
+    assert people.listen()
+    job = people.job("ann", ONE)
+    for root in map(people.site.root_of, (ONE, TWO)):
+        assert wait_until((root / "var/spool/slurmd/conf-good").exists, timeout_s=30, every_s=0.2)
+        (root / "etc/slurm/private.conf").unlink()
+    await people.use("auto", rolls=False)
+    logs = [people.site.slurm.root / f"var/log/slurmd-{node.name}.log" for node in NODES]
+    go_on = lambda: all("goes on with the files that it had: jobs go on" in log.read_text() for log in logs)  # noqa: E731
+    assert wait_until(go_on, timeout_s=120, every_s=0.5), people.site.logs()
+    step = lambda: people.site.shell("ann", f"cd; timeout 20 srun --overlap --jobid {job} hostname")  # noqa: E731
+    assert wait_until(lambda: step() == (0, f"{ONE}\n"), timeout_s=90, every_s=1), people.site.logs()
+    assert people.site.shell("ann", f"cd; srun --mem=50 -w {ONE} hostname") == (0, f"{ONE}\n"), people.site.logs()
+    assert people.said("ann", ONE, "echo $SLURM_JOB_ID") == (0, job)
+    await people.use("auto")
+    assert people.listen()
+
+
 @WITHIN
 async def test_cgroups_are_turned_on_and_off_while_a_job_runs_which_goes_on_and_can_be_ended(people: People):
     begin = f"sbatch --parsable --mem=200 -o /dev/null -w {ONE} --wrap 'exec sleep 4244'"
