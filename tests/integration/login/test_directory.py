@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from devcluster.waiting import wait_until
+from tests.integration.login.container import project, start
 from tests.integration.login.directory import HOST, SUFFIX, Directory
 from tests.integration.login.pod import Key, LoginPod
+from tests.roots import discard, unpack
+from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
@@ -105,6 +109,41 @@ def test_a_system_number_in_the_directory_and_a_hostile_name_let_nobody_in(pod: 
 
 def test_nobody_reads_the_configuration_of_sssd(pod: LoginPod, key: Key):
     assert _said(pod, key, "dora", "grep -rs ldap_uri /site /etc/sssd /var/lib/sss; true") == ""
+
+
+def test_sssd_beside_slurmctld_answers_from_volumes_that_belong_to_the_group_of_the_pod(
+    tmp_path: Path, directory: Directory
+):
+    values = {"users": {"sssd": _sssd(directory.conf, directory)}}
+    manifests = render("slurm", values)
+    pod = of_kind(manifests, "StatefulSet")["demo-slurmctld"]["spec"]["template"]["spec"]
+    group = pod["securityContext"]["fsGroup"]
+    mounts = {"directory": "var/lib/sss", "etc": "etc/sssd", "run": "run", "tmp": "tmp", "logs": "var/log"}
+    for name in mounts:  # as the kubelet leaves an emptyDir of a pod with an fsGroup
+        (tmp_path / name).mkdir()
+        os.chown(tmp_path / name, 0, group)
+        (tmp_path / name).chmod(0o2777)
+    for name in ("root", "site"):
+        (tmp_path / name).mkdir()
+    project(tmp_path / "site", of_kind(manifests, "Secret")["demo-sssd"]["stringData"])
+    unpack(os.environ.get("SLURM_SUITE", "trixie"), ("sssd",), tmp_path / "sssd")
+    (tmp_path / "sssd/site").mkdir(exist_ok=True)
+    process = start(
+        tmp_path,
+        "start-sssd",
+        mounts=("site:site:ro", *(f"{name}:{path}" for name, path in mounts.items())),
+        rights=("--bounding-set=-all", "--inh-caps=-all"),
+        env={},
+        image="sssd",
+    )
+    pipe = tmp_path / "directory/pipes/nss"
+    try:
+        assert wait_until(lambda: pipe.is_socket() or process.poll() is not None, timeout_s=60, every_s=0.1)
+        assert pipe.is_socket(), (tmp_path / "log").read_text()
+    finally:
+        process.kill()
+        process.wait()
+        discard(tmp_path)
 
 
 def test_a_thousand_people_log_in_as_fast_as_one(pod: LoginPod, key: Key):
