@@ -210,7 +210,7 @@ def test_more_accounts_than_fit_are_refused_with_a_word_of_what_to_do():
 SSSD = {"users": {"sssd": {"enabled": True, "config": "[sssd]\n", "ca": "PEM"}}}
 
 
-def test_a_directory_is_asked_beside_slurmctld_slurmd_and_in_the_login_pod_before_anything_starts():
+def test_a_directory_is_asked_in_every_pod_where_slurm_makes_names_of_numbers_before_anything_starts():
     manifests = render("slurm", SSSD)
     kinds = ("StatefulSet", "Deployment", "NodeSet")
     having = {}
@@ -220,7 +220,12 @@ def test_a_directory_is_asked_beside_slurmctld_slurmd_and_in_the_login_pod_befor
             having[manifest["metadata"]["name"]] = [c for c in spec.get("initContainers", ()) if c["name"] == "sssd"]
             if having[manifest["metadata"]["name"]]:
                 assert spec["initContainers"][0]["name"] == "sssd"
-    assert {name for name, found in having.items() if found} == {"demo-slurmctld", "compute", "demo-login"}
+    asking = {"demo-slurmctld", "demo-slurmdbd", "demo-slurmrestd", "compute", "demo-login"}
+    assert {name for name, found in having.items() if found} == asking
+    policies = of_kind(manifests, "NetworkPolicy")
+    for name in asking - {"compute"} | {"demo-compute"}:
+        ports = [port["port"] for rule in policies[name]["spec"]["egress"] for port in rule.get("ports", ())]
+        assert 636 in ports, name
     (sssd,) = having["demo-login"]
     assert sssd["restartPolicy"] == "Always"
     assert sssd["securityContext"]["capabilities"] == {"drop": ["ALL"]}
