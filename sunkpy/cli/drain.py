@@ -95,7 +95,7 @@ async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
         facts = await reader.read()
         lines, missing = await _named(sides.kube, order, facts)
         if missing:
-            return present_absent(missing, order.form)
+            return present_absent(missing, order.form, facts)
         slurm = sides.slurm if facts.slurm_nodes is not None else None
         asker = Asker(
             in_kubernetes=await _who_am_i(sides.kube),
@@ -189,7 +189,7 @@ async def _named(kube: Kube, order: Order, facts: PoolFacts) -> tuple[list[NodeL
 async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine) -> NodeNow:
     """A node of the pool, read again: what is written is decided on that."""
     node = await kube.get(paths.node(line.node), Node)
-    pod = next((each for each in facts.slurmd_pods if each.spec.node_name == line.node), None)
+    pod = next((each for each in facts.slurmd_pods or () if each.spec.node_name == line.node), None)
     state = await _in_slurm(slurm, line.slurm_node) if slurm is not None else None
     held = HeldNode(
         node=line.node,

@@ -11,7 +11,7 @@ from sunkpy.cli.connected import connected
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present, show
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core.explain.explanation import Explained, render
-from sunkpy.core.explain.no_gang import absent
+from sunkpy.core.explain.no_gang import absent, unfindable
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.overview.drained import Held, HeldNode, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
@@ -61,7 +61,7 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
     is_known = not name or any(name in (line.node, line.slurm_node) for line in find_nodes(facts))
     found = [node for node in find_held(facts) if name in ("", node.node, node.slurm_node)]
     if not found and not is_known:
-        return present_absent(name, form)
+        return present_absent(name, form, facts)
 
     def text() -> str:
         if name:
@@ -90,9 +90,12 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
     return present(found, form, text, NO_SLURM if reader.slurms_silence else 0)
 
 
-def present_absent(name: str, form: Form) -> Shown:
-    """There is no node of that name."""
-    explained = Explained(explanations=(absent("Node", "", name),))
+def present_absent(name: str, form: Form, facts: PoolFacts | None = None) -> Shown:
+    """There is no node of that name, or nobody can tell: what the pool has could not be read."""
+    found = absent("Node", "", name)
+    if facts is not None and facts.slurmd_pods is None:
+        found = unfindable("Node", name, facts.unread)
+    explained = Explained(explanations=(found,))
     return present(explained, form, lambda: explained.text, NO_ANSWER)
 
 

@@ -78,7 +78,7 @@ class PoolReader:
             facts,
             nodesets=tuple(nodesets) if nodesets is not None else None,
             nodes=tuple(nodes) if nodes is not None else None,
-            slurmd_pods=tuple(pod for pod in slurmd or () if is_slurmd(pod)),
+            slurmd_pods=tuple(pod for pod in slurmd if is_slurmd(pod)) if slurmd is not None else None,
             unread=tuple(dict.fromkeys(self._unread)),
         )
 

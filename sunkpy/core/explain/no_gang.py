@@ -33,6 +33,16 @@ def ambiguous(kind: str, name: str, namespaces: Collection[str]) -> Explanation:
     )
 
 
+def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
+    """Whether there is an object of that name is not known; `unread`: what could not be read."""
+    return Explanation(
+        subject=f"{kind} {name}",
+        standing="cannot be looked for",
+        lines=(Line(title="not read", texts=unread),),
+        what_to_do="Ask as somebody who may read this.",
+    )
+
+
 def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
     """The pod names another scheduler."""
     other = pod.spec.scheduler_name or "default-scheduler"

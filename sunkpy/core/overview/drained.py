@@ -81,7 +81,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def find_held(facts: PoolFacts) -> tuple[HeldNode, ...]:
     """All nodes that somebody holds; those without a slurmd pod as long as sunkpy remembers them."""
-    slurmd = {pod.spec.node_name: pod for pod in facts.slurmd_pods if pod.spec.node_name}
+    slurmd = {pod.spec.node_name: pod for pod in facts.slurmd_pods or () if pod.spec.node_name}
     nodes = {node.name: node for node in facts.nodes or ()}
     lines = {line.node: line for line in find_nodes(facts)}
     left = {name for name, node in nodes.items() if names.ANNOTATION_PLACED_ON in node.annotations}

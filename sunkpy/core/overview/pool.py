@@ -48,7 +48,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     nodesets: tuple[NodeSet, ...] | None = None
     nodes: tuple[Node, ...] | None = None
-    slurmd_pods: tuple[Pod, ...] = ()
+    slurmd_pods: tuple[Pod, ...] | None = None
     pods: tuple[Pod, ...] = ()
     slurm_nodes: Mapping[str, SlurmNode] | None = None
     jobs: tuple[QueuedJob, ...] | None = None
@@ -102,7 +102,7 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
         if pod.spec.node_name and pod_phase(pod) in HOLDS_NODE:
             pods[pod.spec.node_name].append("/".join(pod.key))
     lines = []
-    for slurmd in (each for each in facts.slurmd_pods if each.spec.node_name):
+    for slurmd in (each for each in facts.slurmd_pods or () if each.spec.node_name):
         name, key = slurm_node_of(slurmd), _nodeset(slurmd)
         slurm, node = state_of(slurmd, facts), nodes.get(slurmd.spec.node_name)
         line = NodeLine(

@@ -126,6 +126,16 @@ async def test_a_name_that_is_no_node_of_the_pool_changes_none(world, tmp_path, 
     assert (found, said in text, world.api.patched) == (code, True, [])
 
 
+@pytest.mark.parametrize("command", [("drain", "n1", *REASON), ("undrain", "node-1"), ("why-drained", "n1")])
+async def test_who_may_not_read_the_pool_is_told_that_and_not_that_there_is_no_such_node(world, tmp_path, command):
+    world.api.forbidden |= {"pods", "nodes"}
+    code, text = await shown(world, tmp_path, *command)
+    first, *_, last = text.splitlines()
+    assert (code, first, world.api.patched) == (1, f"Node {command[1]} cannot be looked for", [])
+    assert "slurmd pods: pods is forbidden" in text
+    assert last == "what to do      Ask as somebody who may read this."
+
+
 async def test_what_one_node_refuses_does_not_keep_the_others(world, tmp_path):
     world.api.refuse_patch["node-1"] = 409
     code, text = await shown(world, tmp_path, "drain", "n[1-2]", *REASON)
