@@ -227,7 +227,8 @@ def backup_tables(backups: Iterable[Backup], now: datetime, *, is_wide: bool) ->
 def _row(backup: Backup, now: datetime) -> tuple[str, ...]:
     state = "look" if backup.problem else "ok"
     if backup.report is None:
-        return (backup.of, "", "", "", "", "", "", state if backup.problem else "no run has ended that could be read")
+        none = "no run has ended that could be read" if backup.last_success else "no run has ended yet"
+        return (backup.of, "", "", "", "", "", "", state if backup.problem else none)
     files, free = backup.report.files, size_of(backup.report.free)
     in_bucket = str(sum(file.where != "volume" for file in files)) if backup.report.bucket else ""
     kept = str(len(files) + backup.report.left_off)

@@ -276,7 +276,10 @@ def _backups(facts: Installation) -> _Verdict:
         return _Verdict("no CronJob of the charts makes backups", what_to_do, Level.WARNING)
     if bad := [f"{each.namespace}/{each.cron_job}: {each.problem}" for each in backups if each.problem]:
         return _Verdict(first_of(bad, _SHOWN), "See docs/troubleshooting.md, Backups are late; then sunkpy backups.")
-    return _Verdict(f"{count(len(backups), 'CronJob')}, each ended well the last time")
+    new = sum(not each.last_success for each in backups)
+    ended = "each ended well the last time" if not new else "the others ended well the last time"
+    how = "none has ended a run yet" if new == len(backups) else f"{new} without a run yet, {ended}" if new else ended
+    return _Verdict(f"{count(len(backups), 'CronJob')}, {how}")
 
 
 def _volumes(facts: Installation) -> _Verdict:

@@ -11,6 +11,7 @@ from sunkpy.core.overview.backups import (
     CronJobSpec,
     CronJobStatus,
     Run,
+    backup_tables,
     find_backup,
     late_after_s,
     size_of,
@@ -55,6 +56,16 @@ def report(files="", error=""):
 )
 def test_a_backup_is_late_when_its_cron_job_says_so(cron, problem):
     assert find_backup(cron, (), NOW).problem == problem
+
+
+@pytest.mark.parametrize(
+    ("success", "says"),
+    [(None, "no run has ended yet"), ("2026-11-24T03:17:00Z", "no run has ended that could be read")],
+)
+def test_without_a_run_to_read_it_is_said_whether_there_was_one(success, says):
+    found = find_backup(cron_job(success, late="1000000000"), (), NOW)
+    (table,) = backup_tables([found], NOW, is_wide=False)
+    assert table.rows[0][-1] == says
 
 
 def test_a_new_cron_job_has_time_for_its_first_run():

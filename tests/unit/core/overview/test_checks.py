@@ -90,8 +90,15 @@ def ready_slurmd(number, *, ready=True):
     return msgspec.structs.replace(slurmd(number), status=PodStatus(conditions=READY if ready else ()))
 
 
-def backup(component, problem=""):
-    return Backup(of="database", namespace="slurm", cron_job=f"slurm-{component}", schedule="", problem=problem)
+def backup(component, problem="", last_success="2026-11-24T03:17:00Z"):
+    return Backup(
+        of="database",
+        namespace="slurm",
+        cron_job=f"slurm-{component}",
+        schedule="",
+        problem=problem,
+        last_success=last_success,
+    )
 
 
 WELL = Installation(
@@ -159,6 +166,19 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
 def test_of_volumes_that_nobody_has_to_look_at_it_is_said_what_is_known(change, says):
     checks = {check.name: check for check in diagnose(msgspec.structs.replace(WELL, **change)).checks}
     assert (checks["volumes"].level, checks["volumes"].found) == ("ok", says)
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        (("", ""), "2 CronJobs, none has ended a run yet"),
+        (("2026-11-24T03:17:00Z", ""), "2 CronJobs, 1 without a run yet, the others ended well the last time"),
+    ],
+)
+def test_a_new_installation_is_not_said_to_have_backups(last, says):
+    new = tuple(backup(f"b{number}", last_success=success) for number, success in enumerate(last))
+    checks = render_checks(diagnose(msgspec.structs.replace(WELL, backups=new)).checks)
+    assert f"ok        backups: {says}" in checks
 
 
 def test_the_bounds_are_those_of_the_alerts():
