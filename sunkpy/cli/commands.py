@@ -144,9 +144,9 @@ def drain(
     """Take nodes out of service: nothing new starts there, jobs and pods end in their own time, which is shown.
 
     NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Left out the door, its Node is
-    cordoned, which needs the right to patch Nodes; in Slurm it needs an operator's token, or the right to enter the
-    scheduler's pod. What others have set stays, unless they are named. If one NODE does not exist, none is changed.
-    Exit code 1: a node was not changed. 3: Slurm did not do it.
+    cordoned, which needs the right to patch Nodes, and Slurm drains it for that; in Slurm alone it needs a token of one
+    of Slurm's operators, which the user of the scheduler's pod is not. What others have set stays, unless they are
+    named. If one NODE does not exist, none is changed. Exit code 1: a node was not changed. 3: Slurm did not do it.
 
     Example: kubectl sunk drain 'rack[1-3]n[01-04]' --reason 'new switch'
     """

@@ -41,6 +41,7 @@ from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import NodeChange, Slurm, errors
 from sunkpy.slurm.nodes import UNDRAIN
 
+_NO_OPERATOR: Final = frozenset({2002, 2010})  # ESLURM_ACCESS_DENIED, ESLURM_USER_ID_MISSING
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 Plan = Callable[[NodeNow, Asker], Steps]
@@ -145,6 +146,8 @@ async def _at_node(
         try:
             await _do(step, now, kube, slurm)
         except (KubeError, errors.SlurmError) as error:
+            if isinstance(error, errors.SlurmError) and error.error_number in _NO_OPERATOR:
+                error.hint = _elsewhere(step, now)
             steps, failure = Steps(steps=steps.steps[:number], left=(*steps.left, str(error))), error
             break
     outcome = Outcome(
@@ -155,6 +158,14 @@ async def _at_node(
         job_ends=tuple(job_ends),
     )
     return _Done(now=now, steps=steps, outcome=outcome, failure=failure)
+
+
+def _elsewhere(step: Step, now: NodeNow) -> str:
+    """What to do in place of a step for which this Slurm user has no right."""
+    state = f"drain reason={step.reason!r}" if isinstance(step, Drain) else "resume"
+    beside = f"beside slurmctld: scontrol update nodename={now.held.slurm_node} state={state}"
+    cordon = "without --slurm, for a cordon drains in Slurm, too; or " if isinstance(step, Drain) else ""
+    return f"this needs an operator of Slurm: do it {cordon}{beside}; or give an operator's --slurm-token-file"
 
 
 def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: tuple[str, ...]) -> Shown:

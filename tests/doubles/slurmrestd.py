@@ -57,6 +57,8 @@ class Slurmrestd:
         """Nodes that were asked for by themselves."""
         self.is_down = False
         self.refuse = ""
+        self.refuse_as = 2058
+        """Slurm's number for a change of a node that it refuses."""
         self.refused = asyncio.Event()
         self.reject_submit: int | None = None
         self.reject_gres: int | None = None
@@ -191,7 +193,7 @@ class Slurmrestd:
         if name not in self.nodes:
             return failure(500, 2018)
         if self.refuse:
-            return failure(500, 2058)
+            return failure(500, self.refuse_as)
         self._change(name, change)
         return self._answer()
 

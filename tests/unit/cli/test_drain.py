@@ -126,6 +126,18 @@ async def test_a_name_that_is_no_node_of_the_pool_changes_none(world, tmp_path, 
     assert (found, said in text, world.api.patched) == (code, True, [])
 
 
+async def test_who_is_no_operator_of_slurm_reads_where_else_it_goes(world, tmp_path):
+    world.slurm.refuse, world.slurm.refuse_as = "no", 2010
+    operators = "or give an operator's --slurm-token-file\n"
+    code, text = await shown(world, tmp_path, "drain", "n1", *REASON, "--slurm")
+    beside = "beside slurmctld: scontrol update nodename=n1 state="
+    without = "this needs an operator of Slurm: do it without --slurm, for a cordon drains in Slurm, too; or "
+    assert (code, text.endswith(f"; {without}{beside}drain reason='bad fan'; {operators}")) == (3, True)
+    world.slurm.put("n1", "IDLE", "DRAIN", reason="fan", reason_set_by_user="root")
+    code, text = await shown(world, tmp_path, "undrain", "n1", "--set-by", "root")
+    assert (code, text.endswith(f"; this needs an operator of Slurm: do it {beside}resume; {operators}")) == (3, True)
+
+
 @pytest.mark.parametrize("command", [("drain", "n1", *REASON), ("undrain", "node-1"), ("why-drained", "n1")])
 async def test_who_may_not_read_the_pool_is_told_that_and_not_that_there_is_no_such_node(world, tmp_path, command):
     world.api.forbidden |= {"pods", "nodes"}
