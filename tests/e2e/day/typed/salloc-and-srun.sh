@@ -1,0 +1,11 @@
+# source: NERSC, docs.nersc.gov/jobs/interactive
+# does: `salloc`, `srun` from its shell over both nodes, `exit`
+# says: (?s:.*)at \S+(?s:.*)0: compute-\d+-\d+(?s:.*)1: compute-\d+-\d+(?s:.*)Relinquishing job allocation \d+
+type() {
+  until grep -q 'are ready for job' seen; do sleep 0.5; done
+  printf '%s\n' 'echo at $(hostname)' 'srun -l hostname | sort'
+  until grep -q '^1: ' seen; do sleep 0.5; done
+  echo exit
+}
+touch seen
+type | script -qefc 'salloc --nodes=2 --time=2' seen

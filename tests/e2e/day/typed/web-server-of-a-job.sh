@@ -1,0 +1,10 @@
+# source: NERSC, docs.nersc.gov/services/jupyter; CSC, docs.csc.fi/computing/running/interactive-usage
+# does: a server in a job on a port of its node, reached from the laptop with `ssh -N -L PORT:NODE:PORT`
+# at: laptop
+# says: from a job
+job=$(ssh cluster "mkdir -p web.$$; echo from a job > web.$$/index.html; cd web.$$; sbatch --parsable --time=5 --output=/dev/null --wrap='python3 -m http.server 8899'")
+until node=$(ssh cluster "squeue --noheader --states=RUNNING --job=$job --format=%N") && [ -n "$node" ]; do sleep 0.5; done
+ssh -N -L 18899:$node:8899 cluster &
+until curl -fsS --noproxy '*' http://127.0.0.1:18899/ 2> /dev/null; do sleep 0.5; done
+kill $!
+ssh cluster "scancel $job; rm -r web.$$"

@@ -1,0 +1,6 @@
+# source: CSC, docs.csc.fi/computing/running
+# does: `sbatch --wrap`, and what it printed
+# says: Submitted batch job \d+
+# says: on compute-\d+-\d+
+sbatch --wait --time=1 --output=said --wrap='echo on $(hostname)'
+cat said
