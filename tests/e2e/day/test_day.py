@@ -1,7 +1,7 @@
 """A day at work: what researchers type, as documentation of sites and manuals tell them, runs as told there.
 
-Each file of typed/ is one thing that is typed; cases.py says what its header means. What needs packages finds them
-installed in the home, as pip would, but from outside: a login pod of these tests has no internet.
+Each file of typed/ is one thing that is typed; cases.py says what its header means. What needs software finds it
+unpacked in the home, from outside: a login pod of these tests has no internet.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from demo.person import NAME
 from demo.stack import Stack
 from devcluster import packages
 from devcluster.waiting import NotYet, wait
-from tests.e2e.day import cases
+from tests.e2e.day import cases, software
 from tests.e2e.day.cases import Case
 
 pytestmark = pytest.mark.e2e
 
 ON_A_LAPTOP: Final = {"ssh": "openssh-client", "rsync": "rsync"}
-SHORT_S: Final = 60
 CASES: Final = [case for case in cases.read() if not case.cannot]
 AS_PARAMETERS: Final = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.long] if case.needs or case.limit_s > SHORT_S else [])
-    for case in CASES
+    pytest.param(case, id=case.name, marks=[pytest.mark.long] if case.is_long else []) for case in CASES
 ]
 
 
@@ -88,8 +86,19 @@ def way(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]
         yield way
 
 
+@pytest.fixture(scope="module")
+def with_software(stack: Stack, way: Way) -> Iterator[None]:
+    software.install(stack, way.argv)
+    yield
+    subprocess.run([*way.argv, "rm -rf ~/software"], check=True, timeout=120)
+
+
 @pytest.mark.parametrize("case", AS_PARAMETERS)
-def test_what_people_type(stack: Stack, way: Way, case: Case) -> None:
+def test_what_people_type(request: pytest.FixtureRequest, stack: Stack, way: Way, case: Case) -> None:
+    if stack.suite == "sid" and case.cannot_on_newer:
+        pytest.skip(case.cannot_on_newer)
+    if case.needs_software:
+        request.getfixturevalue("with_software")
     try:
         code, said = way.type(case)
     finally:
