@@ -1,6 +1,6 @@
 # source: NERSC, docs.nersc.gov/jobs/interactive
 # does: `salloc`, `srun` from its shell over both nodes, `exit`
-# says: (?s:.*)at \S+(?s:.*)0: compute-\d+-\d+(?s:.*)1: compute-\d+-\d+(?s:.*)Relinquishing job allocation \d+
+# says: (?s:.*)at \S+(?s:.*)0: compute-\d+-\d+(?s:.*)1: compute-\d+-\d+(?s:.*)Relinquishing job allocation \d+(?s:.*)
 type() {
   until grep -q 'are ready for job' seen; do sleep 0.5; done
   printf '%s\n' 'echo at $(hostname)' 'srun -l hostname | sort'
