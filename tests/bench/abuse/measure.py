@@ -24,7 +24,7 @@ from demo import slurm_text
 from demo.stack import USER, Stack
 from devcluster.shell import CommandFailed
 from sunkpy.core import names
-from sunkpy.core.model.objects import KubeObject, Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.connection import JSON
@@ -48,11 +48,8 @@ _SLACK_S = 0.5
 """Slurm looks at new jobs at full seconds: a median of few rounds moves by so much by itself."""
 _HELD_S = 0.1
 _COMMENTS = ("k8s:pod:default:x", "k8s:abuse/gang/0")
-_RIGHTS = {
-    "": ["pods", "pods/resize", "pods/eviction"],
-    "apps": ["daemonsets"],
-    "batch": ["jobs"],
-} | {version.partition("/")[0]: ["*"] for version in table.CUSTOM.values()}
+_RIGHTS = {"": ["pods", "pods/resize", "pods/eviction"], "apps": ["daemonsets"]}
+
 
 Tell = Callable[[str], None]
 
@@ -77,7 +74,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figure]:
     workloads.forget_stamps()
-    with _kinds(stack), watched(stack):
+    with watched(stack):
         wait_for_agreement(stack, timeout_s=60, after="nothing: abuse begins with an idle cluster")
         async with (
             await Kube.connect(stack.kubeconfig) as kube,
@@ -186,8 +183,8 @@ async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
     tries = _Tries(tell)
     with _account(stack) as kubeconfig:
         async with await Kube.connect(kubeconfig) as kube:
-            for name, chains in table.abuses(place, replicas=rounds.replicas).items():
-                await tries.each(name, [_create(kube, f"{name}-{at}", chain) for at, chain in enumerate(chains)])
+            for name, bodies in table.abuses(place, replicas=rounds.replicas).items():
+                await tries.each(name, [_create(kube, f"{name}-{at}", body) for at, body in enumerate(bodies)])
             stubborn = f"{table.STUBBORN}-0"
             stack.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod", stubborn, "-n", NAMESPACE)
             for deed in table.DEEDS:
@@ -217,22 +214,12 @@ class _Tries:
         self._tell(f"{name}: {len(tries)} tried" + (f", {len(why)} refused: {why[0][-300:]}" if why else ""))
 
 
-async def _create(kube: Kube, name: str, chain: Sequence[table.Body]) -> None:
-    """Objects, each of which is owned by the one before it."""
-    owned: dict[str, object] = {}
-    for body in chain:
-        given = body["metadata"]
-        assert isinstance(given, dict)
-        metadata = {"name": name, "namespace": NAMESPACE} | given | owned
-        made = await kube.create(_collection(body), body | {"metadata": metadata})
-        owner = msgspec.json.decode(made, type=KubeObject)
-        reference = {"apiVersion": body["apiVersion"], "kind": body["kind"], "name": owner.name, "uid": owner.uid}
-        owned = {"ownerReferences": [reference | {"controller": True}]}
-
-
-def _collection(body: table.Body) -> str:
-    version = str(body["apiVersion"])
-    return f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{NAMESPACE}/{str(body['kind']).lower()}s"
+async def _create(kube: Kube, name: str, body: table.Body) -> None:
+    given = body["metadata"]
+    assert isinstance(given, dict)
+    kind = "pods" if body["kind"] == "Pod" else "daemonsets"
+    path = f"/{'api' if kind == 'pods' else 'apis'}/{body['apiVersion']}/namespaces/{NAMESPACE}/{kind}"
+    await kube.create(path, body | {"metadata": {"name": name, "namespace": NAMESPACE} | given})
 
 
 async def _do(kube: Kube, deed: table.Deed, pod: str) -> None:
@@ -270,41 +257,6 @@ def _account(stack: Stack) -> Iterator[Path]:
         yield file
 
 
-@contextlib.contextmanager
-def _kinds(stack: Stack) -> Iterator[None]:
-    """Kinds of operators are there within it; those that were not are removed."""
-    definitions = [_definition(kind, version) for kind, version in table.CUSTOM.items()]
-    there = stack.kubectl("get", "customresourcedefinitions", "-o", "name")
-    missing = [each for each in definitions if each["metadata"]["name"] not in there]
-    names_ = [f"customresourcedefinition/{each['metadata']['name']}" for each in missing]
-    if not missing:
-        yield
-        return
-    stack.kubectl.apply(*missing)
-    try:
-        stack.kubectl("wait", "--for=condition=Established", *names_)
-        yield
-    finally:
-        stack.kubectl("delete", "--wait=false", *names_)
-
-
-def _definition(kind: str, version: str) -> Mapping[str, Mapping[str, object]]:
-    group, _, number = version.partition("/")
-    plural = f"{kind.lower()}s"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, a stub of a bench"},
-        },
-        "spec": {
-            "group": group, "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
-            "versions": [{"name": number, "served": True, "storage": True, "schema": schema}],
-        },
-    }  # fmt: skip
-
-
 def without_job(sightings: Iterable[Sighting[Pod]]) -> list[str]:
     """Pods that were seen on a node before they had a Slurm job."""
     seen = (sighting.new for sighting in sightings if sighting.new is not None)
@@ -315,7 +267,7 @@ def _end(stack: Stack) -> None:
     """Remove everything. Who is deleted with its namespace has its own grace period, and nobody could shorten it."""
     there = stack.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "-o", "name")
     if there:
-        stack.kubectl("delete", "jobs,daemonsets", "-n", NAMESPACE, "--all", "--cascade=orphan")
+        stack.kubectl("delete", "daemonsets", "-n", NAMESPACE, "--all", "--cascade=orphan")
         how = ("--all", "--grace-period=1", "--wait=false")
         stack.kubectl("delete", "pods", "-n", NAMESPACE, *how, timeout_s=_PATIENCE_S)
         stack.kubectl("delete", "namespace", NAMESPACE, "--wait=false")

@@ -1,11 +1,10 @@
 """All that who may only create pods could try against others: section by section of what was found to hurt.
 
-An abuse is a number of chains of objects: each object is owned by the one before it. A deed is done to a pod that runs.
+An abuse is a number of objects. A deed is done to a pod that runs.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,16 +14,11 @@ import msgspec
 from sunkpy.core import names
 
 Body = dict[str, object]
-Abuses = Mapping[str, Sequence[Sequence[Body]]]
+Abuses = Mapping[str, Sequence[Body]]
 
 NAMESPACE: Final = "abuse"
 STUBBORN: Final = "grace-that-is-allowed"
 """A pod that runs until it is killed: others may not be beside it, and the deeds are done to it."""
-CUSTOM: Final = {
-    "SparkApplication": "sparkoperator.k8s.io/v1beta2",
-    "RayCluster": "ray.io/v1",
-    "JobSet": "jobset.x-k8s.io/v1alpha2",
-}
 _TRAP: Final = ["sh", "-c", "trap '' TERM; sleep 3000 & wait"]
 _MANY: Final = 65_532
 _ALLOWED_S: Final = 300
@@ -86,7 +80,6 @@ def abuses(place: Place, *, replicas: int) -> Abuses:
     return {
         STUBBORN: _pods(1, place.pod(grace_s=_ALLOWED_S, labels=apart, spec=_with(place, port))),
         **_declarations(place),
-        **_custom_kinds(place),
         **_daemons(place),
         "grace-of-an-hour": _pods(3, place.pod(grace_s=3600)),
         "grace-for-ever": _pods(1, place.pod(grace_s=_FOR_EVER_S)),
@@ -109,8 +102,8 @@ def abuses(place: Place, *, replicas: int) -> Abuses:
     }
 
 
-def _pods(count: int, pod: Body) -> list[Sequence[Body]]:
-    return [[pod]] * count
+def _pods(count: int, pod: Body) -> list[Body]:
+    return [pod] * count
 
 
 def _with(place: Place, container: Body) -> Body:
@@ -131,68 +124,18 @@ def _near(how: str, *labels: Mapping[str, str]) -> Body:
 
 
 def _declarations(place: Place) -> Abuses:
-    """More pods, or roles, than any gang can have, by annotations."""
-    yunikorn, kueue = "yunikorn.apache.org/", "kueue.x-k8s.io/pod-group-"
-    places = [{"name": "g", "minMember": _MANY, "minResource": {"cpu": "10m"}}]
-    roles = [{"name": f"g{number}", "minMember": 1} for number in range(6_000)]
-
-    def grouped(app: str, groups: Sequence[Mapping[str, object]]) -> Body:
-        said = {f"{yunikorn}task-group-name": groups[0]["name"], f"{yunikorn}task-groups": json.dumps(groups)}
-        return place.pod(annotations=said, labels={"applicationId": app})
-
-    def counted(group: str) -> Body:
-        said = {f"{kueue}total-count": str(_MANY), f"{kueue}fast-admission": "true"}
-        return place.pod(annotations=said, labels={f"{kueue}name": group})
+    """More pods, or roles, than any gang can have. By whose words, and how little it costs, is a test of
+    `core.gang.families`.
+    """
 
     def annotated(gang: str, sizes: str) -> Body:
         said = {"gang": gang, "gang-role": "r0", "gang-roles": sizes}
         return place.pod(annotations={f"{names.PREFIX}{key}": value for key, value in said.items()})
 
     return {
-        "places-of-yunikorn": [[grouped(f"a{number}", places)] for number in range(20)],
+        "places-by-annotation": [annotated(f"p{number}", f"r0=1,b={_MANY}") for number in range(5)],
         # Of a long annotation only the beginning is remembered.
-        "roles-of-yunikorn": [[grouped("roles", roles)], [grouped("fewer-roles", roles[:800])]],
-        "places-of-kueue": [[counted(f"g{number}")] for number in range(20)],
-        "places-by-annotation": [[annotated(f"p{number}", f"r0=1,b={_MANY}")] for number in range(5)],
-        "roles-by-annotation": [[annotated("r", ",".join(f"r{number}=1" for number in range(20_000)))]],
-    }
-
-
-def _custom_kinds(place: Place) -> Abuses:
-    """The same by objects of operators, with the first of their pods."""
-    jobset, spark, ray = "jobset.sigs.k8s.io/", "sparkoperator.k8s.io/", "ray.io/"
-
-    def custom(kind: str, name: str, spec: Body) -> Body:
-        return {"apiVersion": CUSTOM[kind], "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-    def application(name: str) -> Sequence[Body]:
-        spec = {"driver": {"cores": 1}, "executor": {"cores": 1, "instances": _MANY}}
-        labels = {"spark-role": "driver", "spark-app-selector": name, f"{spark}app-name": name}
-        return custom("SparkApplication", name, spec), place.pod(labels=labels)
-
-    def cluster(name: str, *, groups: int, replicas: int) -> Sequence[Body]:
-        workers = [{"groupName": f"w{n}", "replicas": replicas, "maxReplicas": replicas} for n in range(groups)]
-        head = place.pod(labels={f"{ray}node-type": "head", f"{ray}cluster": name})
-        return custom("RayCluster", name, {"workerGroupSpecs": workers}), head
-
-    def job_set(name: str, *others: Body, **spec: object) -> Sequence[Body]:
-        jobs = [{"name": "w0", "replicas": 1, "template": {"spec": {"parallelism": 1}}}, *others]
-        said = {"jobset-name": name, "replicatedjob-name": "w0", "job-index": "0", "restart-attempt": "0"}
-        labels = {f"{jobset}{key}": value for key, value in said.items()}
-        pod = place.pod(labels=labels, spec={"restartPolicy": "Never"})
-        template = {"metadata": pod["metadata"], "spec": pod["spec"]}
-        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "spec": {"template": template}}
-        return custom("JobSet", name, {"replicatedJobs": jobs, **spec}), job
-
-    many = {"name": "v", "replicas": _MANY, "template": {"spec": {"parallelism": 1}}}
-    chain = [{"name": f"w{n}", "dependsOn": [{"name": f"w{n - 1}", "status": "Complete"}]} for n in range(1, 300)]
-    order = {"startupPolicyOrder": "InOrder"}
-    return {
-        "places-of-spark": [application(f"spark-{number}") for number in range(5)],
-        "places-of-ray": [cluster(f"ray-{number}", groups=1, replicas=_MANY) for number in range(5)],
-        "roles-of-ray": [cluster("ray-groups", groups=500, replicas=0)],
-        "places-of-jobsets": [job_set(f"order-{n}", many, startupPolicy=order) for n in range(5)],
-        "roles-of-a-jobset": [job_set("chain", *chain)],
+        "roles-by-annotation": [annotated("r", ",".join(f"r{number}=1" for number in range(20_000)))],
     }
 
 
@@ -210,5 +153,5 @@ def _daemons(place: Place) -> Abuses:
     return {
         "daemons-of-nobody": _pods(5, place.pod(spec=by_name, ownerReferences=[nobody])),
         "daemons-of-nobody-with-gpus": _pods(5, place.pod(spec=by_name, resources=gpu, ownerReferences=[nobody])),
-        "daemonset-with-gpus": [[{**kind, "metadata": {}, "spec": spec}]],
+        "daemonset-with-gpus": [{**kind, "metadata": {}, "spec": spec}],
     }
