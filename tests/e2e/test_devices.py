@@ -22,8 +22,7 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from tests.bench.chaos.record import Owner
 from tests.bench.devices import measure
-from tests.bench.devices.judge import Held, double_owners
-from tests.bench.devices.observer import CLAIMS, Observer
+from tests.bench.devices.observer import CLAIMS, Held, Observer, double_owners
 from tests.e2e import workloads
 from tests.e2e.conftest import nothing_left
 from tests.e2e.workloads import NAMESPACE

@@ -32,9 +32,7 @@ from tests.bench.asked import Asked
 from tests.bench.chaos.record import Owner
 from tests.bench.chaos.schedule import Door
 from tests.bench.clusters import EVERYTHING, own_stack
-from tests.bench.devices.judge import Devices, double_owners
-from tests.bench.devices.judge import Pod as Compared
-from tests.bench.devices.observer import Observer
+from tests.bench.devices.observer import Compared, Devices, Observer, double_owners
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE

@@ -13,11 +13,14 @@ import msgspec
 from devcluster.binaries import KWOK, Binaries
 from devcluster.state import default_cache
 from sunkpy.core import names
+from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import ground
 from tests.bench.ground import SLURM_CLUSTER, ControlPlane, in_flight, make_if_missing
+from tests.bench.pod_watch import PodWatch
 from tests.integration.slurm.daemons import ROOT, free_ports
 
 Body = dict[str, object]
@@ -135,3 +138,33 @@ def scheduler_settings(slurm: SlurmSettings) -> dict[str, object]:
 def as_admin(slurm: SlurmSettings) -> SlurmSettings:
     """Of SlurmUser."""
     return msgspec.structs.replace(slurm, user="slurm")
+
+
+class Pods(PodWatch):
+    """The pods of a namespace: how many, and which of them their Slurm node has drained."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        super().__init__(Informer(kube, paths.pods(namespace), Pod, keep=_kept))
+        self._informer.add_handler(self._see)
+        self.told: set[str] = set()
+        self.drained: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._informer)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all that are there."""
+        return [pod.name for pod in self._informer.values()]
+
+    def _see(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and new.is_condition_true(names.CONDITION_DRAIN):
+            self.drained.add(new.name)
+        elif old is not None:
+            self.drained.discard(old.name)
+        if new is not None and new.condition(names.CONDITION_DRAIN) is not None:
+            self.told.add(new.name)
+
+
+def _kept(pod: Pod) -> Pod:
+    return Pod(metadata=pod.metadata, spec=PodSpec(), status=PodStatus(conditions=pod.status.conditions))

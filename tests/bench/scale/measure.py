@@ -33,8 +33,7 @@ from tests.bench.asked import Asked
 from tests.bench.ground import ControlPlane, RunningSlurm, control_plane, slurm_of
 from tests.bench.ours import Ours, running
 from tests.bench.scale import figures, ground, load
-from tests.bench.scale.ground import DAEMONS, NAMESPACE, PEER_NAMESPACE, Machines
-from tests.bench.scale.sight import Pods
+from tests.bench.scale.ground import DAEMONS, NAMESPACE, PEER_NAMESPACE, Machines, Pods
 from tests.polling import until
 
 SIZES = (500, 1_000, 5_000, 10_000)

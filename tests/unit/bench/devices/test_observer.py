@@ -6,8 +6,19 @@ import msgspec
 import pytest
 
 from tests.bench.chaos.record import Owner
-from tests.bench.devices.judge import Pod, Sample, devices_of, double_owners, in_order, indices, shared
-from tests.bench.devices.observer import Claim, both, held_by_claims, held_by_jobs
+from tests.bench.devices.observer import (
+    Claim,
+    Compared,
+    Sample,
+    both,
+    devices_of,
+    double_owners,
+    held_by_claims,
+    held_by_jobs,
+    in_order,
+    indices,
+    shared,
+)
 
 NAMES = ["gpu-0", "gpu-1", "gpu-2", "gpu-10"]
 A, B = Owner("pod", "a"), Owner("job", "b")
@@ -69,10 +80,10 @@ def test_a_job_has_its_devices_until_it_has_ended():
     [("01", "01", "01", True), ("01", "01", "12", False), ("1", "01", "01", False), ("", "", "", False)],
 )
 def test_a_pod_is_right_when_all_three_sides_name_the_same(seen: str, claimed: str, given: str, equal: bool):
-    pod = Pod(name="a", seen=frozenset(seen), claimed=frozenset(claimed), given=frozenset(given))
+    pod = Compared(name="a", seen=frozenset(seen), claimed=frozenset(claimed), given=frozenset(given))
     assert pod.is_equal is equal
 
 
 def test_a_wrong_pod_is_told_by_all_three_sides():
-    pod = Pod(name="a", seen=frozenset({"gpu-1", "gpu-0"}), claimed=frozenset(), given=frozenset({"gpu-2"}))
+    pod = Compared(name="a", seen=frozenset({"gpu-1", "gpu-0"}), claimed=frozenset(), given=frozenset({"gpu-2"}))
     assert pod.text == "a: processes gpu-0 gpu-1, claims none, job gpu-2"
