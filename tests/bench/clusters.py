@@ -76,4 +76,4 @@ def recorded_once(stack: Stack, jobs: Collection[str], *, what: str = "records l
     """Jobs, by their names, of which slurmdbd has no record, or several."""
     recorded = stack.login("sacct -anXP -o jobname -S now-1day").split()
     wrong = [name for name in jobs if recorded.count(name) != 1]
-    return report.at_most(what, len(wrong), unit="", bound=0, n=len(jobs), limited_by=str(wrong))
+    return report.none(what, wrong, n=len(jobs))

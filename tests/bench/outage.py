@@ -76,8 +76,7 @@ def of_nodes(record: Record) -> Iterator[report.Figure]:
     out = out_of_use(record, from_s=fault.held_s, until_s=fault.last_s)
     yield report.observed("nodes out of use during it", len(out), unit="", n=n)
     lost = out_of_use(record, from_s=fault.last_s + AGREEMENT_S, until_s=float("inf"))
-    why = "; ".join(sorted(f"{node}: {reason}" for node, reason in lost.items()))
-    yield report.at_most("nodes lost", len(lost), unit="", bound=0, n=n, limited_by=why)
+    yield report.none("nodes lost", sorted(f"{node}: {reason}" for node, reason in lost.items()), n=n)
 
 
 def out_of_use(record: Record, *, from_s: float, until_s: float) -> dict[str, str]:

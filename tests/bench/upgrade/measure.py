@@ -74,10 +74,8 @@ def measure(asked: Asked) -> Outcome:
         with sessions.opened(stack, cluster.layout.volumes, job_s=lasts.job_s) as open_:
             record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
             wrong = open_.ended_wrongly(upgrade_s=record.faults[0].begun_s, end_s=time.time())
-        sessions_ = report.at_most(
-            "sessions ended where the table of restarts does not say so", len(wrong), unit="", bound=0, n=3,
-            limited_by="; ".join(wrong),
-        )  # fmt: skip
+        what = "sessions ended where the table of restarts does not say so"
+        sessions_ = report.none(what, wrong, n=3)
         found = [*of_upgrade(record), sessions_, recorded_once(stack, record.lines), _rolled(stack, record, refs[new])]
         if earlier:
             found.append(go_back(stack))
@@ -103,8 +101,8 @@ def of_upgrade(record: Record) -> Iterator[report.Figure]:
     yield report.at_most("longest time without an answer of slurmctld", silent_s, bound=_SILENT_S, limited_by=_CORES)
     long = record.jobs[0].name
     said = [(line.what, line.run) for line in record.lines.get(long, ())]
-    broken = 0 if said == [("start", 0), ("end", 0)] else 1
-    yield report.at_most("jobs that did not run through", broken, unit="", bound=0, limited_by=str(said))
+    broken = [] if said == [("start", 0), ("end", 0)] else [str(said)]
+    yield report.none("jobs that did not run through", broken)
 
 
 def _rolled(stack: Stack, record: Record, images: Mapping[str, str]) -> report.Figure:
