@@ -40,6 +40,23 @@ def test_a_bound_that_is_reached_names_no_limit():
     assert report.at_most("drain", 3.0, unit="s", bound=3.0, n=1, limited_by="anything").limited_by == ""
 
 
+def test_what_must_be_none_holds_while_nothing_is_wrong_and_else_names_the_first():
+    assert report.none("lost", [], n=3).holds
+    figure = report.none("lost", [f"job {number}" for number in range(30)], n=40)
+    assert (figure.holds, figure.value, figure.n) == (False, 30, 40)
+    assert figure.limited_by.split("; ") == [f"job {number}" for number in range(20)]
+
+
+def test_median_and_p95_have_bounds_and_peers_of_their_own():
+    middle, most = report.spread("login", [1.0, 2.0, 9.0], bounds=(2.0, 5.0), peer=("sbatch", [2.0, 4.0]))
+    assert (middle.figure, middle.value, middle.holds) == ("login, median", 2.0, True)
+    assert (most.figure, most.value, most.holds) == ("login, p95", 9.0, False)
+    assert (middle.peer, most.peer) == (
+        report.Peer(name="sbatch, median", value=3.0, ratio=0.667),
+        report.Peer(name="sbatch, p95", value=4.0, ratio=2.25),
+    )
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [([1.0], 1.0), ([float(v) for v in range(1, 21)], 19.0), ([float(v) for v in range(1, 101)], 95.0)],

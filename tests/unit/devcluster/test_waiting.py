@@ -1,7 +1,7 @@
 import pytest
 
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, NotYet, wait, wait_until
+from devcluster.waiting import NeverSo, NotYet, persist, wait, wait_until, wait_until_none
 
 
 def test_the_first_true_value_is_returned() -> None:
@@ -37,3 +37,19 @@ def test_the_longer_it_waits_the_less_often_it_looks(monkeypatch: pytest.MonkeyP
     assert wait_until(lambda: looks.append(clock[0]), timeout_s=60) is None
     assert sum(at_s < 1 for at_s in looks) >= 10
     assert sum(at_s >= 10 for at_s in looks) <= 52
+
+
+def test_what_is_left_of_many_is_told() -> None:
+    assert wait_until_none(list, timeout_s=0, what="pods are gone")
+    with pytest.raises(NeverSo, match="pods are gone: not so after 0 s; last seen: a; b"):
+        wait_until_none(lambda: ["a", "b"], timeout_s=0, what="pods are gone")
+
+
+def test_a_step_is_done_whatever_it_returns() -> None:
+    assert persist(lambda: "", timeout_s=0, what="a step") == ""
+
+    def fail() -> None:
+        raise CommandFailed(["kubectl"], "failed", code=1, output="refused")
+
+    with pytest.raises(NeverSo, match=r"a step: not so after 0 s; last seen: .*refused"):
+        persist(fail, timeout_s=0, what="a step")
