@@ -621,6 +621,6 @@ def _lifted(record: Record, fault: Inflicted, lost: str, *, at_s: float, evidenc
         at_s=at_s,
         node=fault.planned.target,
         text=f"{fault.planned.text}{node} did not stand: {lost} {at_s - fault.held_s:.1f} s after it was set, "
-        f"{_lifted_s(record, fault) - at_s:.1f} s before it was lifted by who had set it",
+        f"{_lifted_s(record, fault) - at_s:.1f} s before whoever set it lifted it",
         evidence=tuple(evidence),
     )
