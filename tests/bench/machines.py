@@ -117,7 +117,7 @@ def private(stack: Stack, _: Cluster) -> list[report.Figure]:
 
 def seen(stack: Stack, options: str, script: str) -> list[str]:
     """Words that a step says."""
-    return stack.login(f"srun {options} bash -c {_quoted(script)}", timeout_s=_PATIENCE_S).split()
+    return stack.login(f"srun {options} bash -c {shlex.quote(script)}", timeout_s=_PATIENCE_S).split()
 
 
 # ------------------------------------------------------------------- memory
