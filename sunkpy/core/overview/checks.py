@@ -277,8 +277,12 @@ def _backups(facts: Installation) -> _Verdict:
     if bad := [f"{each.namespace}/{each.cron_job}: {each.problem}" for each in backups if each.problem]:
         return _Verdict(first_of(bad, _SHOWN), "See docs/troubleshooting.md, Backups are late; then sunkpy backups.")
     new = sum(not each.last_success for each in backups)
-    ended = "each ended well the last time" if not new else "the others ended well the last time"
-    how = "none has ended a run yet" if new == len(backups) else f"{new} without a run yet, {ended}" if new else ended
+    if new == len(backups):
+        how = "none has ended a run yet"
+    elif new:
+        how = f"{new} without a run yet, the others ended well the last time"
+    else:
+        how = "each ended well the last time"
     return _Verdict(f"{count(len(backups), 'CronJob')}, {how}")
 
 
