@@ -1,6 +1,7 @@
 """Events: what a person sees in `kubectl describe`. Said once per object, reason and text within ten minutes.
 
-While `EventRecorder.run` runs, callers do not wait for them: they are written in order, a few at a time.
+While `EventRecorder.run` runs, callers never wait for them: they are written in order, a few at a time. When too many
+wait to be written, as when the apiserver keeps Events in an etcd of their own that is away, new ones are dropped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Literal
 import cachetools
 import msgspec
 import structlog
+from prometheus_client import Counter
 
 from sunkpy.core.model.objects import KubeObject
 from sunkpy.core.model.times import rfc3339_micro, utc_now
@@ -45,14 +47,19 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class EventRecorder:
-    """Writes Events; one that cannot be written is logged and forgotten, for no decision may hang on it."""
+    """Writes Events; one that cannot be written is logged and forgotten, for no decision may hang on it.
 
-    def __init__(self, kube: Kube, *, component: str, instance: str) -> None:
+    `lost` counts those that nobody will read, by `why`: `too many` were dropped, `failed` could not be written.
+    """
+
+    def __init__(self, kube: Kube, *, component: str, instance: str, lost: Counter | None = None) -> None:
         self._kube = kube
+        self._lost = lost or Counter("sunkpy_events_lost", "Not shown anywhere", ["why"], registry=None)
         self._component = component
         self._instance = instance
         self._said: cachetools.TTLCache[str, bool] = cachetools.TTLCache(maxsize=4096, ttl=_QUIET_S)
         self._unwritten: asyncio.Queue[_Event] | None = None
+        self._is_dropping = False
         self._log = structlog.get_logger("events")
 
     async def run(self) -> None:
@@ -62,6 +69,7 @@ class EventRecorder:
         async def work() -> None:
             while True:
                 await self._write(await unwritten.get())
+                self._is_dropping = self._is_dropping and not unwritten.empty()
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -84,8 +92,11 @@ class EventRecorder:
             return
         if self._unwritten is None:
             await self._write(event)
-        else:
-            await self._unwritten.put(event)
+            return
+        try:
+            self._unwritten.put_nowait(event)
+        except asyncio.QueueFull:
+            self._drop(event)
 
     def _new(self, about: KubeObject, kind: str, words: _Words) -> _Event | None:
         """None when it was said already."""
@@ -111,11 +122,20 @@ class EventRecorder:
         }
         return _Event(namespace, body, digest)
 
+    def _drop(self, event: _Event) -> None:
+        """Logged once until all are written. It may be said again, as one that could not be written."""
+        self._said.pop(event.digest, None)
+        self._lost.labels("too many").inc()
+        if not self._is_dropping:
+            self._log.warning("events are dropped: too many wait to be written", waiting=_UNWRITTEN_LIMIT)
+        self._is_dropping = True
+
     async def _write(self, event: _Event) -> None:
         try:
             await self._kube.create(paths.events(event.namespace), event.body)
         except errors.KubeError as error:
             self._said.pop(event.digest, None)
+            self._lost.labels("failed").inc()
             said = {"reason": event.body["reason"], "note": event.body["note"]}
             self._log.warning("event not recorded", error=str(error), **said)
 

@@ -52,7 +52,8 @@ class Term:
         self._wakes = Wakes()
         self._pods = pods = PodIndex()
         memory = Memory()
-        events = EventRecorder(kube, component="operator", instance=process.identity.name)
+        name, lost = process.identity.name, process.lost_events
+        events = self._events = EventRecorder(kube, component="operator", instance=name, lost=lost)
         devices = NodeDevices(self._devices_changed)
         self.slice_watch.add_handler(devices.slice_changed)
         self.surveys = surveys = Surveys(self.node_watch, pods, devices)
@@ -91,6 +92,7 @@ class Term:
         await self._wait_for_crd()
         metrics, workers = self._process.queue_metrics, self._settings.workers
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._events.run())
             group.create_task(self.pod_watch.run())
             group.create_task(self.node_watch.run())
             group.create_task(self.slice_watch.run())

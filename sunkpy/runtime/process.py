@@ -68,6 +68,13 @@ class Process:
             registry=self.registry,
         )
         folder = settings.http.secret_folder
+        self.lost_events = Counter(
+            "sunkpy_events_lost",
+            "Events that were not written, by `why`. `failed`: the log has the reason; `too many`: Events are taken "
+            "more slowly than they are made, and no work waits for them",
+            ["why"],
+            registry=self.registry,
+        )
         self._secret = MetricsSecret(Path(folder)) if folder else None
         self._ready_checks: dict[str, Check] = {}
         self._figures: Callable[[], bytes] = bytes

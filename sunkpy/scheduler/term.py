@@ -84,7 +84,7 @@ class Term:
             queues=process.queue_metrics,
             clock=clock,
             ledger=self._ledger,
-            events=EventRecorder(kube, component="scheduler", instance=process.identity.name),
+            events=EventRecorder(kube, component="scheduler", instance=process.identity.name, lost=process.lost_events),
             pods=PodWriter(kube),
         )
         self._wake = Wake(self._ledger)

@@ -55,7 +55,8 @@ class Term:
         namespace = settings.namespace
         selector = pod_selector(settings.cluster)
         self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
-        events = EventRecorder(kube, component="syncer", instance=process.identity.name)
+        name, lost = process.identity.name, process.lost_events
+        events = self._events = EventRecorder(kube, component="syncer", instance=name, lost=lost)
         user = settings.scheduler_user
         self._figures = FigureFeed(
             slurm, nodes, settings.metrics, scheduler_user=user, nodeset_of=self._nodeset_of, clock=clock
@@ -87,6 +88,7 @@ class Term:
             "mirroring", cluster=settings.cluster, namespace=settings.namespace, slurm=settings.slurm.url
         )
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._events.run())
             group.create_task(self._pods.run())
             group.create_task(self._nodes.run())
             group.create_task(self._loop.run())

@@ -6,6 +6,7 @@ kubelets and other clients would.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
@@ -66,6 +67,9 @@ class Apiserver:
         self.refuse_pods_as = 422
         self.limits: Body = {}
         self.refuse_bindings = False
+        self.takes_events = asyncio.Event()
+        """Else they wait, as when Events have an etcd of their own that is away."""
+        self.takes_events.set()
         self.refuse_status: int | None = None
         """The HTTP status with which conditions of pods are refused."""
         self.watches_lag = False
@@ -284,6 +288,8 @@ class Apiserver:
     async def _create(self, request: web.Request, collection: str, namespace: str) -> web.Response:
         body = await request.json()
         key = (collection, namespace, body["metadata"]["name"])
+        if collection == "events":
+            await self.takes_events.wait()
         if collection == "pods" and self.refuse_pods:
             return refusal(self.refuse_pods_as, "Refused", self.refuse_pods)
         if key in self.objects:

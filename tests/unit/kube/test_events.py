@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from prometheus_client import Counter
 
 from sunkpy.core.model.objects import Meta, Node, Pod
+from sunkpy.kube import events as recording
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from tests.doubles.apiserver import Apiserver, refusal
@@ -35,9 +39,30 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-async def events(cluster: Cluster, tmp_path: Path) -> AsyncIterator[EventRecorder]:
+def lost() -> Counter:
+    return Counter("lost", "Events that nobody will read", ["why"], registry=None)
+
+
+@pytest.fixture
+async def events(cluster: Cluster, lost: Counter, tmp_path: Path) -> AsyncIterator[EventRecorder]:
     async with answering(cluster.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
-        yield EventRecorder(kube, component="scheduler", instance="scheduler-0")
+        yield EventRecorder(kube, component="scheduler", instance="scheduler-0", lost=lost)
+
+
+def count(lost: Counter, why: str) -> float:
+    value: float = lost.labels(why)._value.get()
+    return value
+
+
+@contextlib.asynccontextmanager
+async def written_behind(events: EventRecorder) -> AsyncIterator[None]:
+    """Callers do not write themselves."""
+    run = asyncio.create_task(events.run())
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        run.cancel()
 
 
 async def test_an_event_says_who_did_what_to_whom(cluster: Cluster, events: EventRecorder) -> None:
@@ -76,11 +101,30 @@ async def test_a_long_note_is_cut_to_what_the_api_takes(cluster: Cluster, events
 
 
 async def test_an_event_that_was_refused_is_no_error_and_is_said_the_next_time(
-    cluster: Cluster, events: EventRecorder
+    cluster: Cluster, events: EventRecorder, lost: Counter
 ) -> None:
     cluster.refuses = True
     await events.normal(POD, "Pod", reason="Bound", action="Binding", note="to n1")
     assert cluster.api.events() == []
+    assert (count(lost, "failed"), count(lost, "too many")) == (1, 0)
     cluster.refuses = False
     await events.normal(POD, "Pod", reason="Bound", action="Binding", note="to n1")
     assert cluster.api.reasons() == ["Bound"]
+
+
+async def test_while_events_cannot_be_written_nobody_waits_and_what_is_too_much_is_dropped_and_counted(
+    cluster: Cluster, events: EventRecorder, lost: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_UNWRITTEN_LIMIT", 3)
+    cluster.api.takes_events.clear()
+    async with written_behind(events):
+        async with asyncio.timeout(10):
+            for number in range(10):
+                await events.normal(POD, "Pod", reason="Bound", action="Binding", note=f"to n{number}")
+        assert count(lost, "too many") == 7
+        cluster.api.takes_events.set()
+        await cluster.api.until(lambda: len(cluster.api.events()) == 3)
+        await events.normal(POD, "Pod", reason="Bound", action="Binding", note="to n9")
+        await cluster.api.until(lambda: len(cluster.api.events()) == 4)
+    said = [event["note"] for event in cluster.api.events()]
+    assert said == ["to n0", "to n1", "to n2", "to n9"], "what was dropped is said the next time"

@@ -6,6 +6,7 @@ import pytest
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import SlurmJob
+from sunkpy.kube import events as recording
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.jobs import due as due_jobs
 from sunkpy.scheduler.jobs.poll import JobPoller
@@ -92,6 +93,23 @@ async def test_a_pod_is_told_to_go_before_it_is_known_which_job_takes_its_place(
         await world.until(lambda: world.notes("PreemptionByScheduler"))
         (note,) = world.notes("PreemptionByScheduler")
         assert f"preempted by Slurm job {preemptor} (user alice, partition high); the pod is evicted" in note
+
+
+async def test_bindings_and_evictions_go_on_while_events_cannot_be_written(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "_UNWRITTEN_LIMIT", 2)
+    world.api.takes_events.clear()
+    async with leading(world, tmp_path):
+        jobs = []
+        for number in range(12):
+            world.add_pod(f"web-{number}")
+            await world.until(lambda number=number: len(world.submissions) == number + 1)
+            jobs.append(max(world.jobs))
+            world.set_job(jobs[-1], "RUNNING", nodes=f"n{number % 4 + 1}")
+        await world.until(lambda: len(world.bindings) == 12)
+        world.set_job(jobs[0], "PREEMPTED", "COMPLETING", nodes="n1")
+        await world.until(lambda: world.deleted == ["web-0"])
+        assert world.events == []
+        world.api.takes_events.set()
 
 
 async def test_a_job_that_preempts_many_is_looked_for_once(world, tmp_path):
