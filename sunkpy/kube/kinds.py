@@ -8,6 +8,9 @@ One answer proves nothing, for an apiserver that has just started does not know 
 when answers have lacked it for a while. Until then nothing is decided of the pods that need it, and where it was found
 is kept in any case. Of the kinds that may not be read one at a time is tried again, in turn.
 
+Of the kinds that are not `expected` no more than `MOST_KINDS` are followed at a time; others wait as those that may not
+be read. So no pods can have the scheduler follow kinds without end, or keep it from those that it works with.
+
 A kind is needed as long as an object of it stands above a pod that is known, and when somebody looks for one. It may be
 needed again a moment later, as by a CronJob or a roll: so it is followed for much longer than it takes to list it anew.
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +32,8 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import Resource, Served, explain_absent, read_served
 
 _RETRY_FIRST_S: Final = 0.2
+MOST_KINDS: Final = 64
+"""Each is a watch, and all objects of the kind in the cluster: whoever makes pods may name any kind that is served."""
 
 
 class KindTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +80,10 @@ class _Known:
 
 
 class OwnerKinds:
-    """Follows kinds. `on_change` is called with one that is found, missing, or cannot be read; must not block."""
+    """Follows kinds. `on_change` is called with one that is found, missing, or cannot be read; must not block.
+
+    `expected` are followed however many others are.
+    """
 
     def __init__(
         self,
@@ -83,12 +91,14 @@ class OwnerKinds:
         *,
         clock: Callable[[], float],
         on_change: Callable[[Kind], None],
+        expected: Container[Kind] = frozenset(),
         times: KindTimes = KIND_TIMES,
     ) -> None:
         self._kube = kube
         self._times = times
         self._clock = clock
         self._on_change = on_change
+        self._expected = expected
         self._known: dict[Kind, _Known] = {}
         self._served: Served | None = None
         self._failures = 0
@@ -230,7 +240,19 @@ class OwnerKinds:
         except errors.KubeError as error:
             self._log.warning("kind not found out", kind=kind.kind, group=kind.group, error=str(error))
         else:
-            self._note_found(kind, place)
+            if self._has_room(kind):
+                self._note_found(kind, place)
+            else:
+                why = f"{MOST_KINDS} kinds of owners are followed already, as many as may be"
+                self._note_refused(kind, f"the scheduler does not follow {place.title}: {why}")
+
+    def _has_room(self, kind: Kind) -> bool:
+        """It is followed already, is expected, or not too many others are."""
+        known = self._known.get(kind)
+        if known is None or known.resource is not None or kind in self._expected:
+            return True
+        others = (known for each, known in self._known.items() if each not in self._expected)
+        return sum(known.resource is not None for known in others) < MOST_KINDS
 
     # ----------------------------------------------------- what is known now
 

@@ -81,7 +81,7 @@ class OwnerWatches:
         self._on_unreadable = on_unreadable
         self._reads = reads
         self._pods = pods
-        self._kinds = OwnerKinds(kube, clock=clock, on_change=self._kind_changed, times=times)
+        self._kinds = OwnerKinds(kube, clock=clock, on_change=self._kind_changed, expected=reads, times=times)
         self._metrics = metrics
         self._watches: dict[Kind, _KindWatch] = {}
         self._to_watch: asyncio.Queue[Kind] = asyncio.Queue()

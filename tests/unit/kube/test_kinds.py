@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from sunkpy.core.model.objects import Kind
 from sunkpy.kube.client import Kube
-from sunkpy.kube.kinds import KindTimes, OwnerKinds
+from sunkpy.kube.kinds import MOST_KINDS, KindTimes, OwnerKinds
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 
@@ -24,10 +24,11 @@ ABSENT = "the apiserver knows no kind Crew of example.com: its CRD is not instal
 class Following:
     """Kinds of an apiserver, the time, and what was told."""
 
-    def __init__(self, kube, times):
+    def __init__(self, kube, times, expected=()):
         self.now = 0.0
         self.told = []
-        self.kinds = OwnerKinds(kube, clock=lambda: self.now, on_change=self.told.append, times=times)
+        on_change = self.told.append
+        self.kinds = OwnerKinds(kube, clock=lambda: self.now, on_change=on_change, expected=expected, times=times)
 
     def at(self, kind=CREW):
         place = self.kinds.where(kind)
@@ -53,9 +54,9 @@ def api():
 
 
 @contextlib.asynccontextmanager
-async def following(api, folder, *kinds, again_s=AGAIN_S):
+async def following(api, folder, *kinds, again_s=AGAIN_S, expected=()):
     async with answering(api.handle, folder) as kubeconfig, await Kube.connect(kubeconfig) as kube:
-        found = Following(kube, KindTimes(again_s=again_s, apart_s=0.0))
+        found = Following(kube, KindTimes(again_s=again_s, apart_s=0.0), expected)
         for kind in kinds:
             found.kinds.follow(kind)
         task = asyncio.ensure_future(found.kinds.run())
@@ -207,3 +208,29 @@ async def test_an_apiserver_that_cannot_be_asked_is_told_once_and_proves_nothing
             await api.until(lambda: api.asked["/api"] > 6)
             assert (found.told, found.kinds.is_missing(CREW)) == ([], False)
     assert [log["event"] for log in logs] == ["kinds cannot be asked for: tried again until they can"]
+
+
+async def test_no_more_than_so_many_kinds_are_followed_but_those_that_are_expected_always(api, tmp_path):
+    bands = [Kind(group="example.com", kind=f"Band{number}") for number in range(MOST_KINDS + 2)]
+    for kind in bands:
+        api.define("example.com/v1", kind.kind, f"{kind.kind.lower()}s")
+    async with following(api, tmp_path, *bands, expected={CREW}) as found:
+        followed = await until_settled(api, found, bands)
+        assert len(followed) == MOST_KINDS
+        refused = next(kind for kind in bands if kind not in followed)
+        assert found.kinds.problem(refused) == (
+            f"the scheduler does not follow {refused.kind.lower()}s.example.com: "
+            "64 kinds of owners are followed already, as many as may be"
+        )
+        found.kinds.follow(CREW)
+        await api.until(lambda: found.at() == CREWS)
+        found.now += KindTimes().unneeded_s + 1.0
+        assert set(found.kinds.drop_unneeded([refused])) == {CREW, *bands} - {refused}
+        await api.until(lambda: found.at(refused))
+        assert found.kinds.problem(refused) == ""
+
+
+async def until_settled(api, found, kinds):
+    """Those that are followed, once each is or has a reason why not."""
+    await api.until(lambda: all(found.at(kind) or found.kinds.problem(kind) for kind in kinds))
+    return [kind for kind in kinds if found.at(kind)]
