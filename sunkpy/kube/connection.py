@@ -3,6 +3,9 @@
 The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because
 its models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here: each caller is a
 reconcile that runs again. A write has no more time than its deadline leaves (see `sunkpy.runtime.deadline`).
+
+A watch holds a connection for as long as it lives, so watches have a pool of their own: however many there are,
+requests find a connection.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ JSON: Final = "application/json"
 
 TIMEOUT_S: Final = 20.0
 _CONNECTIONS = 32
+"""For requests at once; each watch has one more."""
 _UNUSABLE: Final = (config.ConfigException, yaml.YAMLError, TypeError, AttributeError)
 """What the official client raises for a kubeconfig that is none: of a file that is no map of lists, Python's own."""
 _OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -59,6 +63,7 @@ class Connection:
 
     def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
+        self._watching: ApiClient | None = None
         self._timeout_s = timeout_s
         self._deadline = deadline
 
@@ -89,6 +94,8 @@ class Connection:
     async def close(self) -> None:
         """Close all connections."""
         await self._api.close()
+        if self._watching is not None:
+            await self._watching.close()
 
     async def send(self, request: Request) -> bytes:
         """The body of a 2xx answer.
@@ -101,7 +108,7 @@ class Connection:
             raise errors.LeaseOver(str(request), status=0, message=OVER)
         try:
             async with asyncio.timeout(limit_s):
-                answer = await self._send(request)
+                answer = await self._send(request, self._api)
                 content: bytes = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise errors.Unavailable(str(request), status=0, message=f"no answer: {error!r}") from error
@@ -121,7 +128,7 @@ class Connection:
         """
         name = f"WATCH {request.path}"
         try:
-            answer = await self._send(request, WATCH_TIMEOUT)
+            answer = await self._send(request, self._for_watches(), WATCH_TIMEOUT)
             if answer.status != 200:
                 raise errors.from_response(name, answer.status, await answer.read())
             on_open()
@@ -135,14 +142,24 @@ class Connection:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise errors.Unavailable(name, status=0, message=f"watch broke: {error!r}") from error
 
-    async def _send(self, request: Request, timeout: aiohttp.ClientTimeout | None = None) -> aiohttp.ClientResponse:
-        settings = self._api.configuration
+    def _for_watches(self) -> ApiClient:
+        """Made for the first watch: commands have none, and each client reads the certificates of the machine."""
+        if self._watching is None:
+            settings = self._api.configuration
+            settings.connection_pool_maxsize = 0  # without a limit; the other client has its own already
+            self._watching = ApiClient(settings)
+        return self._watching
+
+    async def _send(
+        self, request: Request, api: ApiClient, timeout: aiohttp.ClientTimeout | None = None
+    ) -> aiohttp.ClientResponse:
+        settings = api.configuration
         headers = {"Content-Type": request.content_type, "Accept": request.accept, "User-Agent": "sunkpy"}
         for auth in (await settings.auth_settings()).values():
             headers[auth["key"]] = auth["value"]
         query = f"?{urlencode(request.params)}" if request.params else ""
         url = f"{settings.host}{request.path}{query}"
-        answer = await self._api.rest_client.request(
+        answer = await api.rest_client.request(
             request.method, url, headers=headers, body=request.body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = answer.response

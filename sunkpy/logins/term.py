@@ -9,6 +9,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
+from sunkpy.kube.pulse import Pulse
 from sunkpy.logins.collect import Collector, trim_pod
 from sunkpy.logins.execute import Executor
 from sunkpy.logins.loop import LoginsLoop
@@ -36,6 +37,8 @@ class Term:
             queue_metrics=process.queue_metrics,
         )
         self._server = RequestServer(settings=settings, collector=collector, loop=self._loop, metrics=metrics)
+        self._pulse = Pulse(kube)
+        process.add_alive_check("apiserver", self._pulse.problem)
         process.add_ready_check("watches", self._problem)
 
     async def run(self) -> None:
@@ -43,6 +46,7 @@ class Term:
         runner = await serve_app(self._server.app(), self._settings.requests_port)
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._pulse.follow())
                 group.create_task(self._workloads.run())
                 group.create_task(self._pods.run())
                 group.create_task(self._loop.run())

@@ -14,6 +14,7 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Handler, Informer
+from sunkpy.kube.pulse import Pulse
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
@@ -56,6 +57,8 @@ class Term:
         events = self._events = EventRecorder(kube, component="operator", instance=name, lost=lost)
         devices = NodeDevices(self._devices_changed)
         self.slice_watch.add_handler(devices.slice_changed)
+        self._pulse = Pulse(kube)
+        process.add_alive_check("apiserver", self._pulse.problem)
         self.surveys = surveys = Surveys(self.node_watch, pods, devices)
         cap = CordonCap(settings.slurm_drains)
         collector = Collector(kube, nodes=self.node_watch, pods=pods, surveys=surveys, memory=memory)
@@ -92,6 +95,7 @@ class Term:
         await self._wait_for_crd()
         metrics, workers = self._process.queue_metrics, self._settings.workers
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._pulse.follow())
             group.create_task(self._events.run())
             group.create_task(self.pod_watch.run())
             group.create_task(self.node_watch.run())

@@ -41,7 +41,7 @@ Check = Callable[[], str | None]
 
 
 class Process:
-    """What the body of a process gets: identity, metrics registry, ready checks, election, log.
+    """What the body of a process gets: identity, metrics registry, checks of its health, election, log.
 
     Standby replicas are ready: readiness means that this replica could take over, not that it leads.
     """
@@ -77,6 +77,7 @@ class Process:
         )
         self._secret = MetricsSecret(Path(folder)) if folder else None
         self._ready_checks: dict[str, Check] = {}
+        self._alive_checks: dict[str, Check] = {}
         self._figures: Callable[[], bytes] = bytes
         self._text, self._text_until = b"", 0.0
         self.election: Election | None = None
@@ -84,6 +85,13 @@ class Process:
     def add_ready_check(self, name: str, check: Check) -> None:
         """Not ready while the check says something."""
         self._ready_checks[name] = check
+
+    def add_alive_check(self, name: str, check: Check) -> None:
+        """Not alive while the check says something and this replica holds the lease.
+
+        Without election a restart would mend nothing: whatever keeps the answers away keeps them from the next one.
+        """
+        self._alive_checks[name] = lambda: check() if self.election is not None and self.election.is_leader else None
 
     def serve_figures(self, figures: Callable[[], bytes]) -> None:
         """Behind the metrics of the registry comes this text, made beforehand: it may be megabytes."""
@@ -117,7 +125,7 @@ class Process:
     async def serve(self) -> web.AppRunner:
         """Serve /healthz, /readyz and /metrics from now on; clean up the runner at the end."""
         app = web.Application()
-        app.router.add_get("/healthz", _health({}))  # alive is: the event loop answers
+        app.router.add_get("/healthz", _health(self._alive_checks))  # that it answers is the other half
         app.router.add_get("/readyz", _health(self._ready_checks))
         app.router.add_get("/metrics", self._metrics)
         certificate = self._secret.context if self._secret is not None else None

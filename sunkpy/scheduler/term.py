@@ -14,6 +14,7 @@ from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.owners import kinds_read
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
+from sunkpy.kube.pulse import Pulse
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.queue import run_workers
 from sunkpy.scheduler.collect import Collector
@@ -87,6 +88,8 @@ class Term:
             events=EventRecorder(kube, component="scheduler", instance=process.identity.name, lost=process.lost_events),
             pods=PodWriter(kube),
         )
+        self._pulse = Pulse(kube)
+        process.add_alive_check("apiserver", self._pulse.problem)
         self._wake = Wake(self._ledger)
         self._outbox = Outbox(self._leader, find=lambda key: self._cluster.pods.get(*key))
         self._watch_cluster(families)
@@ -171,6 +174,7 @@ class Term:
         """Work until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._pulse.follow())
                 # 1. Watch nodes, pods and their owners, until all are known that are there.
                 group.create_task(self._cluster.run())
                 group.create_task(self._watches.run())

@@ -12,6 +12,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
+from sunkpy.kube.pulse import Pulse
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import BadSettings
 from sunkpy.slurm import NodeCache, Slurm
@@ -57,6 +58,8 @@ class Term:
         self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
         name, lost = process.identity.name, process.lost_events
         events = self._events = EventRecorder(kube, component="syncer", instance=name, lost=lost)
+        self._pulse = Pulse(kube)
+        process.add_alive_check("apiserver", self._pulse.problem)
         user = settings.scheduler_user
         self._figures = FigureFeed(
             slurm, nodes, settings.metrics, scheduler_user=user, nodeset_of=self._nodeset_of, clock=clock
@@ -88,6 +91,7 @@ class Term:
             "mirroring", cluster=settings.cluster, namespace=settings.namespace, slurm=settings.slurm.url
         )
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._pulse.follow())
             group.create_task(self._events.run())
             group.create_task(self._pods.run())
             group.create_task(self._nodes.run())

@@ -15,9 +15,10 @@ import pytest
 from aiohttp import web
 
 from sunkpy.core.model.objects import Pod
-from sunkpy.kube import connection, errors
+from sunkpy.kube import connection, errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import Connection
+from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 
 POD = "/api/v1/namespaces/d/pods/a"
@@ -102,6 +103,25 @@ async def test_calls_that_hang_do_not_keep_a_write_from_its_end(tmp_path: Path) 
     async with silence.connected(tmp_path) as kube, asyncio.timeout(SOON_S):
         results = await asyncio.gather(*(kube.patch(POD, {}) for _ in range(80)), return_exceptions=True)
     assert {type(result) for result in results} == {errors.Unavailable}
+
+
+async def test_a_request_finds_a_connection_however_many_watches_are_open(tmp_path: Path) -> None:
+    api = Apiserver()
+    nodes = paths.Selection(paths.NODES, "", "")
+
+    async def watch(kube: Kube) -> None:
+        async for _ in kube.watch_lines(nodes, resource_version="0", on_open=lambda: None):
+            pass
+
+    api.put("pods", {"metadata": {"name": "a", "namespace": "d"}})
+    async with answering(api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        watches = [asyncio.create_task(watch(kube)) for _ in range(3 * connection._CONNECTIONS)]
+        await api.until(lambda: api.watches_of("nodes") == len(watches))
+        async with asyncio.timeout(SOON_S):
+            assert (await kube.get(POD, Pod)).name == "a"
+        for each in watches:
+            each.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
 
 
 NAMESPACE = "from sunkpy.kube.connection import current_namespace; print(current_namespace())"

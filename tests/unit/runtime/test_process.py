@@ -111,6 +111,29 @@ async def test_figures_come_behind_the_metrics_of_the_process() -> None:
     assert "sunkpy_leader" in found
 
 
+@pytest.mark.parametrize(("enabled", "said"), [(True, (503, "apiserver: silent")), (False, (200, "ok"))])
+async def test_only_who_holds_a_lease_is_not_alive_when_nothing_answers_it(
+    enabled: bool, said: tuple[int, str]
+) -> None:
+    election = LeaderElectionSettings(enabled=enabled)
+    process = Process("syncer", ProcessSettings(http=HttpSettings(port=0), leader_election=election))
+    process.add_alive_check("apiserver", lambda: "silent")
+    runner = await process.serve()
+    port = next(address[1] for address in runner.addresses if len(address) == 2)
+    found: list[tuple[int, str]] = []
+
+    async def ask() -> None:
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/healthz") as answer:
+            found.append((answer.status, await answer.text()))
+
+    try:
+        await ask()
+        await process.lead(lock(), ask)
+    finally:
+        await runner.cleanup()
+    assert found == [(200, "ok"), said], "before, and while it leads"
+
+
 PROGRAM = """
 import asyncio, sys
 from sunkpy.runtime import process, settings

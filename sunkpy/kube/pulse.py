@@ -1,0 +1,54 @@
+"""Whether the apiserver still answers what a leader asks.
+
+The Lease is renewed over connections of its own. So a leader whose other requests are never answered would lead on, and
+no other replica could take over: its `/healthz` says so, and the kubelet ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from sunkpy.kube import errors
+from sunkpy.kube.client import Kube
+
+ASKED_EACH_S: Final = 5.0
+SILENT_S: Final = 10.0
+
+
+class Pulse:
+    """Of one connection; `clock` is in seconds."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._heard_at: float | None = None
+
+    async def follow(self, each_s: float = ASKED_EACH_S) -> None:
+        """Ask for something small until cancelled."""
+        self._heard_at = self._clock()
+        try:
+            while True:
+                await asyncio.sleep(each_s)
+                if await self._is_answered():
+                    self._heard_at = self._clock()
+        finally:
+            self._heard_at = None
+
+    def problem(self) -> str | None:
+        """In words for people; None while answers come, and while nobody asks."""
+        silent_s = self._clock() - self._heard_at if self._heard_at is not None else 0.0
+        if silent_s <= SILENT_S:
+            return None
+        return f"it has answered no request for {silent_s:.0f} s, though the lease is renewed"
+
+    async def _is_answered(self) -> bool:
+        try:
+            await self._kube.request("GET", "/version")
+        except errors.Unavailable:
+            return False
+        except errors.KubeError:  # also a refusal is an answer
+            return True
+        return True
