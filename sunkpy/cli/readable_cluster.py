@@ -14,7 +14,7 @@ from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.request import Policy
-from sunkpy.core.gang.limits import Surroundings, avoid_nodes, deciding_specs, keeps_away, within_limits
+from sunkpy.core.gang.limits import Surroundings, avoid_nodes, deciding_specs, within_limits
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.matching import containers_of
@@ -138,11 +138,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     def _avoided_by(self, gang: Gang) -> dict[str, str]:
         """Slurm nodes where pods that are there keep those of a gang away, or are missing, and why."""
         everyone = [pod for pod in (*self.others, *self.placed) if pod.spec.node_name]
-        around = Surroundings(
-            nodes={node.name: node for node in self.nodes or ()},
-            keeping_away=[pod for pod in everyone if keeps_away(pod)],
-            everyone=lambda: everyone,
-        )
+        around = Surroundings.of({node.name: node for node in self.nodes or ()}, everyone)
         waiting = [pod for pod in gang.first_wave if not pod.spec.node_name]
         avoided = avoid_nodes(waiting, around, but={pod.uid for pod in gang.members})
         slurm_nodes = {pod.spec.node_name: slurm_node_of(pod) for pod in self.slurmd_pods or ()}

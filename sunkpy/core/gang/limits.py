@@ -105,16 +105,33 @@ def explain_length(spec: PodSpec) -> str:
     return ""
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods that are on nodes, of all schedulers.
+ShutOut = tuple[PodAffinityTerm, Meta, Iterable[Pod]]
+"""A term of anti-affinity, one of the pods that have it, and all of its namespace that do."""
 
-    `keeping_away`: those with required anti-affinity or a host port, which may shut others out (`keeps_away`).
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods that are on nodes, of all schedulers. A node has daemons with ports and pods that keep away their like:
+    so of those only what one of the pods in question could meet is looked at.
+
+    `shutting_out`: each term of required anti-affinity (`shut_out_by`), with the pods of one namespace that have it.
+    `on_port`: those with a host port of this number.
     `everyone`: all of them; asked for only when a pod has terms of its own, for it may take long.
     """
 
     nodes: Mapping[str, Node]
-    keeping_away: Sequence[Pod] = ()
+    shutting_out: Callable[[], Iterable[ShutOut]] = tuple
+    on_port: Callable[[int], Iterable[Pod]] = lambda _: ()
     everyone: Callable[[], Iterable[Pod]] = tuple
+
+    @classmethod
+    def of(cls, nodes: Mapping[str, Node], pods: Sequence[Pod]) -> Surroundings:
+        """Of a few pods, which are looked through for each question."""
+        return cls(
+            nodes=nodes,
+            shutting_out=lambda: ((term, pod.metadata, (pod,)) for pod in pods for term in shut_out_by(pod)),
+            on_port=lambda port: (pod for pod in pods if port in host_ports_of(pod)),
+            everyone=lambda: pods,
+        )
 
 
 def deciding_specs(gang: Gang) -> list[PodSpec]:
@@ -141,14 +158,19 @@ def looks_around(spec: PodSpec) -> bool:
     return bool(_anti(spec) or _affinity(spec) or spec.host_ports)
 
 
-def keeps_away(pod: Pod) -> bool:
-    """Where others may go may depend on where this pod is, whatever they say themselves."""
-    return shuts_out(pod) or bool(pod.spec.host_ports)
-
-
 def shuts_out(pod: Pod) -> bool:
     """Others may not come near it, by their labels."""
     return bool(_anti(pod.spec))
+
+
+def host_ports_of(pod: Pod) -> set[int]:
+    """The numbers of the host ports that it takes."""
+    return {port.host_port for port in pod.spec.host_ports}
+
+
+def shut_out_by(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+    """Its terms of required anti-affinity."""
+    return _anti(pod.spec)
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
@@ -183,13 +205,15 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         for other in others:
             if _selects(term, pod.metadata, other.metadata):
                 _avoid(avoided, near(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
-    for other in around.keeping_away:
-        if _counts(other, but):
-            for term in _anti(other.spec):
-                if any(_selects(term, other.metadata, pod.metadata) for pod in pods):
+    for term, of, shutting_out in around.shutting_out():
+        if any(_selects(term, of, pod.metadata) for pod in pods):
+            for other in shutting_out:
+                if _counts(other, but):
                     _avoid(avoided, near(other, term), f"pod {'/'.join(other.key)} keeps it away")
-            if taken := next((port for spec in with_ports if (port := _port_taken(spec, other.spec))), 0):
-                _avoid(avoided, (other.spec.node_name,), f"host port {taken} is taken")
+    for port in sorted(set[int]().union(*map(host_ports_of, pods))):
+        for other in around.on_port(port):
+            if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
+                _avoid(avoided, (other.spec.node_name,), f"host port {port} is taken")
     for term, pod in together:
         meant = (other for other in others if _selects(term, pod.metadata, other.metadata))
         there = {name for other in meant for name in near(other, term)}

@@ -1,14 +1,20 @@
 """Who is on which node, for pods that want to be near others or away from them.
 
 All are known by their watches, and pods of this scheduler before that by the bindings that were sent.
+
+Each node has daemons with ports, and some pods that keep away their like: tens of thousands in a large cluster. They
+are found by port number and by term, so that a binding looks only at those that its pods could meet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from sunkpy.core.gang.limits import Surroundings, keeps_away, shuts_out
-from sunkpy.core.model.objects import Node, Pod
+import msgspec
+
+from sunkpy.core.gang.limits import ShutOut, Surroundings, host_ports_of, shut_out_by, shuts_out
+from sunkpy.core.model.objects import Meta, Node, Pod, PodAffinityTerm
+from sunkpy.runtime.groups import Groups
 
 PodsOn = Mapping[str, Iterable[Pod]]
 """Kubernetes node → pods there."""
@@ -24,24 +30,33 @@ class Neighbours:
         self._pods = pods
         self._on_moved = on_moved
         self._shutting_out: set[str] = set()
-        self._keeping_away: dict[str, Pod] = {}
+        self._on_port: Groups[int, str, Pod] = Groups()
+        self._with_term: Groups[bytes, str, Pod] = Groups()
+        self._terms: dict[bytes, tuple[PodAffinityTerm, Meta]] = {}
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
         """Who is where; `listed`: all pods of some nodes, as the apiserver has them now."""
         listed = listed or {}
+        further = [*(pod for pods in listed.values() for pod in pods), *self._sent.values()]
+
+        def still(pods: Iterable[Pod]) -> Iterator[Pod]:
+            return (pod for pod in pods if pod.spec.node_name not in listed)
 
         def everyone() -> Iterator[Pod]:
             yield from (pod for pod in self._pods() if pod.spec.node_name and pod.spec.node_name not in listed)
-            yield from (pod for pods in listed.values() for pod in pods)
-            yield from self._sent.values()
+            yield from further
 
-        keeping_away = [*self._keeping_away.values()]
-        if listed:
-            keeping_away = [pod for pod in keeping_away if pod.spec.node_name not in listed]
-            keeping_away += (pod for pods in listed.values() for pod in pods if keeps_away(pod))
-        keeping_away += filter(keeps_away, self._sent.values())
-        return Surroundings(nodes=nodes, keeping_away=keeping_away, everyone=everyone)
+        def shutting_out() -> Iterator[ShutOut]:
+            for key, pods in self._with_term.items():
+                yield *self._terms[key], still(pods.values())
+            yield from ((term, pod.metadata, (pod,)) for pod in further for term in shut_out_by(pod))
+
+        def on_port(port: int) -> Iterator[Pod]:
+            yield from still(self._on_port.of(port))
+            yield from (pod for pod in further if port in host_ports_of(pod))
+
+        return Surroundings(nodes=nodes, shutting_out=shutting_out, on_port=on_port, everyone=everyone)
 
     @property
     def is_open(self) -> bool:
@@ -64,15 +79,32 @@ class Neighbours:
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Follow one change of a watch."""
         before = _on_node(old)
-        if old is not None:
-            self._keeping_away.pop(old.uid, None)
+        if before is not None:
+            self._drop(before)
         for pod in (old, new):
             if pod is not None and (new is None or pod.uid != new.uid or new.spec.node_name):
                 before = self._sent.pop(pod.uid, before)
         there = _on_node(new)
-        if there is not None and keeps_away(there):
-            self._keeping_away[there.uid] = there
+        if there is not None:
+            self._put(there)
         self._moved(before, there)
+
+    def _put(self, pod: Pod) -> None:
+        for port in host_ports_of(pod):
+            self._on_port.put(port, pod.uid, pod)
+        for term in shut_out_by(pod):
+            key = _key(term, pod)
+            self._terms[key] = (term, pod.metadata)
+            self._with_term.put(key, pod.uid, pod)
+
+    def _drop(self, pod: Pod) -> None:
+        for port in host_ports_of(pod):
+            self._on_port.drop(port, pod.uid)
+        for term in shut_out_by(pod):
+            key = _key(term, pod)
+            self._with_term.drop(key, pod.uid)
+            if key not in self._with_term:
+                self._terms.pop(key, None)
 
     def _moved(self, before: Pod | None, now: Pod | None) -> None:
         """A pod is on a node now, or is there no more; None: it is on none."""
@@ -86,6 +118,11 @@ class Neighbours:
 
 def _on_node(pod: Pod | None) -> Pod | None:
     return pod if pod is not None and pod.spec.node_name and not pod.is_finished else None
+
+
+def _key(term: PodAffinityTerm, pod: Pod) -> bytes:
+    """Pods with the same one shut out the same pods: what a term means depends on the namespace where it stands."""
+    return msgspec.json.encode((pod.metadata.namespace, term), order="sorted")
 
 
 def _facts(pod: Pod) -> tuple[object, ...]:

@@ -10,7 +10,6 @@ from sunkpy.core.gang.limits import (
     Surroundings,
     avoid_nodes,
     deciding_specs,
-    keeps_away,
     within_limits,
 )
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
@@ -199,7 +198,7 @@ def around(pods_on):
         for node, pods in pods_on.items()
         for pod in pods
     ]
-    return Surroundings(nodes=NODES, keeping_away=[p for p in bound if keeps_away(p)], everyone=lambda: bound)
+    return Surroundings.of(NODES, bound)
 
 
 IN_ANTI = "pod default/other is in its anti-affinity"

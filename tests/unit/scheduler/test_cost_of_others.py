@@ -1,0 +1,82 @@
+"""What pods of others cost: daemons on each node, and all that ever ran."""
+
+import msgspec
+import pytest
+
+from sunkpy.core.gang.limits import avoid_nodes
+from sunkpy.core.model.objects import Pod
+from sunkpy.scheduler.pods.neighbours import Neighbours
+from tests.unit.core.gang.pods import make_node
+from tests.unit.scheduler.counting import calls_of
+
+HOST = "kubernetes.io/hostname"
+FEW, MANY = 10, 500
+DAEMON_PORTS = (9100, 9400, 9500, 8472)
+
+
+def apart_from(**labels):
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": HOST}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def make(name, *, node="", ports=(), namespace="default", labels=None, **spec):
+    containers = [{"ports": [{"hostPort": port} for port in ports]}]
+    body = {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "labels": labels or {}},
+        "spec": {"nodeName": node, "containers": containers, **spec},
+    }
+    return msgspec.convert(body, Pod)
+
+
+def crowded(count):
+    """Nodes with four daemons each that have a port of the node, and an operator that keeps away its like."""
+    nodes = {name: make_node(name, labels={HOST: name}) for name in (f"n{number}" for number in range(count))}
+    pods = [
+        make(f"daemon-{port}-{node}", namespace="kube-system", node=node, ports=(port,))
+        for port in DAEMON_PORTS
+        for node in nodes
+    ]
+    for node in nodes:
+        apart = apart_from(app="cni-operator")
+        pods.append(make(f"op-{node}", namespace="kube-system", node=node, labels={"app": "cni-operator"}, **apart))
+    neighbours = Neighbours(pods=lambda: pods)
+    for pod in pods:
+        neighbours.update(None, pod)
+    return nodes, neighbours
+
+
+@pytest.mark.parametrize(
+    "asked", [{}, {"ports": (80,)}, {"labels": {"app": "web"}}], ids=["plain", "with a port", "with labels"]
+)
+def test_a_binding_costs_as_much_with_daemons_on_many_nodes_as_with_daemons_on_few(asked):
+    costs = []
+    for count in (FEW, MANY):
+        nodes, neighbours = crowded(count)
+        listed = {"n1": [make("other", node="n1", ports=(443,))]}
+        costs.append(
+            calls_of(lambda: avoid_nodes([make("mine", **asked)], neighbours.around(nodes, listed=listed)))  # noqa: B023
+        )
+    assert costs[0] == costs[1]
+
+
+def test_what_is_in_its_way_is_found_among_them():
+    nodes, neighbours = crowded(FEW)
+    neighbours.update(None, make("web-0", node="n2", labels={"app": "web"}, **apart_from(app="web")))
+    mine, around = [make("mine", ports=(9100,), labels={"app": "web"})], neighbours.around(nodes)
+    assert set(avoid_nodes(mine, around)) == set(nodes)
+    assert avoid_nodes(mine, around)["n2"] == "pod default/web-0 keeps it away"
+    assert avoid_nodes(mine, around)["n3"] == "host port 9100 is taken"
+    gone = neighbours.around(nodes, listed={"n3": []})
+    assert "n3" not in avoid_nodes(mine, gone), "the apiserver has no pod there any more"
+    neighbours.update(make("web-0", node="n2", labels={"app": "web"}, **apart_from(app="web")), None)
+    assert avoid_nodes([make("mine", labels={"app": "web"})], neighbours.around(nodes)) == {}
+
+
+def test_an_index_holds_no_more_than_is_there():
+    _, neighbours = crowded(FEW)
+    for number in range(100):
+        pod = make(f"pod-{number}", node="n1", ports=(number + 1,), **apart_from(app=f"app-{number}"))
+        neighbours.update(None, pod)
+        neighbours.update(pod, None)
+    assert len(neighbours._on_port) == len(DAEMON_PORTS)
+    assert len(neighbours._with_term) == len(neighbours._terms) == 1
