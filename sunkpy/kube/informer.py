@@ -3,6 +3,7 @@
 Rules, from client-go's reflector: list page by page, then watch from the version of the list; keep the newest version,
 bookmarks included; on 410 list again and compare, so that missed deletions are reported; back off with jitter;
 never await between a change of the store and its handlers, so that a handler always sees the store that its event made.
+Between two changes others have their turn when it has taken long: one chunk of a watch may bring hundreds.
 
 One bad object must not affect the others: neither one that cannot be read, nor one on which a handler fails.
 """
@@ -24,7 +25,7 @@ from sunkpy.kube import decoding, errors, paths
 from sunkpy.kube.bounds import bounded
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Decoder, Unreadable
-from sunkpy.runtime.turns import in_turns
+from sunkpy.runtime.turns import Turns, in_turns
 
 T = TypeVar("T", bound=KubeObject)
 Handler = Callable[[T | None, T | None], None]
@@ -162,8 +163,10 @@ class Informer(Generic[T]):
 
     async def _watch(self) -> None:
         stream = self._kube.watch_lines(self._selection, resource_version=self._version, on_open=self._opened)
+        turns = Turns()
         async for line in stream:
             self._handle(decoding.read_event(line))
+            await turns.rest()
 
     def _opened(self) -> None:
         self.connected = True

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from typing import TypeVar
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-_A_TURN = 200
+TURN_S: Final = 0.01
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items; a mapping that may change meanwhile is to be copied first."""
-    for number, item in enumerate(items):
-        if number % _A_TURN == 0:
+class Turns:
+    """Of one task that has much to do at once and waits for nothing; `clock` is in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._over_at = clock() + TURN_S
+
+    async def rest(self) -> None:
+        """Let others go on, if this turn has taken long."""
+        if self._clock() >= self._over_at:
             await asyncio.sleep(0)
+            self._over_at = self._clock() + TURN_S
+
+
+async def in_turns(items: Iterable[T], *, clock: Callable[[], float] = time.perf_counter) -> AsyncIterator[T]:
+    """The items; a mapping that may change meanwhile is to be copied first."""
+    turns = Turns(clock)
+    for item in items:
         yield item
+        await turns.rest()

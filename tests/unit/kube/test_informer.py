@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -235,6 +236,36 @@ async def test_what_does_not_look_as_it_should_is_an_error_for_who_asks(tmp_path
             await kube.get("/apis/example.com/v1/namespaces/d/things/a", Owner)
         with pytest.raises(errors.Unreadable, match=r"GET /api/v1/pods: d/p: Expected `array`, got `int`"):
             await kube.list_objects(PODS, Pod)
+
+
+async def test_others_have_a_turn_while_the_events_of_one_chunk_are_handled(tmp_path: Path) -> None:
+    many, turns = 50, 0
+    chunk = "\n".join(json.dumps(event("ADDED", pod(f"p{number}", 11 + number))) for number in range(many))
+    script = Script([(10, [])], [[chunk]])
+    seen_at: list[int] = []
+
+    def hear(_: Pod | None, new: Pod | None) -> None:
+        until = time.perf_counter() + 0.002
+        while time.perf_counter() < until:
+            pass
+        seen_at.append(turns)
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with connected(script.handle, tmp_path) as kube:
+        informer = Informer(kube, PODS, Pod)
+        informer.add_handler(hear)
+        tasks = [asyncio.ensure_future(informer.run()), asyncio.ensure_future(other())]
+        await asyncio.wait_for(script.over.wait(), 20)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert len(seen_at) == many
+    assert len(set(seen_at)) >= many * 2 // 10 - 1, "100 ms of work"
 
 
 async def test_a_broken_watch_goes_on_from_the_newest_version_bookmarks_included(tmp_path: Path) -> None:
