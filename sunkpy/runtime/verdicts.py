@@ -1,6 +1,9 @@
 """What is worked out once for all pods of a template, and again when somebody asks after a change that matters to it.
 
-A value that comes out as before is the same verdict: so it is cheap to see which gangs that wait a change concerns.
+A value that comes out as before is the same: so it is cheap to see which gangs that wait a change concerns.
+
+Templates belong to those who hold a verdict, and go with the last of them: each change looks at all that are there, and
+pods that ever ran are without number. The few that were asked for last stay a moment, until somebody holds them.
 """
 
 from __future__ import annotations
@@ -8,23 +11,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import cachetools
 
 T = TypeVar("T")
 V = TypeVar("V")
 
-_TEMPLATES: Final = 4096
+_ASKED_LAST: Final = 64
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Template(Generic[T, V]):
+    """What is asked, and the answer; `is_current`: nothing has changed since that matters."""
+
+    key: bytes
+    template: T
+    value: V
+    is_current: bool = True
 
 
 @dataclass(slots=True, eq=False)
 class Verdict(Generic[T, V]):
-    """The value for a template; without a key it always holds."""
+    """The value for a template, as it was when asked for. Without a template it always holds."""
 
-    template: T
     value: V
-    key: bytes = b""
-    is_current: bool = True
+    template: _Template[T, V] | None = None
 
 
 class Verdicts(Generic[T, V]):
@@ -32,25 +44,31 @@ class Verdicts(Generic[T, V]):
 
     def __init__(self, work_out: Callable[[T], V]) -> None:
         self._work_out = work_out
-        self._known: cachetools.LRUCache[bytes, Verdict[T, V]] = cachetools.LRUCache(_TEMPLATES)
+        self._known: WeakValueDictionary[bytes, _Template[T, V]] = WeakValueDictionary()
+        self._asked_last: cachetools.LRUCache[bytes, _Template[T, V]] = cachetools.LRUCache(_ASKED_LAST)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def of(self, key: bytes, template: T) -> Verdict[T, V]:
         """For templates with this key."""
         known = self._known.get(key)
-        if known is None or not known.is_current:
-            value = self._work_out(template)
-            if known is None or known.value != value:
-                known = self._known[key] = Verdict(template, value, key)
-            known.is_current = True
-        return known
+        if known is None:
+            known = self._known[key] = _Template(key, template, self._work_out(template))
+        self._asked_last[key] = known
+        return Verdict(self._now(known), known)
 
     def holds(self, verdict: Verdict[T, V]) -> bool:
         """It would come out the same now."""
-        return not verdict.key or (verdict.key in self._known and self.of(verdict.key, verdict.template) is verdict)
+        template = verdict.template
+        if template is None:
+            return True
+        return self._known.get(template.key) is template and self._now(template) is verdict.value
 
     def forget(self) -> None:
         """None holds any more: something else has changed that decides with them."""
         self._known.clear()
+        self._asked_last.clear()
 
     def doubt(self, is_concerned: Callable[[T], bool] = lambda _: True) -> bool:
         """Work them out again when somebody asks; whether there are any that this concerns."""
@@ -58,3 +76,10 @@ class Verdicts(Generic[T, V]):
         for each in concerned:
             each.is_current = False
         return bool(concerned)
+
+    def _now(self, known: _Template[T, V]) -> V:
+        if not known.is_current:
+            value = self._work_out(known.template)
+            known.value = known.value if known.value == value else value
+            known.is_current = True
+        return known.value

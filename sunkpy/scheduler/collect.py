@@ -98,9 +98,11 @@ class Collector:
 
     def note_grounds(self, snapshot: Snapshot, record: Record) -> None:
         """Remember what decides where the gang may go, for `is_concerned` and `has_other_neighbours`."""
-        record.decided_on, gang = self._decided_on(snapshot, record), snapshot.gang
+        gang, waits = snapshot.gang, snapshot.eligibility is not None
+        record.templates = tuple(self._templates(gang)) if gang is not None and waits else ()
+        record.decided_on = self._decided_on(snapshot, record)
         together = [(pod,) for pod in snapshot.pods] if snapshot.named_nodes else [gang.first_wave if gang else ()]
-        record.avoided = tuple(map(self._cluster.avoided_nodes, together if snapshot.eligibility is not None else ()))
+        record.avoided = tuple(map(self._cluster.avoided_nodes, together if waits else ()))
 
     def _decided_on(self, snapshot: Snapshot, record: Record) -> tuple[Verdict[PodSpec, Eligibility], ...] | None:
         """Where the templates of this snapshot may run; None when more than that and its neighbours decides."""
@@ -117,7 +119,7 @@ class Collector:
             or any(has_claims(pod.spec) for pod in gang.members)
         ):
             return None
-        return tuple(self._eligible(one_of_each(deciding_specs(gang), template_of)))
+        return record.templates
 
     def is_concerned(self, record: Record) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""
@@ -132,6 +134,9 @@ class Collector:
     def _eligible(self, specs: Iterable[PodSpec]) -> list[Verdict[PodSpec, Eligibility]]:
         """Each by itself; none while Slurm's nodes have not been read."""
         return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
+
+    def _templates(self, gang: Gang) -> list[Verdict[PodSpec, Eligibility]]:
+        return self._eligible(one_of_each(deciding_specs(gang), template_of))
 
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when none has."""

@@ -74,13 +74,13 @@ class MemberRecord:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
-    held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
-    `suspended_for`: the job whose preemption the owner was suspended for. `decided_on`: where its templates could run
-    at the last decision; None when more than that decides. `gang`: as it was seen last; `seen_by`: from which three
-    things that follows. `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which a
-    pass has seen the end. `warned`: what the last pass has warned of, by pod, reason and text. `changes`: how many were
-    told of.
+    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
+    nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
+    `suspended_for`: the job whose preemption the owner was suspended for. `templates`: where its pods could run at the
+    last decision, while it looks for nodes; `decided_on`: the same, None when more than that decides. `gang`: as it was
+    seen last; `seen_by`: from which three things that follows. `ended`: pods of it that had ended when they went, by
+    uid. `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last pass has warned of, by pod,
+    reason and text. `changes`: how many were told of.
     """
 
     id: GangId
@@ -100,6 +100,7 @@ class Record:
     is_half_bound: bool = False
     is_several: bool = False
     suspended_for: JobId | None = None
+    templates: tuple[Verdict[PodSpec, Eligibility], ...] = ()
     decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None
     avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
     gang: Gang | None = None

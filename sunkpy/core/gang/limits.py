@@ -18,7 +18,7 @@ affinity may be the first) and nodeports. Preferred terms bind nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -173,6 +173,19 @@ def shut_out_by(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     return _anti(pod.spec)
 
 
+def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+    """What it requires of pods near it."""
+    return _anti(pod.spec) + _affinity(pod.spec)
+
+
+def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
+    """The names of the labels by which terms tell pods apart."""
+    for selector in (term.label_selector for term in terms):
+        if selector is not None:
+            yield from selector.match_labels
+            yield from (each.key for each in selector.match_expressions)
+
+
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
     """One of the pods must not share its value of that node label with others."""
     return any(term.topology_key == label for pod in pods for term in _anti(pod.spec))
@@ -180,9 +193,8 @@ def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
 
 def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
     """Where one of these pods may go can change when the other one comes to a node or leaves it."""
-    own_terms = (*_unlike_terms(pods, _anti), *_unlike_terms(pods, _affinity))
     return (
-        any(_selects(term, pod.metadata, other.metadata) for term, pod in own_terms)
+        any(_selects(term, pod.metadata, other.metadata) for pod in pods for term in terms_of(pod))
         or any(_selects(term, other.metadata, pod.metadata) for term in _anti(other.spec) for pod in pods)
         or any(_port_taken(pod.spec, other.spec) for pod in pods)
     )

@@ -10,7 +10,16 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
-from sunkpy.core.gang.limits import Surroundings, avoid_nodes, depend_on, looks_around, shuts_out
+from sunkpy.core.gang.limits import (
+    Surroundings,
+    avoid_nodes,
+    depend_on,
+    labels_asked,
+    looks_around,
+    shut_out_by,
+    shuts_out,
+    terms_of,
+)
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
@@ -60,7 +69,9 @@ class Cluster:
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=each, tell=on_pod) for each in by_name)
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
-        self._avoided: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
+        self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
+        self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
+        self._labels_asked: frozenset[str] = frozenset()
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
         everybody = Together((*self.pods.parts, self._others))
         self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved)
@@ -136,18 +147,22 @@ class Cluster:
 
     def avoided_nodes(self, pods: Sequence[Pod]) -> Verdict[Sequence[Pod], Mapping[str, str]]:
         """Slurm nodes where pods of others keep one of these away, or are missing, and why."""
-        if self.neighbours.is_open and not any(looks_around(pod.spec) for pod in pods):
-            return Verdict(pods, {})
-        kinds = tuple(one_of_each(pods, _around_which))
-        return self._avoided.of(msgspec.json.encode(list(map(_around_which, kinds)), order="sorted"), kinds)
+        is_looking = any(looks_around(pod.spec) for pod in pods)
+        if self.neighbours.is_open and not is_looking:
+            return Verdict({})
+        kinds = tuple(one_of_each(pods, self._around_which))
+        verdicts = self._looking if is_looking else self._shut_out
+        return verdicts.of(msgspec.json.encode(list(map(self._around_which, kinds)), order="sorted"), kinds)
 
     def may_run_as_before(self, verdict: Verdict[PodSpec, Eligibility]) -> bool:
         """Nothing has changed for pods that ask so."""
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
     def avoid_as_before(self, verdict: Verdict[Sequence[Pod], Mapping[str, str]]) -> bool:
-        """Nothing has changed for pods that avoid or seek these; without a key: for pods that all leave alone."""
-        return self._avoided.holds(verdict) if verdict.key else self.neighbours.is_open
+        """Nothing has changed for pods that avoid or seek these; without a template: for pods that all leave alone."""
+        if verdict.template is None:
+            return self.neighbours.is_open
+        return self._looking.holds(verdict) or self._shut_out.holds(verdict)
 
     def _eligible_for(self, spec: PodSpec) -> Eligibility:
         candidates, gpus = self.candidates.lasting(), self._settings.counted
@@ -157,8 +172,31 @@ class Cluster:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}
 
     def _pod_moved(self, pod: Pod) -> None:
-        if self._avoided.doubt(lambda pods: depend_on(pods, pod)) or shuts_out(pod):
+        """Most pods are nothing to those that wait: only one that shuts out others is to pods that do not look."""
+        is_shutting_out = shuts_out(pod)
+        if is_shutting_out:
+            self._tell_apart_by(labels_asked(shut_out_by(pod)))
+            self._shut_out.doubt(lambda pods: depend_on(pods, pod))
+        if self._looking.doubt(lambda pods: depend_on(pods, pod)) or is_shutting_out:
             self._wake.neighbours.set()
+
+    def _tell_apart_by(self, labels: Iterable[str]) -> None:
+        """Pods that differ in these labels are no longer alike. They are again when no term asks for these."""
+        asked = frozenset(labels)
+        if not asked <= self._labels_asked:
+            self._labels_asked = frozenset(self.neighbours.labels_asked()) | asked
+            self._looking.forget()
+            self._shut_out.forget()
+
+    def _around_which(self, pod: Pod) -> tuple[object, ...]:
+        """All of the pod that decides where others are in its way.
+
+        Of its labels those that a term asks for: each Job, each index and each replica has some of its own.
+        """
+        terms = terms_of(pod)
+        asked = self._labels_asked.union(labels_asked(terms))
+        labels = {name: pod.labels[name] for name in sorted(asked & pod.labels.keys())}
+        return (pod.metadata.namespace, labels, terms, shut_out_by(pod), pod.spec.host_ports)
 
     def full_nodes(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> dict[str, str]:
         """Slurm nodes with too little left for one of the pods of what Slurm does not count, and what.
@@ -184,7 +222,8 @@ class Cluster:
         self._by_name = None
         self._by_hostname.follow(old, new)
         if old is None or new is None or old.labels != new.labels:
-            self._avoided.doubt()
+            self._looking.doubt()
+            self._shut_out.doubt()
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
 
@@ -199,7 +238,8 @@ class Cluster:
         if _is_registered(old) != _is_registered(new):
             self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
-            self._avoided.doubt()
+            self._looking.doubt()
+            self._shut_out.doubt()
             self._invalidate()
 
     def _slurm_nodes_changed(self, changed: frozenset[str]) -> None:
@@ -241,10 +281,6 @@ def _is_registered(pod: Pod | None) -> bool:
 def _signature(spec: PodSpec) -> bytes:
     requests = sorted(matching.pod_requests(spec).items())
     return msgspec.json.encode((spec.node_selector, spec.affinity, spec.tolerations, requests), order="sorted")
-
-
-def _around_which(pod: Pod) -> tuple[object, ...]:
-    return (pod.metadata.namespace, pod.labels, pod.spec.affinity, pod.spec.host_ports)
 
 
 def _facts(node: Node) -> tuple[object, ...]:

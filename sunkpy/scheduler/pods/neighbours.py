@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from sunkpy.core.gang.limits import ShutOut, Surroundings, host_ports_of, shut_out_by, shuts_out
+from sunkpy.core.gang.limits import ShutOut, Surroundings, host_ports_of, labels_asked, shut_out_by, shuts_out
 from sunkpy.core.model.objects import Meta, Node, Pod, PodAffinityTerm
 from sunkpy.runtime.groups import Groups
 
@@ -62,6 +62,11 @@ class Neighbours:
     def is_open(self) -> bool:
         """No pod on a node shuts out others by their labels."""
         return not self._shutting_out
+
+    def labels_asked(self) -> Iterator[str]:
+        """The names of labels by which pods that are on nodes shut out others."""
+        yield from labels_asked(term for term, _ in self._terms.values())
+        yield from (name for pod in self._sent.values() for name in labels_asked(shut_out_by(pod)))
 
     def note_sent(self, pod: Pod) -> None:
         """A binding goes out for this pod, which is as it will be then."""

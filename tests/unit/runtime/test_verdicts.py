@@ -5,7 +5,7 @@ import pytest
 
 from sunkpy.core.gang.limits import avoid_nodes, depend_on
 from sunkpy.core.model.objects import Pod
-from sunkpy.runtime.verdicts import Verdicts
+from sunkpy.runtime.verdicts import _ASKED_LAST, Verdicts
 from sunkpy.scheduler.pods.neighbours import Neighbours
 from tests.unit.core.gang.pods import make_node
 
@@ -56,8 +56,9 @@ class Cluster:
 
     def avoided_by(self, spec, replicas=240):
         """What each of the replicas is told; all are told the same."""
-        (found,) = {self.verdicts.of(b"template", [make(f"waits-{number}", **spec)]) for number in range(replicas)}
-        return found
+        found = [self.verdicts.of(b"template", [make(f"waits-{number}", **spec)]) for number in range(replicas)]
+        assert len({id(each.value) for each in found}) == 1
+        return found[0]
 
 
 def test_it_is_worked_out_once_for_all_replicas_and_again_when_one_was_bound_or_left():
@@ -121,6 +122,20 @@ def test_when_nodes_change_it_is_worked_out_again_and_the_same_result_concerns_n
     cluster.verdicts.doubt()
     assert cluster.verdicts.holds(found)
     assert cluster.judged == 2
+
+
+def test_a_template_goes_with_the_last_who_holds_a_verdict_and_the_few_that_were_asked_for_last():
+    worked_out = []
+    verdicts = Verdicts(lambda template: worked_out.append(template) or template)
+    held = verdicts.of(b"held", "held")
+    for number in range(5_000):
+        verdicts.of(str(number).encode(), number)
+    assert len(verdicts) == 1 + _ASKED_LAST
+    assert verdicts.doubt()
+    assert verdicts.holds(held)
+    assert worked_out.count("held") == 2
+    del held
+    assert len(verdicts) == _ASKED_LAST
 
 
 def test_whether_pods_without_terms_have_to_be_looked_at():

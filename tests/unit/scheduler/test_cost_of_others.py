@@ -5,9 +5,11 @@ import pytest
 
 from sunkpy.core.gang.limits import avoid_nodes
 from sunkpy.core.model.objects import Pod
+from sunkpy.runtime import verdicts
 from sunkpy.scheduler.pods.neighbours import Neighbours
 from tests.unit.core.gang.pods import make_node
 from tests.unit.scheduler.counting import calls_of
+from tests.unit.scheduler.world import World, leading
 
 HOST = "kubernetes.io/hostname"
 FEW, MANY = 10, 500
@@ -80,3 +82,32 @@ def test_an_index_holds_no_more_than_is_there():
         neighbours.update(pod, None)
     assert len(neighbours._on_port) == len(DAEMON_PORTS)
     assert len(neighbours._with_term) == len(neighbours._terms) == 1
+
+
+@pytest.mark.parametrize("asked", ["app", "job-name"])
+async def test_jobs_that_ever_ran_make_no_event_of_a_pod_dearer(tmp_path, monkeypatch, asked):
+    """Each has labels of its own, and a pod that shuts out others asks for labels: perhaps for just these."""
+    monkeypatch.setattr(verdicts, "_ASKED_LAST", 1)
+    world = World()
+    world.add_node(1)
+    meta = {"name": "operator", "namespace": "kube-system", "labels": {"app": "cni-operator"}}
+    apart = apart_from(**{asked: "cni-operator"})
+    world.put("pods", {"metadata": meta, "spec": {"nodeName": "node-1", **apart}, "status": {"phase": "Running"}})
+    async with leading(world, tmp_path):
+        neighbours, templates = world.term._cluster.neighbours, world.term._cluster._shut_out
+        stranger = make("stranger", node="node-1", labels={"app": "web"})
+
+        def come_and_go():
+            neighbours.update(None, stranger)
+            neighbours.update(stranger, None)
+
+        before = calls_of(come_and_go)
+        for number in range(30):
+            world.add_pod(f"job-{number}", labels={"job-name": f"job-{number}"})
+        await world.until(lambda: len(world.submissions) == 30)
+        assert len(templates) == (30 if asked == "job-name" else 1)
+        assert calls_of(come_and_go) == before
+        for number in range(30):
+            world.pod_vanishes(f"job-{number}")
+        await world.until(lambda: len(templates) <= 1)
+        assert calls_of(come_and_go) == before

@@ -125,7 +125,8 @@ async def test_where_replicas_may_go_is_worked_out_for_all_of_them_together(worl
     apart, replicas = terms("podAntiAffinity", HOST, "web"), 30
     async with leading(world, tmp_path):
         for number in range(replicas):
-            world.add_pod(f"web-{number}", labels={"app": "web"}, affinity=apart)
+            own = {"statefulset.kubernetes.io/pod-name": f"web-{number}"}
+            world.add_pod(f"web-{number}", labels={"app": "web", **own}, affinity=apart)
         await world.until(lambda: len(world.submissions) == replicas)
         world.add_pod("bound", node="node-1", running=True, labels={"app": "web"}, affinity=apart)
         await world.until(lambda: [job["excluded_nodes"] for job in world.jobs.values()].count("n1") == replicas)

@@ -3,6 +3,7 @@
 import contextlib
 from collections import deque
 from collections.abc import Mapping, Set
+from weakref import WeakValueDictionary
 
 import cachetools
 import pytest
@@ -36,7 +37,7 @@ def sizes(root):
         if id(value) in seen or path.endswith("._timers"):  # these end by themselves
             continue
         seen.add(id(value))
-        if isinstance(value, cachetools.Cache):  # it has a bound
+        if isinstance(value, cachetools.Cache | WeakValueDictionary):  # it has a bound, or keeps nothing alive
             continue
         if isinstance(value, Mapping | Set | list | deque):
             found[path] = found.get(path, 0) + len(value)
