@@ -1,28 +1,53 @@
-"""How often one pass and one epilog lead a reader back up.
+"""What a reader enters who follows a pass, an epilog or a prolog, and a pod from its creation to its binding.
 
-A call climbs back when the called file stands above the calling one in the chain of imports: nobody finds it by reading
-the imports. Families are not counted, for each gang enters one of them.
+Traced while the scheduler runs on the doubles, not counted by reading. The clients and the values of both worlds are
+left out, and all families are one file. A call climbs back when the called file stands above the calling one in the
+chain of imports: nobody finds it by reading the imports.
 """
 
 import ast
 import asyncio
+import contextlib
 import contextvars
 import graphlib
+import statistics
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import structlog
 
 from sunkpy.scheduler.hooks.answers import Hooks
 from sunkpy.scheduler.loop import GangLoop
+from tests.unit.core.gang.trio import WITH_TRIO
+from tests.unit.scheduler.test_gangs import NODES, start
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
 ROOT = Path(__file__).resolve().parents[3]
 MOST_CLIMBS = 2
+MOST_ENTERED = {"pass": (35, 140), "epilog": (30, 125), "prolog": (30, 115), "created to bound": (72, 400)}
+"""Files, and functions: of passes, epilogs and prologs the median."""
+
+CLIENTS = ("sunkpy.kube", "sunkpy.slurm", "sunkpy.runtime", "sunkpy.core.model")
+FAMILIES = "sunkpy.core.gang.families"
+
+
+class Trace(NamedTuple):
+    """What was entered: calls from file to file, and functions with their file."""
+
+    calls: set[tuple[str, str]]
+    functions: set[tuple[str, str]]
+
+    @property
+    def size(self):
+        """Files and functions."""
+        return len({file for file, _ in self.functions}), len(self.functions)
+
 
 followed = contextvars.ContextVar("followed", default=None)
-"""The calls from file to file of the pass or epilog that is followed, in its own task and in those that it starts."""
+"""The trace of the pass or hook that is followed, in its own task and in those that it starts."""
 
 
 def modules(folder):
@@ -56,60 +81,120 @@ def floors(texts):
 def module_of(frame):
     """The module of a frame, if it counts. Lambdas and generators are run elsewhere, and read where they stand."""
     name = frame.f_globals.get("__name__", "") if frame is not None else ""
-    is_counted = name.startswith(("sunkpy.scheduler.", "sunkpy.core.gang.")) and ".families" not in name
-    return name if is_counted and frame.f_code.co_name not in ("<genexpr>", "<lambda>") else ""
+    is_counted = name.startswith("sunkpy.") and not name.startswith(CLIENTS) and frame.f_code.co_name[0] != "<"
+    return (FAMILIES if name.startswith(FAMILIES) else name) if is_counted else ""
 
 
-def follow(frame, event, _):
-    calls = followed.get()
-    if calls is not None and event == "call" and (called := module_of(frame)):
+def note(trace, frame):
+    """A call into what counts."""
+    if called := module_of(frame):
         caller = frame.f_back
         while caller is not None and not module_of(caller):
             caller = caller.f_back
-        calls.add((module_of(caller), called))
+        trace.calls.add((module_of(caller), called))
+        trace.functions.add((called, frame.f_code.co_qualname))
 
 
-def following(function, paths):
-    """The function, which notes its calls from file to file each time that it is called."""
+@contextlib.contextmanager
+def tracing():
+    """Each call of a function goes to the trace that is followed where it is called."""
+
+    def follow(frame, event, _):
+        if event == "call" and (trace := followed.get()) is not None:
+            note(trace, frame)
+
+    sys.setprofile(follow)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@contextlib.contextmanager
+def tracing_all():
+    """One trace of all that is called, by whomever."""
+    trace = Trace(set(), set())
+    sys.setprofile(lambda frame, event, _: note(trace, frame) if event == "call" else None)
+    try:
+        yield trace
+    finally:
+        sys.setprofile(None)
+
+
+def following(function, traces):
+    """The function, which is followed each time that it is called."""
 
     async def call(*args):
-        paths.append(calls := set())
-        token = followed.set(calls)
-        sys.setprofile(follow)
+        traces.append(trace := Trace(set(), set()))
+        token = followed.set(trace)
         try:
             return await function(*args)
         finally:
-            sys.setprofile(None)
             followed.reset(token)
 
     return call
 
 
 @pytest.fixture
-def paths(monkeypatch):
-    """The calls from file to file of each pass and each epilog."""
-    found = {"pass": [], "epilog": []}
+def traces(monkeypatch):
+    """One for each pass, epilog and prolog."""
+    found = {"pass": [], "epilog": [], "prolog": []}
     monkeypatch.setattr(GangLoop, "reconcile", following(GangLoop.reconcile, found["pass"]))
     monkeypatch.setattr(Hooks, "epilog", following(Hooks.epilog, found["epilog"]))
+    monkeypatch.setattr(Hooks, "prolog", following(Hooks.prolog, found["prolog"]))
     return found
 
 
-async def test_a_pass_and_an_epilog_rarely_lead_back_up(tmp_path, paths):
+def assert_short(what, files, functions):
+    structlog.get_logger("trace").info(what, files=files, functions=functions)
+    most_files, most_functions = MOST_ENTERED[what]
+    assert (files <= most_files, functions <= most_functions) == (True, True), (what, files, functions)
+
+
+async def run_and_end(world, call):
+    """A pod and a trio that are bound, and lose their nodes."""
+    job = await bound_pod(world, call)
+    world.set_job(job, "CANCELLED")
+    epilog = asyncio.ensure_future(call("epilog", job))
+    await world.until(lambda: world.deleted)
+    world.pod_is_gone()
+    assert await epilog == (200, {"done": True})
+    world.submissions.clear()
+    world.jobs.clear()
+    job = await start(world, call)
+    world.set_job(job, "PREEMPTED", "COMPLETING")
+    epilogs = [asyncio.ensure_future(call("epilog", job, node=number)) for number in NODES]
+    trio = ("leader-1", "worker-1", "worker-2")
+    await world.until(lambda: set(world.deleted) >= set(trio))
+    for name in trio:
+        world.pod_is_gone(name)
+    assert await asyncio.gather(*epilogs) == [(200, {"done": True})] * 3
+
+
+async def test_a_pass_and_the_hooks_enter_few_files_and_rarely_lead_back_up(tmp_path, traces):
+    world = World()
+    for number in NODES:
+        world.add_node(number)
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        with tracing():
+            await run_and_end(world, call)
+    chains = floors(modules("scheduler") | modules("core/gang"))
+    for what, each in traces.items():
+        for trace in each:
+            known = ((one, other) for one, other in trace.calls if one in chains and other in chains)
+            climbs = sorted((one, other) for one, other in known if len(chains[other]) > len(chains[one]))
+            assert len(climbs) <= MOST_CLIMBS, climbs
+        sizes = [trace.size for trace in each]
+        assert_short(what, statistics.median(size[0] for size in sizes), statistics.median(size[1] for size in sizes))
+
+
+async def test_from_its_creation_to_its_binding_a_pod_enters_few_files(tmp_path):
     world = World()
     world.add_node(1)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        job = await bound_pod(world, call)
-        world.set_job(job, "CANCELLED")
-        epilog = asyncio.ensure_future(call("epilog", job))
-        await world.until(lambda: world.deleted)
-        world.pod_is_gone()
-        assert await epilog == (200, {"done": True})
-    chains = floors(modules("scheduler") | modules("core/gang"))
-    for what in ("pass", "epilog"):
-        assert paths[what]
-        for calls in paths[what]:
-            climbs = sorted((one, other) for one, other in calls if one and len(chains[other]) > len(chains[one]))
-            assert len(climbs) <= MOST_CLIMBS, climbs
+        with tracing_all() as trace:
+            await bound_pod(world, call)
+    assert_short("created to bound", *trace.size)
 
 
 def test_the_longest_chain_of_imports_is_named_from_above():
