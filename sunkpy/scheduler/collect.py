@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId, turn
 from sunkpy.core.gang.job.job import along_switches
 from sunkpy.core.gang.job.terms import takes_features
-from sunkpy.core.gang.limits import (
-    deciding_specs,
-    wants_to_be_alone,
-    within_limits,
-)
+from sunkpy.core.gang.limits import deciding_specs, wants_to_be_alone
 from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
 from sunkpy.core.gang.seating.slots import plan_slots
@@ -29,83 +24,92 @@ from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.runtime.verdicts import Verdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.pods.index import PodIndex
-from sunkpy.scheduler.record import Record
-from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.record import Recognised
+from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
 _CLAIM_S = 3.0
 """Then a pod is told that its claim is not there: of a template one is made within a moment."""
 
 
 class Collector:
-    """Watches, polls and memory → `Snapshot`. No request is sent."""
+    """Watches, polls and memory → `Snapshot`. No request is sent, and nothing is remembered (`scheduler.views`)."""
 
-    def __init__(self, leader: Leader, cluster: Cluster, members: PodIndex) -> None:
+    def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:
         self._clock = leader.clock
         self._settings = leader.settings
-        self._ledger = leader.ledger
+        self._ledger: LedgerView = leader.ledger
         self._cluster = cluster
         self._members = members
+        self._gangs = gangs
 
-    def snapshot(self, record: Record) -> Snapshot:
+    def snapshot(self, record: RecordView) -> Snapshot:
         """The gang as it is known now."""
-        snapshot = self.known(record)
-        # Pods that have their nodes look for none; every prolog asks for the snapshot.
+        seen = self._gangs.of(record)
+        snapshot = self._known(record, seen)
+        # Pods that have their nodes look for none.
         has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
         # A job of this gang, or one that keeps it away, may not be known.
-        if not self._ledger.all_jobs_known or self._cluster.namespace_of(record.id.namespace) is None:
+        if not self._ledger.all_jobs_known or not seen.is_of_known_namespace:
             return msgspec.structs.replace(snapshot, may_submit=False)
         if not has_nodes and (missing := self._cluster.devices.missing(snapshot.pods)):
             refused = f"waits for {missing}, which is not there" if self._clock() - record.seen_at > _CLAIM_S else ""
             return msgspec.structs.replace(snapshot, may_submit=False, refused=refused, is_to_be_polled=True)
         return snapshot if has_nodes else self._with_eligibility(snapshot, record)
 
-    def known(self, record: Record) -> Snapshot:
+    def known(self, record: RecordView) -> Snapshot:
         """The gang as it is known now, but for where it may go."""
-        pods = [record.as_bound(pod) for pod in self._members.pods_of(record.id)]
-        gang = self._gang(record, pods)
+        return self._known(record, self._gangs.of(record))
+
+    def _known(self, record: RecordView, seen: Recognised) -> Snapshot:
+        gang, claiming = seen.gang, seen.pods if seen.claiming is not None else ()
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
-        snapshot = record.snapshot(gang, placed=placed, now=self._clock())
-        along = self._settings.switch_label
+        snapshot = record.snapshot(seen, placed=placed, now=self._clock())
+        along, devices = self._settings.switch_label, self._cluster.devices
         return msgspec.structs.replace(
             snapshot,
-            has_left_out=gang is not None and _has_left_out(gang, pods),
+            has_left_out=any(pod_phase(pod) is PodPhase.WAITING for pod in seen.beyond),
             jobs=tuple(along_switches(job, self._switch_of) for job in snapshot.jobs) if along else snapshot.jobs,
             named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
             waits_for=self._generation_in_the_way(record.id),
-            reserved=self._cluster.devices.reserved(pods if self._ledger.all_jobs_known else ()),
-            lost_devices=self._cluster.devices.lost(pods),
+            reserved=devices.reserved(claiming if self._ledger.all_jobs_known else ()) if claiming else frozenset(),
+            lost_devices=devices.lost(claiming) if claiming else {},
         )
 
-    def on_node(self, record: Record, node: str) -> Snapshot:
+    def on_node(self, record: RecordView, node: str) -> Snapshot:
         """The gang with only its pods on one Kubernetes node.
 
         The gate asks so from all nodes of a gang at once: with all pods, the time would grow with their square.
         """
-        if record.bound_to is None or record.gang is None:  # under which job they are is seen by the others
+        seen = record.recognised.gang
+        if record.bound_to is None or seen is None:  # under which job they are is seen by the others
             return self.known(record)
         bound = (*self._cluster.neighbours.sent_to(node), *self._members.on_node(node))
         pods = {pod.uid: pod for pod in bound if self._members.find_id(pod) == record.id}
         role = Role(name="here", seats=len(pods), first=0, members=tuple(Member(pod=pod) for pod in pods.values()))
         placed = dict.fromkeys(pods, self._cluster.slurm_node_on(node))
-        gang = msgspec.structs.replace(record.gang, roles=(role,))
-        return record.snapshot(gang, placed=placed, now=self._clock())
+        here = Recognised(gang=msgspec.structs.replace(seen, roles=(role,)))
+        return record.snapshot(here, placed=placed, now=self._clock())
 
     def _switch_of(self, slurm_node: str) -> str:
         node = self._cluster.node_behind(slurm_node)
         return node.labels.get(self._settings.switch_label, "") if node is not None else ""
 
-    def note_grounds(self, snapshot: Snapshot, record: Record) -> None:
-        """Remember what decides where the gang may go, for `is_concerned` and `has_other_neighbours`."""
-        gang, waits = snapshot.gang, snapshot.eligibility is not None
-        record.templates = tuple(self._templates(gang)) if gang is not None and waits else ()
-        record.decided_on = self._decided_on(snapshot, record)
-        together = [(pod,) for pod in snapshot.pods] if snapshot.named_nodes else [gang.first_wave if gang else ()]
-        record.avoided = tuple(map(self._cluster.avoided_nodes, together if waits else ()))
+    def templates(self, snapshot: Snapshot) -> tuple[Verdict[PodSpec, Eligibility], ...]:
+        """Where its templates may run, while it looks for nodes."""
+        gang = snapshot.gang
+        if gang is None or snapshot.eligibility is None:
+            return ()
+        return tuple(self._eligible(one_of_each(deciding_specs(gang), template_of)))
 
-    def _decided_on(self, snapshot: Snapshot, record: Record) -> tuple[Verdict[PodSpec, Eligibility], ...] | None:
-        """Where the templates of this snapshot may run; None when more than that and its neighbours decides."""
+    def avoided(self, snapshot: Snapshot) -> tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...]:
+        """Which nodes others keep it from, as far as a decision depends on that; for `has_other_neighbours`."""
+        gang = snapshot.gang
+        together = [(pod,) for pod in snapshot.pods] if snapshot.named_nodes else [gang.first_wave if gang else ()]
+        return tuple(map(self._cluster.avoided_nodes, together if snapshot.eligibility is not None else ()))
+
+    def decided_on(self, snapshot: Snapshot, record: RecordView) -> tuple[Verdict[PodSpec, Eligibility], ...] | None:
+        """The templates noted last, for `is_concerned`; None when more than they and its neighbours decides."""
         gang = snapshot.gang
         if gang is not None and not gang.is_sized:
             return ()
@@ -121,22 +125,19 @@ class Collector:
             return None
         return record.templates
 
-    def is_concerned(self, record: Record) -> bool:
+    def is_concerned(self, record: RecordView) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""
         found = record.decided_on
         is_same = found is not None and all(map(self._cluster.may_run_as_before, found))
         return not is_same or self.has_other_neighbours(record)
 
-    def has_other_neighbours(self, record: Record) -> bool:
+    def has_other_neighbours(self, record: RecordView) -> bool:
         """Pods have come or gone since the last decision about the gang, in a way that may change that decision."""
         return not all(map(self._cluster.avoid_as_before, record.avoided))
 
     def _eligible(self, specs: Iterable[PodSpec]) -> list[Verdict[PodSpec, Eligibility]]:
         """Each by itself; none while Slurm's nodes have not been read."""
         return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
-
-    def _templates(self, gang: Gang) -> list[Verdict[PodSpec, Eligibility]]:
-        return self._eligible(one_of_each(deciding_specs(gang), template_of))
 
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when none has."""
@@ -146,20 +147,7 @@ class Collector:
                 return left
         return ""
 
-    def _gang(self, record: Record, pods: Sequence[Pod]) -> Gang | None:
-        gang = self._members.assemble(record.id, pods)
-        if gang is None:
-            return None
-        namespace = self._cluster.namespace_of(gang.id.namespace)
-        claimed = self._cluster.devices.claimed(gang)
-        seen_by = (gang, namespace, claimed)
-        if record.gang is None or record.seen_by[0] is not gang or record.seen_by[1:] != seen_by[1:]:
-            record.ended.clear()
-            limited = within_limits(gang, self._settings.gpu_resources, claimed, self._settings.handed_out)
-            record.gang, record.seen_by = _restricted(limited, namespace, self._settings), seen_by
-        return record.gang
-
-    def _with_eligibility(self, snapshot: Snapshot, record: Record) -> Snapshot:
+    def _with_eligibility(self, snapshot: Snapshot, record: RecordView) -> Snapshot:
         """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node."""
         gang = snapshot.gang
         if gang is None or gang.never_queues or not gang.is_sized:
@@ -176,14 +164,14 @@ class Collector:
             reachable = by_names(reachable)
         full = self._cluster.full_nodes(unlike, refusing=record.refusals)
         avoided = {**self._cluster.avoided_nodes(gang.first_wave).value, **full}
-        eligibility = record.eligibility(minus(reachable, avoided), now=self._clock())
+        eligibility = record.eligibility(minus(reachable, avoided))
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
         # No event tells when a claim or what Slurm does not count is left.
         is_to_be_polled = bool(full) or "" in eligibility.refused
         return msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
 
-    def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: Record) -> Snapshot:
+    def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: RecordView) -> Snapshot:
         each: dict[str, Eligibility] = {}
         is_to_be_polled = False
         for pod in gang.members:
@@ -208,7 +196,9 @@ class Collector:
         candidates = self._cluster.candidates.lasting()
         return within_reach(eligibility, pods, candidates, storage) if storage is not None else None
 
-    def _in_one_domain(self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: Record) -> Eligibility:
+    def _in_one_domain(
+        self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: RecordView
+    ) -> Eligibility:
         slots = plan_slots(gang, eligibility, self._settings.counted)
         wish = Wish(
             label=gang.one_domain,
@@ -220,15 +210,3 @@ class Collector:
             turn=turn(gang.id) if wants_to_be_alone(gang.members, gang.one_domain) else None,
         )
         return in_one_domain(eligibility, self._cluster.candidates.now(), wish)
-
-
-def _restricted(gang: Gang, namespace: Namespace | None, settings: SchedulerSettings) -> Gang:
-    if namespace is None:
-        return unknown_namespace(gang)
-    rule = rule_for(settings.access, namespace, annotated=settings.annotated_access)
-    return restricted(gang, rule, default_partition=settings.default_partition)
-
-
-def _has_left_out(gang: Gang, pods: Sequence[Pod]) -> bool:
-    seated = {pod.uid for pod in gang.members}
-    return any(pod.uid not in seated and pod_phase(pod) is PodPhase.WAITING for pod in pods)

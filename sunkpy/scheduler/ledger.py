@@ -20,12 +20,13 @@ from sunkpy.scheduler.record import Record
 class Ledger:
     """The records of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
 
-    `queue`: the gangs to look at in a pass.
+    `queue`: the gangs to look at in a pass. `changed`: those to recognise anew before that.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self.urgency)
+        self.changed: WorkQueue[GangId] = WorkQueue("changed-gangs", urgency=self.urgency)
         self._gangs: dict[GangId, Record] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: Groups[GangId, GangId, GangId] = Groups()

@@ -1,4 +1,4 @@
-"""One pass over one gang: collect, decide, execute, look again.
+"""One pass over one gang: recognise, collect, decide, execute, look again.
 
 The queue's key is the gang's id. Hooks, watches and polls only note facts and enqueue; everything that has an effect
 happens in a pass, one at a time per gang.
@@ -21,6 +21,7 @@ from sunkpy.scheduler.execute import Executor
 from sunkpy.scheduler.jobs.writer import CANCEL_AGAIN_S, TELL_AGAIN_S
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
+from sunkpy.scheduler.pods.gangs import Gangs
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.takeover import Takeover
@@ -36,6 +37,7 @@ class GangLoop:
         self,
         leader: Leader,
         members: PodIndex,
+        gangs: Gangs,
         takeover: Takeover,
         collector: Collector,
         binder: Binder,
@@ -44,6 +46,7 @@ class GangLoop:
         self._leader = leader
         self._ledger = leader.ledger
         self._members = members
+        self._gangs = gangs
         self._takeover = takeover
         self._collector = collector
         self._binder = binder
@@ -53,20 +56,23 @@ class GangLoop:
 
     async def reconcile(self, id: GangId) -> float | None:
         """One pass; when to look again, in seconds. None: the next change enqueues the gang."""
-        # 1. Collect all that is known of the gang, as one value.
         record = self._ledger.get(id)
         if record is None or self._takeover.why_unknown(record) is not None:
             return None
+        # 1. What became of bindings, and of the gang while nobody was to look at it.
         await self._binder.settle(record)
+        record.forget_refusals(now=self._leader.clock())
+        if record.is_doubted:
+            self._gangs.recognise(record)
+        # 2. Collect all that is known of the gang, as one value.
         snapshot = self._collector.snapshot(record)
-        self._collector.note_grounds(snapshot, record)
         before = (record.state, set(record.jobs))
         self._observe(record, snapshot)
-        # 2. Decide.
+        # 3. Decide.
         actions = decide_gang(snapshot, self._policy)
-        # 3. Execute.
+        # 4. Execute.
         await self._execute(record, actions, is_gone=snapshot.gang is None)
-        # 4. Look at it again: forget what has ended, and wake those who wait for that.
+        # 5. Look at it again: forget what has ended, and wake those who wait for that.
         after = self._collector.known(record) if actions else snapshot
         self._note_ends(record, after)
         await self._forget_gone(record)
@@ -88,6 +94,9 @@ class GangLoop:
                 self._ledger.queue.add(other.id)
 
     def _observe(self, record: Record, snapshot: Snapshot) -> None:
+        record.templates = self._collector.templates(snapshot)
+        record.decided_on = self._collector.decided_on(snapshot, record)
+        record.avoided = self._collector.avoided(snapshot)
         record.is_several |= snapshot.is_several
         if not any(job.start_nodes for job in snapshot.jobs) or snapshot.holding:
             record.idle_since = None
@@ -110,8 +119,8 @@ class GangLoop:
 
     async def _forget_gone(self, record: Record) -> None:
         """Of a gang whose pods are replaced again and again: forget those that are gone, asking for each once."""
-        seen = {pod.uid for pod in self._members.pods_of(record.id)}
-        if len(record.members) > len(seen) + _MOST_UNSEEN:
+        if len(record.members) > len(record.recognised.pods) + _MOST_UNSEEN:
+            seen = {pod.uid for pod in self._members.pods_of(record.id)}
             await self._leader.pods.left_of(record, but=seen)
 
     def _note_ends(self, record: Record, snapshot: Snapshot) -> None:

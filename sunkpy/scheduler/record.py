@@ -15,6 +15,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.devices.asked import Claimed
 from sunkpy.core.gang.gang import Gang, with_pods
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
@@ -55,6 +56,29 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
         return self.note.job if self.note is not None else None
 
 
+class Recognised(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang as one value, made of the `pods` that are there (`scheduler.pods.gangs`).
+
+    Without `is_of_known_namespace` nobody knows yet what it may ask for.
+
+    Args:
+        gang: None when all its pods are gone.
+        last_gang: what it was then, if all of them had ended.
+        pods: as bound where a binding was sent.
+        beyond: those of them that have no seat.
+        claiming: as its family made it, if it can have claims for devices.
+        claimed: what was known of these claims.
+    """
+
+    gang: Gang | None = None
+    last_gang: Gang | None = None
+    pods: tuple[Pod, ...] = ()
+    beyond: tuple[Pod, ...] = ()
+    is_of_known_namespace: bool = True
+    claiming: Gang | None = None
+    claimed: Claimed | None = None
+
+
 @dataclass(slots=True)
 class MemberRecord:
     """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `is_refused`:
@@ -74,13 +98,14 @@ class MemberRecord:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has held
-    nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
+    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
+    held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
     `suspended_for`: the job whose preemption the owner was suspended for. `templates`: where its pods could run at the
-    last decision, while it looks for nodes; `decided_on`: the same, None when more than that decides. `gang`: as it was
-    seen last; `seen_by`: from which three things that follows. `ended`: pods of it that had ended when they went, by
-    uid. `ends_counted`: the jobs of which a pass has seen the end. `warned`: what the last pass has warned of, by pod,
-    reason and text. `changes`: how many were told of.
+    last decision, while it looks for nodes; `decided_on`: the same, None when more than that decides. `recognised`: as
+    it was worked out last; `is_doubted`: something that this was worked out from has changed since, and `is_news`: in a
+    way that needs a pass. `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which
+    a pass has seen the end. `warned`: what the last pass has warned of, by pod, reason and text. `changes`: how many
+    were told of.
     """
 
     id: GangId
@@ -103,8 +128,9 @@ class Record:
     templates: tuple[Verdict[PodSpec, Eligibility], ...] = ()
     decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None
     avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
-    gang: Gang | None = None
-    seen_by: tuple[object, ...] = ()
+    recognised: Recognised = field(default_factory=Recognised)
+    is_doubted: bool = True
+    is_news: bool = False
     ended: dict[str, Pod] = field(default_factory=dict)
     warned: set[tuple[str, str, str]] = field(default_factory=set)
     changes: int = 0
@@ -113,6 +139,23 @@ class Record:
     def member(self, pod: Pod) -> MemberRecord:
         """What is remembered of a pod, made known if it was not."""
         return self.members.setdefault(pod.uid, MemberRecord(key=pod.key))
+
+    def assume(self, bindings: Sequence[SentBinding]) -> None:
+        """These bindings are sent. Who is in the gang stays as it is: its pods have their nodes now."""
+        for each in bindings:
+            self.member(each.pod).assumed = each
+        gang = self.recognised.gang
+        if gang is None or self.recognised.claiming is not None:
+            self.is_doubted = True
+            return
+        sent = {each.pod.uid: each.pod for each in bindings}
+        pods = tuple(sent.get(pod.uid, pod) for pod in self.recognised.pods)
+        bound = with_pods(gang, {pod.uid: pod for pod in gang.members} | sent)
+        self.recognised = msgspec.structs.replace(self.recognised, gang=bound, pods=pods)
+
+    def assume_no_more(self, pod: Pod) -> None:
+        """Its binding was not done."""
+        self.member(pod).assumed, self.is_doubted = None, True
 
     @property
     def urgency(self) -> Urgency:
@@ -177,9 +220,12 @@ class Record:
         """Something has changed that may help: try again at once."""
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
 
-    def eligibility(self, eligibility: Eligibility, *, now: float) -> Eligibility:
-        """The nodes that fit, without those whose kubelet lately refused this gang."""
+    def forget_refusals(self, *, now: float) -> None:
+        """Those of kubelets that may be asked again by now."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
+
+    def eligibility(self, eligibility: Eligibility) -> Eligibility:
+        """The nodes that fit, without those whose kubelet lately refused this gang."""
         return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
 
     @property
@@ -187,17 +233,12 @@ class Record:
         """One of its jobs waits or runs: it gets no other."""
         return any(job.is_live for job in self.jobs.values())
 
-    @property
-    def last_gang(self) -> Gang | None:
-        """The gang as it ended, when all its pods are gone; None when one of them went before it had ended."""
-        return with_pods(self.gang, self.ended) if self.gang is not None else None
-
-    def snapshot(self, gang: Gang | None, *, placed: dict[str, str], now: float) -> Snapshot:
+    def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:
         """The value that decisions read, but for the nodes that fit."""
         return Snapshot(
             id=self.id,
-            gang=gang,
-            last_gang=self.last_gang if gang is None else None,
+            gang=seen.gang,
+            last_gang=seen.last_gang,
             jobs=tuple(self.jobs[id] for id in sorted(self.jobs)),
             bound_to=self.bound_to,
             placed=placed,

@@ -26,6 +26,7 @@ from sunkpy.scheduler.jobs.search import AGAIN_S, NOBODY, JobSearch
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.by_note import PodsByNote, is_noted_on
+from sunkpy.scheduler.pods.gangs import Gangs
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.record import Record
 from sunkpy.slurm.errors import SlurmError
@@ -34,11 +35,12 @@ from sunkpy.slurm.errors import SlurmError
 class Takeover:
     """Fills the ledger of a new leader."""
 
-    def __init__(self, leader: Leader, cluster: Cluster, members: PodIndex) -> None:
+    def __init__(self, leader: Leader, cluster: Cluster, members: PodIndex, gangs: Gangs) -> None:
         self._leader = leader
         self._ledger = leader.ledger
         self._cluster = cluster
         self._members = members
+        self._gangs = gangs
         self.jobs = JobSearch(leader, learned=self._learned)
         self._pods = PodsByNote(leader.ledger, cluster, members)
         self._settled: set[JobId] = set()
@@ -167,7 +169,7 @@ class Takeover:
         bound = [pod for pod in pods if pod.spec.node_name]
         if not bound or self._is_proved(record.id, bound):
             return None
-        gang = self._members.assemble(record.id, pods)
+        gang = self._gangs.of(record).gang
         return None if gang is not None and gang.never_queues else "the jobs that nobody has noted are being read"
 
     def _is_known(self, job: JobId) -> bool:

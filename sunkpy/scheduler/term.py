@@ -43,6 +43,7 @@ from sunkpy.scheduler.owners.suspensions import Suspensions
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
+from sunkpy.scheduler.pods.gangs import Gangs
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.unidentified import Unidentified
@@ -106,7 +107,7 @@ class Term:
             leader,
             self._slurm_nodes,
             self._wake,
-            on_claim=lambda pod: self._wake.gang(self._members.find_id(pod)),
+            on_claim=lambda pod: self._wake.changed(self._members.find_id(pod)),
             on_unreadable=on_unreadable,
         )
         self._watches = OwnerWatches(
@@ -130,8 +131,19 @@ class Term:
         on_unreadable, largest = self._outbox.unreadable, self._settings.largest_gang
         recognition = Recognition(families, owners=owners, on_unreadable=on_unreadable, largest=largest)
         members = self._members = PodIndex(recognition, owners=owners, wake=self._wake, clock=leader.clock)
+        self._gangs = Gangs(
+            self._settings,
+            self._ledger,
+            self._wake,
+            members,
+            recognition,
+            namespace_of=self._cluster.namespace_of,
+            may_claim=self._cluster.devices.may_claim,
+            claimed=self._cluster.devices.claimed,
+        )
         self._vanished = Vanished(leader, find_id=members.find_id)
         self._cluster.pods.add_handler(self._vanished.update)  # before the index forgets whose a pod was
+        self._cluster.pods.add_handler(owners.pod_changed)
         self._cluster.pods.add_handler(members.update)
         members.on_change = Unidentified(leader, members, recognition, self._outbox).pod_changed
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
@@ -139,8 +151,8 @@ class Term:
     def _decide(self) -> None:
         """From what is known to what is done."""
         leader, cluster, members, outbox = self._leader, self._cluster, self._members, self._outbox
-        self._collector = Collector(leader, cluster, members)
-        self._takeover = Takeover(leader, cluster, members)
+        self._collector = Collector(leader, cluster, members, self._gangs)
+        self._takeover = Takeover(leader, cluster, members, self._gangs)
         causes = EndCauses(leader.slurm)
         self._poller = JobPoller(leader, on_states=causes.saw)
         jobs = JobWriter(leader, self._takeover.jobs)
@@ -160,7 +172,7 @@ class Term:
         tell = EvictionEvents(leader, causes, outbox).add
         evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, on_evicted=tell)
         executor = Executor(leader, members, jobs, binder, allocator, evictor, outbox)
-        self._loop = GangLoop(leader, members, self._takeover, self._collector, binder, executor)
+        self._loop = GangLoop(leader, members, self._gangs, self._takeover, self._collector, binder, executor)
 
     def _answer_hooks(self) -> None:
         leader, members, vanished = self._leader, self._members, self._vanished
@@ -192,11 +204,15 @@ class Term:
                 group.create_task(self._poller.run())
                 group.create_task(self._lines.run())
                 group.create_task(self._takeover.run())
-                # 4. Reconcile the gangs that a change has enqueued.
+                # 4. Recognise the gangs that have changed, and reconcile those that a change has enqueued.
                 leader, wake, collector, times = self._leader, self._wake, self._collector, self._leader.times
                 near, spread_s = collector.has_other_neighbours, times.recheck_spread_s
                 group.create_task(recheck(leader, wake.nodes, collector.is_concerned, spread_s=spread_s))
                 group.create_task(recheck(leader, wake.neighbours, near, spread_s=times.other_pods_again_s))
+                recognise = run_workers(
+                    self._ledger.changed, self._gangs.reconcile, workers=_WORKERS, metrics=self._leader.queues
+                )
+                group.create_task(recognise)
                 await run_workers(
                     self._ledger.queue,
                     self._loop.reconcile,

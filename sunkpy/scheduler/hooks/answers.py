@@ -69,7 +69,7 @@ class Hooks:
         self._members = members
         self._takeover = takeover
         self._collector = collector
-        self._snapshots = HookSnapshots(collector.snapshot)
+        self._snapshots = HookSnapshots(collector.known)
         self._vanished = vanished
         self._proof = proof
         self._log = structlog.get_logger("hooks")
@@ -162,7 +162,7 @@ class Hooks:
 
     def _kept(self, record: Record, call: HookCall, caller: Pod) -> HookAnswer | None:
         """What an epilog that may end is told when pods stay on the node without this job; None: none do."""
-        if epilog_keeps_pods(self._collector.snapshot(record), call.job_id):
+        if epilog_keeps_pods(self._collector.known(record), call.job_id):
             return LOST
         return PARTED if self._apart_on(caller.spec.node_name, record, call) else None
 
@@ -170,7 +170,7 @@ class Hooks:
         """Pods that were set apart from this gang are there, and no job of theirs has the node."""
         ids = {id for pod in self._members.on_node(node) if (id := self._members.find_id(pod)) is not None}
         apart = (self._ledger.get(id) for id in ids if id != record.id and id.uid == record.id.uid)
-        snapshots = (self._collector.snapshot(other) for other in apart if other is not None)
+        snapshots = (self._collector.known(other) for other in apart if other is not None)
         return any(gate_waits_for(snapshot, call.job_id, call.node) for snapshot in snapshots)
 
     def _unknown_on(self, node: str, record: Record, job: Job) -> str | None:

@@ -180,7 +180,7 @@ class Gate:
 
     async def _displace(self, record: Record, call: HookCall) -> None:
         """Slurm has given the node to this job: evict the pods there of a gang whose job was lost."""
-        own = self._collector.snapshot(record).bound_job
+        own = self._collector.known(record).bound_job
         if (own is not None and not own.is_lost) or call.node in record.displaced or not await self._has_node(call):
             return
         self._log.warning("displaced", gang=str(record.id), node=call.node, by=call.job_id)
@@ -205,6 +205,6 @@ class Gate:
         record = self._ledger.by_job(job)
         if record is None:
             return not self._ledger.all_jobs_known
-        snapshot = self._collector.snapshot(record)
+        snapshot = self._collector.known(record)
         is_live = any(known.id == job and known.is_live for known in snapshot.jobs)
         return is_live or (snapshot.bound_to == job and not all(has_left_node(pod) for pod in snapshot.pods))

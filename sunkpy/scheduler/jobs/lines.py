@@ -92,7 +92,7 @@ class SubmitLines:
 
     def _join(self, line: _Line, record: Record) -> None:
         if record.id not in line.waiting:
-            pods = record.gang.members if record.gang is not None else ()
+            pods = record.recognised.gang.members if record.recognised.gang is not None else ()
             since = min((pod.metadata.creation_timestamp for pod in pods), default="")
             line.waiting[record.id] = (since, record.seen_at)
         record.retry_at, record.refused = _NEVER, line.why

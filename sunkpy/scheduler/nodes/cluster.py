@@ -229,8 +229,9 @@ class Cluster:
 
     def _namespace_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
         is_same = old is not None and new is not None and (old.labels, old.annotations) == (new.labels, new.annotations)
-        if new is not None and not is_same:
-            self._wake.namespace_changed(new.name)
+        changed = new or old
+        if changed is not None and not is_same:
+            self._wake.namespace_changed(changed.name)
 
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._slurmd_of.follow(old, new)

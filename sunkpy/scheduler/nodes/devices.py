@@ -103,6 +103,11 @@ class Devices:
 
     # ------------------------------------------------------- what decisions read
 
+    def may_claim(self, gang: Gang) -> bool:
+        """One of its pods has claims, or may get them, by its own spec or by the template of its role."""
+        shapes = (role.shape for role in gang.roles if role.shape is not None)
+        return any(map(self._may_ask, (*shapes, *(pod.spec for pod in gang.members))))
+
     def claimed(self, gang: Gang) -> Claimed | None:
         """What is known of the claims of a gang; None where none can be allocated, or it has none."""
         shapes = [role.shape for role in gang.roles if role.shape is not None and self._may_ask(role.shape)]

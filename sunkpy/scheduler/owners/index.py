@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from sunkpy.core.gang import gang
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.gang import Link
 from sunkpy.core.gang.owners import Above, Absence, climb, explain_absence
-from sunkpy.core.model.objects import Key, Kind, Owner, Pod
+from sunkpy.core.model.objects import Key, Kind, Meta, Owner, Pod
 from sunkpy.runtime.groups import Groups
-from sunkpy.scheduler.owners.watch import OwnerWatches
+from sunkpy.scheduler.owners.watch import POD, OwnerWatches
 
 
 class Owners:
@@ -72,6 +74,16 @@ class Owners:
         if above is not None:
             self._let_go(uid, above.links)
 
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Follow one change of the informer of pods: some stand below others."""
+        changed = new or old
+        if changed is None or (old is not None and new is not None and _bare(old) == _bare(new)):
+            return
+        for link in self._links.of((POD, changed.name)):
+            if link.namespace == changed.metadata.namespace:
+                for uid in self._below.of(link):
+                    self.on_change(uid, False)
+
     def _climb(self, pod: Pod) -> Above:
         before = self._above.get(pod.uid)
         above = climb(pod, self._families, self._watches.look)
@@ -113,6 +125,11 @@ class Owners:
                 self.on_change(uid, is_wish)
         self._change.set()
         self._change = asyncio.Event()
+
+
+def _bare(pod: Pod) -> Meta:
+    """What those below a pod see of it."""
+    return msgspec.structs.replace(pod.metadata, resource_version="")
 
 
 def _wishes(owner: Owner) -> tuple[object, ...]:

@@ -156,8 +156,9 @@ class Binder:
     async def _send_all(self, record: Record, bindings: Sequence[SentBinding]) -> None:
         """Send every binding, whatever becomes of the others: the next pass decides when all have been answered."""
         was_bound_to = record.bound_to
+        record.assume(bindings)
         for each in bindings:
-            record.member(each.pod).assumed, record.bound_to = each, each.job
+            record.bound_to = each.job
             self._cluster.neighbours.note_sent(each.pod)
         try:
             await fan_out(partial(self._send, record, each) for each in bindings)
@@ -170,21 +171,21 @@ class Binder:
         await fan_out(partial(self._announce, each) for each in bindings)
 
     async def _send(self, record: Record, sent: SentBinding) -> None:
-        pod, node, member = sent.pod, sent.pod.spec.node_name, record.member(sent.pod)
+        pod, node = sent.pod, sent.pod.spec.node_name
         try:
             await self._cluster.volumes.choose_node(pod, node)
             await self._leader.pods.bind(sent)
         except errors.Unavailable:
             raise  # sent, perhaps done: settled at the start of the next pass
         except errors.KubeError as error:
-            member.assumed = None
+            record.assume_no_more(pod)
             self._cluster.neighbours.drop_sent(pod.uid)
             self._leader.metrics.binds.labels("failed").inc()
             if isinstance(error, errors.Forbidden | errors.Invalid):
                 # Asking again will not help, and meanwhile the job would hold a node for nothing.
                 raise Refused(pod, f"the apiserver refuses the binding to node {node}: {error.message}") from error
             raise
-        member.assumed = replace(sent, confirmed=True)
+        record.member(pod).assumed = replace(sent, confirmed=True)
         record.now_under(sent.job)
         self._leader.metrics.binds.labels("ok").inc()
         self._leader.metrics.bind_seconds.observe(self._leader.clock() - record.seen_at)
@@ -211,8 +212,9 @@ class Binder:
         elif not assumed.confirmed:
             found = await self._leader.pods.read(member.key, uid)
             is_bound = found is not None and bool(found.spec.node_name)
-            member.assumed = replace(assumed, confirmed=True) if is_bound else None
+            member.assumed = replace(assumed, confirmed=True)
             if not is_bound:
+                record.assume_no_more(assumed.pod)
                 self._cluster.neighbours.drop_sent(uid)
             record.bound_to = assumed.job if is_bound else record.bound_to
             return not is_bound

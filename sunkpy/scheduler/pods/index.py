@@ -90,16 +90,9 @@ class PodIndex:
         """The pods that are bound to a Kubernetes node, the unidentified ones included."""
         return self._by_node.of(node)
 
-    def assemble(self, id: GangId, pods: Sequence[Pod]) -> Gang | None:
-        """The gang made of these pods, with what its owners say now; None when there are none.
-
-        Pods for which it has no seat become gangs of their own on the way.
-        """
-        if not pods:
-            return None
-        gang = self._recognition.assemble(id, pods, apart=self._solo.apart_from(id, self._pods))
-        self._part(gang, pods)
-        return gang
+    def apart_from(self, id: GangId) -> Sequence[Pod]:
+        """The pods that were set apart from a gang and live."""
+        return self._solo.apart_from(id, self._pods)
 
     # --------------------------------------------------------------- changes
 
@@ -116,6 +109,7 @@ class PodIndex:
             self._identify(new)
             return
         self._pods.put(id, new.uid, new)
+        self._wake.doubt(self._solo.base_of(id))
         self._wake.pod_changed(id, old, new)
         self.on_change(old, new)
 
@@ -143,7 +137,17 @@ class PodIndex:
     def forget(self, id: GangId) -> None:
         """The gang is over. Of one that is known by its job alone, no pod will tell."""
         if id not in self._pods:
+            self._wake.doubt(self._solo.base_of(id))
             self._solo.forget(id)
+
+    def part(self, gang: Gang, beyond: Sequence[Pod]) -> bool:
+        """Make extras of the pods beyond the seats of a gang that have had none for a while; whether some are left."""
+        now = self._clock()
+        left_out = self._solo.left_out(gang, beyond, now=now)
+        due = [pod for pod, since in left_out if now - since >= LEFT_OUT_S]
+        for pod in due[:_MOST_AT_ONCE]:
+            self._move(pod, extra_id(gang.id, pod))
+        return len(left_out) > len(due) or len(due) > _MOST_AT_ONCE
 
     def _identify(self, pod: Pod) -> None:
         """Now, if it can be."""
@@ -158,6 +162,7 @@ class PodIndex:
         self._unidentified.pop(pod.uid, None)
         self._ids[pod.uid] = id
         self._pods.put(id, pod.uid, pod)
+        self._wake.doubt(self._solo.base_of(id))
         self._wake.pod_changed(id, None, pod)
 
     def _owner_changed(self, uid: str, is_wish: bool) -> None:
@@ -165,16 +170,6 @@ class PodIndex:
             self._identify(self._unidentified[uid])
         elif uid in self._ids:
             self._wake.owner_changed(self._ids[uid], is_wish=is_wish)
-
-    def _part(self, gang: Gang, pods: Sequence[Pod]) -> None:
-        """Make extras of the pods that have had no seat for a while."""
-        now = self._clock()
-        left_out = self._solo.left_out(gang, pods, now=now)
-        due = [pod for pod, since in left_out if now - since >= LEFT_OUT_S]
-        for pod in due[:_MOST_AT_ONCE]:
-            self._move(pod, extra_id(gang.id, pod))
-        if len(left_out) > len(due) or len(due) > _MOST_AT_ONCE:
-            self._wake.gang_after(gang.id, LEFT_OUT_S)
 
     def _move(self, pod: Pod, id: GangId) -> None:
         """To another gang, mostly its own, for the rest of its life."""
@@ -190,6 +185,7 @@ class PodIndex:
         id = self._ids.pop(pod.uid, None)
         if id is not None:
             self._pods.drop(id, pod.uid)
+            self._wake.doubt(self._solo.base_of(id))
             self._solo.forget(id)
             self._wake.pod_gone(id, pod)
         self._unidentified.pop(pod.uid, None)

@@ -7,7 +7,6 @@ it was asked about and nobody else: the pod belongs nowhere yet, the gang is ref
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Iterator, Sequence
 
 import structlog
@@ -39,7 +38,6 @@ class Recognition:
         self._owners = owners
         self._on_unreadable = on_unreadable
         self._odd: dict[str, str] = {}
-        self._assembled: dict[str, tuple[tuple[object, ...], Gang]] = {}
         self._log = structlog.get_logger("recognition")
 
     def identify(self, pod: Pod) -> GangId | None:
@@ -51,18 +49,10 @@ class Recognition:
         return None
 
     def assemble(self, id: GangId, pods: Sequence[Pod], *, apart: Sequence[Pod] = ()) -> Gang:
-        """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it.
-
-        It is asked for several times in each pass, and made anew when something it is made of has changed.
-        """
+        """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it."""
         first = pods[0]
         with self._guarding(first):
-            above = [self._owners.of(pod) or () for pod in pods]
-            parts = (id, *pods, None, *apart, None, *(owner for owners in above for owner in owners))
-            known = self._assembled.get(first.uid)
-            if known is None or not _are_same(known[0], parts):
-                known = self._assembled[first.uid] = (parts, self._assemble(id, pods, apart, above))
-            return known[1]
+            return self._assemble(id, pods, apart, [self._owners.of(pod) or () for pod in pods])
         return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
 
     def why_unknown(self, uid: str) -> str:
@@ -72,7 +62,6 @@ class Recognition:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._odd.pop(uid, None)
-        self._assembled.pop(uid, None)
         self._owners.forget(uid)
 
     def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
@@ -104,8 +93,3 @@ class Recognition:
             self._odd[pod.uid] = why
             self._on_unreadable("Pod", pod, why)
             log.debug("trace", exc_info=error)
-
-
-def _are_same(before: Sequence[object], now: Sequence[object]) -> bool:
-    """A watch keeps an object until it changes, so identity suffices."""
-    return len(before) == len(now) and all(map(operator.is_, before, now))

@@ -49,6 +49,10 @@ class SoloGangs:
             self._bases[id] = base
             self._apart.put(base, id.unit, id)
 
+    def base_of(self, id: GangId) -> GangId | None:
+        """The gang that counts this one, a pod that was set apart from it; None for all others."""
+        return self._bases.get(id)
+
     def apart_from(self, base: GangId, pods: Mapping[GangId, Mapping[str, Pod]]) -> list[Pod]:
         """Those of the pods, by gang and uid, that were set apart from this one and live."""
         own = sorted(self._apart.of(base), key=lambda id: id.unit)
@@ -62,17 +66,17 @@ class SoloGangs:
         if base is not None:
             self._apart.drop(base, id.unit)
 
-    def left_out(self, gang: Gang, pods: Sequence[Pod], *, now: float) -> list[tuple[Pod, float]]:
-        """The pods for which the gang has no seat, and since when; none that is bound.
+    def left_out(self, gang: Gang, beyond: Sequence[Pod], *, now: float) -> list[tuple[Pod, float]]:
+        """The pods beyond the seats of the gang, and since when they have had none; none that is bound.
 
         Nor any while a member is being deleted, for its seat may be theirs.
         """
-        members = {pod.uid for pod in gang.members}
-        for uid in members & self._left_out_at.keys():
-            del self._left_out_at[uid]
-        if not gang.is_complete or any(pod.is_deleting for pod in gang.members):
+        if self._left_out_at:
+            for uid in {pod.uid for pod in gang.members} & self._left_out_at.keys():
+                del self._left_out_at[uid]
+        if not beyond or not gang.is_complete or any(pod.is_deleting for pod in gang.members):
             return []
-        left = (pod for pod in pods if pod.uid not in members and not _holds_something(pod))
+        left = (pod for pod in beyond if not _holds_something(pod))
         return [(pod, self._left_out_at.setdefault(pod.uid, now)) for pod in left]
 
     def forget_pod(self, uid: str) -> None:

@@ -1,6 +1,7 @@
 """Which change wakes which gang: everything may call this, and it calls nothing but the ledger.
 
-A change is only noted here, and its gangs are enqueued; everything that has an effect happens in a pass.
+A change is only noted here: the value of its gang is doubted, and the gang is enqueued to be recognised anew
+(`scheduler.pods.gangs`), or for a pass; everything that has an effect happens in a pass.
 """
 
 from __future__ import annotations
@@ -36,35 +37,47 @@ class Wake:
             self._ledger.queue.add(record.id)
             record.fire()
 
+    def changed(self, id: GangId | None) -> None:
+        """The gang may look different now: it is recognised anew, and then looked at."""
+        record = self._ledger.get(id)
+        if record is not None:
+            record.is_news = True
+            self.doubt(id)
+
+    def doubt(self, id: GangId | None) -> None:
+        """The gang may look different now, and nothing follows from that alone."""
+        record = self._ledger.get(id)
+        if record is not None:
+            record.is_doubted = True
+            self._ledger.changed.add(record.id)
+
     def pod_changed(self, id: GangId, old: Pod | None, new: Pod) -> None:
         """A pod of the gang came or changed."""
         if is_over(new) and self._ledger.get(id) is None:
             return
         record = self._ledger.ensure(id)
         record.member(new)
+        self.doubt(id)
         if old is not None:
             if _compared(old) == _compared(new):
                 return
             if _wishes(old) != _wishes(new):
                 record.forgive()
-        self.gang(id)
+        self.changed(id)
 
     def pod_gone(self, id: GangId, pod: Pod) -> None:
         """A pod of the gang is there no more."""
         record = self._ledger.get(id)
         if record is not None and is_over(pod):
             record.ended[pod.uid] = pod
-        self.gang(id)
-
-    def gang_after(self, id: GangId, after_s: float) -> None:
-        """The gang is to be looked at after a while."""
-        self._ledger.queue.add_after(id, after_s)
+        self.changed(id)
 
     def pod_left(self, pod: Pod, id: GangId) -> None:
         """The pod is of another gang from now on: what is remembered of it is not this gang's any more."""
         record = self._ledger.get(id)
         if record is not None:
             record.members.pop(pod.uid, None)
+            self.doubt(id)
             record.fire()
 
     def owner_changed(self, id: GangId, *, is_wish: bool) -> None:
@@ -72,7 +85,7 @@ class Wake:
         record = self._ledger.get(id)
         if record is not None and is_wish:
             record.forgive()
-        self.gang(id)
+        self.changed(id)
 
     def slurm_answers_again(self) -> None:
         """Submits that were not answered may be tried again at once."""
@@ -84,8 +97,9 @@ class Wake:
     def namespace_changed(self, name: str) -> None:
         """Gangs that were refused may be allowed now, or another user's."""
         for record in self._ledger:
-            if record.id.namespace == name and record.state in (State.WAITING, State.SUBMITTED):
-                self._ledger.queue.add(record.id)
+            if record.id.namespace == name:
+                record.is_news |= record.state in (State.WAITING, State.SUBMITTED)
+                self.doubt(record.id)
 
 
 def _compared(pod: Pod) -> tuple[object, ...]:

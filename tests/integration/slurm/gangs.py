@@ -28,7 +28,7 @@ from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import Recognised, Record
 from sunkpy.slurm import Slurm
 from tests.doubles.leading import make_leader
 from tests.integration.slurm.daemons import Machines, free_ports
@@ -158,7 +158,7 @@ class Ring:
     def snapshot(self) -> Snapshot:
         """What is known now."""
         refused = {node: "is another test's" for node in NODES if node not in self._nodes}
-        snapshot = self.record.snapshot(self.gang, placed=self.placed, now=self._clock())
+        snapshot = self.record.snapshot(Recognised(gang=self.gang), placed=self.placed, now=self._clock())
         eligibility = Eligibility(eligible=tuple(self._nodes), refused=refused, rooms=self._rooms)
         return msgspec.structs.replace(snapshot, eligibility=eligibility)
 

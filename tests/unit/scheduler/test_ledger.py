@@ -8,6 +8,7 @@ from sunkpy.core.placement.eligibility import Eligibility
 from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.settings import BadSettings, load
 from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.record import Recognised
 from sunkpy.scheduler.settings import SchedulerSettings
 from tests.unit.core.gang.jobs import change_job, make_job
 
@@ -135,15 +136,16 @@ def test_the_delay_between_submits_grows_and_ends_when_something_changes():
     assert delays == sorted(delays)
     assert (delays[0], delays[-1]) == (2.0, 300.0)
     record.forgive()
-    assert record.snapshot(None, placed={}, now=0.0).may_submit
+    assert record.snapshot(Recognised(), placed={}, now=0.0).may_submit
 
 
 def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():
     record = Ledger().ensure(gang_id("uid"))
     record.refusals["n1"] = ("OutOfcpu", 120.0)
     both = Eligibility(eligible=("n1", "n2"))
-    assert record.eligibility(both, now=1.0).eligible == ("n2",)
-    assert record.eligibility(both, now=121.0).eligible == ("n1", "n2")
+    for now, left in ((1.0, ("n2",)), (121.0, ("n1", "n2"))):
+        record.forget_refusals(now=now)
+        assert record.eligibility(both).eligible == left
 
 
 GOOD = "cluster: c\nslurm: {url: 'http://r:6820', user: k8s, tokenFile: /t}\n"

@@ -135,6 +135,15 @@ async def test_annotations_are_read_from_all_controllers_above(world, tmp_path):
         assert world.submissions[0]["partition"] == "high"
 
 
+async def test_what_is_changed_on_a_pod_above_others_reaches_their_job(world, tmp_path):
+    async with leading(world, tmp_path, families=KNOWN):
+        driver = {"apiVersion": "v1", "kind": "Pod", **world.add_pod("driver")}
+        world.add_pod("executor", owner=driver)
+        await world.until(lambda: len(world.submissions) == 2)
+        world.api.change("pods", "default", "driver", {"metadata": {"annotations": {"sunkpy.dev/partition": "high"}}})
+        await world.until(lambda: len(world.slurm.updates) == 2)
+
+
 async def test_a_kind_that_may_not_be_read_costs_its_annotations_and_no_more(world, tmp_path):
     world.api.forbidden.add("replicasets")
     replicas = add(world, "replicasets", "ReplicaSet", "apps/v1", "web-1", annotations={"sunkpy.dev/partition": "high"})

@@ -27,7 +27,7 @@ from tests.unit.scheduler.world import World, leading
 
 ROOT = Path(__file__).resolve().parents[3]
 MOST_CLIMBS = 2
-MOST_ENTERED = {"pass": (35, 140), "epilog": (30, 125), "prolog": (30, 115), "created to bound": (72, 400)}
+MOST_ENTERED = {"pass": (24, 75), "epilog": (30, 110), "prolog": (25, 95), "created to bound": (73, 400)}
 """Files, and functions: of passes, epilogs and prologs the median."""
 
 CLIENTS = ("sunkpy.kube", "sunkpy.slurm", "sunkpy.runtime", "sunkpy.core.model")
@@ -192,6 +192,7 @@ async def test_from_its_creation_to_its_binding_a_pod_enters_few_files(tmp_path)
     world = World()
     world.add_node(1)
     async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.all_jobs_known)
         with tracing_all() as trace:
             await bound_pod(world, call)
     assert_short("created to bound", *trace.size)

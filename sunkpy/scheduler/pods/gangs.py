@@ -1,0 +1,117 @@
+"""Each gang as one value: its pods, with what stands above them, what they claim, and what their namespace may ask for.
+
+It is kept in the gang's record. A change of a pod, an owner, a claim or a namespace doubts it (`scheduler.pods.wake`):
+then it is worked out again, and the gang is enqueued for a pass. Of the claims no event tells all, so those of a gang
+that asks for devices are compared each time. Whoever asks before that gets the gang as it is now, and nothing is kept
+of it: asking changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sunkpy.core.gang.access import Namespace, restricted, rule_for, unknown_namespace
+from sunkpy.core.gang.devices.asked import Claimed
+from sunkpy.core.gang.gang import Gang, with_pods
+from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.limits import within_limits
+from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.pods import index
+from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.recognition import Recognition
+from sunkpy.scheduler.pods.wake import Wake
+from sunkpy.scheduler.record import Recognised, Record
+from sunkpy.scheduler.settings import SchedulerSettings
+from sunkpy.scheduler.views import RecordView
+
+
+class Gangs:
+    """Of one leader.
+
+    A failure of one gang is logged, and it is tried again later (`runtime.queue`).
+
+    Args:
+        may_claim: whether a gang, as its family made it, can have claims for devices.
+        claimed: what is known of them; None where none can be allocated, or it has none.
+    """
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        ledger: Ledger,
+        wake: Wake,
+        members: PodIndex,
+        recognition: Recognition,
+        *,
+        namespace_of: Callable[[str], Namespace | None],
+        may_claim: Callable[[Gang], bool],
+        claimed: Callable[[Gang], Claimed | None],
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._wake = wake
+        self._members = members
+        self._recognition = recognition
+        self._namespace_of = namespace_of
+        self._may_claim = may_claim
+        self._claimed = claimed
+
+    async def reconcile(self, id: GangId) -> float | None:
+        """Recognise a gang that has changed, and have it looked at; when to do that again, in seconds."""
+        record = self._ledger.get(id)
+        if record is None:
+            return None
+        is_news = record.is_news  # else a pass has seen it already
+        self.recognise(record)
+        known = record.recognised
+        has_left = known.gang is not None and self._members.part(known.gang, known.beyond)
+        if is_news or record.is_doubted:
+            self.recognise(record)
+            self._wake.gang(id)
+        return index.LEFT_OUT_S if has_left else None
+
+    def recognise(self, record: Record) -> None:
+        """Keep the gang as it is now."""
+        now = self.of(record)
+        if now is not record.recognised and now.gang is not None:
+            record.ended.clear()
+        record.recognised, record.is_doubted, record.is_news = now, False, False
+
+    def of(self, record: RecordView) -> Recognised:
+        """The gang as it is now."""
+        known = record.recognised
+        if record.is_doubted:
+            return self._work_out(record)
+        if known.claiming is not None and self._claimed(known.claiming) != known.claimed:
+            return self._work_out(record)
+        return known
+
+    def _work_out(self, record: RecordView) -> Recognised:
+        pods = tuple(record.as_bound(pod) for pod in self._members.pods_of(record.id))
+        if not pods:
+            return _gone(record)
+        gang = self._recognition.assemble(record.id, pods, apart=self._members.apart_from(record.id))
+        members = {pod.uid for pod in gang.members}
+        claimed = self._claimed(gang) if self._may_claim(gang) else None
+        limited = within_limits(gang, self._settings.gpu_resources, claimed, self._settings.handed_out)
+        namespace = self._namespace_of(record.id.namespace)
+        return Recognised(
+            gang=unknown_namespace(limited) if namespace is None else self._restricted(limited, namespace),
+            pods=pods,
+            beyond=tuple(pod for pod in pods if pod.uid not in members),
+            is_of_known_namespace=namespace is not None,
+            claiming=gang if self._may_claim(gang) else None,
+            claimed=claimed,
+        )
+
+    def _restricted(self, gang: Gang, namespace: Namespace) -> Gang:
+        rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)
+        return restricted(gang, rule, default_partition=self._settings.default_partition)
+
+
+def _gone(record: RecordView) -> Recognised:
+    """All its pods are gone: what it was then, if each of them had ended."""
+    before = record.recognised
+    if before.gang is None:
+        return before
+    return Recognised(last_gang=with_pods(before.gang, record.ended))

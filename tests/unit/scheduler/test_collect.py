@@ -1,0 +1,89 @@
+"""Collecting changes nothing that is remembered, whoever asks and whenever."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.pods import index
+from tests.unit.core.gang.trio import WITH_TRIO
+from tests.unit.scheduler.test_gangs import NODES, start
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
+from tests.unit.scheduler.test_solo_gangs import PAIR
+from tests.unit.scheduler.world import World, leading
+
+
+def copy_of(value):
+    """What can be compared later: values are frozen, and what holds them is copied."""
+    if isinstance(value, dict):
+        return {key: copy_of(each) for key, each in value.items()}
+    if dataclasses.is_dataclass(value) and not value.__dataclass_params__.frozen:
+        return {field.name: copy_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return set(value) if isinstance(value, set) else value
+
+
+def remembered(world):
+    """All records, whose each pod is, and what is to be looked at."""
+    ledger, members = world.term._ledger, world.term._members
+    records = {record.id: copy_of(record) for record in ledger}
+    return records, dict(members._ids), set(members._unidentified), (len(ledger.queue), len(ledger.changed))
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """Of which each look is seen to change nothing; `looks` counts them."""
+    world = World()
+    world.looks = 0
+
+    def unchanging(look):
+        def call(collector, *args):
+            before = remembered(world)
+            seen = look(collector, *args)
+            assert remembered(world) == before
+            world.looks += 1
+            return seen
+
+        return call
+
+    for name in ("snapshot", "known", "on_node", "decided_on", "avoided"):
+        monkeypatch.setattr(Collector, name, unchanging(getattr(Collector, name)))
+    for number in NODES:
+        world.add_node(number)
+    return world
+
+
+async def test_from_the_first_pod_to_the_last_epilog_no_look_changes_anything(world, tmp_path):
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        job = await start(world, call)
+        await world.until(lambda: len(world.bindings) == 3)
+        world.set_job(job, "PREEMPTED", "COMPLETING")
+        epilogs = [asyncio.ensure_future(call("epilog", job, node=number)) for number in NODES]
+        trio = ("leader-1", "worker-1", "worker-2")
+        await world.until(lambda: set(world.deleted) >= set(trio))
+        for name in trio:
+            world.pod_is_gone(name)
+        assert await asyncio.gather(*epilogs) == [(200, {"done": True})] * 3
+        assert world.looks > 20
+
+
+async def test_pods_become_gangs_of_their_own_and_not_by_a_look(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "LEFT_OUT_S", 0.05)
+    async with leading(world, tmp_path):
+        for name in ("a", "b", "c", "d"):
+            world.add_pod(name, annotations=PAIR)
+        await world.until(lambda: len(world.submissions) == 3)
+        assert world.looks > 3
+
+
+async def test_a_hook_that_asks_about_a_change_before_the_pass_sees_it_and_keeps_nothing(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job = await bound_pod(world, call)
+        term = world.term
+        record = term._ledger.by_job(job)
+        await world.until(lambda: not record.is_doubted)
+        (pod,) = term._members.pods_of(record.id)
+        term._members.update(pod, None)
+        assert record.is_doubted
+        assert term._collector.snapshot(record).gang is None
+        assert record.recognised.gang is not None
