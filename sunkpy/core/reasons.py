@@ -148,6 +148,11 @@ EVENTS: Final = {
         "(`sunkpy.dev/exclusive`) where that must not be.",
     ),
     "PreemptionIsFinal": Row(_WORKLOAD, "At the start of a gang: its owner does not make evicted pods again, and why."),
+    "SeatRefused": Row(
+        _WORKLOAD,
+        "The node of its seat has refused a member for half a minute: a cordon, a taint, pods of others. It gets a job "
+        "of its own; the job of the gang keeps the node.",
+    ),
     "AsksForMore": Row(
         _WORKLOAD,
         "The pod asks for more than its seat in the job of the gang. It gets a job of its own. If no pod of the gang "

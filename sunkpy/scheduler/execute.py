@@ -136,10 +136,13 @@ class Executor:
         try:
             await self._binder.bind(record, action)
         except Refused as refused:
-            if action.gives_back:
-                await self._give_back(record, action, refused)
-            else:
-                self._report_refused(record, refused)
+            match action.if_refused:
+                case act.IfRefused.GIVE_BACK:
+                    await self._give_back(record, action, refused)
+                case act.IfRefused.WAIT:
+                    self._report_refused(record, refused)
+                case act.IfRefused.GO_SOLO:
+                    await self._go_solo(action, refused)
             return
         bound = record.member(action.bindings[0].pod).assumed is not None
         if bound and action.final_because:
@@ -155,9 +158,18 @@ class Executor:
 
     def _report_refused(self, record: Record, refused: Refused) -> None:
         """The kubelet would not have a pod on which no other depends: say so, and ask again later."""
-        record.member(refused.pod).is_refused = True
-        cause = act.WaitCause.KUBELET
-        self._outbox.report(record, act.Report(pod=refused.pod, message=str(refused), cause=cause))
+        leader, why = self._leader, str(refused)
+        record.note_refusal(refused.pod, why, now=leader.clock(), first_s=leader.times.again_s)
+        self._outbox.report(record, act.Report(pod=refused.pod, message=why, cause=act.WaitCause.KUBELET))
+
+    async def _go_solo(self, action: act.Bind, refused: Refused) -> None:
+        """The others of its gang go on where they are, and their job keeps the seat's node: Slurm cannot take it."""
+        note = (
+            f"{refused}: the pod gets a job of its own; Slurm job {action.job} of its gang keeps "
+            f"{action.bindings[0].note.slurm_node} until it ends"
+        )
+        await self._outbox.warn(refused.pod, reason="SeatRefused", action="Binding", note=note)
+        self._members.make_solo(refused.pod)
 
     async def _give_back(self, record: Record, action: act.Bind, refused: Refused) -> None:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction
+from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Report, WaitCause
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.identity import GangId
@@ -85,7 +85,9 @@ class GangLoop:
         return None if is_done else self._again_s(record, snapshot)
 
     async def _execute(self, record: Record, actions: Sequence[GangAction], *, is_gone: bool) -> None:
-        record.wait_for_nothing(but=_to_bind(actions))
+        to_bind = _to_bind(actions)
+        record.wait_for_nothing(but=to_bind)
+        record.forget_refusals(but=to_bind | _to_bind_later(actions))
         await self._executor.run_all(record, actions, is_gone=is_gone)
 
     def _wake_other_generations(self, id: GangId) -> None:
@@ -141,8 +143,8 @@ class GangLoop:
         if any(member.waits_since is not None for member in record.members.values()):
             # Each look costs a request for each node.
             return _ADMISSION_AGAIN_S * max(1.0, len(record.members) / 16)
-        if any(member.is_refused for member in record.members.values()):
-            return times.again_s
+        if refusals := [member.refusal for member in record.members.values() if member.refusal is not None]:
+            return max(0.0, min(refusal.again_at for refusal in refusals) - now) + 0.01
         if now < record.retry_at < float("inf"):  # one that stands in line is enqueued by it
             return record.retry_at - now + 0.01
         if record.state in (State.ENDING, State.HANDING_OVER):
@@ -169,3 +171,8 @@ def _to_bind(actions: Iterable[GangAction]) -> set[str]:
     """Uids of the pods that are to be bound in this pass."""
     together = {binding.pod.uid for action in actions if isinstance(action, Bind) for binding in action.bindings}
     return together | {action.pod.uid for action in actions if isinstance(action, BindDirectly)}
+
+
+def _to_bind_later(actions: Iterable[GangAction]) -> set[str]:
+    """Uids of the pods that are to be tried again on the node that refused them."""
+    return {action.pod.uid for action in actions if isinstance(action, Report) and action.cause is WaitCause.KUBELET}

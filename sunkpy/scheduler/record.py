@@ -20,7 +20,7 @@ from sunkpy.core.gang.gang import Gang, with_pods
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import State
-from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.gang.snapshot import Refusal, Snapshot
 from sunkpy.core.model import states
 from sunkpy.core.model.objects import Key, Pod, PodSpec
 from sunkpy.core.model.states import JobId
@@ -30,6 +30,8 @@ from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.verdicts import Verdict
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
+_NODE_AGAIN_LAST_S = 30.0
+"""Each try lists the pods of the node, and no event tells when one of them has left room."""
 
 
 class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,15 +83,15 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class MemberRecord:
-    """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `is_refused`:
-    refused, and nothing given back. `reported`: why it waits, as told last or to be told at `reported_at`. `is_gone`:
-    the apiserver said so.
+    """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `refusal`:
+    its node refused it, and nothing was given back. `reported`: why it waits, as told last or to be told at
+    `reported_at`. `is_gone`: the apiserver said so.
     """
 
     key: Key
     assumed: SentBinding | None = None
     waits_since: float | None = None
-    is_refused: bool = False
+    refusal: Refusal | None = None
     reported: str = ""
     reported_at: float = float("-inf")
     evicted_at: float = float("-inf")
@@ -183,7 +185,20 @@ class Record:
         """No member waits for its kubelet any more, except those with these uids."""
         for uid, member in self.members.items():
             if uid not in but:
-                member.waits_since, member.is_refused = None, False
+                member.waits_since = None
+
+    def forget_refusals(self, *, but: Container[str]) -> None:
+        """No member is to be tried again on the node that refused it, except those with these uids."""
+        for uid, member in self.members.items():
+            if uid not in but:
+                member.refusal = None
+
+    def note_refusal(self, pod: Pod, why: str, *, now: float, first_s: float) -> None:
+        """Its node would not have a member, which is tried there again, each time later."""
+        member = self.member(pod)
+        since, times = (member.refusal.since, member.refusal.times) if member.refusal is not None else (now, 0)
+        again_at = now + backoff_s(times, first_s=first_s, last_s=_NODE_AGAIN_LAST_S)
+        member.refusal = Refusal(why=why, since=since, times=times + 1, again_at=again_at)
 
     def prune(self) -> None:
         """Forget members that the apiserver has said are gone; not the last, by which the gang's pods are known."""
@@ -247,5 +262,6 @@ class Record:
             refused=self.refused,
             idle_s=0.0 if self.idle_since is None else now - self.idle_since,
             is_half_bound=self.is_half_bound,
+            refusals={uid: known.refusal for uid, known in self.members.items() if known.refusal is not None},
             now=now,
         )

@@ -45,16 +45,23 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     note: BindingNote
 
 
+class IfRefused(enum.Enum):
+    """What becomes of a gang of which a node refuses a member."""
+
+    GIVE_BACK = "the job is given back, and the next one keeps away from that node for a while"
+    WAIT = "the member is tried again"
+    GO_SOLO = "the member gets a job of its own"
+
+
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
     """Put pods on nodes of their job: all of them, if the kubelets would admit all of them, else none.
 
-    `gives_back`: when one is refused the job is given back, for without this pod the gang cannot be.
     `final_because`: why these pods do not come back once they are evicted.
     """
 
     job: JobId
     bindings: tuple[Binding, ...]
-    gives_back: bool = True
+    if_refused: IfRefused = IfRefused.GIVE_BACK
     final_because: str = ""
 
 

@@ -23,6 +23,17 @@ DEFAULT_GRACE_S = 30.0
 """What the apiserver gives a pod that does not say."""
 
 
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The node of its seat would not have a member: why, since when, how often in a row, and when it is asked again.
+    Times are of the leader's monotonic clock, in seconds.
+    """
+
+    why: str
+    since: float
+    times: int
+    again_at: float
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
@@ -39,7 +50,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     together with the others. `named_nodes`: the Slurm node that each member names, by uid, where they name different
     ones (`sunkpy.core.gang.seating.named_nodes`). `reserved`: uids of members for which claims for devices are
     reserved, as far as all their claims are known. `lost_devices`: by uid, why devices of a member that has its node
-    are not its own any more. `now`: when this was, on the leader's monotonic clock, in seconds.
+    are not its own any more. `refusals`: of members whose node refused them and that still wait for it, by uid.
+    `now`: when this was, on the leader's monotonic clock, in seconds.
     """
 
     id: GangId
@@ -60,6 +72,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     named_nodes: dict[str, str] = {}
     reserved: frozenset[str] = frozenset()
     lost_devices: dict[str, str] = {}
+    refusals: dict[str, Refusal] = {}
     now: float = 0.0
 
     @cached_property

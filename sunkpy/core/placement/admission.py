@@ -2,7 +2,8 @@
 
 Asked before the pod is bound, because a bound pod that the kubelet refuses is Failed for good (`OutOfcpu`…).
 Source of the rules: kubelet lifecycle.predicateAdmitHandler: node affinity, resources of all pods that have not
-finished (terminating ones included), and NoExecute taints.
+finished (terminating ones included), and NoExecute taints. NoSchedule taints and cordons are kube-scheduler's rules
+(plugins TaintToleration and NodeUnschedulable): whoever empties a node must not see pods come back to it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.objects import Node, Pod, Taint
 from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
 
 
@@ -38,14 +40,8 @@ ADMITTED = Admission(verdict=Verdict.ADMIT)
 
 def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Admission:
     """The kubelet's verdict on `pod`, given every pod that is bound to the node."""
-    if not matching.matches_affinity(node, pod.spec):
-        return _refuse(f"node {node.name} does not match the pod's nodeSelector or node affinity")
-    taints = matching.untolerated(node.spec.taints, pod.spec.tolerations, effects=(matching.NO_EXECUTE,))
-    taints += matching.untolerated(
-        node.spec.taints, pod.spec.tolerations, effects=(matching.NO_SCHEDULE,), ignored_keys=TRANSIENT_TAINTS
-    )
-    if taints:
-        return _refuse(f"node {node.name} has taint {taints[0].key}:{taints[0].effect} that the pod does not tolerate")
+    if unwanted := why_node_refuses(pod, node):
+        return _refuse(unwanted)
     others = [other for other in pods_on_node if other.uid != pod.uid]
     needs = matching.of_kubelet(matching.pod_requests(pod.spec))
     lacking = matching.shortfalls(needs, matching.free_allocatable(node, others))
@@ -59,6 +55,33 @@ def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Ad
         sorted(f"{o.metadata.namespace}/{o.name}" for o in others if o.is_deleting and not o.is_finished)
     )
     return Admission(verdict=Verdict.WAIT, why=f"{why} until {ending} has ended")
+
+
+def why_node_refuses(pod: Pod, node: Node) -> str:
+    """Why the pod may not come to the node, whoever else is there; empty when it may."""
+    if not matching.matches_affinity(node, pod.spec):
+        return f"node {node.name} does not match the pod's nodeSelector or node affinity"
+    taints = matching.untolerated(node.spec.taints, pod.spec.tolerations, effects=(matching.NO_EXECUTE,))
+    taints += matching.untolerated(
+        node.spec.taints, pod.spec.tolerations, effects=(matching.NO_SCHEDULE,), ignored_keys=TRANSIENT_TAINTS
+    )
+    if taints:
+        return f"node {node.name} has taint {taints[0].key}:{taints[0].effect} that the pod does not tolerate"
+    if node.spec.unschedulable and matching.untolerated((_CORDON,), pod.spec.tolerations):
+        return f"node {node.name} is cordoned {_whose_cordon(node)}"
+    return ""
+
+
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=matching.NO_SCHEDULE)
+"""Whoever tolerates this may be put on a cordoned node, whether the node has the taint yet or not."""
+
+
+def _whose_cordon(node: Node) -> str:
+    reason = node.annotations.get(names.ANNOTATION_DRAIN, "") or "no reason given"
+    if node.annotations.get(names.ANNOTATION_CORDONED_BY) == names.CORDONED_BY_SLURM:
+        return f"for a drain in Slurm ({reason})"
+    who = node.annotations.get(names.ANNOTATION_DRAIN_BY) or "somebody in Kubernetes"
+    return f"by {who} ({reason})"
 
 
 def _refuse(why: str) -> Admission:

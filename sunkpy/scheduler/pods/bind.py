@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.placement.admission import Admission, Verdict, would_kubelet_admit
+from sunkpy.core.placement.admission import Admission, Verdict, why_node_refuses, would_kubelet_admit
 from sunkpy.kube import errors
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator, Plan
@@ -105,9 +105,11 @@ class Binder:
             Refused: one would never be admitted, or has waited too long.
         """
         placed, now = tuple(placed), self._leader.clock()
-        obstacles = await self._obstacles(record, placed, not_older_than=self._cluster.pods.version)
-        if obstacles:  # by an answer that may be old
-            obstacles = await self._obstacles(record, placed)
+        obstacles = _unwanted(placed)  # whoever else is there: nobody is asked for that
+        if not obstacles:
+            obstacles = await self._obstacles(record, placed, not_older_than=self._cluster.pods.version)
+            if obstacles:  # by an answer that may be old
+                obstacles = await self._obstacles(record, placed)
         obstacles = {**without_devices, **obstacles}
         for pod, _ in placed:
             member, admission = record.member(pod), obstacles.get(pod.uid)
@@ -245,6 +247,12 @@ def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str])
         for pod, node in placed
         if node.name in avoided
     }
+
+
+def _unwanted(placed: Iterable[Placed]) -> dict[str, Admission]:
+    """The pods, by uid, that may not come to their node, whoever else is there."""
+    found = ((pod, why_node_refuses(pod, node)) for pod, node in placed)
+    return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
 
 def _too_full(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:

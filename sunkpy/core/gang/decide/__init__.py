@@ -31,7 +31,7 @@ def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
     gang = snapshot.gang
     # 1. Pods that never queue.
     if gang is not None and gang.never_queues:
-        return bind_directly(gang)
+        return bind_directly(snapshot, gang)
     # Whatever becomes of the pods: nobody else ends a job that Slurm takes for running where nothing of it is.
     actions = cancel_all([job for job in snapshot.jobs if job.runs_again], _RUNS_AGAIN)
     # 2. The pods are gone or finished: what is left is to end the job.

@@ -8,9 +8,28 @@ Slurm may start again is cancelled.
 from __future__ import annotations
 
 from sunkpy.core import names
-from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, NoteDevices, Report, WaitCause
+from sunkpy.core.gang.actions import (
+    Bind,
+    Cancel,
+    Evict,
+    GangAction,
+    IfRefused,
+    MakeSolo,
+    NoteDevices,
+    Report,
+    WaitCause,
+)
 from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
-from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, start_over, suspension_of, too_large, waiting
+from sunkpy.core.gang.decide.members import (
+    bindings,
+    hold,
+    outgrown_by,
+    start_over,
+    suspension_of,
+    too_large,
+    wait_for_node,
+    waiting,
+)
 from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.ends import DEVICES_LOST, JOB_LOST, EndCause
@@ -21,6 +40,9 @@ from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.devices import assign_devices, noted_on
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
+
+SEAT_PATIENCE_S = 30.0
+"""How long a member is tried again on a node that refuses it while others of its gang are on theirs."""
 
 
 def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
@@ -108,13 +130,25 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
         if pod.uid in outgrown:
             actions += [MakeSolo(pod=pod), too_large(pod, job, f"{outgrown[pod.uid]}: it gets a job of its own")]
         elif binding := binds.get(pod.uid):
-            actions.append(Bind(job=job.id, bindings=(binding,), gives_back=not is_whole))
+            waits = wait_for_node(snapshot, pod)
+            actions.append(waits or Bind(job=job.id, bindings=(binding,), if_refused=_if_refused(snapshot, gang, pod)))
         elif gets_no_seat:
             actions.append(MakeSolo(pod=pod))
         else:
             message = f"all its seats in Slurm job {job.id} are taken: it waits until one is left"
             actions.append(Report(pod=pod, message=message, cause=WaitCause.SEATS_TAKEN))
     return actions
+
+
+def _if_refused(snapshot: Snapshot, gang: Gang, pod: Pod) -> IfRefused:
+    """What to do if the node of its seat refuses a late member."""
+    refusal = snapshot.refusals.get(pod.uid)
+    if snapshot.is_half_bound or (refusal is not None and not snapshot.holding):
+        return IfRefused.GIVE_BACK
+    # No other node would do for a pod that names this one.
+    if refusal is None or pod.uid in snapshot.named_nodes or snapshot.now - refusal.since < SEAT_PATIENCE_S:
+        return IfRefused.WAIT
+    return IfRefused.GIVE_BACK if gang.one_domain else IfRefused.GO_SOLO
 
 
 def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:

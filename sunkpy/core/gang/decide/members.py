@@ -44,12 +44,22 @@ def report_all(gang: Gang, message: str, cause: WaitCause, *, needs_node: bool =
     return [Report(pod=pod, message=message, cause=cause, needs_node=needs_node) for pod in waiting(gang)]
 
 
-def bind_directly(gang: Gang) -> list[GangAction]:
+def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
+    """Its node has just refused it: why it waits, until that node is to be asked again."""
+    refusal = snapshot.refusals.get(pod.uid)
+    if refusal is None or snapshot.now >= refusal.again_at:
+        return None
+    return Report(pod=pod, message=refusal.why, cause=WaitCause.KUBELET)
+
+
+def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
     """Each pod onto the node that its affinity names: Slurm has no say in it."""
     actions: list[GangAction] = []
     for pod in waiting(gang):
         node = matching.named_node(pod.spec)
-        if node:
+        if waits := wait_for_node(snapshot, pod):
+            actions.append(waits)
+        elif node:
             actions.append(BindDirectly(pod=pod, node=node))
         else:
             why = "its node affinity names no node (matchFields metadata.name), so it cannot be bound without a job"

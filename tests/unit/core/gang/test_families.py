@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sunkpy.core.gang import families
-from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, MakeSolo, Report, Submit
+from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, IfRefused, MakeSolo, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import FAMILIES, assemble, assemble_beside, family_of, identify
 from sunkpy.core.gang.gang import Family, Member, Role
@@ -347,7 +347,7 @@ def test_a_pod_that_comes_while_the_job_is_kept_has_its_place():
     over, late = make_pod(node="k1", phase="Succeeded"), make_pod("late", uid="late")
     gang, _ = band(("leader", 0, over), ("worker", 1, late), expects_more=True)
     (bind,) = decide_gang(band_view(gang, RUNS, bound_to=7), POLICY)
-    assert (bind.bindings[0].note.slurm_node, bind.gives_back) == ("n2", False)
+    assert (bind.bindings[0].note.slurm_node, bind.if_refused) == ("n2", IfRefused.WAIT)
 
 
 def test_a_pod_that_comes_when_the_job_was_told_to_end_waits_for_the_next():

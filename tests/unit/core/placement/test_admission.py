@@ -1,6 +1,8 @@
 import pytest
+from msgspec.structs import replace
 
-from sunkpy.core.model.objects import Taint
+from sunkpy.core import names
+from sunkpy.core.model.objects import Taint, Toleration
 from sunkpy.core.placement.admission import Verdict, would_kubelet_admit
 from tests.unit.core.gang.pods import make_node, make_pod
 
@@ -42,3 +44,31 @@ def test_taints_and_labels_that_changed_since_the_submit_count():
     evicting = Taint(key="sunkpy.dev/lock", value="true", effect="NoExecute")
     assert would_kubelet_admit(ASKS_2, make_node(taints=[evicting]), []).verdict is Verdict.REFUSE
     assert would_kubelet_admit(make_pod(node_selector={"a": "b"}), make_node(), []).verdict is Verdict.REFUSE
+
+
+TOLERATES_CORDONS = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "tolerations", "why"),
+    [
+        ({}, (), "node node1 is cordoned by somebody in Kubernetes (no reason given)"),
+        ({names.ANNOTATION_DRAIN: "new fan"}, (), "node node1 is cordoned by somebody in Kubernetes (new fan)"),
+        (
+            {names.ANNOTATION_DRAIN: "new fan", names.ANNOTATION_DRAIN_BY: "ann"},
+            (),
+            "node node1 is cordoned by ann (new fan)",
+        ),
+        (
+            {names.ANNOTATION_DRAIN: "bad disk", names.ANNOTATION_CORDONED_BY: names.CORDONED_BY_SLURM},
+            (),
+            "node node1 is cordoned for a drain in Slurm (bad disk)",
+        ),
+        ({}, (TOLERATES_CORDONS,), ""),
+    ],
+)
+def test_no_pod_is_bound_to_a_cordoned_node_unless_it_tolerates_that(annotations, tolerations, why):
+    node = make_node(unschedulable=True)
+    node = replace(node, metadata=replace(node.metadata, annotations=annotations))
+    found = would_kubelet_admit(make_pod(tolerations=tolerations), node, [])
+    assert (found.why, found.verdict) == (why, Verdict.REFUSE if why else Verdict.ADMIT)
