@@ -113,12 +113,13 @@ run_site() {
 first='[0-4]*' later='[5-9A-Za-z_]*'
 
 # Fail, which drains the node, with our own reason. Slurm would keep an existing reason, and the syncer lifts drains that start
-# with "k8s: ". A drain that a person set stays as it is.
+# with "k8s: ". What a person set stays as it is: a drain, DOWN or FAIL. slurmctld itself sets DOWN for two reasons.
 fail() {
   local record
   say "$*"
   record=$(timeout 10 scontrol -o show node "$SLURMD_NODENAME" 2> /dev/null)
-  if [[ ! $record =~ \ State=[^\ ]*DRAIN || $record == *" Reason=k8s: "* ]]; then
+  if [[ ! $record =~ \ State=(DOWN|[^\ ]*(DRAIN|FAIL)) || $record == *" Reason=k8s: "* ||
+    $record =~ \ State=DOWN.*\ Reason=(Not responding|Node unexpectedly rebooted)\ \[ ]]; then
     timeout 10 scontrol update "nodename=$SLURMD_NODENAME" state=drain "reason=sunkpy $hook: $*" ||
       say "cannot set the reason of $SLURMD_NODENAME"
   fi

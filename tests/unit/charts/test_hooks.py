@@ -759,8 +759,13 @@ def test_an_epilog_without_settings_does_not_give_the_node_away(hooks: Hooks):
     [
         ("State=IDLE", True),
         ("State=DOWN Reason=Not responding [slurm@2026-01-01]", True),
+        ("State=DOWN*+NOT_RESPONDING Reason=Node unexpectedly rebooted [slurm@2026-01-01]", True),
         ("State=MIXED+DRAIN Reason=k8s: cordon: node cordoned [slurm@2026-01-01]", True),
+        ("State=DOWN Reason=k8s: pod gone [slurm@2026-01-01]", True),
         ("State=IDLE+DRAIN Reason=disk broken [root@2026-01-01]", False),
+        ("State=DOWN Reason=disk broken [root@2026-01-01]", False),
+        ("State=DOWN*+COMPLETING Reason=Not responding to ann [ann@2026-01-01]", False),
+        ("State=IDLE+FAIL Reason=disk broken [root@2026-01-01]", False),
     ],
 )
 def test_a_failing_epilog_gives_its_own_reason_but_never_takes_a_persons(
