@@ -156,6 +156,7 @@ class Collector:
             return self._with_named_nodes(snapshot, gang, record)
         unlike = list(one_of_each(deciding_specs(gang), template_of))
         common = in_common([each.value for each in self._eligible(unlike)])
+        usable = common.eligible if common is not None else ()
         reachable = self._within_reach(common, gang.first_wave) if common is not None else None
         if reachable is None:
             return snapshot
@@ -169,7 +170,13 @@ class Collector:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
         # No event tells when a claim or what Slurm does not count is left.
         is_to_be_polled = bool(full) or "" in eligibility.refused
-        return msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
+        return msgspec.structs.replace(
+            snapshot,
+            eligibility=eligibility,
+            is_to_be_polled=is_to_be_polled,
+            usable=usable,
+            may_submit=snapshot.may_submit or record.may_go_on(usable, now=self._clock()),
+        )
 
     def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: RecordView) -> Snapshot:
         each: dict[str, Eligibility] = {}

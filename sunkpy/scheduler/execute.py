@@ -176,8 +176,8 @@ class Executor:
         now, why = self._leader.clock(), str(refused)
         node = next(binding.note.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
         record.refusals[node] = (why, now + self._leader.times.node_refused_s)
-        delay_s = record.back_off(why, now=now)
-        note = f"{why}; Slurm job {action.job} is cancelled, another is submitted in {delay_s:.0f} s"
+        then = record.give_back(why, kind=refused.kind, now=now)
+        note = f"{why}; Slurm job {action.job} is cancelled, {then}"
         await self._outbox.warn(refused.pod, reason="FailedScheduling", action="Binding", note=note)
         await self._jobs.cancel(record, action.job, why=why)
 

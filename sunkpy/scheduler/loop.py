@@ -61,7 +61,7 @@ class GangLoop:
             return None
         # 1. What became of bindings, and of the gang while nobody was to look at it.
         await self._binder.settle(record)
-        record.forget_refusals(now=self._leader.clock())
+        record.forget_refused_nodes(now=self._leader.clock())
         if record.is_doubted:
             self._gangs.recognise(record)
         # 2. Collect all that is known of the gang, as one value.
@@ -96,6 +96,7 @@ class GangLoop:
                 self._ledger.queue.add(other.id)
 
     def _observe(self, record: Record, snapshot: Snapshot) -> None:
+        record.usable = snapshot.usable if snapshot.eligibility is not None else record.usable
         record.templates = self._collector.templates(snapshot)
         record.decided_on = self._collector.decided_on(snapshot, record)
         record.avoided = self._collector.avoided(snapshot)
@@ -146,7 +147,7 @@ class GangLoop:
         if refusals := [member.refusal for member in record.members.values() if member.refusal is not None]:
             return max(0.0, min(refusal.again_at for refusal in refusals) - now) + 0.01
         if now < record.retry_at < float("inf"):  # one that stands in line is enqueued by it
-            return record.retry_at - now + 0.01
+            return record.next_try_at(now) - now + 0.01
         if record.state in (State.ENDING, State.HANDING_OVER):
             return TELL_AGAIN_S if record.state is State.ENDING else times.again_s
         if any(job.is_let_go for job in record.jobs.values()):

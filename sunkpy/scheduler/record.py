@@ -30,6 +30,9 @@ from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.verdicts import Verdict
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
+_MOST_ALIKE = 3
+_ALIKE_AGAIN_S = 3600.0
+"""Not all that refuses a pod can be watched: a policy, a gate of the kubelet, a driver."""
 _NODE_AGAIN_LAST_S = 30.0
 """Each try lists the pods of the node, and no event tells when one of them has left room."""
 
@@ -81,6 +84,15 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     claimed: Claimed | None = None
 
 
+class Halt(msgspec.Struct, frozen=True, kw_only=True):
+    """The last jobs of a gang were all given back for one reason, and each may have taken nodes from others. There is
+    no next one while the gang may use the same nodes, nor before `again_at`.
+    """
+
+    usable: tuple[str, ...]
+    again_at: float
+
+
 @dataclass(slots=True)
 class MemberRecord:
     """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `refusal`:
@@ -106,8 +118,9 @@ class Record:
     last decision, while it looks for nodes; `decided_on`: the same, None when more than that decides. `recognised`: as
     it was worked out last; `is_doubted`: something that this was worked out from has changed since, and `is_news`: in a
     way that needs a pass. `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which
-    a pass has seen the end. `warned`: what the last pass has warned of, by pod, reason and text. `changes`: how many
-    were told of.
+    a pass has seen the end. `given_back`: why the last job was given back, and how many in a row were for the same.
+    `halt`: what follows when they are many. `usable`: the nodes that its templates allow, as seen last. `warned`: what
+    the last pass has warned of, by pod, reason and text. `changes`: how many were told of.
     """
 
     id: GangId
@@ -122,6 +135,9 @@ class Record:
     failures: int = 0
     refused: str = ""
     refusals: dict[str, tuple[str, float]] = field(default_factory=dict)
+    given_back: tuple[str, int] = ("", 0)
+    halt: Halt | None = None
+    usable: tuple[str, ...] = ()
     uncertain_since: float | None = None
     idle_since: float | None = None
     is_half_bound: bool = False
@@ -207,7 +223,7 @@ class Record:
 
     def now_under(self, job: JobId | None) -> None:
         """The members run under this job: whoever was given their nodes before has nothing to do with it."""
-        self.bound_to, self.failures = job, 0
+        self.bound_to, self.failures, self.given_back = job, 0, ("", 0)
         self.displaced.clear()
 
     def fire(self) -> None:
@@ -231,12 +247,44 @@ class Record:
         self.refused = why
         return delay_s
 
+    def give_back(self, why: str, *, kind: str, now: float) -> str:
+        """A node has refused a pod, and its job is given back: when there will be another, in words.
+
+        `kind`: the reason, without what is only of that node.
+        """
+        known, times = self.given_back
+        times = times + 1 if kind == known else 1
+        self.given_back = (kind, times)
+        delay_s = self.back_off(why, now=now)
+        if times < _MOST_ALIKE:
+            return f"another is submitted in {delay_s:.0f} s"
+        self.halt, self.retry_at = Halt(usable=self.usable, again_at=self.retry_at), now + _ALIKE_AGAIN_S
+        then = (
+            f"as {times} in a row were given back for this, no other is submitted for an hour, unless the pods, their "
+            "owner or the nodes that they may use change"
+        )
+        self.refused = f"{why}; {then}"
+        return then
+
+    def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool:
+        """Its jobs were given back again and again, and it may use other nodes now."""
+        return self.halt is not None and now >= self.halt.again_at and usable != self.halt.usable
+
+    def next_try_at(self, now: float) -> float:
+        """When a job may be submitted, or when that may depend on the nodes."""
+        return self.halt.again_at if self.halt is not None and now < self.halt.again_at else self.retry_at
+
+    def was_submitted(self) -> None:
+        """Slurm has its job."""
+        self.retry_at, self.refused, self.halt = 0.0, "", None
+
     def forgive(self) -> None:
         """Something has changed that may help: try again at once."""
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
+        self.given_back, self.halt = ("", 0), None
 
-    def forget_refusals(self, *, now: float) -> None:
-        """Those of kubelets that may be asked again by now."""
+    def forget_refused_nodes(self, *, now: float) -> None:
+        """Those whose kubelets may be asked again by now."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
 
     def eligibility(self, eligibility: Eligibility) -> Eligibility:

@@ -39,9 +39,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     `gang` is None when all its pods are gone; `last_gang` is then what it was, if all of them had ended.
     `eligibility` holds for every member; None while Slurm's nodes are not known, and when members have nodes.
-    `is_to_be_polled`: no event tells when it changes. `bound_to` is the job under which the members
-    were bound, `placed` the Slurm node of each bound member by its uid: both from the scheduler's own knowledge, for
-    the owner of a pod can write any annotation.
+    `usable`: the nodes that all its pods may use by what lasts. `is_to_be_polled`: no event tells when it changes.
+    `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid:
+    both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
     `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
     `may_submit` is False until a failed or refused submit may be tried again, and while the gang may have a job that
     nobody knows. `waits_for`: in words, whom the owner has to get rid of first. `idle_s`: for so long a job has held
@@ -62,6 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     placed: dict[str, str] = {}
     displaced: dict[str, JobId] = {}
     eligibility: Eligibility | None = None
+    usable: tuple[str, ...] = ()
     may_submit: bool = True
     refused: str = ""
     waits_for: str = ""

@@ -30,11 +30,17 @@ _TOKEN_S: Final = 600
 
 
 class Refused(Exception):
-    """`pod` cannot be bound to its node; the text says why, and what to do."""
+    """`pod` cannot be bound to its `node`; the text says why, and what to do."""
 
-    def __init__(self, pod: Pod, why: str) -> None:
+    def __init__(self, pod: Pod, why: str, *, node: str = "") -> None:
         super().__init__(why)
         self.pod = pod
+        self.node = node
+
+    @property
+    def kind(self) -> str:
+        """Of refusals by several nodes that are alike, the same."""
+        return str(self).replace(self.node, "N") if self.node else str(self)
 
 
 class ClaimMaker:

@@ -77,7 +77,7 @@ class JobWriter:
             self.lines.left(record, spec, is_taken=False)
             raise self._failed(record, error, first_s=_REJECTED_FIRST_S) from error
         self.lines.left(record, spec, is_taken=True)
-        record.refused = ""
+        record.was_submitted()
         self._ledger.change_job(record, job, lambda known: replace(known, spec=spec))
         return job
 

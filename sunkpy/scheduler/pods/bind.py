@@ -71,15 +71,22 @@ class Binder:
             if node is None:
                 raise Refused(binding.pod, f"Slurm node {binding.note.slurm_node} has no Kubernetes node behind it")
             placed.append((binding.pod, node))
-        async with self._locks.hold(node.name for _, node in placed):
-            await self._outbox.withdraw(pod for pod, _ in placed)
-            plan = await self._allocator.plan(action, placed)
-            if await self._are_admitted(record, placed, plan.obstacles):
-                await self._allocator.write(plan)
-                job = record.jobs[action.job]
-                # Otherwise an epilog or a poll came first, or another member was refused.
-                if job.is_live and not job.is_let_go:
-                    await self._send_all(record, _noted(action, placed, plan))
+        try:
+            async with self._locks.hold(node.name for _, node in placed):
+                await self._bind_placed(record, action, placed)
+        except Refused as refused:
+            refused.node = next(node.name for pod, node in placed if pod.uid == refused.pod.uid)
+            raise
+
+    async def _bind_placed(self, record: Record, action: act.Bind, placed: Sequence[Placed]) -> None:
+        await self._outbox.withdraw(pod for pod, _ in placed)
+        plan = await self._allocator.plan(action, placed)
+        if await self._are_admitted(record, placed, plan.obstacles):
+            await self._allocator.write(plan)
+            job = record.jobs[action.job]
+            # Otherwise an epilog or a poll came first, or another member was refused.
+            if job.is_live and not job.is_let_go:
+                await self._send_all(record, _noted(action, placed, plan))
 
     async def bind_directly(self, record: Record, action: act.BindDirectly) -> None:
         """Bind a pod that has no job to its own node.

@@ -144,7 +144,7 @@ def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():
     record.refusals["n1"] = ("OutOfcpu", 120.0)
     both = Eligibility(eligible=("n1", "n2"))
     for now, left in ((1.0, ("n2",)), (121.0, ("n1", "n2"))):
-        record.forget_refusals(now=now)
+        record.forget_refused_nodes(now=now)
         assert record.eligibility(both).eligible == left
 
 

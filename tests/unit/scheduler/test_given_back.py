@@ -1,0 +1,71 @@
+"""Jobs that are given back because a node refuses a pod, again and again."""
+
+import pytest
+
+from sunkpy.core import names
+from sunkpy.scheduler import record
+from tests.unit.scheduler.test_scheduler import hook_client
+from tests.unit.scheduler.world import World, leading
+
+
+@pytest.fixture
+def world(monkeypatch):
+    monkeypatch.setitem(record.Record.back_off.__kwdefaults__, "first_s", 0.02)
+    world = World()
+    for number in (1, 2):
+        world.add_node(number)
+    world.api.refuse_bindings = True
+    return world
+
+
+async def refused(world, call, number, *, node):
+    """The job of this number starts on a node that refuses its pod."""
+    await world.until(lambda: len(world.submissions) == number)
+    job_id = max(world.jobs)
+    world.set_job(job_id, "RUNNING", "CONFIGURING", nodes=f"n{node}")
+    await call("prolog", job_id, node=node)
+    await world.until(lambda: job_id in world.cancelled)
+    world.set_job(job_id, "CANCELLED")
+
+
+HALTED = (
+    "the apiserver refuses the binding to node node-1: no; as 3 in a row were given back for this, no other is "
+    "submitted for an hour, unless the pods, their owner or the nodes that they may use change"
+)
+
+
+async def with_three_refusals(world, call):
+    world.add_pod()
+    for number, node in ((1, 1), (2, 2), (3, 1)):
+        await refused(world, call, number, node=node)
+    await world.until(lambda: HALTED in world.notes("FailedScheduling"))
+    (known,) = world.term._ledger
+    assert known.retry_at - world.term._leader.clock() > 3500
+    return known
+
+
+async def test_what_is_refused_three_times_alike_takes_no_more_nodes_from_others(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await with_three_refusals(world, call)
+        assert "job 102 is cancelled, as 3 in a row were given back for this" in world.notes("FailedScheduling")[-2]
+        # An annotation is a wish of whoever made the pod.
+        world.api.refuse_bindings = False
+        world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.PREFIX + "time-limit": "60"}}})
+        await world.until(lambda: len(world.submissions) == 4)
+
+
+async def test_another_node_that_it_may_use_is_tried(world, tmp_path):
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        known = await with_three_refusals(world, call)
+        world.add_node(3, cpu="0")  # no node for it
+        world.add_node(4)
+        await refused(world, call, 4, node=4)
+        await world.until(lambda: known.given_back[1] == 4)
+        assert known.retry_at - world.term._leader.clock() > 3500
+
+
+async def test_reasons_that_differ_are_tried_again_as_before(world, tmp_path):
+    known = record.Record(id=None, seen_at=0.0)
+    for why in ("node lacks cpu: needs 4, has 3", "node lacks cpu: needs 4, has 2") * 3:
+        known.give_back(why, kind=why, now=0.0)
+    assert (known.halt, known.retry_at < 300.0) == (None, True)
