@@ -159,6 +159,8 @@ ANNOTATION_QOS = PREFIX + "qos"
 """On Namespace, by an administrator. The same as `users`, for QoS."""
 ANNOTATION_RESERVATIONS = PREFIX + "reservations"
 """On Namespace, by an administrator. The same as `users`, for reservations."""
+ANNOTATION_LICENSES = PREFIX + "licenses"
+"""On Namespace, by an administrator. The same as `users`, for licenses, without numbers."""
 
 # Conditions of slurmd Pods, written by the syncer. NODE_CONDITIONS are copied to Nodes.
 CONDITION_DRAIN = "SlurmDrain"

@@ -20,7 +20,7 @@ from tests.bench.asked import CLUSTER, SUITE
 from tests.e2e.workloads import NAMESPACE
 
 EVERYTHING: Final = [
-    {"namespaces": [NAMESPACE]} | {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
+    {"namespaces": [NAMESPACE]} | {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations", "licenses")}
 ]
 """scheduler.access of charts/slurm: what the pods of a bench may have."""
 

@@ -67,7 +67,7 @@ def changed(apiserver: Apiserver, name: str, user: str = "tenant", **metadata: o
 CLAIMS: list[dict[str, object]] = [
     *(
         {"annotations": {f"sunkpy.dev/{kind}": "ann"}}
-        for kind in ("users", "accounts", "partitions", "qos", "reservations")
+        for kind in ("users", "accounts", "partitions", "qos", "reservations", "licenses")
     ),
     {"labels": {"team": "ml"}},
 ]

@@ -11,6 +11,7 @@ speak, which only administrators may set.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -38,6 +39,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     accounts: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
     reservations: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
     longest_grace_seconds: int = 0
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
@@ -61,8 +63,12 @@ _LISTS: Final = {
     "account": "accounts",
     "qos": "qos",
     "reservation": "reservations",
+    "licenses": "licenses",
 }
-"""What is allowed by name: field of JobSpec → of Rule. A pod that names none gets the first, but no reservation."""
+"""What is allowed by name: field of JobSpec → of Rule."""
+
+_ONLY_IF_ASKED: Final = frozenset({"reservation", "licenses"})
+"""Of all others a pod that names none gets the first."""
 
 
 def rule_for(rules: Iterable[Rule], namespace: Namespace, *, annotated: bool = False) -> Rule:
@@ -86,6 +92,7 @@ def _annotated_rule(annotations: Mapping[str, str]) -> Rule:
         accounts=said(names.ANNOTATION_ACCOUNTS),
         qos=said(names.ANNOTATION_QOS),
         reservations=said(names.ANNOTATION_RESERVATIONS),
+        licenses=said(names.ANNOTATION_LICENSES),
     )
 
 
@@ -101,11 +108,11 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
         if option == "partition" and default_partition and not allowed:
             allowed = (default_partition,)
         asked: str = getattr(gang.options, option)
-        refused = [name for name in filter(None, asked.split(",")) if ANY not in allowed and name not in allowed]
+        refused = [name for name in _named(option, asked) if ANY not in allowed and name not in allowed]
         if refused:
             problems.append(_refusal(gang, option, refused, allowed))
         if refused or not asked:
-            has_default = option != "reservation" and allowed and allowed[0] != ANY
+            has_default = option not in _ONLY_IF_ASKED and allowed and allowed[0] != ANY
             changes[option] = allowed[0] if has_default else ""
     options: JobSpec = msgspec.structs.replace(gang.options, **changes)
     if options.user and not is_user(options.user):
@@ -118,6 +125,12 @@ def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
     return msgspec.structs.replace(
         gang, options=options, problems=tuple(problems), longest_grace_s=rule.longest_grace_seconds
     )
+
+
+def _named(option: str, asked: str) -> list[str]:
+    """The names in the value of an option; of licenses without their numbers (`sbatch --licenses`: `a:2,b`, `a|b`)."""
+    parts = re.split(r"[,;|()\s]+", asked) if option == "licenses" else asked.split(",")
+    return [name for part in parts if (name := part.partition(":")[0] if option == "licenses" else part)]
 
 
 def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:

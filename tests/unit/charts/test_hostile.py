@@ -39,7 +39,7 @@ def test_times_reach_slurm_as_they_are_written():
     assert [text for text in times if f" MaxTime={text}\n" not in f"{conf}\n"] == []
 
 
-@pytest.mark.parametrize("field", ["namespaces", "partitions", "accounts", "qos", "reservations"])
+@pytest.mark.parametrize("field", ["namespaces", "partitions", "accounts", "qos", "reservations", "licenses"])
 def test_access_names_only_what_can_be_a_name(field: str):
     hostile = (LINE, "a b", "a,b", "$(id)", "a;id", "../x", "")
     said = refusal({"scheduler": {"access": [{"namespaces": ["x"]} | {field: list(hostile)}]}})

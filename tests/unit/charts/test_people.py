@@ -68,7 +68,7 @@ def test_who_is_no_person_is_refused(name):
 
 def test_what_decides_of_a_namespace_is_set_by_whom_an_administrator_trusts():
     assert policy({}) is None
-    ours = [names.PREFIX + kind for kind in ("users", "partitions", "accounts", "qos", "reservations")]
+    ours = [names.PREFIX + kind for kind in ("users", "partitions", "accounts", "qos", "reservations", "licenses")]
     assert guarded(PEOPLE) == {"annotations": [], "labels": [], "names": ["chem"]}
     assert guarded(ANNOTATED) == {"annotations": ours, "labels": [], "names": []}
     # The apiserver itself gives each namespace the label with its name.

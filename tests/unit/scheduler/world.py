@@ -27,7 +27,7 @@ from tests.doubles.slurmrestd import Slurmrestd
 
 __all__ = ["World", "connections", "leading", "serving"]
 
-OPEN = Rule(namespaces=("*",), partitions=("*",), accounts=("*",), qos=("*",), reservations=("*",))
+OPEN = Rule(namespaces=("*",), partitions=("*",), accounts=("*",), qos=("*",), reservations=("*",), licenses=("*",))
 
 
 NODESET_REFERENCE = {

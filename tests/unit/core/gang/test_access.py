@@ -46,7 +46,7 @@ def test_nobody_gets_more_than_the_default_partition_unasked():
     )
 
 
-@pytest.mark.parametrize("kind", ["user", "account", "qos", "reservation"])
+@pytest.mark.parametrize("kind", ["user", "account", "qos", "reservation", "licenses"])
 def test_what_is_not_opened_is_refused_by_name(kind):
     (problem,) = ask(Rule(), **{kind: "x"}).problems
     assert f"namespace default may not use {kind} x: it may name none" in str(problem)
@@ -64,11 +64,34 @@ def test_of_several_partitions_each_must_be_allowed():
     assert "may not use partition high: it may use low, gpu" in str(problem)
 
 
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ("matlab", ""),
+        ("matlab:2,ansys@flex:3", ""),
+        ("matlab:1000,comsol:1", "comsol"),
+        ("matlab|comsol", "comsol"),
+        ("matlab;comsol", "comsol"),
+        ("(matlab:1|comsol:2)", "comsol"),
+        ("matlab*2", "matlab*2"),
+        ("matla", "matla"),
+    ],
+)
+def test_licenses_are_opened_by_name_whatever_their_number(asked, refused):
+    gang = ask(Rule(licenses=("matlab", "ansys@flex")), licenses=asked)
+    told = f"may not use licenses {refused}: it may use matlab, ansys@flex" if refused else ""
+    assert (told in gang.refused, bool(gang.refused)) == (True, bool(refused))
+    assert gang.options.licenses == ("" if refused else asked)
+    assert ask(Rule(licenses=("*",)), licenses=asked).refused == ""
+    assert ask(Rule(licenses=("matlab",))).options.licenses == ""
+
+
 def test_what_is_refused_is_not_kept_for_a_pod_that_has_a_node_gets_a_job_all_the_same():
     asked = {"user": "zoe", "partition": "low,high", "account": "physics", "qos": "urgent", "reservation": "night"}
+    asked |= {"licenses": "matlab:4"}
     gang = ask(Rule(users=("ann",), accounts=("chem",)), **asked)
     assert gang.options == JobSpec(user="ann", partition="low", account="chem")
-    assert len(gang.problems) == 5
+    assert len(gang.problems) == 6
     assert unknown_namespace(make_gang(annotations={"sunkpy.dev/user": "zoe"})).options == JobSpec()
     assert ask(Rule(users=("root",))).options.user == ""
 
@@ -164,10 +187,11 @@ def test_whatever_a_namespace_and_a_pod_write_the_user_is_one_of_the_namespace(s
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
+KINDS = ["user", "partition", "account", "qos", "reservation", "licenses"]
 
 
-@given(st.lists(NAMES, max_size=2), NAMES, st.sampled_from(["user", "partition", "account", "qos", "reservation"]))
+@given(st.lists(NAMES, max_size=2), NAMES, st.sampled_from(KINDS))
 def test_nothing_is_submitted_that_the_map_does_not_allow(allowed, asked, kind):
-    field = {"qos": "qos"}.get(kind, f"{kind}s")
+    field = {"qos": "qos", "licenses": "licenses"}.get(kind, f"{kind}s")
     gang = ask(Rule(**{field: tuple(allowed)}), default_partition="", **{kind: asked})
     assert any(problem.fatal for problem in gang.problems) == (asked not in allowed)
