@@ -48,6 +48,9 @@ class OwnerLookup:
             owner = await self._kube.get(resource.path(link.namespace, link.name), Owner)
         except errors.NotFound:
             return Absence.GONE
+        except errors.NotServed:
+            self._unreadable[link] = explain_absent(link.kind)
+            return Absence.UNREADABLE
         except errors.Forbidden as error:
             self._unreadable[link] = f"you may not read it: {error.message}"
             return Absence.UNREADABLE

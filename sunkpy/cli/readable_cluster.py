@@ -27,7 +27,7 @@ from sunkpy.core.placement.occupancy import taken_by_others
 from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.kube.errors import Forbidden, NotFound
+from sunkpy.kube.errors import Forbidden, NotFound, NotServed
 from sunkpy.scheduler.settings import SchedulerSettings
 
 T = TypeVar("T")
@@ -272,7 +272,7 @@ async def or_not(what: str, answer: Awaitable[T], unread: list[str]) -> T | None
     """The answer; None, and a line in `unread`, when the person may not read it."""
     try:
         return await answer
-    except (Forbidden, NotFound) as error:
+    except (Forbidden, NotFound, NotServed) as error:
         unread.append(f"{what}: {error.message}")
         return None
 

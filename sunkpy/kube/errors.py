@@ -1,8 +1,8 @@
 """What the apiserver can answer instead of what was asked.
 
 KubeError
-├── NotFound        404
-│   └── NotServed   404, and not because of an object: there is no such kind, or this apiserver has just started
+├── NotFound        404: the object is not there
+├── NotServed       404 for the path: there is no such kind, or this apiserver has just started
 ├── Forbidden       401, 403: the service account lacks a right, or its token is not accepted
 ├── Conflict        409: the object changed, or exists already
 ├── Gone            410: the resourceVersion of a watch or list is too old
@@ -35,8 +35,10 @@ class NotFound(KubeError):
     """404: there is no such object, or no such namespace."""
 
 
-class NotServed(NotFound):
-    """404 for the path itself: says nothing of the object. A CRD that an apiserver has not read yet looks the same."""
+class NotServed(KubeError):
+    """404 for the path itself. It is no `NotFound`, for it says nothing of the object: a CRD that an apiserver has not
+    read yet looks the same.
+    """
 
 
 class Forbidden(KubeError):
@@ -94,6 +96,6 @@ def from_response(request: str, status: int, body: bytes) -> KubeError:
     except msgspec.DecodeError:
         said = _Status(message=body[:500].decode(errors="replace").strip())
     kind = _BY_STATUS.get(status, Unavailable if status >= 500 else KubeError)
-    if kind is NotFound and said.reason != "NotFound":
+    if status == 404 and said.reason != "NotFound":
         kind = NotServed
     return kind(request, status=status, message=said.message, reason=said.reason)

@@ -132,7 +132,7 @@ class Informer(Generic[T]):
                 if isinstance(error, errors.Gone) and self._version:
                     self._version = ""
                     continue
-                if isinstance(error, errors.NotFound) and self._until_served is not None:
+                if isinstance(error, errors.NotFound | errors.NotServed) and self._until_served is not None:
                     self._version, self.connected = "", False
                     await self._until_served()
                     continue

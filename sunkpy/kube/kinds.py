@@ -235,7 +235,7 @@ class OwnerKinds:
             await self._kube.request("GET", place.collection, params={"limit": "1"})
         except errors.Forbidden as error:
             self._note_refused(kind, f"the scheduler may not read {place.title}: {error.message}")
-        except errors.NotFound:
+        except (errors.NotFound, errors.NotServed):
             self.doubt(kind)
         except errors.KubeError as error:
             self._log.warning("kind not found out", kind=kind.kind, group=kind.group, error=str(error))

@@ -120,7 +120,7 @@ class Term:
         while True:
             try:
                 listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
-            except errors.NotFound:
+            except (errors.NotFound, errors.NotServed):
                 self._log.error("the API has no NodeSets yet: install the CRD (crds/sunkpy.dev_nodesets.yaml)")
             except errors.KubeError as error:
                 self._log.error("cannot list NodeSets", error=str(error))

@@ -78,6 +78,8 @@ class Apiserver:
         """The HTTP status with which a patch is refused, by what `patched` would show."""
         self.drops: set[str] = set()
         """Fields of a status behind a gate that is off: they are not kept, and nobody is told."""
+        self.unserved: set[str] = set()
+        """Collections of which it knows nothing yet."""
         self.undivided: set[str] = set()
         """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
@@ -244,7 +246,7 @@ class Apiserver:
         collection, *_ = parsed(path)
         if collection in self.kinds:
             return not self.is_starting and path.startswith(f"{root(self.kinds[collection]['groupVersion'])}/")
-        return collection in COLLECTIONS
+        return collection in COLLECTIONS and collection not in self.unserved
 
     def _served(self, path: str) -> list[Body]:
         """All kinds, in the form of aggregated discovery: those of `/api`, or those of `/apis`."""

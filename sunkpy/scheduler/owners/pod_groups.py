@@ -74,7 +74,7 @@ class PodGroups:
         body = {"metadata": guard, "status": {"phase": phase}}
         path = self._watches.path(group)
         for place in (paths.status(path), path):
-            with contextlib.suppress(errors.NotFound):
+            with contextlib.suppress(errors.NotFound, errors.NotServed):
                 await self._leader.kube.patch(place, body)
                 self._log.info("phase", group="/".join(group.key), phase=phase)
                 return

@@ -119,7 +119,7 @@ class Vanished:
         try:
             heartbeat = (await self._leader.kube.get(paths.lease(_HEARTBEATS, node), Lease)).spec.renew_time
         except errors.KubeError as error:
-            if isinstance(error, errors.NotServed) or not isinstance(error, errors.NotFound | errors.Forbidden):
+            if not isinstance(error, errors.NotFound | errors.Forbidden):
                 self._ask(node)
                 return
         if there := self._on(node):
