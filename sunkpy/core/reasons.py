@@ -176,7 +176,9 @@ EVENTS: Final = {
         "Somebody else put the pod on its node (`spec.nodeName`, or a binding). A job is submitted for that node; "
         "until it starts, Slurm may give the node to others.",
     ),
-    "PreemptionByScheduler": Row(_WORKLOAD, "Evicted; the text names the job that took its node."),
+    "PreemptionByScheduler": Row(
+        _WORKLOAD, "Evicted; the text names the job that took its node, unless PrivateData=jobs."
+    ),
     "BudgetViolated": Row(
         _WORKLOAD,
         "Preempted, and its PodDisruptionBudget has too few healthy pods now. Slurm chooses, and knows no budgets: "

@@ -126,6 +126,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `kubelet_account`: the ServiceAccount, in `namespace`, that may read metrics of kubelets.
     `gpu_sharing`: who gets whole nodes for its GPUs; with `plugin`, `plugin_resource` is handed out device by device.
     `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
+    `private_jobs`: slurm.conf has PrivateData=jobs, so no Event says whose job preempted.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
     """
 
@@ -141,6 +142,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     sweep_seconds: float = 600.0
     access: tuple[Rule, ...] = ()
     annotated_access: bool = False
+    private_jobs: bool = False
     workloads: tuple[WorkloadRule, ...] = ()
     suspend_owners: bool = False
     immediate_allocation: bool = True

@@ -133,3 +133,8 @@ Call with (dict "root" $ "name" …). */}}
 {{- end }}
 {{- $name }}
 {{- end }}
+
+{{- /* Slurm shows people their own jobs alone, if not empty. */}}
+{{- define "slurm.privateJobs" -}}
+{{- if regexMatch "(?i)jobs" (include "slurm.confValue" (.Values.slurmConfig.conf.PrivateData | default "")) }}true{{ end }}
+{{- end }}

@@ -68,6 +68,9 @@ switchLabel: {{ .Values.scheduler.switchLabel | quote }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
+{{- if include "slurm.privateJobs" . }}
+privateJobs: true
+{{- end }}
 gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 deviceClasses: {{ toJson .Values.scheduler.deviceClasses }}
 kubeletAccount: {{ .Release.Name }}-kubelets

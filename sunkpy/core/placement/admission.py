@@ -68,7 +68,8 @@ def why_node_refuses(pod: Pod, node: Node) -> str:
     if taints:
         return f"node {node.name} has taint {taints[0].key}:{taints[0].effect} that the pod does not tolerate"
     if node.spec.unschedulable and matching.untolerated((_CORDON,), pod.spec.tolerations):
-        return f"node {node.name} is cordoned {_whose_cordon(node)}"
+        reason = node.annotations.get(names.ANNOTATION_DRAIN, "") or "no reason given"
+        return f"node {node.name} is cordoned by {_who_cordoned(node)} ({reason})"
     return ""
 
 
@@ -76,12 +77,10 @@ _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=matching.NO_SCHED
 """Whoever tolerates this may be put on a cordoned node, whether the node has the taint yet or not."""
 
 
-def _whose_cordon(node: Node) -> str:
-    reason = node.annotations.get(names.ANNOTATION_DRAIN, "") or "no reason given"
+def _who_cordoned(node: Node) -> str:
     if node.annotations.get(names.ANNOTATION_CORDONED_BY) == names.CORDONED_BY_SLURM:
-        return f"for a drain in Slurm ({reason})"
-    who = node.annotations.get(names.ANNOTATION_DRAIN_BY) or "somebody in Kubernetes"
-    return f"by {who} ({reason})"
+        return "a drain in Slurm"
+    return node.annotations.get(names.ANNOTATION_DRAIN_BY) or "somebody in Kubernetes"
 
 
 def _refuse(why: str) -> Admission:

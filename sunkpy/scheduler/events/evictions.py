@@ -47,7 +47,9 @@ class EvictionEvents:
     async def _explain_all(self) -> None:
         together, self._waiting = self._waiting, []
         preempted = {each.job: each.node for each in together if each.cause.is_preemption and each.job is not None}
-        preemptors = await self._causes.by_whom(preempted) if preempted else {}
+        # Who may not see jobs of others in Slurm must not read of them in an Event.
+        is_told = bool(preempted) and not self._leader.settings.private_jobs
+        preemptors = await self._causes.by_whom(preempted) if is_told else {}
         calls = [partial(self._explain, each, preemptors.get(each.job) if each.job else None) for each in together]
         await fan_out(calls, at_once=_AT_ONCE)
 

@@ -54,8 +54,10 @@ def test_it_decides_by_the_schedulers_settings_and_asks_slurm_with_a_token():
 
 
 @pytest.mark.parametrize(("hides", "is_told"), [("usage,Jobs", True), (["jobs"], True), ("usage", False)])
-def test_it_knows_that_slurm_hides_jobs_from_it(hides, is_told):
+def test_it_knows_that_slurm_hides_jobs_from_it_and_the_scheduler_that_events_must_not_tell_of_them(hides, is_told):
     manifests = render("slurm", ON | {"slurmConfig": {"conf": {"PrivateData": hides}}})
+    settings = of_kind(manifests, "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    assert ("\nprivateJobs: true\n" in settings) is is_told
     args = of_page(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert ("--private-jobs" in args) is is_told
 

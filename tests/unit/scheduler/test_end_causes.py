@@ -28,6 +28,16 @@ async def test_a_preemptor_that_has_begun_before_slurm_is_asked_is_named(world, 
         assert f"preempted by Slurm job {preemptor} (user alice, partition high); the pod is evicted" in note
 
 
+async def test_whose_job_preempted_is_not_told_where_slurm_shows_people_their_own_jobs_alone(world, tmp_path):
+    async with leading(world, tmp_path, private_jobs=True) as server, hook_client(server) as call:
+        preempted = await bound_pod(world, call)
+        preemptor = world.slurm.add_job("PENDING", **ABOVE)
+        world.api.before_delete = lambda: world.set_job(preemptor, "RUNNING", "CONFIGURING", nodes="n1")
+        world.set_job(preempted, "PREEMPTED", "COMPLETING", nodes="n1")
+        (note,) = await world.until(lambda: world.notes("PreemptionByScheduler"))
+        assert note == f"Slurm job {preempted} was preempted; the pod is evicted"
+
+
 async def test_who_was_on_the_node_before_the_preemption_is_not_named(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         preempted = await bound_pod(world, call)

@@ -62,7 +62,7 @@ TOLERATES_CORDONS = Toleration(key="node.kubernetes.io/unschedulable", operator=
         (
             {names.ANNOTATION_DRAIN: "bad disk", names.ANNOTATION_CORDONED_BY: names.CORDONED_BY_SLURM},
             (),
-            "node node1 is cordoned for a drain in Slurm (bad disk)",
+            "node node1 is cordoned by a drain in Slurm (bad disk)",
         ),
         ({}, (TOLERATES_CORDONS,), ""),
     ],
