@@ -162,7 +162,7 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
             lifted_by=f"scontrol update nodename={slurm.name} state=resume, once what it names is mended",
             by_hand=True,
         )
-    elif slurm.is_drained_by_us and not slurm.reason.startswith(f"{names.REASON_PREFIX}pod pending"):
+    elif slurm.is_drained_by_us:
         yield from _by_sunkpy(slurm, pod)
     elif slurm.is_down or slurm.is_not_responding:
         text = slurm.reason or "slurmd does not answer slurmctld"
@@ -176,14 +176,17 @@ def _by_slurm(slurm: SlurmNode, text: str, lifted_by: str) -> Hold:
 
 _LIFTS: Final[Mapping[str, str]] = {
     "cordon": "kubectl uncordon",
+    "pod pending": "an earlier pod had to go; it is lifted when the slurmd of this one registers: kubectl logs of it",
     "pod not ready": "it is lifted when the containers of the slurmd pod are ready: kubectl describe it",
     "pod gone": "it is lifted when a slurmd pod is there again",
 }
 
 
 def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
-    """A drain that the syncer set. One for a cordon is told as that, while the slurmd pod still shows it."""
+    """A drain that the syncer set. One that the slurmd pod shows as a cordon or a removal is told as that."""
     cause = slurm.reason.removeprefix(names.REASON_PREFIX)
+    if cause.startswith("pod pending") and pod is not None and token_of(pod) is not None:
+        return
     if cause.startswith("cordon"):
         if pod is not None and names.ANNOTATION_CORDON in pod.annotations:
             return

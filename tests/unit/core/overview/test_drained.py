@@ -98,6 +98,17 @@ SITUATIONS = {
             )
         ],
     ),
+    "a pod that came after one that had to go": (
+        node(1),
+        pod(),
+        in_slurm("IDLE", "DRAIN", reason="k8s: pod pending deletion: rollout", by="slurm"),
+        [
+            (
+                "sunkpy", "", "pod pending deletion: rollout", AT,
+                "an earlier pod had to go; it is lifted when the slurmd of this one registers: kubectl logs of it",
+            )
+        ],
+    ),
     "slurmd is not ready": (
         node(1),
         pod(),
