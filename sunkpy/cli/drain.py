@@ -10,7 +10,7 @@ import msgspec
 from sunkpy.cli.access import Access
 from sunkpy.cli.connected import connected
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present, show
-from sunkpy.cli.overview import present_absent
+from sunkpy.cli.overview import absent_node
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import render
@@ -96,7 +96,8 @@ async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
         facts = await reader.read()
         lines, missing = await _named(sides.kube, order, facts)
         if missing:
-            return present_absent(missing, order.form, facts)
+            command = f"kubectl sunk explain node {missing}"
+            return await absent_node(reader, missing, order.form, facts, command=command)
         slurm = sides.slurm if facts.slurm_nodes is not None else None
         asker = Asker(
             in_kubernetes=await _who_am_i(sides.kube),

@@ -17,7 +17,8 @@ import msgspec
 
 from sunkpy.cli.access import NOT_ASKED, Access
 from sunkpy.cli.connected import Sides, connected
-from sunkpy.cli.node_devices import DeviceReader
+from sunkpy.cli.elsewhere import namespaces_of
+from sunkpy.cli.node_devices import DeviceReader, Unfindable
 from sunkpy.cli.nodeset_reader import read_nodeset
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present
 from sunkpy.cli.owner_lookup import OwnerLookup
@@ -28,7 +29,7 @@ from sunkpy.core.explain.explanation import Explained, Explanation
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
 from sunkpy.core.explain.job_on_pods import read_job
-from sunkpy.core.explain.no_gang import absent, foreign, unplaced
+from sunkpy.core.explain.no_gang import absent, foreign, unfindable, unplaced
 from sunkpy.core.explain.nodeset import explain_nodeset
 from sunkpy.core.gang.actions import Bind
 from sunkpy.core.gang.binding_note import noted_job
@@ -136,7 +137,7 @@ class Explainer:
         pods = await self._pods()
         pod = next((each for each in pods if each.name == name), None)
         if pod is None:
-            return absent("Pod", self._namespace, name)
+            return await self._absent("Pod", name)
         around = await ClusterReader(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name, pods)
         if pod.spec.scheduler_name not in around.known_names or pod.spec.scheduler_name == "default-scheduler":
             return foreign(pod, around.known_names - {"default-scheduler"} or {"slurm"})
@@ -169,7 +170,7 @@ class Explainer:
                 if name in {id.name, *(owner.name for owner in owners)}:
                     found.append(await self._explain(id, known, around))
             found += _pods_without_gang(name, pods, known, lookup)
-        return found or [absent("Gang", self._namespace, name)]
+        return found or [await self._absent("Gang", name)]
 
     async def node(self, name: str) -> Explanation:
         """The devices of a node.
@@ -180,6 +181,8 @@ class Explainer:
         reader = DeviceReader(self._kube, self._slurm, not_asked=self._not_asked)
         facts = await reader.find(name)
         self.slurms_silence = reader.slurms_silence
+        if isinstance(facts, Unfindable):
+            return unfindable("Node", name, facts.unread)
         return explain_node(facts) if facts is not None else absent("Node", "", name)
 
     async def nodeset(self, name: str) -> Explanation:
@@ -189,7 +192,7 @@ class Explainer:
             KubeError: what it is about could not be read.
         """
         facts = await read_nodeset(self._kube, self._namespace, name)
-        return explain_nodeset(facts) if facts is not None else absent("NodeSet", self._namespace, name)
+        return explain_nodeset(facts) if facts is not None else await self._absent("NodeSet", name)
 
     async def job(self, number: str) -> list[Explanation]:
         """A job of either door, by its number as squeue prints it; of pods, whose job it is, theirs too.
@@ -217,6 +220,12 @@ class Explainer:
         facts = await reader.read(pod.spec.node_name, around.slurm_node_of(pod), job=noted_job(pod))
         others = (other for other in facts.pods if other.uid != pod.uid)
         return msgspec.structs.replace(facts, pods=(pod, *others))
+
+    async def _absent(self, kind: str, name: str) -> Explanation:
+        """There is none in the namespace; perhaps there is elsewhere."""
+        elsewhere = await namespaces_of(self._kube, kind, name)
+        command = f"kubectl sunk explain {kind.lower()} {name}"
+        return absent(kind, self._namespace, name, elsewhere=elsewhere, command=command)
 
     async def _pods(self) -> list[Pod]:
         return await self._kube.list_objects(paths.pods(self._namespace), Pod)

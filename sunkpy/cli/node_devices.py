@@ -24,6 +24,12 @@ T = TypeVar("T")
 _SLURMD_PODS = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
 
+class Unfindable(msgspec.Struct, frozen=True):
+    """Whether there is such a node is not known; `unread`: what could not be read, and why."""
+
+    unread: tuple[str, ...]
+
+
 class DeviceReader:
     """Reads one node. `slurm` is asked if it is there, else `not_asked` is said; `slurms_silence`: why it could not be
     read.
@@ -36,19 +42,22 @@ class DeviceReader:
         self._unread: list[str] = []
         self.slurms_silence = ""
 
-    async def find(self, name: str) -> NodeFacts | None:
+    async def find(self, name: str) -> NodeFacts | Unfindable | None:
         """A node by its name in Kubernetes or in Slurm; None when there is none.
 
         Raises:
             KubeError: the apiserver did not answer.
         """
         listing = self._kube.list_objects(paths.ALL_PODS, Pod, label_selector=_SLURMD_PODS)
-        listed = await self._or_none("slurmd pods", listing) or []
-        slurmd = {pod.spec.node_name: slurm_node_of(pod) for pod in listed if is_slurmd(pod)}
+        listed = await self._or_none("slurmd pods", listing)
+        slurmd = {pod.spec.node_name: slurm_node_of(pod) for pod in listed or () if is_slurmd(pod)}
         found = next((node for node, slurm_node in slurmd.items() if name in (node, slurm_node)), "")
         if not found:
             there = self._kube.list_objects(paths.NODES, Node, field_selector=f"metadata.name={name}")
-            if await self._or_none("nodes", there) == []:
+            known = await self._or_none("nodes", there)
+            if listed is None and not known:
+                return Unfindable(tuple(self._unread))
+            if known == []:
                 return None
         return await self.read(found or name, slurmd.get(found, ""))
 

@@ -11,7 +11,7 @@ from sunkpy.cli.connected import connected
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present, show
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core.explain.explanation import Explained, render
-from sunkpy.core.explain.no_gang import absent, unfindable
+from sunkpy.core.explain.no_gang import absent, not_in_cluster, unfindable, without_slurmd
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.overview.drained import Held, HeldNode, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
@@ -61,7 +61,7 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
     is_known = not name or any(name in (line.node, line.slurm_node) for line in find_nodes(facts))
     found = [node for node in find_held(facts) if name in ("", node.node, node.slurm_node)]
     if not found and not is_known:
-        return present_absent(name, form, facts)
+        return await absent_node(reader, name, form, facts, command=f"kubectl sunk why-drained {name}")
 
     def text() -> str:
         if name:
@@ -79,7 +79,7 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
     """What is known of the past of a node, by its name at either door."""
     past = await reader.past(name)
     if past is None:
-        return present_absent(name, form)
+        return await absent_node(reader, name, form, command=f"kubectl sunk history {name}")
     found = find_history(past)
 
     def text() -> str:
@@ -90,11 +90,21 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
     return present(found, form, text, NO_SLURM if reader.slurms_silence else 0)
 
 
-def present_absent(name: str, form: Form, facts: PoolFacts | None = None) -> Shown:
-    """There is no node of that name, or nobody can tell: what the pool has could not be read."""
+async def absent_node(
+    reader: PoolReader, name: str, form: Form, facts: PoolFacts | None = None, *, command: str
+) -> Shown:
+    """There is no node of that name in the cluster that `command` asks about, or nobody can tell.
+
+    Raises:
+        KubeError: the apiserver did not answer.
+    """
     found = absent("Node", "", name)
     if facts is not None and facts.slurmd_pods is None:
         found = unfindable("Node", name, facts.unread)
+    elif reader.namespace and (elsewhere := await reader.namespaces_of_node(name)):
+        found = not_in_cluster(name, reader.namespace, elsewhere=elsewhere, command=command)
+    elif facts is not None and name in {node.name for node in facts.nodes or ()}:
+        found = without_slurmd(name, [nodeset.key for nodeset in facts.nodesets or ()])
     explained = Explained(explanations=(found,))
     return present(explained, form, lambda: explained.text, NO_ANSWER)
 

@@ -52,7 +52,7 @@ class PoolReader:
         self._kube = kube
         self._slurm = slurm
         self._at_hand = settings
-        self._namespace = namespace or (settings.namespace if settings is not None else "")
+        self.namespace = namespace or (settings.namespace if settings is not None else "")
         self._not_asked = not_asked
         self._unread: list[str] = []
         self.slurms_silence = ""
@@ -70,9 +70,9 @@ class PoolReader:
         """
         facts, nodesets, nodes, slurmd = await asyncio.gather(
             self.read_queue(with_nodes=True),
-            self._listed("NodeSets", paths.nodesets(self._namespace), NodeSet),
+            self._listed("NodeSets", paths.nodesets(self.namespace), NodeSet),
             self._listed("nodes", paths.NODES, Node),
-            self._listed("slurmd pods", paths.pods(self._namespace), Pod, labels=_SLURMD_PODS),
+            self._listed("slurmd pods", paths.pods(self.namespace), Pod, labels=_SLURMD_PODS),
         )
         return msgspec.structs.replace(
             facts,
@@ -90,8 +90,11 @@ class PoolReader:
         """
         self._unread, self.slurms_silence = [], ""
         settings = await read_settings(self._kube, self._at_hand, self._unread)
-        own = [each for each in settings if not self._namespace or each.namespace == self._namespace]
+        own = [each for each in settings if not self.namespace or each.namespace == self.namespace]
         wanted = dict.fromkeys(name for each in own for name in each.scheduler_names) or _NAMES
+        if settings and not own:
+            there = ", ".join(sorted({each.namespace for each in settings}))
+            self._unread.append(f"Slurm cluster: none in namespace {self.namespace}; those in {there} may be meant: -n")
         user = own[0].slurm.user if own else _USER
         pods, facts = await asyncio.gather(self._pods(wanted), self._of_slurm(user, with_nodes=with_nodes))
         if self._slurm is None:
@@ -100,6 +103,16 @@ class PoolReader:
             self._unread.append(f"Slurm's side: {self.slurms_silence}")
         return msgspec.structs.replace(facts, pods=pods, unread=tuple(dict.fromkeys(self._unread)))
 
+    async def namespaces_of_node(self, name: str) -> frozenset[str]:
+        """Those with a slurmd pod for a node of that name at either door; none where the person may not look.
+
+        Raises:
+            KubeError: the apiserver did not answer.
+        """
+        listing = self._kube.list_objects(paths.ALL_PODS, Pod, label_selector=_SLURMD_PODS, may_be_old=True)
+        slurmd = [pod for pod in await or_not("slurmd pods", listing, []) or () if is_slurmd(pod)]
+        return frozenset(pod.metadata.namespace for pod in slurmd if name in (pod.spec.node_name, slurm_node_of(pod)))
+
     async def past(self, name: str) -> NodePast | None:
         """What is known of the past of a node, by its name at either door; None when there is no such node.
 
@@ -107,7 +120,7 @@ class PoolReader:
             KubeError: the apiserver did not answer.
         """
         self._unread, self.slurms_silence = [], ""
-        listed = await self._listed("slurmd pods", paths.pods(self._namespace), Pod, labels=_SLURMD_PODS)
+        listed = await self._listed("slurmd pods", paths.pods(self.namespace), Pod, labels=_SLURMD_PODS)
         slurmd = [pod for pod in listed or () if is_slurmd(pod)]
         pod = next((each for each in slurmd if name in (each.spec.node_name, slurm_node_of(each))), None)
         node_name = pod.spec.node_name if pod is not None and pod.spec.node_name else name
@@ -132,7 +145,7 @@ class PoolReader:
 
     async def _events(self, name: str, slurmd: Pod | None) -> list[Event]:
         """Of the Node of that name, or of the slurmd pod: pods of others may have such names too."""
-        namespace = slurmd.metadata.namespace if slurmd is not None else self._namespace
+        namespace = slurmd.metadata.namespace if slurmd is not None else self.namespace
         listed = await self._listed("Events", paths.ALL_EVENTS, Event, fields=f"involvedObject.name={name}")
         about = ((event, event.involved_object) for event in listed or ())
         return [event for event, of in about if of.kind == "Node" or (of.kind == "Pod" and of.namespace == namespace)]

@@ -6,6 +6,7 @@ import msgspec
 
 from sunkpy.cli.access import Access
 from sunkpy.cli.connected import Sides, connected
+from sunkpy.cli.elsewhere import namespaces_of
 from sunkpy.cli.nodeset_reader import read_nodeset
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present
 from sunkpy.cli.pool_reader import PoolReader
@@ -29,6 +30,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     max_unavailable: int | str | None = None
     form: Form = "table"
 
+    @property
+    def command(self) -> str:
+        """As a person types it, without the namespace."""
+        pace = f" --max-unavailable {self.max_unavailable}" if self.max_unavailable is not None else ""
+        return f"kubectl sunk roll {self.nodeset} {self.verb}{pace}"
+
 
 async def roll(access: Access, order: Order) -> Shown:
     """Change a roll, and show how it stands.
@@ -36,13 +43,15 @@ async def roll(access: Access, order: Order) -> Shown:
     Raises:
         BadSettings, KubeError: the NodeSet cannot be read or changed.
     """
-    namespace = access.namespace or await _find(access, order.nodeset)
+    namespace = access.namespace or await _find(access, order)
     if isinstance(namespace, Explanation):
         return _none(namespace, order.form)
     async with connected(msgspec.structs.replace(access, namespace=namespace)) as sides:
         facts = await read_nodeset(sides.kube, namespace, order.nodeset)
         if facts is None:
-            return _none(absent("NodeSet", namespace, order.nodeset), order.form)
+            elsewhere = await namespaces_of(sides.kube, "NodeSet", order.nodeset)
+            none = absent("NodeSet", namespace, order.nodeset, elsewhere=elsewhere, command=order.command)
+            return _none(none, order.form)
         before, change = facts.nodeset, plan_roll(facts, order.verb, order.max_unavailable)
         if change.spec:
             facts = await _changed(sides.kube, facts, change)
@@ -57,16 +66,16 @@ def _none(why: Explanation, form: Form) -> Shown:
     return present(explained, form, lambda: explained.text, NO_ANSWER)
 
 
-async def _find(access: Access, name: str) -> str | Explanation:
+async def _find(access: Access, order: Order) -> str | Explanation:
     """The namespace of the kubeconfig if it has such a NodeSet, else the only one that has; why there is none."""
-    current = current_namespace(access.kubeconfig)
+    current, name = current_namespace(access.kubeconfig), order.nodeset
     async with await Kube.connect(access.kubeconfig) as kube:
         found = await or_not("NodeSets of all namespaces", kube.list_objects(paths.nodesets(), NodeSet), [])
     there = {each.metadata.namespace for each in found or () if each.metadata.name == name}
     if found is None or current in there:
         return current
     if len(there) > 1:
-        return ambiguous("NodeSet", name, there)
+        return ambiguous("NodeSet", name, there, command=order.command)
     return there.pop() if there else absent("NodeSet", "", name)
 
 

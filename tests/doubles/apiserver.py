@@ -222,7 +222,7 @@ class Apiserver:
             return web.json_response({"status": {"allowed": not names & self.forbidden}})
         collection, namespace, name, sub = parsed(request.path)
         if collection in self.forbidden:
-            return refusal(403, "Forbidden", f"{collection} is forbidden: no right to list it")
+            return forbidden(request, collection, namespace, name)
         if not self._serves(request.path):
             return web.Response(status=404, text="404 page not found")
         if request.method == "GET" and not name:
@@ -479,6 +479,18 @@ async def _at_once(_: str) -> None:
 def refusal(status: int, reason: str, message: str = "") -> web.Response:
     """A Status object."""
     return web.json_response({"kind": "Status", "reason": reason, "message": message or reason}, status=status)
+
+
+def forbidden(request: web.Request, collection: str, namespace: str, name: str) -> web.Response:
+    """In the words of the apiserver."""
+    verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get" if name else "list")
+    parts = request.path.strip("/").split("/")
+    group = parts[1] if parts[0] == "apis" else ""
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    what = f"{collection}.{group}" if group else collection
+    of = f"{what} {name!r}".replace("'", '"') if name else what
+    why = f'User "ann" cannot {verb} resource "{collection}" in API group "{group}" {where}'
+    return refusal(403, "Forbidden", f"{of} is forbidden: {why}")
 
 
 def discovery(path: str) -> Body | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.explain.missing_rights import how_to_read
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.phases import is_over
@@ -73,13 +74,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def explain_node(facts: NodeFacts) -> Explanation:
     """Whose each device of a node is, and what to do where two have one, or the sides do not agree."""
     rows = list(find_rows(facts))
+    by_what = ", by what could be read" if facts.unread else ""
     free = sum(not row.owners for row in rows)
     slurm = facts.slurm.name if facts.slurm is not None else ""
-    standing = f"has {len(rows)} devices, {free} free" if rows else "has no devices that Slurm or a driver knows"
+    known = f"has {len(rows)} devices, {free} free" if rows else "has no devices that Slurm or a driver knows"
+    standing = known + by_what
     held = _held(facts)
-    what_to_do = (
-        f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}." if held else "Nothing."
-    )
+    what_to_do = how_to_read(facts.unread) if facts.unread else "Nothing."
+    if held:
+        what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same ones"
         what_to_do = "See whether the driver runs there. A new slurmd pod lists the devices anew: drain the node first."

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.explain.missing_rights import how_to_read
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.owners import Above, Absence, explain_absence
 from sunkpy.core.model.objects import Pod
 
 
-def absent(kind: str, namespace: str, name: str) -> Explanation:
-    """There is no object of that name; `kind`: Pod, Gang, NodeSet or Node. Without a namespace there is none in any."""
+def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] = (), command: str = "") -> Explanation:
+    """There is no object of that name; `kind`: Pod, Gang, NodeSet or Node. Without a namespace there is none in any.
+
+    `elsewhere`: namespaces that have one of that name, for which the person is told to repeat `command`.
+    """
+    if elsewhere:
+        first, *others = sorted(elsewhere)
+        have = f"namespaces {', '.join((first, *others))} have" if others else f"namespace {first} has"
+        return Explanation(
+            subject=f"{kind} {namespace}/{name}",
+            standing=f"does not exist; {have} one of that name",
+            what_to_do=f"Ask there: {command} -n {first}",
+            is_absent=True,
+        )
     several = {"NodeSet": "nodesets", "Node": "nodes"}.get(kind, "pods")
     everywhere = f"get {several}" if kind == "Node" else f"get {several} -A"
     where = f"-n {namespace} get {several}" if namespace else everywhere
@@ -23,12 +36,35 @@ def absent(kind: str, namespace: str, name: str) -> Explanation:
     )
 
 
-def ambiguous(kind: str, name: str, namespaces: Collection[str]) -> Explanation:
-    """Objects of that name are in several namespaces, and none is named."""
+def ambiguous(kind: str, name: str, namespaces: Collection[str], *, command: str) -> Explanation:
+    """Objects of that name are in several namespaces, and `command` names none."""
+    first, *_ = listed = sorted(namespaces)
     return Explanation(
         subject=f"{kind} {name}",
-        standing=f"is in the namespaces {', '.join(sorted(namespaces))}",
-        what_to_do="Name one with -n.",
+        standing=f"is in the namespaces {', '.join(listed)}",
+        what_to_do=f"Name one: {command} -n {first}",
+        is_absent=True,
+    )
+
+
+def not_in_cluster(name: str, namespace: str, *, elsewhere: Collection[str], command: str) -> Explanation:
+    """A node of other Slurm clusters than that in the namespace, about which the person asked with `command`."""
+    first, *others = sorted(elsewhere)
+    return Explanation(
+        subject=f"Node {name}",
+        standing=f"is none of the Slurm cluster in namespace {namespace}, but of that in {', '.join((first, *others))}",
+        what_to_do=f"Ask there: {command} -n {first}",
+        is_absent=True,
+    )
+
+
+def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanation:
+    """A node of Kubernetes that is none of Slurm; `nodesets`: namespace and name of those that could have it."""
+    namespace, nodeset = min(nodesets, default=("NAMESPACE", "NODESET"))
+    return Explanation(
+        subject=f"Node {name}",
+        standing="has no slurmd pod: it is none of Slurm's nodes",
+        what_to_do=f"See why a NodeSet does not take it: kubectl sunk explain nodeset {nodeset} -n {namespace}",
         is_absent=True,
     )
 
@@ -39,7 +75,7 @@ def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
         subject=f"{kind} {name}",
         standing="cannot be looked for",
         lines=(Line(title="not read", texts=unread),),
-        what_to_do="Ask as somebody who may read this.",
+        what_to_do=how_to_read(unread),
     )
 
 

@@ -223,7 +223,7 @@ async def test_what_cannot_be_explained_is_told_with_an_exit_code(
         )
         world.api.forbidden.add("pods")
         code, said = await person.explains("gang", "nobody")
-        assert (code, said.startswith("sunkpy: "), "pods is forbidden: no right to list it" in said) == (1, True, True)
+        assert (code, said.startswith("sunkpy: "), "pods is forbidden: " in said) == (1, True, True)
 
 
 async def test_an_account_that_slurm_does_not_let_its_user_have_is_told_by_name(

@@ -145,7 +145,7 @@ async def test_who_may_not_read_the_pool_is_told_that_and_not_that_there_is_no_s
     first, *_, last = text.splitlines()
     assert (code, first, world.api.patched) == (1, f"Node {command[1]} cannot be looked for", [])
     assert "slurmd pods: pods is forbidden" in text
-    assert last == "what to do      Ask as somebody who may read this."
+    assert last.startswith("what to do      Ask an admin for the right to list nodes and pods: kubectl create ")
 
 
 async def test_what_one_node_refuses_does_not_keep_the_others(world, tmp_path):

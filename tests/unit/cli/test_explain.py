@@ -190,7 +190,7 @@ async def test_a_pod_is_told_its_devices(world, tmp_path):
     world.api.forbidden |= {"resourceclaims", "resourceslices"}
     text = await of_pod(world, tmp_path)
     assert f"\ndevices         gpu 0: {whose}\n                node-1/gpu-0, as noted on the pod\n" in text
-    assert "ResourceSlices: resourceslices is forbidden" in text
+    assert "ResourceSlices: resourceslices.resource.k8s.io is forbidden" in text
 
 
 async def test_what_of_a_node_may_not_be_read_is_named(world, tmp_path):
@@ -200,8 +200,28 @@ async def test_what_of_a_node_may_not_be_read_is_named(world, tmp_path):
     async with explainer(world, tmp_path, asks_slurm=True) as found:
         text = render(await found.node("node-1"))
         assert found.slurms_silence
-    assert "not read        ResourceClaims: resourceclaims is forbidden" in text
+    assert "not read        ResourceClaims: resourceclaims.resource.k8s.io is forbidden" in text
     assert "Slurm's side: " in text
+
+
+async def test_who_may_read_nothing_of_a_node_is_told_which_rights_are_missing(world, tmp_path):
+    with_devices(world)
+    world.api.forbidden |= {"pods", "nodes"}
+    async with explainer(world, tmp_path) as found:
+        told = render(await found.node("node-1"))
+    assert told.startswith("Node node-1 cannot be looked for\n")
+    assert 'nodes: nodes is forbidden: User "ann" cannot list resource "nodes"' in told
+    assert told.endswith(
+        "Ask an admin for the right to list pods and nodes: "
+        "kubectl create clusterrole sunk-reader --verb=list --resource=pods,nodes; "
+        "kubectl create clusterrolebinding sunk-reader --clusterrole=sunk-reader --user=ann"
+    )
+    world.api.forbidden |= {"resourceclaims", "resourceslices"}
+    world.api.forbidden -= {"nodes"}
+    async with explainer(world, tmp_path) as found:
+        told = render(await found.node("node-1"))
+    assert told.startswith("Node node-1 has no devices that Slurm or a driver knows, by what could be read\n")
+    assert "--resource=pods,resourceslices.resource.k8s.io,resourceclaims.resource.k8s.io; " in told
 
 
 async def test_a_node_that_is_not_there(world, tmp_path):
@@ -267,6 +287,22 @@ async def test_it_says_what_the_scheduler_itself_has_said(world, tmp_path, case)
 
 async def test_a_pod_that_is_not_there(world, tmp_path):
     assert (await of_pod(world, tmp_path, "nobody")).startswith("Pod default/nobody does not exist\n")
+
+
+async def test_what_is_in_another_namespace_is_told_with_it(world, tmp_path):
+    configure(world)
+    world.add_pod(annotations={"sunkpy.dev/gang": "ring", "sunkpy.dev/gang-size": "2"})
+    world.put("nodesets", {"metadata": {"name": "gpu", "namespace": "slurm"}, "spec": {}})
+    for kind, name, there in (("pod", "web", "default"), ("gang", "ring", "default"), ("nodeset", "gpu", "slurm")):
+        code, text = await exit_code_of(world, tmp_path, kind, name, "-n", "team")
+        assert (code, f" team/{name} does not exist; namespace {there} has one of that name\n" in text) == (1, True)
+        assert text.endswith(f"Ask there: kubectl sunk explain {kind} {name} -n {there}\n")
+    world.put("nodesets", {"metadata": {"name": "gpu", "namespace": "other"}, "spec": {}})
+    _, text = await exit_code_of(world, tmp_path, "nodeset", "gpu", "-n", "team")
+    assert "does not exist; namespaces other, slurm have one of that name\n" in text
+    world.api.forbidden |= {"nodesets"}
+    code, text = await exit_code_of(world, tmp_path, "nodeset", "gpu", "-n", "team")
+    assert (code, text.startswith("sunkpy: ")) == (1, True)
 
 
 async def test_a_pod_whose_gang_cannot_be_told_waits_for_its_owner(world, tmp_path):

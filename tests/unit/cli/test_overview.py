@@ -92,7 +92,7 @@ async def test_what_may_not_be_read_is_named(world, tmp_path):
     code, text = await shown(world, tmp_path, "status")
     assert code == 0
     assert "not read     IDLE" in text
-    assert "not read: NodeSets: nodesets is forbidden" in text
+    assert "not read: NodeSets: nodesets.sunkpy.dev is forbidden" in text
     world.api.forbidden |= {"pods", "configmaps"}
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "status")
@@ -114,6 +114,20 @@ async def test_a_name_that_moves_the_cursor_is_text(world, tmp_path):
 async def test_only_the_cluster_of_a_namespace_is_shown(world, tmp_path):
     _, text = await shown(world, tmp_path, "status", "-n", "elsewhere")
     assert text.startswith("0 nodes; waiting: nothing")
+    assert "not read: Slurm cluster: none in namespace elsewhere; those in slurm may be meant: -n" in text
+    for words in (("why-drained", "n1"), ("history", "n1"), ("drain", "n1", "--reason", "fan")):
+        code, text = await shown(world, tmp_path, *words, "-n", "elsewhere")
+        assert (code, text.splitlines()[0]) == (
+            1, "Node n1 is none of the Slurm cluster in namespace elsewhere, but of that in slurm",
+        )  # fmt: skip
+        assert text.endswith(" -n slurm\n")
+
+
+async def test_a_node_of_kubernetes_alone_is_told_so(world, tmp_path):
+    world.put("nodes", {"metadata": {"name": "node-9"}})
+    code, text = await shown(world, tmp_path, "why-drained", "node-9")
+    assert (code, text.splitlines()[0]) == (1, "Node node-9 has no slurmd pod: it is none of Slurm's nodes")
+    assert text.endswith("kubectl sunk explain nodeset gpu -n slurm\n")
 
 
 async def test_who_watches_gets_an_answer_again_and_again(world, tmp_path):

@@ -106,6 +106,9 @@ async def test_what_makes_no_sense_is_refused(world, tmp_path, words, said):
 async def test_a_nodeset_that_is_not_there(world, tmp_path):
     code, text = await shown(world, tmp_path, "roll", "cpu", "-n", "slurm")
     assert (code, text.startswith("NodeSet slurm/cpu does not exist")) == (1, True)
+    code, text = await shown(world, tmp_path, "roll", "gpu", "now", "-n", "team", "--max-unavailable", "3")
+    assert (code, "NodeSet team/gpu does not exist; namespace slurm has one of that name" in text) == (1, True)
+    assert text.endswith("Ask there: kubectl sunk roll gpu now --max-unavailable 3 -n slurm\n")
 
 
 async def test_without_a_namespace_the_only_nodeset_of_that_name_is_meant(rolling, tmp_path):
@@ -116,7 +119,8 @@ async def test_without_a_namespace_the_only_nodeset_of_that_name_is_meant(rollin
     rolling.put("nodesets", NODESET | {"metadata": {"name": "gpu", "namespace": "other"}})
     before = len(rolling.api.patched)
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "resume")
-    assert text == "NodeSet gpu is in the namespaces other, slurm\n\nwhat to do      Name one with -n.\n"
+    assert text.startswith("NodeSet gpu is in the namespaces other, slurm\n")
+    assert text.endswith("Name one: kubectl sunk roll gpu resume -n other\n")
     assert (code, len(rolling.api.patched)) == (1, before)
     code, text = await shown(rolling, tmp_path, "roll", "cpu2")
     assert (code, "NodeSet cpu2 does not exist" in text) == (1, True)

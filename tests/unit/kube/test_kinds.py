@@ -193,7 +193,8 @@ async def test_of_kinds_that_may_not_be_read_one_at_a_time_is_tried_again(api, t
             assert tried <= len(plurals) + api.asked["/apis"]
             assert min(api.asked[f"/apis/example.com/v1/{plural}"] for plural in plurals) > 1
             assert found.kinds.problem(kinds[0]) == (
-                "the scheduler may not read crews0.example.com: crews0 is forbidden: no right to list it"
+                "the scheduler may not read crews0.example.com: crews0.example.com is forbidden: "
+                'User "ann" cannot list resource "crews0" in API group "example.com" at the cluster scope'
             )
             api.forbidden.clear()
             await api.until(lambda: all(found.at(kind) for kind in kinds))

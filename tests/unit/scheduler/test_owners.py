@@ -159,7 +159,8 @@ async def test_a_pod_waits_for_a_kind_that_its_family_needs_and_says_which_right
         world.add_pod("a", owner=add_crew(world, size=1))
         forbidden = (
             "not scheduled yet: it belongs to Crew default/band, and the scheduler may not read crews.example.com: "
-            "crews is forbidden: no right to list it"
+            'crews.example.com is forbidden: User "ann" cannot list resource "crews" in API group "example.com" '
+            "at the cluster scope"
         )
         await world.until(lambda: forbidden in world.notes("OwnerUnknown"))
         assert world.submissions == []

@@ -1,0 +1,42 @@
+"""In which other namespaces something of a name is, for a person who asked in the wrong one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sunkpy.cli.readable_cluster import or_not
+from sunkpy.core import names
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+
+_OF_GANGS: Final = "spec.schedulerName!=default-scheduler"
+
+
+async def namespaces_of(kube: Kube, kind: str, name: str) -> frozenset[str]:
+    """Those with such a Pod, Gang or NodeSet; none where the person may not look.
+
+    Of gangs those whose pods say so themselves: by the annotation, or by an owner right above them.
+
+    Raises:
+        KubeError: the apiserver did not answer.
+    """
+    by_name = f"metadata.name={name}"
+    match kind:
+        case "NodeSet":
+            listing = kube.list_objects(paths.nodesets(), NodeSet, field_selector=by_name, may_be_old=True)
+            nodesets = await or_not("NodeSets of all namespaces", listing, [])
+            return frozenset(each.metadata.namespace for each in nodesets or ())
+        case "Pod":
+            selector = by_name
+        case _:
+            selector = _OF_GANGS
+    listed = kube.list_objects(paths.ALL_PODS, Pod, field_selector=selector, may_be_old=True)
+    pods = await or_not("pods of all namespaces", listed, [])
+    return frozenset(pod.metadata.namespace for pod in pods or () if kind == "Pod" or _is_of_gang(pod, name))
+
+
+def _is_of_gang(pod: Pod, name: str) -> bool:
+    owners = (owner.name for owner in pod.metadata.owner_references)
+    return name in (pod.name, pod.annotations.get(names.ANNOTATION_GANG, ""), *owners)

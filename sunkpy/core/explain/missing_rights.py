@@ -1,0 +1,49 @@
+"""Which rights somebody lacks who could not read all, by what the apiserver said when it refused.
+
+Its words are those of a Forbidden (apiserver: pkg/endpoints/handlers/responsewriters/errors.go): `User "ann" cannot
+list resource "nodes" in API group "" at the cluster scope`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+_REFUSED: Final = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)" '
+    r'(?:at the cluster scope|in the namespace "(?P<namespace>[^"]+)")'
+)
+_ROLE: Final = "sunk-reader"
+
+
+def how_to_read(unread: Iterable[str]) -> str:
+    """What lets this person read what is missing, with the commands for an admin where the right is known."""
+    refused = [found for text in unread if (found := _REFUSED.search(text))]
+    if not refused:
+        return "Ask as somebody who may read this; what you may: kubectl auth can-i --list"
+    rights = ", ".join(_rights(refused))
+    everywhere = [each for each in refused if not each["namespace"]]
+    if not everywhere:
+        return f"Ask an admin for the right to {rights}."
+    verbs = ",".join(sorted({each["verb"] for each in everywhere}))
+    resources = ",".join(dict.fromkeys(map(_resource, everywhere)))
+    return (
+        f"Ask an admin for the right to {rights}: "
+        f"kubectl create clusterrole {_ROLE} --verb={verbs} --resource={resources}; "
+        f"kubectl create clusterrolebinding {_ROLE} --clusterrole={_ROLE} --user={everywhere[0]['user']}"
+    )
+
+
+def _rights(refused: Iterable[re.Match[str]]) -> Iterator[str]:
+    """`list nodes and pods`, `get jobs.batch in namespace slurm`."""
+    resources: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for each in refused:
+        resources[each["verb"], each["namespace"] or ""][_resource(each)] = None
+    for (verb, namespace), names in resources.items():
+        yield f"{verb} {' and '.join(names)}{f' in namespace {namespace}' if namespace else ''}"
+
+
+def _resource(refused: re.Match[str]) -> str:
+    return f"{refused['resource']}.{refused['group']}" if refused["group"] else refused["resource"]
