@@ -62,7 +62,8 @@ def status(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
     """Show the pool on one screen: NodeSets, nodes with their GPUs, jobs and pods, and what waits.
 
     Each node counts once: as down, else as drained, else as busy, else as ready. Equal nodes are one row; -o wide has
-    a row for each. JOBS are those of people, PODS those that have a node from Slurm. Exit code 3: Slurm did not answer.
+    a row for each. JOBS are those of people, PODS those that have a node from Slurm. Exit code 1: neither side could be
+    read. 3, 4: the half of Slurm, or of Kubernetes, is missing.
 
     Example: sunkpy status --watch
     """
@@ -79,7 +80,8 @@ def status(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
 def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
     """Show what waits at both doors, in Slurm's order, with what it waits for and when Slurm expects it to start.
 
-    Pods that are not in Slurm's queue come last. Exit code 3: Slurm did not answer.
+    Pods that are not in Slurm's queue come last. Exit code 1: neither side could be read. 3, 4: the half of Slurm, or
+    of Kubernetes, is missing.
 
     Example: sunkpy queue -o wide
     """
@@ -95,7 +97,7 @@ def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
 def why_drained(access: Access, node: str, form: Form) -> None:
     """Say who keeps nodes from taking jobs, since when, and what lifts it; left out, of all such nodes.
 
-    NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: Slurm did not answer.
+    NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: the half of Slurm is missing.
 
     Example: sunkpy why-drained gpu-007
     """

@@ -27,8 +27,15 @@ IN_A_POD: Final = Path("/etc/sunkpy/config.yaml")
 _RARELY: Final = 100_000
 EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
-NO_ANSWER, NO_SLURM = 1, 3
-"""Exit codes; 2 is what click gives for a question that cannot be understood."""
+NO_ANSWER, NO_SLURM, NO_KUBERNETES = 1, 3, 4
+EXIT_CODES: Final = {
+    0: "it is as asked for, of all that you may read; `not read` names the rest",
+    NO_ANSWER: "no such thing, nothing to do, nothing could be read, or a side refused the change",
+    2: "the question cannot be understood (click's own)",
+    NO_SLURM: "Slurm did not answer or could not be asked, or did not do its part; what Kubernetes knows is shown",
+    NO_KUBERNETES: "you may read nothing of Kubernetes; what Slurm knows is shown",
+}
+"""What each means, of the commands for people; the few that differ say so in their help."""
 
 FORM: Final = click.option(
     "-o",

@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Callable
 
 from sunkpy.cli.access import Access
 from sunkpy.cli.connected import connected
-from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present, show
+from sunkpy.cli.options import NO_ANSWER, NO_KUBERNETES, NO_SLURM, Form, Shown, present, show
 from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core.explain.explanation import Explained, render
 from sunkpy.core.explain.no_gang import absent, not_in_cluster, unfindable, without_slurmd
+from sunkpy.core.gang.identity import JOBS
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.overview.drained import Held, HeldNode, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
-from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, find_stuck, headline, pool_tables
+from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, find_stuck, headline, pool_tables, without
 from sunkpy.core.overview.queue import Queue, find_queue, queue_table
 
 Ask = Callable[[PoolReader, Form], Awaitable[Shown]]
@@ -23,13 +24,25 @@ Ask = Callable[[PoolReader, Form], Awaitable[Shown]]
 
 async def status(reader: PoolReader, form: Form) -> Shown:
     """The pool at this moment."""
-    pool = pool_of(await reader.read())
-    is_wide, exit_code = form == "wide", NO_SLURM if reader.slurms_silence else 0
+    facts = await reader.read()
+    pool = pool_of(facts)
+    is_wide = form == "wide"
 
     def text() -> str:
         return show(pool_tables(pool, is_wide=is_wide), is_wide=is_wide, before=headline(pool), unread=pool.unread)
 
-    return present(pool, form, text, exit_code)
+    return present(pool, form, text, _exit_code(facts))
+
+
+def _exit_code(facts: PoolFacts) -> int:
+    """Which half of the answer is missing."""
+    match facts.missing:
+        case ():
+            return 0
+        case (side,):
+            return NO_SLURM if side == JOBS else NO_KUBERNETES
+        case _:
+            return NO_ANSWER
 
 
 def pool_of(facts: PoolFacts) -> Pool:
@@ -41,6 +54,7 @@ def pool_of(facts: PoolFacts) -> Pool:
         at=rfc3339(utc_now()),
         stuck=find_stuck(facts),
         unread=facts.unread,
+        missing=facts.missing,
     )
 
 
@@ -48,11 +62,16 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
     """What waits at this moment."""
     facts = await reader.read_queue()
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, time.time())
-    found = Queue(waiting=waiting, is_slurm_asked=facts.jobs is not None, unread=facts.unread)
-    exit_code = NO_SLURM if reader.slurms_silence else 0
-    before = "" if waiting else "Nothing waits." if not found.unread else "Nothing waits of what could be read."
+    found = Queue(waiting=waiting, unread=facts.unread, missing=facts.missing)
+    none = "Nothing waits." if not found.unread else "Nothing waits of what could be read."
+    is_empty = not waiting and len(found.missing) < 2
+    before = " ".join(filter(None, (none if is_empty else "", without(found.missing))))
     rows, is_wide = queue_table(waiting), form == "wide"
-    return present(found, form, lambda: show([rows], is_wide=is_wide, before=before, unread=found.unread), exit_code)
+
+    def text() -> str:
+        return show([rows], is_wide=is_wide, before=before, unread=found.unread)
+
+    return present(found, form, text, _exit_code(facts))
 
 
 async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
@@ -72,7 +91,7 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
         return show([held_table(found)], is_wide=form == "wide", before=before, unread=facts.unread)
 
     held = Held(nodes=tuple(found), unread=facts.unread)
-    return present(held, form, text, NO_SLURM if reader.slurms_silence else 0)
+    return present(held, form, text, _exit_code(facts))
 
 
 async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:

@@ -96,12 +96,17 @@ class PoolReader:
             there = ", ".join(sorted({each.namespace for each in settings}))
             self._unread.append(f"Slurm cluster: none in namespace {self.namespace}; those in {there} may be meant: -n")
         user = own[0].slurm.user if own else _USER
-        pods, facts = await asyncio.gather(self._pods(wanted), self._of_slurm(user, with_nodes=with_nodes))
+        found, facts = await asyncio.gather(self._pods(wanted), self._of_slurm(user, with_nodes=with_nodes))
         if self._slurm is None:
             self._unread.append(self._not_asked)
         elif self.slurms_silence:
             self._unread.append(f"Slurm's side: {self.slurms_silence}")
-        return msgspec.structs.replace(facts, pods=pods, unread=tuple(dict.fromkeys(self._unread)))
+        return msgspec.structs.replace(
+            facts,
+            pods=found or (),
+            are_pods_read=found is not None,
+            unread=tuple(dict.fromkeys(self._unread)),
+        )
 
     async def namespaces_of_node(self, name: str) -> frozenset[str]:
         """Those with a slurmd pod for a node of that name at either door; none where the person may not look.
@@ -182,12 +187,13 @@ class PoolReader:
             slurm_nodes=snapshot.nodes if isinstance(snapshot, NodesSnapshot) else None,
         )
 
-    async def _pods(self, schedulers: Iterable[str]) -> tuple[Pod, ...]:
-        """Those of all namespaces that name one of the schedulers, and have not ended."""
+    async def _pods(self, schedulers: Iterable[str]) -> tuple[Pod, ...] | None:
+        """Those of all namespaces that name one of the schedulers, and have not ended; None: may not be read."""
         living = "status.phase!=Succeeded,status.phase!=Failed"
         fields = (f"spec.schedulerName={name},{living}" for name in schedulers)
         listings = (self._listed("pods for Slurm", paths.ALL_PODS, Pod, fields=each) for each in fields)
-        return tuple(pod for found in await asyncio.gather(*listings) for pod in found or ())
+        listed = await asyncio.gather(*listings)
+        return None if None in listed else tuple(pod for found in listed for pod in found or ())
 
     async def _listed(
         self, what: str, path: str, kind: type[U], *, labels: str = "", fields: str = ""

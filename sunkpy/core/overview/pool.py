@@ -40,7 +40,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         nodesets: those that are asked for.
         slurmd_pods: theirs.
-        pods: those that wait for Slurm or have their nodes from it.
+        pods: those that wait for Slurm or have their nodes from it; `are_pods_read`: as far as they could be read.
         slurm_nodes, jobs: of Slurm itself; without them the annotations of slurmd pods have to do.
         tiers: the tier of each partition.
         partitions: the nodes of each, in Slurm's range syntax.
@@ -50,11 +50,19 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] | None = None
     slurmd_pods: tuple[Pod, ...] | None = None
     pods: tuple[Pod, ...] = ()
+    are_pods_read: bool = True
     slurm_nodes: Mapping[str, SlurmNode] | None = None
     jobs: tuple[QueuedJob, ...] | None = None
     tiers: Mapping[str, int] = {}
     partitions: Mapping[str, str] = {}
     unread: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The sides of which nothing at all could be read."""
+        of_kubernetes = (self.nodesets, self.nodes, self.slurmd_pods)
+        is_there = self.are_pods_read or any(each is not None for each in of_kubernetes)
+        return (*(() if is_there else (PODS,)), *(() if self.jobs is not None else (JOBS,)))
 
 
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -82,7 +90,10 @@ class StuckPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The nodes, what waits, and what holds nodes without running; `unread`: what could not be read, and why."""
+    """The nodes, what waits, and what holds nodes without running.
+
+    `unread`: what could not be read, and why; `missing`: the sides of which nothing could.
+    """
 
     nodes: tuple[NodeLine, ...]
     waiting: tuple[Waiting, ...]
@@ -90,6 +101,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: str
     stuck: tuple[StuckPod, ...] = ()
     unread: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
@@ -189,8 +201,17 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
 # ------------------------------------------------------------------------------------------------------------- as text
 
 
+def without(missing: Sequence[str]) -> str:
+    """Which half of an answer is not there; empty when both are."""
+    if len(missing) > 1:
+        return f"Nothing could be read, of {missing[0]} or of {missing[1]}."
+    return f"The half of {missing[0]} is missing." if missing else ""
+
+
 def headline(pool: Pool) -> str:
-    """The pool in a sentence."""
+    """The pool in a sentence, and which half of it is missing."""
+    if len(pool.missing) > 1:
+        return without(pool.missing)
     standings = Counter(line.standing for line in pool.nodes)
     parts = [f"{standings[each]} {each}" for each in reversed(Standing) if standings[each]]
     gpus, given = _sum(line.gpus for line in pool.nodes), _sum(line.gpus_given for line in pool.nodes)
@@ -199,7 +220,9 @@ def headline(pool: Pool) -> str:
     doors = Counter(each.door for each in pool.waiting)
     waits = " and ".join(f"{doors[door]} at {door}" for door in (JOBS, PODS) if doors[door])
     listed = f" ({', '.join(parts)})" if parts else ""
-    return f"{count(len(pool.nodes), 'node')}{listed}{of_gpus}; waiting: {waits or 'nothing'}. {pool.at}"
+    return f"{count(len(pool.nodes), 'node')}{listed}{of_gpus}; waiting: {waits or 'nothing'}. {pool.at}" + (
+        f" {without(pool.missing)}" if pool.missing else ""
+    )
 
 
 def pool_tables(pool: Pool, *, is_wide: bool = False) -> Iterator[Table]:

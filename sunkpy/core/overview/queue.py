@@ -97,11 +97,11 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that waits; `unread`: what could not be read, and why."""
+    """All that waits; `unread`: what could not be read, and why; `missing`: the sides of which nothing could."""
 
     waiting: tuple[Waiting, ...] = ()
-    is_slurm_asked: bool = False
     unread: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def find_queue(

@@ -80,7 +80,7 @@ async def test_without_slurm_what_is_written_in_kubernetes_is_shown_and_that(wor
     world.add_pod()
     say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
     code, text = await shown(world, tmp_path, "queue", asks_slurm=False)
-    assert (code, "other jobs come first" in text) == (0, True)
+    assert (code, "other jobs come first" in text, text.startswith("The half of Slurm is missing.")) == (3, True, True)
     assert f"not read: {NOT_ASKED}" in " ".join(text.split())
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "queue")
@@ -96,13 +96,25 @@ async def test_what_may_not_be_read_is_named(world, tmp_path):
     world.api.forbidden |= {"pods", "configmaps"}
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "status")
-    assert (code, text.startswith("0 nodes; waiting: nothing")) == (3, True)
+    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, of Kubernetes or of Slurm.")
+    code, text = await shown(world, tmp_path, "queue")
+    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, of Kubernetes or of Slurm.")
+    assert "not read: pods for Slurm: pods is forbidden" in text
+    _, text = await shown(world, tmp_path, "queue", "-o", "json")
+    assert json.loads(text)["missing"] == ["Kubernetes", "Slurm"]
+    world.slurm.is_down = False
+    code, text = await shown(world, tmp_path, "status")
+    assert (code, "waiting: nothing. " in text, "Z The half of Kubernetes is missing.\n" in text) == (4, True, True)
+    code, text = await shown(world, tmp_path, "queue")
+    assert (code, text.splitlines()[0]) == (
+        4, "Nothing waits of what could be read. The half of Kubernetes is missing.",
+    )  # fmt: skip
 
 
 async def test_an_empty_queue_says_so(world, tmp_path):
     assert await shown(world, tmp_path, "queue") == (0, "Nothing waits.\n")
     code, text = await shown(world, tmp_path, "queue", asks_slurm=False)
-    assert (code, text.splitlines()[0]) == (0, "Nothing waits of what could be read.")
+    assert (code, text.splitlines()[0]) == (3, "Nothing waits of what could be read. The half of Slurm is missing.")
 
 
 async def test_a_name_that_moves_the_cursor_is_text(world, tmp_path):

@@ -77,7 +77,7 @@ async def test_who_may_not_enter_the_pod_gets_the_half_that_they_may_read(world,
     world.api.forbidden.add("pods/exec")
     code, text, started = await asked(world, tmp_path, "status")
     words = " ".join(text.split())
-    assert (code, started) == (0, [])
+    assert (code, started) == (3, [])
     assert (
         "not read: Slurm's side: not asked: you may not create pods/exec in namespace slurm, for the pod of the "
         "scheduler; see --slurmrestd"
@@ -98,7 +98,7 @@ async def test_a_slurm_cluster_that_is_not_named_is_not_guessed(world, tmp_path)
 async def test_without_a_ready_scheduler_that_is_said(world, tmp_path):
     world.api.change("pods", "slurm", "slurm-scheduler-0", {"status": {"conditions": ready(is_so=False)}})
     code, text, _ = await asked(world, tmp_path, "queue", "-n", "slurm")
-    assert (code, "not asked: no pod of a scheduler is ready in namespace slurm" in " ".join(text.split())) == (0, True)
+    assert (code, "not asked: no pod of a scheduler is ready in namespace slurm" in " ".join(text.split())) == (3, True)
 
 
 async def test_a_pod_of_a_release_without_a_relay_is_named_with_what_it_said(world, tmp_path):
