@@ -9,7 +9,7 @@ from sunkpy.core.overview.queue import QueuedJob
 from sunkpy.slurm.figures import WireJobRow, tres_amounts
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
-from sunkpy.slurm.wire import Number, Reply
+from sunkpy.slurm.wire import ExitCode, Number, Reply
 
 
 class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
@@ -25,6 +25,8 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     het_job_offset: Number = Number()
     tres_req_str: str = ""
     tres_per_node: str = ""
+    state_description: str = ""
+    exit_code: ExitCode = ExitCode()
 
     def to_queue(self, scheduler: str) -> QueuedJob:
         """`scheduler` as in `to_core`. GPUs by type are counted where Slurm counts no GPUs of all types."""
@@ -44,6 +46,9 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
             tasks=self.array_task_string or (str(self.array_task_id.value) if self.array_task_id.set else ""),
             het_job=self.het_job_id.value,
             het_offset=self.het_job_offset.value,
+            exit_code=self.exit_code.return_code.value,
+            signal=self.exit_code.signal.id.value,
+            said=self.state_description,
         )
 
 

@@ -146,8 +146,9 @@ CURES: Final = {
     "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos; sacctmgr show qos lists them.",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
     "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. This one did not end as asked.",
-    "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}.",
-    "JobHeldUser": "Release it: scontrol release {job}.",
+    "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}",
+    "JobHeldUser": "Release it: scontrol release {job}",
+    "JobHoldMaxRequeue": "Find out why it does not start, then release it: scontrol release {job}",
 }
 """What to do about each pending reason with which a job never starts. A job keeps what it was submitted with: after a
 change of the annotation the pod has to be recreated."""
@@ -163,12 +164,27 @@ PENDING_REASONS: Final = {
     "Dependency": "a job that it depends on has not ended",
     "JobArrayTaskLimit": "as many tasks of its array run as may at once",
     "Cleaning": "its first run is still being cleaned up",
+    "NodeDown": "a node that it needs is down",
+    "Constraints": "no node that is up has what it asks for at the moment",
+    "SchedDefer": "Slurm looks at it with the whole queue, and not at once",
+    "MaxMemPerLimit": "it asks for more memory than a cpu or node may be asked for",
+    "DeadLine": "it cannot end before its deadline",
+    "ReservationInvalid": "its reservation cannot be used",
+    "NvidiaImexChannels": "the IMEX channels are taken",
+    "MpiPortsBusy": "the ports for MPI are taken",
+    "MaxPoweredUpNodes": "as many nodes are powered up as may at once",
+    "BurstBufferResources": "the burst buffer is full",
+    "BurstBufferStageIn": "its files are copied in",
+    "FedJobLock": "the clusters of its federation agree on who runs it",
+    "AccountingPolicy": "a limit of its account or QoS is reached",
 }
 """Reasons that pass by themselves (man squeue, JOB REASON CODES)."""
 
 
 def pending_reason(reason: str) -> str:
     """Slurm's reason in words; empty when there are none."""
-    if reason.startswith(("Assoc", "QOS")):
+    if reason.startswith("QOSMin"):
+        return "it asks for less than its QoS wants"
+    if reason.startswith(("Assoc", "QOS")) or (reason.startswith("Max") and reason.endswith(("PerAccount", "PerUser"))):
         return "a limit of its account or QoS is reached"
     return PENDING_REASONS.get(reason, "")

@@ -15,12 +15,15 @@ from sunkpy.core.gang.decide.queued import NEVER_STARTS
 from sunkpy.core.gang.identity import JOBS, GangId, parse_comment
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import holds_something, is_job_ended, is_job_pending
+from sunkpy.core.overview.how_ended import how_ended, why_held
 from sunkpy.core.overview.pool import NodeLine, PoolFacts, Standing, find_nodes
 from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
 from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.overview.table import count, first_of, printable
 
 _SHOWN: Final = 5
+_OF_SCRIPTS: Final = ("COMPLETED", "FAILED")
+"""Of a job of pods these say nothing: its script is a placeholder."""
 _TAKES_NODES: Final = ("Resources", "Priority")
 
 
@@ -64,6 +67,7 @@ def explain_job(facts: JobFacts) -> Explanation:
         standing=_standing(job, waits),
         lines=(
             Line(title="Slurm job", texts=(_record(job),)),
+            Line(title="because", texts=_because(job, waits)),
             Line(title="waits for", texts=_waits_for(waits)),
             Line(title="wants", texts=(_wants(job),)),
             *(_around(facts, job, waits, queue) if not facts.sight.user else ()),
@@ -78,7 +82,7 @@ def _unknown(facts: JobFacts) -> Explanation:
         subject=f"Job {facts.called}",
         standing="is not known to Slurm" if is_asked else "cannot be read",
         lines=(Line(title="not read", texts=facts.pool.unread),),
-        what_to_do=f"Slurm forgets a job some minutes after its end; its accounting does not: sacct -j {facts.called}."
+        what_to_do=f"Slurm forgets a job some minutes after its end; its accounting does not: sacct -j {facts.called}"
         if is_asked
         else "Ask where Slurm can be asked: see not read.",
         is_absent=True,
@@ -109,9 +113,32 @@ def _standing(job: QueuedJob, waits: Waiting | None) -> str:
     return "runs" if "RUNNING" in job.row.state else "has its nodes"
 
 
+def _after_its_end(facts: JobFacts, job: QueuedJob) -> str:
+    gang = facts.gang
+    if gang is not None and facts.sight.sees_pods_of(gang.namespace):
+        return f"See what became of its pods: kubectl sunk explain gang {gang.name} -n {gang.namespace}"
+    if gang is not None or not _has_ended(job):
+        return f"How it ended: sacct -j {facts.called}"
+    node = job.row.nodes[0] if job.row.nodes else "NODE"
+    return how_ended(job).what_to_do.format(job=facts.called, partition=job.row.partition, node=node)
+
+
+def _because(job: QueuedJob, waits: Waiting | None) -> tuple[str, ...]:
+    told = why_held(job) if waits is not None else how_ended(job) if _has_ended(job) else None
+    is_of_placeholder = parse_comment(job.row.comment) is not None and not job.row.state.isdisjoint(_OF_SCRIPTS)
+    return (told.because,) if told is not None and told.because and not is_of_placeholder else ()
+
+
+def _has_ended(job: QueuedJob) -> bool:
+    """In a way that is no other job's doing."""
+    return is_job_ended(job.row.state) and "PREEMPTED" not in job.row.state
+
+
 def _record(job: QueuedJob) -> str:
     row = job.row
-    reason = f", {row.reason}" if row.reason else ""
+    said = f" ({job.said})" if job.said and not job.said.startswith(row.reason) else ""
+    reason = f", {job.said if job.said and not said else row.reason}{said}" if row.reason else ""
+    reason += f", exit code {job.exit_code}:{job.signal}" if job.exit_code or job.signal else ""
     nodes = f" on {hostlist.compress(row.nodes)}" if row.nodes else ""
     whose = ", ".join(filter(None, (f"partition {row.partition}", row.account and f"account {row.account}", job.qos)))
     return printable(f"{row.id}: {'+'.join(sorted(row.state))}{reason}{nodes}; {whose}")
@@ -210,7 +237,9 @@ def _nodes(jobs: Iterable[QueuedJob], within: set[str]) -> list[str]:
 
 def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
     if waits is None:
-        return "Nothing." if not is_job_ended(job.row.state) else f"How it ended: sacct -j {facts.called}."
+        return _after_its_end(facts, job) if is_job_ended(job.row.state) else "Nothing."
+    if (held := why_held(job)) is not None:
+        return held.what_to_do.format(job=facts.called)
     if not waits.never_starts:
         return f"Nothing: it starts in its turn; squeue --start -j {facts.called} says when Slurm expects that."
     cure = CURES[job.row.reason].format(job=facts.called)

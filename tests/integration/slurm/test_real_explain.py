@@ -126,8 +126,8 @@ async def test_what_a_pod_waits_for_is_told_in_slurms_word_and_in_plain_ones(
 @pytest.mark.parametrize(
     ("user", "reason", "what_to_do"),
     [
-        ("slurm", "JobHeldAdmin", "Ask an administrator of Slurm, who holds it: scontrol release {job}."),
-        ("k8s", "JobHeldUser", "Release it: scontrol release {job}."),
+        ("slurm", "JobHeldAdmin", "Ask an administrator of Slurm, who holds it: scontrol release {job}"),
+        ("k8s", "JobHeldUser", "Release it: scontrol release {job}"),
     ],
 )
 async def test_who_has_to_release_a_job_that_is_held_is_told(
@@ -158,6 +158,38 @@ async def test_tasks_and_components_are_known_by_the_numbers_that_squeue_prints(
         assert (code, said.startswith(f"Job {array}_91 is not known to Slurm\n")) == (1, True)
         assert pool.run_as("k8s", "scancel", array, leader)[0] == 0
         await becomes(keeper, JobId(int(leader)), lambda state: state == {"CANCELLED"})
+
+
+@pytest.mark.parametrize(
+    ("how", "script", "ended", "because"),
+    [
+        (
+            "-o /nowhere/out",
+            "true",
+            "RaisedSignal:53",
+            "its output, error or input file could not be opened on the node",
+        ),
+        ("-o /dev/null", "exit 3", "NonZeroExitCode, exit code 3:0", "its script ended with 3"),
+        ("-o /dev/null", "no-such-program", "exit code 127:0", "the last command of its script was not found"),
+        (
+            "-o /dev/null",
+            "kill -KILL $$",
+            "RaisedSignal:9",
+            "its script was killed (signal 9), mostly for want of memory",
+        ),
+    ],
+)
+async def test_how_a_job_ended_is_told_in_words(
+    pool: RealSlurm, keeper: Slurm, world: World, tmp_path: Path, how: str, script: str, ended: str, because: str
+) -> None:
+    async with scheduling(world, pool, tmp_path) as person:
+        _, job = pool.run_as(
+            "k8s", "sh", "-c", f"printf '#!/bin/sh\n{script}\n' | sbatch --parsable -p low -J odd {how}"
+        )
+        await becomes(keeper, JobId(int(job)), lambda state: state == {"FAILED"})
+        code, said = await person.explains("job", job.strip())
+    assert (code, said.startswith(f"Job {job.strip()} (odd, of k8s) has ended\n")) == (0, True)
+    assert (ended in said, f"because         {because}\n" in said) == (True, True), said
 
 
 async def test_the_course_of_a_pod_is_told_to_its_end(

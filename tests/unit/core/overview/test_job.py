@@ -65,7 +65,15 @@ SITUATIONS = {
     "several-partitions": facts(job(7, "PENDING", reason="Resources", partition="low,high")),
     "runs": facts(job(7, "RUNNING", nodes=("n1", "n2"))),
     "completing": facts(job(7, "COMPLETING", "COMPLETED", nodes=("n1",))),
-    "ended": facts(job(7, "FAILED", reason="NonZeroExitCode", nodes=("n1",))),
+    "ended": facts(job(7, "FAILED", reason="NonZeroExitCode", nodes=("n1",), exit_code=2)),
+    "completed": facts(job(7, "COMPLETED", nodes=("n1",))),
+    "output-not-writable": facts(
+        job(7, "FAILED", reason="RaisedSignal", said="RaisedSignal:53(Real-time signal 19)", nodes=("n1",), signal=53)
+    ),
+    "out-of-memory": facts(job(7, "OUT_OF_MEMORY", reason="OutOfMemory", nodes=("n1",), signal=125)),
+    "node-lost": facts(job(7, "NODE_FAIL", nodes=("n1", "n2"))),
+    "pods-ended": facts(job(7, "TIMEOUT", reason="TimeLimit", user="k8s", comment=OF_PODS, nodes=("n1",))),
+    "prolog-failed": facts(job(7, "PENDING", reason="JobHeldUser", priority=0, said="launch failed requeued held")),
     "preempted": facts(job(7, "PREEMPTED", nodes=("n1", "n2")), having(20, "bob", "n1", "n2")),
     "unknown": facts(),
     "slurm-not-asked": JobFacts(
