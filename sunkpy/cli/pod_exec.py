@@ -20,6 +20,10 @@ from sunkpy.kube.errors import KubeError
 from sunkpy.slurm.relay import Relay
 
 _RELAY: Final = ("sunkpy", "slurm-relay")
+_AGAIN: Final = (
+    "ask again when a scheduler's pod is ready: "
+    "kubectl -n {namespace} get pods -l app.kubernetes.io/name=slurm,app.kubernetes.io/component=scheduler"
+)
 _LIMIT_S: Final = 60.0
 
 
@@ -46,17 +50,21 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
         NoWay: there is none, or the person may not enter its pod.
     """
     namespace = (await find_pod(kube, access, "scheduler")).metadata.namespace
+    tried: list[str] = []
 
     async def command() -> Sequence[str]:
+        """In a pod that has not been tried, if there is one: that which was may be about to go."""
         try:
             pods = await _ready_pods(kube, "scheduler", namespace)
         except KubeError as error:
             raise NoWay(str(error)) from error
         if not pods:
             raise NoWay(f"no pod of a scheduler is ready in namespace {namespace}")
-        return words_in(pods[0], access.kubeconfig, _RELAY, takes_input=True)
+        pod = next((pod for pod in pods if pod.name not in tried), pods[0])
+        tried.append(pod.name)
+        return words_in(pod, access.kubeconfig, _RELAY, takes_input=True)
 
-    return Relay(command)
+    return Relay(command, hint=_AGAIN.format(namespace=namespace))
 
 
 async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
@@ -119,4 +127,4 @@ def _only_namespace(pods: Sequence[OurPod], component: str, named: str) -> str:
 async def _ready_pods(kube: Kube, component: str, namespace: str) -> list[OurPod]:
     labels = f"app.kubernetes.io/name=slurm,app.kubernetes.io/component={component}"
     listed = await kube.list_objects(paths.pods(namespace), OurPod, label_selector=labels, may_be_old=True)
-    return [pod for pod in listed if pod.is_ready]
+    return [pod for pod in listed if pod.is_ready and not pod.metadata.deletion_timestamp]

@@ -49,7 +49,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class NoAnswer(Exception):
-    """No answer, or not in time; the text says how. The request may have been carried out."""
+    """No answer, or not in time; the text says how. The request may have been carried out. `hint`: what to do next."""
+
+    hint = "is slurmrestd running?"
 
 
 class Exchange(Protocol):

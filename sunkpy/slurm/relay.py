@@ -67,15 +67,25 @@ class Answered(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class _Ended(NoAnswer):
+    """The command did not begin, or ended: its pod went away, say. `is_sent`: the request may have been carried out."""
+
+    def __init__(self, text: str, *, is_sent: bool = False) -> None:
+        super().__init__(text)
+        self.is_sent = is_sent
+
+
 class Relay:
     """The way to slurmrestd through a command, which is started by the first request, and again after it has ended.
 
     It is both the connection and the source of tokens of a `Transport`. `find_command` says how to start it, or raises
-    LookupError with the reason why it cannot be.
+    LookupError with the reason why it cannot be; it is asked twice if the first command does not serve. `hint`: what a
+    person can do where the second does not, either.
     """
 
-    def __init__(self, find_command: Callable[[], Awaitable[Sequence[str]]]) -> None:
+    def __init__(self, find_command: Callable[[], Awaitable[Sequence[str]]], *, hint: str = "") -> None:
         self._find_command = find_command
+        self._hint = hint
         self._starting = asyncio.Lock()
         self._running: _Running | None = None
         self.user = ""
@@ -86,18 +96,30 @@ class Relay:
         Raises:
             NoAnswer.
         """
+        others = {name: value for name, value in headers.items() if name != JWT_HEADER}
+        try:
+            try:
+                return await (await self._begun()).ask(method, path, headers.get(JWT_HEADER, ""), content, others)
+            except _Ended as error:
+                if error.is_sent and method != "GET":
+                    raise
+            return await (await self._begun()).ask(method, path, headers.get(JWT_HEADER, ""), content, others)
+        except _Ended as error:
+            error.hint = self._hint or error.hint
+            raise
+
+    async def _begun(self) -> _Running:
         async with self._starting:
             if self._running is None or self._running.has_ended:
                 self._running = await _Running.start(await self._command())
                 self.user = self._running.user
-        others = {name: value for name, value in headers.items() if name != JWT_HEADER}
-        return await self._running.ask(method, path, headers.get(JWT_HEADER, ""), content, others)
+            return self._running
 
     async def _command(self) -> Sequence[str]:
         try:
             return await self._find_command()
         except LookupError as error:
-            raise NoAnswer(str(error)) from error
+            raise _Ended(str(error)) from error
 
     async def close(self) -> None:
         """End the command."""
@@ -138,16 +160,16 @@ class _Running:
                 *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
-            raise NoAnswer(f"run {command[0]}: {error.strerror}") from error
+            raise _Ended(f"run {command[0]}: {error.strerror}") from error
         assert process.stdout is not None
         try:
             async with asyncio.timeout(_BEGINS_S):
                 hello = await _receive(process.stdout, Hello)
         except TimeoutError as error:
             await _kill(process)
-            raise NoAnswer(f"{' '.join(command)}: it has not begun within {_BEGINS_S:.0f} s") from error
+            raise _Ended(f"{' '.join(command)}: it has not begun within {_BEGINS_S:.0f} s") from error
         except _NO_MESSAGE as error:
-            raise NoAnswer(await _last_words(process, command)) from error
+            raise _Ended(await _last_words(process, command)) from error
         except asyncio.CancelledError:
             await _kill(process)
             raise
@@ -158,6 +180,8 @@ class _Running:
         return self._reading.done()
 
     async def ask(self, method: str, path: str, user: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+        if self.has_ended:
+            raise _Ended(f"{' '.join(self._command)}: it has ended")
         asked = Asked(next(self._ids), method, path, user, content, dict(headers))
         answer = self._waiting[asked.id] = asyncio.get_running_loop().create_future()
         assert self._process.stdin is not None
@@ -166,8 +190,10 @@ class _Running:
                 self._process.stdin.write(_packed(asked))
                 await self._process.stdin.drain()
                 found = await answer
-        except (TimeoutError, OSError) as error:
-            raise NoAnswer(f"{' '.join(self._command)}: {error or 'no answer in time'}") from error
+        except TimeoutError as error:
+            raise NoAnswer(f"{' '.join(self._command)}: no answer in time") from error
+        except OSError as error:
+            raise _Ended(f"{' '.join(self._command)}: {error}", is_sent=True) from error
         finally:
             del self._waiting[asked.id]
         if found.problem:
@@ -185,7 +211,7 @@ class _Running:
             problem = await _last_words(self._process, self._command)
             for answer in self._waiting.values():
                 if not answer.done():
-                    answer.set_exception(NoAnswer(problem))
+                    answer.set_exception(_Ended(problem, is_sent=True))
 
     async def end(self) -> None:
         if not self.has_ended:

@@ -176,7 +176,7 @@ class Transport:
                 request.what,
                 endpoint=path,
                 text=f"no answer from {self.url}: {str(error) or 'not in the time that was left'}",
-                hint="is slurmrestd running?",
+                hint=error.hint if isinstance(error, NoAnswer) else NoAnswer.hint,
             ) from error
         self._recorder.exchanged(request.label, size=len(content or b"") + len(answer.content))
         return answer

@@ -101,6 +101,21 @@ async def test_without_a_ready_scheduler_that_is_said(world, tmp_path):
     assert (code, "not asked: no pod of a scheduler is ready in namespace slurm" in " ".join(text.split())) == (3, True)
 
 
+async def test_a_pod_that_goes_away_is_not_blamed_on_slurmrestd_and_another_one_is_asked(world, tmp_path):
+    second = our_pod("scheduler")
+    second["metadata"]["name"] = "slurm-scheduler-1"
+    world.put("pods", second)
+    going = "case \"$*\" in *slurm-scheduler-0*) echo 'error: container not found' >&2; exit 1; esac"
+    code, text, started = await asked(world, tmp_path, "queue", script=f"{going}\n{RELAYS}")
+    assert (code, text) == (0, "Nothing waits.\n")
+    assert [each.split()[6] for each in started] == ["slurm-scheduler-0", "slurm-scheduler-1"]
+    _, text, started = await asked(world, tmp_path, "queue", script="echo 'error: container not found' >&2; exit 1")
+    words = " ".join(text.split())
+    assert ("slurmrestd running" in words, "ask again when a scheduler's pod is ready: kubectl -n slurm " in words) == (
+        False, True,
+    )  # fmt: skip
+
+
 async def test_a_pod_of_a_release_without_a_relay_is_named_with_what_it_said(world, tmp_path):
     script = "echo \"Error: No such command 'slurm-relay'.\" >&2; exit 2"
     code, text, _ = await asked(world, tmp_path, "queue", script=script)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from sunkpy.slurm import Slurm, errors
+from sunkpy.slurm.connection import NoAnswer
 from sunkpy.slurm.relay import Relay
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
@@ -72,6 +73,39 @@ async def test_after_a_relay_has_ended_the_next_request_starts_another(tmp_path)
         await relay._running._reading
         assert (await slurm.ping()).is_up
         assert len(starts) == 2
+
+
+async def test_a_relay_that_ends_while_it_is_asked_is_replaced_once_for_what_only_reads(tmp_path):
+    async with relayed(tmp_path) as (double, good, _):
+        good_relay = good._transport._http
+        commands = []
+
+        async def command():
+            """One that says hello and then ends at the first request, as in a pod that is stopped."""
+            commands.append(1)
+            found = await good_relay._find_command()
+            ends = "import sys, msgspec; from sunkpy.slurm.relay import Hello, _packed; "
+            ends += "sys.stdout.buffer.write(_packed(Hello('k8s'))); sys.stdout.flush(); sys.stdin.buffer.read(4)"
+            return [sys.executable, "-c", ends] if len(commands) in bad else found
+
+        job = double.add_job("PENDING", comment="", user="ann", state_reason="Priority")
+        bad = {1, 2}
+        hint = "kubectl -n slurm get pods -l app.kubernetes.io/component=scheduler"
+        slurm = Slurm.through(Relay(command, hint=hint))
+        with pytest.raises(
+            errors.Unreachable, match=r"no answer from the scheduler's pod: .*; kubectl -n slurm get pods"
+        ):
+            await slurm.queued_jobs(scheduler="k8s")
+        bad = {3}
+        assert [each.row.id for each in await slurm.queued_jobs(scheduler="k8s")] == [job]
+        assert len(commands) == 4
+        await slurm.close()
+        commands.clear()
+        bad, relay = {1}, Relay(command, hint=hint)
+        with pytest.raises(NoAnswer) as refused:  # a write may have been carried out
+            await relay.exchange("POST", "/slurm/v0.0.45/job/submit", content=b"{}", headers={})
+        assert (refused.value.hint, len(commands)) == (hint, 1)
+        await relay.close()
 
 
 async def test_a_command_that_is_no_relay_is_told_with_its_words():
