@@ -38,7 +38,7 @@ if [ "$daemon" = slurmctld ] && install -m 0600 /keys/slurm.* "$scratch/ask/" 2>
   for _ in {1..50}; do [ ! -S /run/slurm/sack.socket ] || break; sleep 0.1; done
   # One that is earlier talks to no client that is later, and one that is away says nothing.
   runs=$(timeout 5 scontrol show config 2> /dev/null | sed -n 's/^SLURM_VERSION *= //p') || true
-  kill "$sackd" || true
+  kill "$sackd" 2> /dev/null || true # one that cannot read the keys has ended
   unset SLURM_CONF
   own=$(slurmctld -V | sed 's/.* //')
   if [ "$(printf '%s\n' "${own%.*}" "${runs%.*}" | sort -V | tail -n 1)" != "${own%.*}" ]; then

@@ -274,7 +274,7 @@ def test_keys_that_slurm_cannot_read_are_refused(root: Path, tmp_path: Path):
     try:
         give(root / "keys/slurm.jwks", json.dumps({"keys": [key]}).encode(), 401)
         code, words = check(root, tmp_path / "without", "slurmctld", {})
-        assert (code, "failed to load kid field" in words) == (3, True), words
+        assert (code, "failed to load kid field" in words, "check-config: line" in words) == (3, True, False), words
         give(root / "keys/slurm.jwks", json.dumps({"keys": [{**key, "kid": "old"}]}).encode(), 401)
         assert check(root, tmp_path / "with", "slurmctld", {}) == (0, "")
     finally:
