@@ -320,16 +320,22 @@ def _nodesets(facts: Installation) -> _Verdict:
     if unseen:
         what_to_do = "See that the operator leads, and what it logs."
         return _Verdict(f"the operator has not seen the last change of {first_of(unseen, _SHOWN)}", what_to_do)
-    stuck = [text for nodeset in nodesets for text in _stuck(nodeset)]
-    if stuck:
+    if stuck := list(_told(nodesets, _is_bad)):
         return _Verdict(first_of(stuck, _SHOWN), "kubectl describe the NodeSet; each reason is in docs/reference.")
+    if shared := list(_told(nodesets, _is_shared)):
+        what_to_do = "See slurmConfig.privateTmp and cgroup of chart slurm, if jobs are to have their own."
+        return _Verdict(first_of(shared, _SHOWN), what_to_do, Level.WARNING)
     return _Verdict(f"{count(len(nodesets), 'NodeSet')}, each as its last change wants it")
 
 
-def _stuck(nodeset: NodeSet) -> Iterator[str]:
-    for condition in nodeset.status.conditions:
-        if _is_bad(condition):
+def _told(nodesets: Iterable[NodeSet], is_told: Callable[[Condition], bool]) -> Iterator[str]:
+    for nodeset in nodesets:
+        for condition in filter(is_told, nodeset.status.conditions):
             yield f"{'/'.join(nodeset.key)}: {condition.reason}: {condition.message}"
+
+
+def _is_shared(condition: Condition) -> bool:
+    return condition.type == "SharedTmp" and condition.status == "True"
 
 
 def _is_bad(condition: Condition) -> bool:

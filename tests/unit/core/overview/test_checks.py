@@ -282,6 +282,10 @@ TROUBLES = {
         {"nodesets": (nodeset(Condition(type="VersionSkew", status="True", reason="VersionSkew", message="0.2")),)},
         "NodeSets", "failed", "slurm/gpu: VersionSkew: 0.2",
     ),
+    "jobs share their /tmp": (
+        {"nodesets": (nodeset(Condition(type="SharedTmp", status="True", reason="SharedTmp", message="of a value")),)},
+        "NodeSets", "warning", "slurm/gpu: SharedTmp: of a value",
+    ),
     "too few nodes fit": (
         {"nodesets": (nodeset(Condition(type="Feasible", status="False", reason="TooFewNodes", message="1 of 2")),)},
         "NodeSets", "failed", "slurm/gpu: TooFewNodes: 1 of 2",
