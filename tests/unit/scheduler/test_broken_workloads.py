@@ -12,6 +12,7 @@ import pytest
 from sunkpy.core.gang.access import Rule
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.kube.kinds import KindTimes
+from sunkpy.scheduler.jobs import writer
 from sunkpy.scheduler.pods import index as members
 from tests.unit.core.gang.families.workload import too_many
 from tests.unit.scheduler import world as world_module
@@ -41,6 +42,8 @@ PASSES = 12
 @pytest.fixture
 def world(monkeypatch):
     monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
+    # What Slurm refuses is tried again, but not for having been looked at.
+    monkeypatch.setattr(writer, "_REJECTED_FIRST_S", 3600.0)
     allowed = Rule(namespaces=("*",), partitions=("low", "ghost"), accounts=("*",), qos=("*",))
     monkeypatch.setattr(world_module, "OPEN", allowed)
     world = World()
@@ -195,8 +198,7 @@ def same_number_twice(world, name):
 
 
 def deleted_while_waiting(world, name):
-    world.add_pod(name, annotations={GANG: name, SIZE: "2"})
-    world.api.change("pods", "default", name, {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
+    world.add_pod(name, annotations={GANG: name, SIZE: "2"}, deleted=True)
 
 
 def torn_partitions(world, name):

@@ -111,15 +111,27 @@ class World:
         self.put("pods", {**slurmd, "status": {**slurmd["status"], "conditions": [is_ready]}})
 
     def add_pod(
-        self, name="web", *, cpu="1", annotations=None, labels=None, node="", running=False, owner=None, **spec
+        self,
+        name="web",
+        *,
+        cpu="1",
+        annotations=None,
+        labels=None,
+        node="",
+        running=False,
+        deleted=False,
+        owner=None,
+        **spec,
     ):
-        """A pod whose exit code counts; with `restartPolicy="Always"` a service."""
+        """A pod whose exit code counts; with `restartPolicy="Always"` a service. One that is `deleted` is going."""
         containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
         asked = {"schedulerName": "slurm", "restartPolicy": "Never", "containers": containers, "nodeName": node}
         status = {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]}
         metadata = {"name": name, "namespace": "default", "finalizers": [KUBELET], "labels": dict(labels or {})}
         if owner is not None:
             metadata["ownerReferences"] = [reference(owner)]
+        if deleted:
+            metadata["deletionTimestamp"] = "2026-11-21T00:00:00Z"
         return self.put(
             "pods",
             {
