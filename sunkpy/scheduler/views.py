@@ -1,7 +1,5 @@
 """What collecting sees of memory: it can read it, and write nothing of it. The type checker holds that."""
 
-# ruff: noqa: D102 - each is described where it is written
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -18,53 +16,91 @@ from sunkpy.scheduler.record import Recognised
 
 
 class RecordView(Protocol):
-    """A `record.Record`."""
+    """A `record.Record`, where more is said of each field."""
 
     @property
-    def id(self) -> GangId: ...
+    def id(self) -> GangId:
+        """Of the gang."""
+
     @property
-    def seen_at(self) -> float: ...
+    def seen_at(self) -> float:
+        """When it was first known of."""
+
     @property
-    def jobs(self) -> Mapping[JobId, Job]: ...
+    def jobs(self) -> Mapping[JobId, Job]:
+        """Its jobs."""
+
     @property
-    def bound_to(self) -> JobId | None: ...
+    def bound_to(self) -> JobId | None:
+        """The job under which its pods were bound."""
+
     @property
-    def refusals(self) -> Mapping[str, tuple[str, float]]: ...
+    def refusals(self) -> Mapping[str, tuple[str, float]]:
+        """By Slurm node, why a kubelet refused it, and until when that counts."""
+
     @property
-    def templates(self) -> tuple[Verdict[PodSpec, Eligibility], ...]: ...
+    def templates(self) -> tuple[Verdict[PodSpec, Eligibility], ...]:
+        """Where they could run then, while it looked for nodes."""
+
     @property
-    def decided_on(self) -> tuple[Verdict[PodSpec, Eligibility], ...] | None: ...
+    def decided_on(self) -> tuple[Verdict[PodSpec, Eligibility], ...] | None:
+        """Where its templates could run at the last decision."""
+
     @property
-    def avoided(self) -> tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...]: ...
+    def avoided(self) -> tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...]:
+        """Which nodes others kept it from then."""
+
     @property
-    def recognised(self) -> Recognised: ...
+    def recognised(self) -> Recognised:
+        """The gang as it was worked out last."""
+
     @property
-    def is_doubted(self) -> bool: ...
+    def is_doubted(self) -> bool:
+        """Something that this was worked out from has changed since."""
+
     @property
-    def ended(self) -> Mapping[str, Pod]: ...
-    def as_bound(self, pod: Pod) -> Pod: ...
-    def eligibility(self, eligibility: Eligibility) -> Eligibility: ...
-    def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool: ...
-    def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot: ...
+    def ended(self) -> Mapping[str, Pod]:
+        """Pods of it that had ended when they went."""
+
+    def as_bound(self, pod: Pod) -> Pod:
+        """A member with the binding that was sent."""
+
+    def eligibility(self, eligibility: Eligibility) -> Eligibility:
+        """Without the nodes that refused it."""
+
+    def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool:
+        """Jobs of it are submitted again, after many that were given back for one reason."""
+
+    def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:
+        """The value that decisions read."""
 
 
 class LedgerView(Protocol):
     """A `ledger.Ledger`."""
 
     @property
-    def all_jobs_known(self) -> bool: ...
-    def other_generations(self, id: GangId) -> Sequence[RecordView]: ...
+    def all_jobs_known(self) -> bool:
+        """Before that, no job is submitted."""
+
+    def other_generations(self, id: GangId) -> Sequence[RecordView]:
+        """The gangs of the same owner and unit."""
 
 
 class PodsView(Protocol):
     """A `pods.index.PodIndex`."""
 
-    def find_id(self, pod: Pod) -> GangId | None: ...
-    def pods_of(self, id: GangId) -> Sequence[Pod]: ...
-    def on_node(self, node: str) -> Sequence[Pod]: ...
+    def find_id(self, pod: Pod) -> GangId | None:
+        """The gang of a pod."""
+
+    def pods_of(self, id: GangId) -> Sequence[Pod]:
+        """The pods of a gang."""
+
+    def on_node(self, node: str) -> Sequence[Pod]:
+        """The pods on a Kubernetes node."""
 
 
 class GangsView(Protocol):
     """A `pods.gangs.Gangs`."""
 
-    def of(self, record: RecordView) -> Recognised: ...
+    def of(self, record: RecordView) -> Recognised:
+        """A gang as it is now."""
