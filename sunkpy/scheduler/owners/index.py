@@ -35,6 +35,7 @@ class Owners:
         """Hears of changes above pods: the uid, and whether more has changed than the status of an owner."""
         watches.add_listener(self._changed)
         watches.in_use = lambda: {kind for kind, _ in self._links}
+        watches.is_needed = lambda kind, name: (kind, name) in self._links
 
     def of(self, pod: Pod) -> gang.Owners | None:
         """What stands above a pod; None while that is not known."""

@@ -48,7 +48,7 @@ class PodGroups:
         Raises:
             KubeError: not done; decide again later.
         """
-        group = self._watches.seen(Link(kind=volcano.POD_GROUP, namespace=key[0], name=key[1]))
+        group = await self._watches.read(Link(kind=volcano.POD_GROUP, namespace=key[0], name=key[1]))
         if (
             group is None
             or isinstance(group, OddOwner)
@@ -56,7 +56,8 @@ class PodGroups:
             or (reference := controller_of(group)) is None
         ):
             return None
-        owner = self._watches.look(Link.to(reference, key[0]))
+        link = Link.to(reference, key[0])
+        owner = await self._watches.read(link) or self._watches.look(link)
         if owner is Absence.UNKNOWN:
             return _LOOK_AGAIN_S
         if not isinstance(owner, Owner) or isinstance(owner, OddOwner):

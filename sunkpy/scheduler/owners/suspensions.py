@@ -46,7 +46,7 @@ class Suspensions:
     async def suspend(self, suspension: Suspension) -> bool:
         """Suspend an owner, so that it deletes its pods; False when that failed, or a person has suspended it."""
         owner = suspension.owner
-        if self._watches.seen(Link(kind=owner.is_a, namespace=owner.key[0], name=owner.name, uid=owner.uid)) is None:
+        if self._watches.shown(Link(kind=owner.is_a, namespace=owner.key[0], name=owner.name, uid=owner.uid)) is None:
             return False
         path = self._watches.path(owner)
         try:
@@ -67,7 +67,7 @@ class Suspensions:
         Raises:
             KubeError: not done; look again later.
         """
-        seen = self._watches.seen(link)
+        seen = self._watches.shown(link)
         if seen is None or not path_noted(seen, self._scheduler):
             return None
         path = self._watches.path(seen)
@@ -85,6 +85,6 @@ class Suspensions:
     def _owner_changed(self, kind: Kind, key: Key | None) -> None:
         if key is not None:
             link = Link(kind=kind, namespace=key[0], name=key[1])
-            owner = self._watches.seen(link)
+            owner = self._watches.shown(link)
             if owner is not None and path_noted(owner, self._scheduler):
                 self._queue.add(link)

@@ -2,7 +2,8 @@
 needed it for a while.
 
 Kinds are found by asking the apiserver (`kube.kinds`), so those of people's own CRDs are watched like
-the others. What nobody reads is not kept: of most kinds metadata is enough.
+the others. What nobody reads is not kept: of most kinds metadata is enough, and of the others the whole of those above
+our pods (`owners.wholes`).
 
 What a watch has shown stays while its kind is not served. When the kind is served in another version, the last that was
 seen counts (`owners.index`) until it is listed there.
@@ -29,6 +30,7 @@ from sunkpy.kube.discovery import Resource
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.kube.kinds import KIND_TIMES, KindTimes, OwnerKinds
 from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
+from sunkpy.scheduler.owners.wholes import CutOwner, Wholes
 
 POD: Final = Kind(group="", kind="Pod")
 _PODS: Final = Resource(kind=POD, api_version="v1", plural="pods", namespaced=True)
@@ -63,7 +65,7 @@ class _KindWatch:
 
 
 class OwnerWatches:
-    """Objects by kind and name, as far as they are known. `reads`: kinds of which more than metadata is kept."""
+    """Objects by kind and name, as far as they are known. `reads`: kinds of which more than metadata is read."""
 
     def __init__(
         self,
@@ -89,8 +91,11 @@ class OwnerWatches:
         self._read: dict[Link, Owner | Absence] = {}
         self._asked_for: set[Link] = set()
         self._listeners: list[Changed] = []
+        self._wholes = Wholes(lambda kind, key: self.is_needed(kind, key[1]))
         self.in_use: Callable[[], Iterable[Kind]] = tuple
         """Tells which kinds stand above pods that are known; must not block."""
+        self.is_needed: Callable[[Kind, str], bool] = lambda kind, name: False
+        """Tells whether objects of this kind and name stand above pods that are known; must not block."""
 
     def add_listener(self, listener: Changed) -> None:
         """Hear of each change; must not block."""
@@ -107,14 +112,33 @@ class OwnerWatches:
                 if (watch := self._watches.get(kind)) is not None:
                     watch.task = watch.task or group.create_task(watch.informer.run())
 
-    def seen(self, link: Link) -> Owner | None:
-        """The object as last seen in a watch."""
+    def shown(self, link: Link) -> Owner | None:
+        """The object as last seen in a watch; of a kind that is read this may be its metadata alone."""
         if link.kind == POD:
             pod = self._pods.get(link.namespace, link.name)
             return _pod_as_owner(pod) if pod is not None and link.leads_to(pod) else None
         watch = self._watches.get(link.kind)
         owner = watch.get(link) if watch is not None else None
         return owner if owner is not None and link.leads_to(owner) else None
+
+    def seen(self, link: Link) -> Owner | None:
+        """The object as last seen in a watch, as far as all of it is at hand."""
+        owner = self.shown(link)
+        return self._wholes.of(owner) if isinstance(owner, CutOwner) else owner
+
+    async def read(self, link: Link) -> Owner | None:
+        """All of an object that a watch shows; asked for if it is not at hand, and not remembered.
+
+        Raises:
+            KubeError: it could not be asked for.
+        """
+        owner = self.shown(link)
+        if not isinstance(owner, CutOwner):
+            return owner
+        try:
+            return self._wholes.of(owner) or await self._kube.get(self.path(owner), Owner)
+        except errors.NotFound:
+            return None
 
     def look(self, link: Link) -> Owner | Absence:
         """The object, or why it is not at hand; what is not known yet will be, and listeners are told."""
@@ -130,7 +154,10 @@ class OwnerWatches:
         if link in self._read:
             return self._read[link]
         self._asked_for.add(link)
-        self._to_read.add_after(link, self._times.patience_s)
+        if self.shown(link) is not None:
+            self._to_read.add(link)
+        else:
+            self._to_read.add_after(link, self._times.patience_s)
         return Absence.UNKNOWN
 
     def follow(self, kind: Kind) -> None:
@@ -147,13 +174,15 @@ class OwnerWatches:
 
     def why_unreadable(self, link: Link) -> str:
         """What a person has to change before the object, or any of its kind, can be read."""
-        owner = self.seen(link)
+        owner = self.shown(link)
         return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._kinds.problem(link.kind)
 
     def forget(self, link: Link) -> None:
         """No pod is below it any more."""
         self._read.pop(link, None)
         self._asked_for.discard(link)
+        if (owner := self.shown(link)) is not None:
+            self._wholes.let_go(link.kind, owner.key)
 
     def _kind_changed(self, kind: Kind) -> None:
         resource, watch = self._kinds.where(kind), self._watches.get(kind)
@@ -179,13 +208,17 @@ class OwnerWatches:
             self._kube,
             resource.collection,
             Owner,
-            keep=lambda owner: self._kept(owner, resource),
+            keep=lambda owner: self._stored(owner, resource),
             rescue=lambda found: self._kept(_rescued(found), resource),
             tell=partial(self._on_unreadable, kind.kind),
             until_served=partial(self._kinds.until_served, kind),
         )
         informer.add_handler(partial(self._changed, kind))
         return informer
+
+    def _stored(self, owner: Owner, resource: Resource) -> Owner:
+        kept = self._kept(owner, resource)
+        return self._wholes.cut(kept) if resource.kind in self._reads else kept
 
     def _kept(self, owner: Owner, resource: Resource) -> Owner:
         """Without what takes room, and with the kind, which items of lists do not bear.
@@ -205,6 +238,8 @@ class OwnerWatches:
 
     def _changed(self, kind: Kind, old: Owner | None, new: Owner | None) -> None:
         known = new or old
+        if known is not None and new is None:
+            self._wholes.forget(kind, known.key)
         if known is not None and (old is None or new is None or _matter(old) != _matter(new)):
             self._tell(kind, known.key)
 
@@ -213,7 +248,7 @@ class OwnerWatches:
             listener(kind, key)
 
     async def _read_one(self, link: Link) -> float | None:
-        """Ask for one object that no watch has shown, though it is time.
+        """Ask for one object that no watch has shown, though it is time, or not all of it.
 
         Raises:
             KubeError: it could not be asked for.
@@ -255,4 +290,5 @@ def _pod_as_owner(pod: Pod) -> Owner:
 def _matter(owner: Owner) -> tuple[object, ...]:
     """All of it but its version, which changes with fields that are not kept."""
     odd = owner.why if isinstance(owner, OddOwner) else ""
-    return (msgspec.structs.replace(owner.metadata, resource_version=""), owner.spec, owner.status, odd)
+    rest = owner.digest if isinstance(owner, CutOwner) else 0
+    return (msgspec.structs.replace(owner.metadata, resource_version=""), rest, odd)

@@ -17,6 +17,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Together
 from sunkpy.kube.kinds import KIND_TIMES
 from sunkpy.runtime.settings import SlurmSettings
+from sunkpy.scheduler.owners import wholes
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from sunkpy.scheduler.pods import index as members
@@ -445,6 +446,55 @@ async def test_an_owner_that_cannot_be_read_is_not_asked_for_any_more_when_its_p
         asked = world.api.asked[path]
         await asyncio.sleep(1.0)
         assert world.api.asked[path] == asked
+
+
+@pytest.mark.usefixtures("soon")
+async def test_of_objects_of_others_only_metadata_is_kept_and_all_of_one_is_asked_for_when_a_pod_needs_it(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(wholes, "_LATELY_BYTES", 20_000)
+    path = "/apis/example.com/v1/namespaces/default/crews/band"
+    crew = add(world, "crews", "Crew", "example.com/v1", "band", spec={"size": 2, "steps": "x" * 9000})
+    for number in range(50):
+        add(world, "crews", "Crew", "example.com/v1", f"others-{number}", spec={"steps": "x" * 9000})
+    async with climbing(world, tmp_path) as above:
+        above.watches.follow(CREW)
+        await world.until(lambda: world.api.watches_of("crews") == 1)
+        pod = world.add_pod("a", owner=crew)
+        assert await above.find(world, pod) == [2]
+        assert world.api.asked[path] == 1
+        informer, kept = above.watches._watches[CREW].informer, above.watches._wholes
+        assert len(informer) == 51
+        assert all(len(bytes(each.spec)) == 2 for each in informer.values())
+        world.api.change("crews", "default", "band", {"spec": {"size": 3}})
+        world.api.change("crews", "default", "others-1", {"spec": {"size": 3}})
+        changed = msgspec.convert(pod, Pod)
+        await world.until(lambda: above.owners.of(changed)[0].spec_as(CrewSpec).size == 3)
+        await world.until(lambda: len(kept._needed) == 1 and len(kept._lately) == 1)
+        for number in range(50):
+            world.api.change("crews", "default", f"others-{number}", {"status": {"log": "x" * 9000}})
+        last = world.api.objects["crews", "default", "others-49"]["metadata"]["resourceVersion"]
+        await world.until(lambda: above.watches.shown(link_to("others-49")).metadata.resource_version == last)
+        assert kept._lately.currsize <= 20_000
+        assert await above.find(world, pod) == [3]
+        assert world.api.asked[path] == 1, "the watch tells of its changes"
+        above.forget(pod)
+        assert not kept._needed
+
+
+def link_to(name):
+    return Link(kind=CREW, namespace="default", name=name)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_an_object_that_is_made_right_before_its_pods_is_not_asked_for(world, tmp_path):
+    async with climbing(world, tmp_path) as above:
+        above.watches.follow(CREW)
+        await world.until(lambda: world.api.watches_of("crews") == 1)
+        crew = add_crew(world, size=2)
+        await world.until(lambda: above.watches.shown(link_to("band")))
+        assert await above.find(world, world.add_pod("a", owner=crew)) == [2]
+        assert world.api.asked["/apis/example.com/v1/namespaces/default/crews/band"] == 0
 
 
 @pytest.mark.usefixtures("often", "soon")
