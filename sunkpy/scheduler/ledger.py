@@ -61,6 +61,12 @@ class Ledger:
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
 
+    def details(self, job: JobId) -> SlurmJob | None:
+        """What Slurm said of a job of ours when it was last read in full; None when it was not."""
+        record = self.by_job(job)
+        known = record.jobs.get(job) if record is not None else None
+        return known.slurm if known is not None and known.slurm.partition else None
+
     def take_job(self, record: Record, job: SlurmJob, *, asked_at: float) -> None:
         """A job of which Slurm has just told, made known as one of the gang's, as it was then."""
         self.add_job(record, SlurmJob(id=job.id, user=job.user))

@@ -12,7 +12,7 @@ from sunkpy.core.model.objects import Budget, Pod
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.kube import paths
 from sunkpy.runtime.fan_out import fan_out
-from sunkpy.scheduler.events.outbox import BUDGETS, CAUSES, Outbox
+from sunkpy.scheduler.events.outbox import BUDGETS, CAUSES, PREEMPTORS, Outbox
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.evict import Eviction
@@ -21,7 +21,8 @@ _AT_ONCE = 4
 
 
 class EvictionEvents:
-    """Sent in the order in which they came; those that come while others are sent share one search for preemptors.
+    """Sent in the order in which they came. Those of preempted pods that come within `preemptors_each_s` of each other
+    share one search for preemptors: it is an Event's text that they wait for.
 
     The budgets of a namespace are read once for all its pods that went within `budgets_after_s`.
     """
@@ -31,13 +32,22 @@ class EvictionEvents:
         self._causes = causes
         self._outbox = outbox
         self._waiting: list[Eviction] = []
+        self._to_be_named: list[Eviction] = []
+        self._searched_at = float("-inf")
         self._preempted: dict[str, list[Pod]] = {}
 
     def add(self, evictions: Iterable[Eviction]) -> None:
         """These pods were evicted, or their owner was suspended."""
+        # Who may not see jobs of others in Slurm must not read of them in an Event.
+        names_nobody = self._leader.settings.private_jobs
         for eviction in evictions:
-            self._waiting.append(eviction)
-            self._outbox.later("", CAUSES, self._explain_all)
+            if not eviction.cause.is_preemption or eviction.job is None or names_nobody:
+                self._waiting.append(eviction)
+                self._outbox.later("", CAUSES, self._explain_all)
+            else:
+                self._to_be_named.append(eviction)
+                next_s = self._searched_at + self._leader.times.preemptors_each_s - self._leader.clock()
+                self._outbox.later("", PREEMPTORS, self._name_all, after_s=max(0.0, next_s))
             if eviction.is_evicted and eviction.cause.is_preemption:
                 namespace = eviction.pod.metadata.namespace
                 self._preempted.setdefault(namespace, []).append(eviction.pod)
@@ -46,10 +56,14 @@ class EvictionEvents:
 
     async def _explain_all(self) -> None:
         together, self._waiting = self._waiting, []
-        preempted = {each.job: each.node for each in together if each.cause.is_preemption and each.job is not None}
-        # Who may not see jobs of others in Slurm must not read of them in an Event.
-        is_told = bool(preempted) and not self._leader.settings.private_jobs
-        preemptors = await self._causes.by_whom(preempted) if is_told else {}
+        await fan_out((partial(self._explain, each, None) for each in together), at_once=_AT_ONCE)
+
+    async def _name_all(self) -> None:
+        self._searched_at = self._leader.clock()
+        states = await self._causes.next_states()  # meanwhile others come that went for the same job
+        together, self._to_be_named = self._to_be_named, []
+        jobs = {each.job: each.node for each in together if each.job is not None}
+        preemptors = await self._causes.by_whom(jobs, states) if jobs else {}
         calls = [partial(self._explain, each, preemptors.get(each.job) if each.job else None) for each in together]
         await fan_out(calls, at_once=_AT_ONCE)
 

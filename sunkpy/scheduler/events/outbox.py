@@ -31,7 +31,7 @@ _REPORT_EACH_S = 10.0
 _FIRST_REPORT_S = 2.0
 _WORKERS = 10
 _MOST_UNREADABLE = 4096
-CAUSES, BUDGETS = "causes", "budgets"
+CAUSES, PREEMPTORS, BUDGETS = "causes", "preemptors", "budgets"
 _REPORT, _JOB, _UNREADABLE = "report", "job", "unreadable"
 
 _About = tuple[str, str]
@@ -167,4 +167,4 @@ class Outbox:
 
 def _urgency(key: _About) -> Urgency:
     """The next leader waits for what is noted of jobs; who is evicted is told before thousands that wait."""
-    return Urgency.SOON if key[1] in (_JOB, CAUSES, BUDGETS) else Urgency.NONE
+    return Urgency.SOON if key[1] in (_JOB, CAUSES, PREEMPTORS, BUDGETS) else Urgency.NONE

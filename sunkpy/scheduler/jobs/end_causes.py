@@ -2,12 +2,16 @@
 
 Pods are told to go by what is known already, and at once: their node waits for them. Which job took the place is asked
 afterwards, for all that were told meanwhile together, for a job that preempts many is looked for once.
+
+A search costs slurmrestd a few requests, however many were preempted and wait: states are those of the next poll, and
+of our own jobs the details are known. How often one may begin is up to who asks (`scheduler.events.evictions`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import cachetools
 
@@ -20,6 +24,8 @@ from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
 _IN_FLIGHT = 4
 _NAMED_WITHIN_S = 10.0
+_POLLED_WITHIN_S = 2.0
+_PARTITIONS_S = 60.0
 _NAMED_S = 300.0
 _REMEMBERED = 4096
 
@@ -30,10 +36,15 @@ class EndCauses:
     """Remembers for a while which job was named for which nodes: a job that has all its nodes preempts no more.
 
     And which jobs waited when a job was seen to be preempted: its preemptor may have begun before Slurm is asked.
+
+    `known` gives what is known of a job of our own, if it was read.
     """
 
-    def __init__(self, slurm: Slurm) -> None:
+    def __init__(self, slurm: Slurm, *, known: Callable[[JobId], SlurmJob | None] = lambda _: None) -> None:
         self._slurm = slurm
+        self._known = known
+        self._polled = asyncio.Event()
+        self._partitions: cachetools.TTLCache[str, Sequence[Partition]] = cachetools.TTLCache(1, ttl=_PARTITIONS_S)
         self._states: States = {}
         self._waiting: tuple[JobId, ...] | None = None
         self._waited: cachetools.TTLCache[JobId, tuple[JobId, ...]] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
@@ -43,6 +54,8 @@ class EndCauses:
     def saw(self, states: States) -> None:
         """The states of all jobs were read."""
         self._states, self._waiting = states, None
+        self._polled.set()
+        self._polled = asyncio.Event()
 
     def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
         """Why a job ended, not by whom, by the state that it had last."""
@@ -51,35 +64,67 @@ class EndCauses:
         seen = ends.cause_of_end(job, self._states.get(job, frozenset()))
         if cause.is_preemption and seen.is_preemption and job not in self._waited:
             if self._waiting is None:
-                self._waiting = ends.pending_to_look_at(self._states)
+                self._waiting = ends.pending_to_look_at(self._states, self._is_known)
             self._waited[job] = self._waiting
         return cause
 
-    async def by_whom(self, preempted: Mapping[JobId, str]) -> dict[JobId, SlurmJob]:
+    async def next_states(self) -> States:
+        """The states of all jobs as the next poll has them; asked for when there is none soon. Empty: not known."""
+        polled = self._polled
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_POLLED_WITHIN_S):
+                await polled.wait()
+            return self._states
+        try:
+            return await self._slurm.jobs_state()
+        except SlurmError:
+            return {}
+
+    async def by_whom(self, preempted: Mapping[JobId, str], states: States) -> dict[JobId, SlurmJob]:
         """Which job took the place of each of these, a node of each being told; without those for which none is found.
 
         Takes seconds at most; what is not known by then stays unknown.
+
+        Args:
+            preempted: the jobs, and a node of each.
+            states: of all jobs, as they are now.
         """
         found: dict[JobId, SlurmJob] = {}
         try:
             async with asyncio.timeout(_NAMED_WITHIN_S):
-                states, partitions = await asyncio.gather(self._slurm.jobs_state(), self._slurm.partitions())
+                partitions = await self._read_partitions()
                 waited = {id for job in preempted for id in self._waited.get(job, ())}
-                pending = await self._read_all(ends.pending_to_look_at(states))
-                begun = await self._read_all(ends.begun_to_look_at(states, waited))
+                begun = ends.begun_to_look_at(states, waited, self._is_known)
+                pending = ends.pending_to_look_at(states, self._is_known)
+                details = await self._details([*begun, *pending])
+                unknown = ends.newest_first((job for job in preempted if not self._is_known(job)), self._is_known)
+                own = await self._details([*filter(self._is_known, preempted), *unknown])
                 for job, node in preempted.items():
-                    if (own := await self._read(job)) is not None:
-                        beside = [each for each in begun if each.id in self._waited.get(job, ())]
-                        preemptor = self._choose([*pending, *beside], own, node, _tiers(partitions, node))
+                    if job in own:
+                        beside = [id for id in begun if id in self._waited.get(job, ())]
+                        candidates = [details[id] for id in (*pending, *beside) if id in details]
+                        preemptor = self._choose(candidates, own[job], node, _tiers(partitions, node))
                         found |= {job: preemptor} if preemptor is not None else {}
         except (SlurmError, TimeoutError):
             pass
         return found
 
-    async def _read_all(self, jobs: Iterable[JobId]) -> list[SlurmJob]:
-        return [job for job in await asyncio.gather(*map(self._read, jobs)) if job is not None]
+    def _is_known(self, job: JobId) -> bool:
+        return self._known(job) is not None
+
+    async def _read_partitions(self) -> Sequence[Partition]:
+        if "all" not in self._partitions:
+            self._partitions["all"] = await self._slurm.partitions()
+        return self._partitions["all"]
+
+    async def _details(self, jobs: Iterable[JobId]) -> dict[JobId, SlurmJob]:
+        ids = tuple(dict.fromkeys(jobs))
+        found = await asyncio.gather(*map(self._read, ids))
+        return {id: job for id, job in zip(ids, found, strict=True) if job is not None}
 
     async def _read(self, job: JobId) -> SlurmJob | None:
+        if (known := self._known(job)) is not None:
+            return known
         async with self._limit:
             try:
                 return await self._slurm.job(job)

@@ -103,7 +103,7 @@ async def test_a_job_that_wants_one_of_its_nodes_preempts_all_of_it(pool: RealSl
         assert all(isinstance(each, Evict) and each.suspension is not None for each in actions)
         cause = cause_of(keeper, ring)
         assert (cause.is_preemption, cause.message) == (True, f"Slurm job {ring.job} was preempted")
-        causes = await EndCauses(keeper).by_whom({ring.job: "n2"})
+        causes = await EndCauses(keeper).by_whom({ring.job: "n2"}, await keeper.jobs_state())
         assert describe(causes[ring.job]) == f"Slurm job {above} (user slurm, partition high)"
     await ended(pool, own, ring.job, "PREEMPTED")
     assert epilogs(pool, ring.job) == ["n1", "n2", "n3"]

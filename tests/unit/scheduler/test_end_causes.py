@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from sunkpy.core.gang.job.ends import NEWEST_ASKED
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, connections, leading
@@ -54,7 +55,8 @@ async def asking(world, tmp_path):
         causes = EndCauses(slurm)
 
         async def see():
-            causes.saw(await slurm.jobs_state())
+            causes.saw(states := await slurm.jobs_state())
+            return states
 
         yield causes, see
 
@@ -71,9 +73,9 @@ async def test_who_began_beside_a_job_before_that_was_preempted_is_not_named(wor
         causes.of(later, known=preempted)
         world.set_job(beside, "RUNNING", nodes="n1")
         world.set_job(later, "PREEMPTED", nodes="n1")
-        await see()
+        states = await see()
         causes.of(later, known=preempted)
-        found = await causes.by_whom({earlier: "n1", later: "n1"})
+        found = await causes.by_whom({earlier: "n1", later: "n1"}, states)
         assert {job: preemptor.id for job, preemptor in found.items()} == {earlier: beside}
 
 
@@ -86,4 +88,42 @@ async def test_who_waited_and_runs_elsewhere_or_may_not_preempt_is_not_named(wor
         causes.of(job, known=frozenset({"PREEMPTED"}))
         world.set_job(elsewhere, "RUNNING", nodes="n2")
         world.set_job(equal, "RUNNING", nodes="n1")
-        assert await causes.by_whom({job: "n1"}) == {}
+        assert await causes.by_whom({job: "n1"}, await see()) == {}
+
+
+@pytest.mark.parametrize("each_s", [0.1, 3600.0])
+async def test_a_preemption_among_many_that_wait_costs_a_few_requests_and_the_next_search_its_turn(
+    world, tmp_path, each_s
+):
+    world.hasten(preemptors_each_s=each_s)
+    for number in (2, 3):
+        world.add_node(number)
+    async with leading(world, tmp_path):
+        jobs = []
+        for number in (1, 2, 3):
+            world.add_pod(f"web-{number}")
+            await world.until(lambda number=number: len(world.submissions) == number)
+            jobs.append(max(world.jobs))
+            world.set_job(jobs[-1], "RUNNING", nodes=f"n{number}")
+            await world.until(lambda number=number: (f"web-{number}", f"node-{number}") in world.bindings)
+        for _ in range(120):
+            world.slurm.add_job("PENDING", comment="", user="bob")
+        preemptor = world.slurm.add_job("PENDING", **ABOVE | {"node_count": {"number": 3, "set": True}})
+        world.slurm.asked.clear()
+        for number in (1, 2):
+            world.set_job(jobs[number - 1], "PREEMPTED", nodes=f"n{number}")
+        await world.until(lambda: len(world.notes("PreemptionByScheduler")) == 2)
+        assert all(f"by Slurm job {preemptor}" in note for note in world.notes("PreemptionByScheduler"))
+        assert len(asked_for_text(world, jobs)) <= 1 + NEWEST_ASKED
+        searches = 1 if each_s > 1000 else 2
+        world.set_job(jobs[2], "PREEMPTED", nodes="n3")
+        await world.until(lambda: "web-3" in world.deleted)
+        polls = world.slurm.states_read
+        await world.until(lambda: world.slurm.states_read >= polls + 3)
+        await world.until(lambda: len(world.notes("PreemptionByScheduler")) == 1 + searches)
+        assert len(asked_for_text(world, jobs)) <= searches * (1 + NEWEST_ASKED)
+
+
+def asked_for_text(world, own):
+    """What was asked of slurmrestd but the states of all jobs and our own jobs."""
+    return [each for each in world.slurm.asked if each not in {f"job {job}" for job in own}]

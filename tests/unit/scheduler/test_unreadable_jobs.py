@@ -87,6 +87,5 @@ async def test_jobs_and_partitions_that_cannot_be_read_hide_no_preemptor(world, 
         preemptor = world.slurm.add_job("PENDING", **ABOVE)
         world.slurm.add_job("PENDING", required_nodes=ODD, **ABOVE)
         world.slurm.configured["low"] = ODD
-        await see()
-        found = await causes.by_whom({job: "n1"})
+        found = await causes.by_whom({job: "n1"}, await see())
         assert {job: each.id for job, each in found.items()} == {job: preemptor}

@@ -129,7 +129,7 @@ LIVES = [ends, is_preempted, leaves_the_queue, bears_the_note_of_another, comes_
 
 @pytest.mark.parametrize("live", LIVES)
 async def test_of_pods_that_came_and_went_nothing_is_remembered(world, tmp_path, live):
-    world.hasten(noted_after_s=0.05, occupancy_each_s=0.1, nodes_each_s=0.1)
+    world.hasten(noted_after_s=0.05, occupancy_each_s=0.1, nodes_each_s=0.1, preemptors_each_s=0.1)
     async with leading(world, tmp_path, sweep_seconds=0.2) as server, hook_client(server) as call:
 
         async def live_and_be_forgotten(number):

@@ -7,7 +7,7 @@ memory, was not: ignored, its pods would be made again for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -16,9 +16,14 @@ from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Budget, Pod
 from sunkpy.core.model.states import JobId, SlurmJob, is_job_running
 
-NEWEST_PENDING: Final = 50
-"""The preemptor is looked for among this many of the newest pending jobs: each costs one request."""
+NEWEST_ASKED: Final = 5
+"""The preemptor is looked for among this many of the newest jobs that have to be asked for, each in a request: it has
+mostly just been submitted.
+"""
+NEWEST_KNOWN: Final = 50
+"""And among so many of those that are known, which cost none."""
 
+IsKnown = Callable[[JobId], bool]
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 JOB_ENDED: Final = "sunkpy.dev/JobEnded"
@@ -100,16 +105,28 @@ def describe(job: SlurmJob) -> str:
     return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"
 
 
-def pending_to_look_at(states: Mapping[JobId, frozenset[str]]) -> tuple[JobId, ...]:
+def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown) -> tuple[JobId, ...]:
     """The newest pending jobs, newest first: among them is the one that preempts now."""
-    pending = (job for job, state in states.items() if "PENDING" in state)
-    return tuple(sorted(pending, reverse=True)[:NEWEST_PENDING])
+    return newest_first((job for job, state in states.items() if "PENDING" in state), is_known)
 
 
-def begun_to_look_at(states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId]) -> tuple[JobId, ...]:
+def begun_to_look_at(
+    states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId], is_known: IsKnown
+) -> tuple[JobId, ...]:
     """Those that waited and hold nodes now, newest first, at most as many as of those that wait."""
-    begun = (job for job in waited if is_job_running(states.get(job, frozenset())))
-    return tuple(sorted(begun, reverse=True)[:NEWEST_PENDING])
+    return newest_first((job for job in waited if is_job_running(states.get(job, frozenset()))), is_known)
+
+
+def newest_first(jobs: Iterable[JobId], is_known: IsKnown) -> tuple[JobId, ...]:
+    """As many as are looked at."""
+    left = {True: NEWEST_KNOWN, False: NEWEST_ASKED}
+    found = []
+    for job in sorted(jobs, reverse=True):
+        kind = is_known(job)
+        if left[kind]:
+            left[kind] -= 1
+            found.append(job)
+    return tuple(found)
 
 
 def choose_preemptor(

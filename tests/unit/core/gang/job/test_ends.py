@@ -2,7 +2,7 @@ import pytest
 
 from sunkpy.core.gang.job.ends import (
     JOB_LOST,
-    NEWEST_PENDING,
+    NEWEST_KNOWN,
     EndCause,
     begun_to_look_at,
     cause_of_end,
@@ -98,8 +98,8 @@ def test_of_several_that_have_begun_there_none_is_named():
 def test_of_those_that_waited_the_newest_that_hold_nodes_are_looked_at():
     states = {id: frozenset({"RUNNING", "CONFIGURING"}) for id in range(200)} | {500: frozenset({"PENDING"})}
     states |= {501: frozenset({"COMPLETED"})}
-    assert begun_to_look_at(states, [1, 3, 500, 501, 502]) == (3, 1)
-    assert begun_to_look_at(states, range(1, 200)) == tuple(range(199, 199 - NEWEST_PENDING, -1))
+    assert begun_to_look_at(states, [1, 3, 500, 501, 502], is_known=lambda _: False) == (3, 1)
+    assert begun_to_look_at(states, range(1, 200), is_known=lambda _: False) == (199, 198, 197, 196, 195)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,12 @@ def test_a_job_that_has_all_its_nodes_takes_no_more():
     assert choose(pending(1, node_count=2), pending(2), _1={"n2"}).id == 1
 
 
-def test_only_the_newest_pending_jobs_are_looked_at():
+def test_only_the_newest_pending_jobs_are_looked_at_and_fewer_of_those_that_have_to_be_asked_for():
     states = {id: frozenset({"PENDING"}) for id in range(200)} | {500: frozenset({"RUNNING"})}
-    assert pending_to_look_at(states) == tuple(range(199, 199 - NEWEST_PENDING, -1))
+    assert pending_to_look_at(states, is_known=lambda _: False) == (199, 198, 197, 196, 195)
+    assert pending_to_look_at(states, is_known=lambda id: id % 2 == 1) == (
+        *(199, 198, 197, 196, 195, 194, 193, 192, 191, 190), *range(189, 199 - 2 * NEWEST_KNOWN, -2),
+    )  # fmt: skip
 
 
 WEB = LabelSelector(match_labels={"app": "web"})
