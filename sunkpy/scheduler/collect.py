@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.runtime.verdicts import Verdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.record import Recognised
+from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
 _CLAIM_S = 3.0
@@ -95,45 +95,38 @@ class Collector:
         node = self._cluster.node_behind(slurm_node)
         return node.labels.get(self._settings.switch_label, "") if node is not None else ""
 
-    def templates(self, snapshot: Snapshot) -> tuple[Verdict[PodSpec, Eligibility], ...]:
-        """Where its templates may run, while it looks for nodes."""
+    def grounds(self, snapshot: Snapshot, record: RecordView) -> Grounds:
+        """On what it is decided where the gang may go, for `is_concerned` and `has_other_neighbours`."""
         gang = snapshot.gang
         if gang is None or snapshot.eligibility is None:
-            return ()
-        return tuple(self._eligible(one_of_each(deciding_specs(gang), template_of)))
-
-    def avoided(self, snapshot: Snapshot) -> tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...]:
-        """Which nodes others keep it from, as far as a decision depends on that; for `has_other_neighbours`."""
-        gang = snapshot.gang
-        together = [(pod,) for pod in snapshot.pods] if snapshot.named_nodes else [gang.first_wave if gang else ()]
-        return tuple(map(self._cluster.avoided_nodes, together if snapshot.eligibility is not None else ()))
-
-    def decided_on(self, snapshot: Snapshot, record: RecordView) -> tuple[Verdict[PodSpec, Eligibility], ...] | None:
-        """The templates noted last, for `is_concerned`; None when more than they and its neighbours decides."""
-        gang = snapshot.gang
-        if gang is not None and not gang.is_sized:
-            return ()
-        if (
-            gang is None
-            or snapshot.eligibility is None
-            or snapshot.is_to_be_polled
+            return Grounds(is_all=gang is not None and not gang.is_sized)
+        together = [(pod,) for pod in snapshot.pods] if snapshot.named_nodes else [gang.first_wave]
+        asking = [pod.spec for pod in gang.members] if snapshot.named_nodes else deciding_specs(gang)
+        more_decides = (
+            snapshot.is_to_be_polled
             or snapshot.named_nodes
             or gang.one_domain
             or record.refusals
             or any(has_claims(pod.spec) for pod in gang.members)
-        ):
-            return None
-        return record.templates
+        )
+        return Grounds(
+            templates=tuple(self._eligible(one_of_each(deciding_specs(gang), template_of))),
+            avoided=tuple(map(self._cluster.avoided_nodes, together)),
+            full=self._cluster.fullness.of(one_of_each(asking, template_of)),
+            is_all=not more_decides,
+        )
 
     def is_concerned(self, record: RecordView) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""
-        found = record.decided_on
-        is_same = found is not None and all(map(self._cluster.may_run_as_before, found))
+        found = record.grounds
+        is_same = found.is_all and all(map(self._cluster.may_run_as_before, found.templates))
         return not is_same or self.has_other_neighbours(record)
 
     def has_other_neighbours(self, record: RecordView) -> bool:
         """Pods have come or gone since the last decision about the gang, in a way that may change that decision."""
-        return not all(map(self._cluster.avoid_as_before, record.avoided))
+        found = record.grounds
+        is_same = all(map(self._cluster.avoid_as_before, found.avoided))
+        return not is_same or not all(map(self._cluster.fullness.holds, found.full))
 
     def _eligible(self, specs: Iterable[PodSpec]) -> list[Verdict[PodSpec, Eligibility]]:
         """Each by itself; none while Slurm's nodes have not been read."""
@@ -163,13 +156,13 @@ class Collector:
         # Which domain a job waits for is seen by the nodes that it excludes.
         if gang.one_domain or not takes_features(gang.options.constraint):
             reachable = by_names(reachable)
-        full = self._cluster.full_nodes(unlike, refusing=record.refusals)
-        avoided = {**self._cluster.avoided_nodes(gang.first_wave).value, **full}
+        crowded = self._cluster.fullness.too_many_pods(unlike, refusing=record.refusals)
+        avoided = {**self._cluster.avoided_nodes(gang.first_wave).value, **crowded, **self._full(unlike)}
         eligibility = record.eligibility(minus(reachable, avoided))
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
-        # No event tells when a claim or what Slurm does not count is left.
-        is_to_be_polled = bool(full) or "" in eligibility.refused
+        # No event tells when a claim or a place for one pod more is left.
+        is_to_be_polled = bool(crowded) or "" in eligibility.refused
         return msgspec.structs.replace(
             snapshot,
             eligibility=eligibility,
@@ -177,6 +170,10 @@ class Collector:
             usable=usable,
             may_submit=snapshot.may_submit or record.may_go_on(usable, now=self._clock()),
         )
+
+    def _full(self, specs: Iterable[PodSpec]) -> dict[str, str]:
+        """The nodes with too little left for one of these of what Slurm does not count."""
+        return {node: why for answer in self._cluster.fullness.of(specs) for node, why in answer.value.items()}
 
     def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: RecordView) -> Snapshot:
         each: dict[str, Eligibility] = {}
@@ -188,9 +185,10 @@ class Collector:
             where = self._within_reach(found.value, [pod])
             if where is None:
                 return snapshot
-            full = self._cluster.full_nodes([pod.spec], refusing=record.refusals)
-            each[pod.uid] = minus(where, {**self._cluster.avoided_nodes([pod]).value, **full})
-            is_to_be_polled |= bool(full)
+            crowded = self._cluster.fullness.too_many_pods([pod.spec], refusing=record.refusals)
+            avoided = {**self._cluster.avoided_nodes([pod]).value, **crowded, **self._full([pod.spec])}
+            each[pod.uid] = minus(where, avoided)
+            is_to_be_polled |= bool(crowded)
         eligibility = eligible_named_nodes(gang, snapshot.named_nodes, each)
         return msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
 

@@ -97,9 +97,7 @@ class GangLoop:
 
     def _observe(self, record: Record, snapshot: Snapshot) -> None:
         record.usable = snapshot.usable if snapshot.eligibility is not None else record.usable
-        record.templates = self._collector.templates(snapshot)
-        record.decided_on = self._collector.decided_on(snapshot, record)
-        record.avoided = self._collector.avoided(snapshot)
+        record.grounds = self._collector.grounds(snapshot, record)
         record.is_several |= snapshot.is_several
         if not any(job.start_nodes for job in snapshot.jobs) or snapshot.holding:
             record.idle_since = None

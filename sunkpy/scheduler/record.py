@@ -28,6 +28,7 @@ from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
 from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.verdicts import Verdict
+from sunkpy.scheduler.nodes.fullness import Answer
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _MOST_ALIKE = 3
@@ -93,6 +94,22 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
     again_at: float
 
 
+class Grounds(msgspec.Struct, frozen=True, kw_only=True):
+    """On what it was decided last where a gang may go; empty while it looks for no nodes.
+
+    Args:
+        templates: where its pods might run.
+        avoided: which nodes others kept it from.
+        full: which nodes were full for it.
+        is_all: nothing else than nodes and neighbours decided with them.
+    """
+
+    templates: tuple[Verdict[PodSpec, Eligibility], ...] = ()
+    avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
+    full: tuple[Answer, ...] = ()
+    is_all: bool = False
+
+
 @dataclass(slots=True)
 class MemberRecord:
     """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `refusal`:
@@ -114,13 +131,12 @@ class MemberRecord:
 class Record:
     """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
     held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
-    `suspended_for`: the job whose preemption the owner was suspended for. `templates`: where its pods could run at the
-    last decision, while it looks for nodes; `decided_on`: the same, None when more than that decides. `recognised`: as
-    it was worked out last; `is_doubted`: something that this was worked out from has changed since, and `is_news`: in a
-    way that needs a pass. `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which
-    a pass has seen the end. `given_back`: why the last job was given back, and how many in a row were for the same.
-    `halt`: what follows when they are many. `usable`: the nodes that its templates allow, as seen last. `warned`: what
-    the last pass has warned of, by pod, reason and text. `changes`: how many were told of.
+    `suspended_for`: the job whose preemption the owner was suspended for. `recognised`: as it was worked out last;
+    `is_doubted`: something that this was worked out from has changed since, and `is_news`: in a way that needs a pass.
+    `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which a pass has seen the
+    end. `given_back`: why the last job was given back, and how many in a row were for the same. `halt`: what follows
+    when they are many. `usable`: the nodes that its templates allow, as seen last. `warned`: what the last pass has
+    warned of, by pod, reason and text. `changes`: how many were told of.
     """
 
     id: GangId
@@ -143,9 +159,7 @@ class Record:
     is_half_bound: bool = False
     is_several: bool = False
     suspended_for: JobId | None = None
-    templates: tuple[Verdict[PodSpec, Eligibility], ...] = ()
-    decided_on: tuple[Verdict[PodSpec, Eligibility], ...] | None = None
-    avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
+    grounds: Grounds = field(default_factory=Grounds)
     recognised: Recognised = field(default_factory=Recognised)
     is_doubted: bool = True
     is_news: bool = False

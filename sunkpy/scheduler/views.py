@@ -8,11 +8,10 @@ from typing import Protocol
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.snapshot import Snapshot
-from sunkpy.core.model.objects import Pod, PodSpec
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
-from sunkpy.runtime.verdicts import Verdict
-from sunkpy.scheduler.record import Recognised
+from sunkpy.scheduler.record import Grounds, Recognised
 
 
 class RecordView(Protocol):
@@ -39,16 +38,8 @@ class RecordView(Protocol):
         """By Slurm node, why a kubelet refused it, and until when that counts."""
 
     @property
-    def templates(self) -> tuple[Verdict[PodSpec, Eligibility], ...]:
-        """Where they could run then, while it looked for nodes."""
-
-    @property
-    def decided_on(self) -> tuple[Verdict[PodSpec, Eligibility], ...] | None:
-        """Where its templates could run at the last decision."""
-
-    @property
-    def avoided(self) -> tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...]:
-        """Which nodes others kept it from then."""
+    def grounds(self) -> Grounds:
+        """On what it was decided last where it may go."""
 
     @property
     def recognised(self) -> Recognised:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -25,8 +25,8 @@ from sunkpy.core.model.alike import one_of_each
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes
-from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job, uncounted
+from sunkpy.core.placement.eligibility import Eligibility, eligible_nodes
+from sunkpy.core.placement.occupancy import taken_without_job
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.groups import Watched
@@ -34,6 +34,7 @@ from sunkpy.runtime.verdicts import Verdict, Verdicts
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.candidates import Candidates
 from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.nodes.fullness import Fullness
 from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.others import pods_of_others
 from sunkpy.scheduler.nodes.volumes import Volumes
@@ -61,7 +62,6 @@ class Cluster:
         self._slurmd_of: Watched[str, Pod] = Watched(lambda pod: [slurm_node_of(pod)] if is_slurmd(pod) else [])
         self._slurmd_on: Watched[str, Pod] = Watched(lambda pod: [pod.spec.node_name] if is_slurmd(pod) else [])
         self._by_hostname: Watched[str, Node] = Watched(lambda node: [node.labels.get(HOSTNAME, "")])
-        self._held = Held(partial(taken_uncounted, gpu_resources=gpus))
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
@@ -85,11 +85,12 @@ class Cluster:
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
         self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
         self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self._taken)
+        self.fullness = Fullness(self.candidates.lasting, counted=gpus, on_change=wake.neighbours.set)
         self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(on_unreadable, "Namespace"))
         self._listen()
 
     def _listen(self) -> None:
-        self.pods.add_handler(self._held.update)
+        self.pods.add_handler(self.fullness.follow)
         self.pods.add_handler(self.volumes.used.follow)
         self.pods.add_handler(self.devices.users.follow)
         self.nodes.add_handler(self._node_changed)
@@ -198,20 +199,6 @@ class Cluster:
         labels = {name: pod.labels[name] for name in sorted(asked & pod.labels.keys())}
         return (pod.metadata.namespace, labels, terms, shut_out_by(pod), pod.spec.host_ports)
 
-    def full_nodes(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> dict[str, str]:
-        """Slurm nodes with too little left for one of the pods of what Slurm does not count, and what.
-
-        For how many pods there may be on a node only those are asked that have refused one.
-        """
-        full: dict[str, str] = {}
-        for spec in specs:
-            needs = uncounted(spec, gpu_resources=self._settings.counted)
-            candidates: Sequence[Candidate] = self.candidates.lasting()
-            if needs.keys() <= {"pods"}:
-                candidates = [each for each in candidates if each.slurm_node in refusing] if refusing else []
-            full |= full_nodes(needs, candidates, self._held.by_node)
-        return full
-
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
         """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
         if self._by_name is None:
@@ -267,6 +254,7 @@ class Cluster:
         self.candidates.invalidate()
         self.devices.doubt_resources()
         self._eligible.doubt()
+        self.fullness.doubt()
         self._wake.nodes.set()
 
 

@@ -46,7 +46,7 @@ def world(monkeypatch):
 
         return call
 
-    for name in ("snapshot", "known", "on_node", "decided_on", "avoided"):
+    for name in ("snapshot", "known", "on_node", "grounds"):
         monkeypatch.setattr(Collector, name, unchanging(getattr(Collector, name)))
     for number in NODES:
         world.add_node(number)

@@ -12,11 +12,15 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.model.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
-from sunkpy.core.placement.occupancy import taken_uncounted, taken_without_job
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.placement.eligibility import Candidate
+from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job
+from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.nodes import fullness
 from sunkpy.scheduler.nodes.held import Held
 from sunkpy.scheduler.nodes.others import pods_of_others
 from tests.doubles.apiserver import matcher
-from tests.unit.core.gang.pods import make_pod
+from tests.unit.core.gang.pods import make_node, make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, connections, leading
 
@@ -164,6 +168,63 @@ async def test_a_pod_waits_for_what_slurm_does_not_count_and_takes_no_node_meanw
         assert [job["name"] for job in world.submissions] == ["first"]
         world.pod_ends("Succeeded", "first")
         await world.until(lambda: [job["name"] for job in world.submissions] == ["first", "second"])
+
+
+async def test_pods_that_wait_for_it_cost_nothing_while_nothing_changes(tmp_path, monkeypatch):
+    world, many = World(), 12
+    world.hasten(other_pods_again_s=0.02, noted_after_s=3600.0)
+    world.add_node(1, **{RDMA: "1"})
+    world.add_node(2, **{RDMA: "1"})
+    looks = []
+    snapshot = Collector.snapshot
+
+    def look(self, record):
+        looks.append(record.id)
+        return snapshot(self, record)
+
+    async with leading(world, tmp_path, poll_seconds=0.1):
+        world.add_pod("first", node="node-1", running=True, containers=asking(**{RDMA: "1"}))
+        for number in range(many):
+            world.add_pod(f"web-{number}", containers=asking(**{RDMA: "1"}))
+        await world.until(lambda: len(world.submissions) == 1 + many)
+        assert all(job["excluded_nodes"] == ["n1"] for job in world.submissions if job["name"] != "first")
+        for _ in range(2):  # in the first of these what is new of the jobs is seen
+            looks.clear()
+            monkeypatch.setattr(Collector, "snapshot", look)
+            polls = world.slurm.states_read
+            await world.until(lambda polls=polls: world.slurm.states_read >= polls + 10)
+        assert len(looks) <= 2 * many, "not each of them each 20 ms"
+        world.pod_ends("Succeeded", "first")
+        waiting = [job for job in world.jobs.values() if "PENDING" in job["job_state"]]
+        await world.until(lambda: all(not job["excluded_nodes"] for job in waiting))
+
+
+def test_of_nodes_only_those_are_looked_at_again_where_something_changed(monkeypatch):
+    looked_at = []
+
+    def count(needs, candidates, held):
+        looked_at.extend(candidates)
+        return full_nodes(needs, candidates, held)
+
+    monkeypatch.setattr(fullness, "full_nodes", count)
+    nodes = [
+        Candidate(slurm_node=f"n{n}", node=make_node(f"k{n}", **{RDMA: "1"}), slurm=SlurmNode(name=f"n{n}"))
+        for n in range(200)
+    ]
+    woken = []
+    full = fullness.Fullness(lambda: nodes, counted=["nvidia.com/gpu"], on_change=lambda: woken.append(1))
+    waiting = make_pod(requests={RDMA: "1"})
+    answers = [full.of([waiting.spec]) for _ in range(300)]
+    assert len(looked_at) == 200
+    full.follow(None, make_pod(uid="2", requests={RDMA: "1"}, node="k7"))
+    assert woken == [1]
+    assert not any(full.holds(answer) for (answer,) in answers)
+    assert len(looked_at) == 201
+    (answer,) = full.of([waiting.spec])
+    assert answer.value == {
+        "n7": "lacks rdma/hca: needs 1, has 0 beside pods of other Slurm jobs, and Slurm does not count it"
+    }
+    assert full.of([make_pod(requests={"cpu": "1"}).spec]) == (), "a pod that asks for nothing else"
 
 
 async def test_a_node_that_refused_a_pod_for_there_are_too_many_is_given_to_it_when_one_is_gone(tmp_path):
