@@ -22,8 +22,10 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-_PAGE: Final = 500
+PAGE: Final = 500
 """Objects in one answer, as in client-go. The list of 10,000 nodes is 100 MB as text, and would stay in our memory."""
+_PAGE_BYTES: Final = 16 * 1024 * 1024
+"""About the longest answer: of objects that are larger fewer are asked for."""
 
 
 class Kube:
@@ -121,17 +123,19 @@ class Kube:
         return objects
 
     async def pages(
-        self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = ""
+        self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", first: int = PAGE
     ) -> AsyncIterator[decoding.Page]:
         """All objects, as they were at one moment, in parts; there is at least one. See `list_objects`.
 
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
+        `first`: so many in the first part, where each may be large.
 
         Raises:
             Gone: it took so long that the version is no longer available; begin again.
             Unreadable: an answer is no list.
         """
-        part = {"resourceVersion": "0"} if may_be_old else {"limit": str(_PAGE)}
+        limit = first
+        part = {"resourceVersion": "0"} if may_be_old else {"limit": str(limit)}
         if not_older_than:
             part = {"resourceVersion": not_older_than, "resourceVersionMatch": "NotOlderThan"}
         while True:
@@ -143,7 +147,8 @@ class Kube:
             yield page
             if not page.next_page:
                 return
-            part = {"limit": str(_PAGE), "continue": page.next_page}
+            limit = max(1, min(PAGE, limit * _PAGE_BYTES // len(answer)))
+            part = {"limit": str(limit), "continue": page.next_page}
 
     def watch_lines(
         self, selection: paths.Selection, *, resource_version: str, on_open: Callable[[], None]

@@ -212,6 +212,7 @@ class OwnerWatches:
             rescue=lambda found: self._kept(_rescued(found), resource),
             tell=partial(self._on_unreadable, kind.kind),
             until_served=partial(self._kinds.until_served, kind),
+            are_large=True,
         )
         informer.add_handler(partial(self._changed, kind))
         return informer

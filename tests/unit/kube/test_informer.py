@@ -16,7 +16,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from sunkpy.core.model.objects import Meta, Owner, Pod
-from sunkpy.kube import connection, errors
+from sunkpy.kube import connection, errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Unreadable
 from sunkpy.kube.informer import Informer, Together, UntilServed
@@ -357,6 +357,26 @@ class Paged:
         names = [f"p{number}" for number in range(begin, end)]
         items = [{"metadata": self.odd, "spec": 3} if name == self.odd["name"] else pod(name, 5) for name in names]
         return web.json_response({"metadata": {"resourceVersion": "9", **more}, "items": items})
+
+
+async def test_of_large_objects_fewer_are_asked_for_in_one_answer(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        begin, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
+        asked.append(limit)
+        end = min(begin + limit, 300)
+        log = {"log": "x" * (1024 * 1024 if begin == 0 else 100)}
+        items = [pod(f"p{number}", 5) | {"status": log} for number in range(begin, end)]
+        more = {"continue": str(end)} if end < 300 else {}
+        return web.json_response({"metadata": {"resourceVersion": "9", **more}, "items": items})
+
+    async with connected(handle, tmp_path) as kube:
+        selection = paths.Selection(PODS, "", "")
+        found = [item async for page in kube.pages(selection, first=20) for item in page.items]
+    assert len(found) == 300
+    assert asked[:2] == [20, 15], "at most 16 MiB"
+    assert asked[2] == 500, "small ones are many to a page"
 
 
 async def test_a_list_is_read_page_by_page(tmp_path: Path) -> None:
