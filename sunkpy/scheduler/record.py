@@ -264,10 +264,10 @@ class Record:
     def give_back(self, why: str, *, kind: str, now: float) -> str:
         """A node has refused a pod, and its job is given back: when there will be another, in words.
 
-        `kind`: the reason, without what is only of that node.
+        `kind`: the reason, without what is only of that node; empty when the next try may well do.
         """
         known, times = self.given_back
-        times = times + 1 if kind == known else 1
+        times = times + 1 if kind and kind == known else 1
         self.given_back = (kind, times)
         delay_s = self.back_off(why, now=now)
         if times < _MOST_ALIKE:

@@ -28,11 +28,14 @@ class Verdict(enum.Enum):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict, and why when it is not `ADMIT`; `reason`: a word for it, where devices are lacking."""
+    """The verdict, and why when it is not `ADMIT`; `reason`: a word for it, where devices are lacking. `is_of_others`:
+    it is for pods that are in the way there, who come and go, and nothing is wrong with this one.
+    """
 
     verdict: Verdict
     why: str = ""
     reason: str = ""
+    is_of_others: bool = False
 
 
 ADMITTED = Admission(verdict=Verdict.ADMIT)

@@ -30,16 +30,21 @@ _TOKEN_S: Final = 600
 
 
 class Refused(Exception):
-    """`pod` cannot be bound to its `node`; the text says why, and what to do."""
+    """`pod` cannot be bound to its `node`; the text says why, and what to do. `is_of_others`: other pods are in its
+    way, who come and go.
+    """
 
-    def __init__(self, pod: Pod, why: str, *, node: str = "") -> None:
+    def __init__(self, pod: Pod, why: str, *, node: str = "", is_of_others: bool = False) -> None:
         super().__init__(why)
         self.pod = pod
         self.node = node
+        self.is_of_others = is_of_others
 
     @property
     def kind(self) -> str:
-        """Of refusals by several nodes that are alike, the same."""
+        """Of refusals by several nodes that are alike, the same; empty for those that are no sign of another one."""
+        if self.is_of_others:
+            return ""
         return str(self).replace(self.node, "N") if self.node else str(self)
 
 

@@ -128,7 +128,7 @@ class Binder:
                 waits_since = record.member(pod).waits_since or now
                 if admission.verdict is Verdict.REFUSE or now - waits_since > self._leader.times.admission_patience_s:
                     record.wait_for_nothing()
-                    raise Refused(pod, admission.why)
+                    raise Refused(pod, admission.why, is_of_others=admission.is_of_others)
         return not obstacles
 
     async def _obstacles(
@@ -250,6 +250,7 @@ def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str])
         pod.uid: Admission(
             verdict=Verdict.REFUSE if node.name in stays else Verdict.WAIT,
             why=f"node {node.name} must be avoided: {avoided[node.name]}",
+            is_of_others=True,
         )
         for pod, node in placed
         if node.name in avoided
