@@ -139,6 +139,8 @@ class GangLoop:
     def _again_s(self, record: Record, snapshot: Snapshot) -> float | None:
         """When to look at a gang again without a change, in seconds."""
         now, times = self._leader.clock(), self._leader.times
+        if any(member.volume_since is not None for member in record.members.values()):
+            return times.volume_again_s
         if any(member.waits_since is not None for member in record.members.values()):
             # Each look costs a request for each node.
             return _ADMISSION_AGAIN_S * max(1.0, len(record.members) / 16)

@@ -112,7 +112,8 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class MemberRecord:
-    """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission. `refusal`:
+    """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission,
+    and `volume_since` for a volume. `refusal`:
     its node refused it, and nothing was given back. `reported`: why it waits, as told last or to be told at
     `reported_at`. `is_gone`: the apiserver said so.
     """
@@ -120,6 +121,7 @@ class MemberRecord:
     key: Key
     assumed: SentBinding | None = None
     waits_since: float | None = None
+    volume_since: float | None = None
     refusal: Refusal | None = None
     reported: str = ""
     reported_at: float = float("-inf")
@@ -215,7 +217,7 @@ class Record:
         """No member waits for its kubelet any more, except those with these uids."""
         for uid, member in self.members.items():
             if uid not in but:
-                member.waits_since = None
+                member.waits_since = member.volume_since = None
 
     def forget_refusals(self, *, but: Container[str]) -> None:
         """No member is to be tried again on the node that refused it, except those with these uids."""

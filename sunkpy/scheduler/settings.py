@@ -78,6 +78,7 @@ class Times(Settings, frozen=True, kw_only=True):
     * `displace_after_s`, `gate_again_s`: at the gate pods have so long for a replacement; how often it looks again.
     * `resume_again_s`: a suspended owner is looked at again while its pods are there.
     * `admission_patience_s`: a pod that the kubelet would not admit now is refused.
+    * `volume_again_s`, `volume_patience_s`: a volume that is being made is looked for; its pod is refused.
     * `node_refused_s`: the next jobs of its gang keep away from that node, if they have another one.
     * `teardown_s`: what a kubelet takes, beyond the grace period, to free what a pod deleted by force held.
     * `again_s`: an eviction is repeated; a gang that hands nodes over is looked at again; a pod that its node refused
@@ -98,6 +99,8 @@ class Times(Settings, frozen=True, kw_only=True):
     gate_again_s: float = 1.0
     resume_again_s: float = 1.0
     admission_patience_s: float = 30.0
+    volume_again_s: float = 1.0
+    volume_patience_s: float = 600.0
     node_refused_s: float = 120.0
     teardown_s: float = 10.0
     again_s: float = 5.0

@@ -64,6 +64,10 @@ WORDS: Final[dict[Cause, Words]] = {
         "waits for a seat: the job of its gang has none free",
         "Nothing if another pod of the gang is ending; otherwise delete it, there is one too many.",
     ),
+    WaitCause.VOLUME: Words(
+        "is not bound: its volume is being made",
+        "Nothing for some minutes; then see what the claim says: kubectl -n {namespace} describe pvc.",
+    ),
     WaitCause.KUBELET: Words(
         "is not bound: the kubelet of its node would refuse it",
         "Make room there, or wait: its job is given back, and another job gets another node.",

@@ -147,12 +147,14 @@ class WaitCause(enum.Enum):
     IN_QUEUE = "the job is in the queue"
     NEVER_STARTS = "the job stays in the queue until a person changes something"
     SEATS_TAKEN = "no seat of the job is left"
+    VOLUME = "its volume is being made"
     KUBELET = "its kubelet would not have it"
 
 
-_PASSING: Final = frozenset(
-    {WaitCause.OTHERS_FIRST, WaitCause.GATED, WaitCause.MEMBERS, WaitCause.IN_QUEUE, WaitCause.SEATS_TAKEN}
-)
+_PASSING: Final = frozenset({
+    WaitCause.OTHERS_FIRST, WaitCause.GATED, WaitCause.MEMBERS, WaitCause.IN_QUEUE, WaitCause.SEATS_TAKEN,
+    WaitCause.VOLUME,
+})  # fmt: skip
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,14 +4,16 @@ Neither Slurm nor a kubelet's admission asks for that: a pod that is bound where
 without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
 volume yet are not submitted.
 
-Of a class that waits for the first consumer the volume is made for the node to which the pod is bound, and only the
-class restricts the job. Volumes that an administrator made beforehand are chosen by nobody here: such a claim has to
-name its volume.
+Of a class that waits for the first consumer the volume is made for the node that Slurm gave to the pod, and only the
+class restricts the job. The pod is bound when the volume is there: a provisioner that cannot make it for that node
+takes the choice back, so that a scheduler chooses another. Volumes that an administrator made beforehand are chosen by
+nobody here: such a claim has to name its volume.
 
 A claim that one pod may use (ReadWriteOncePod) keeps others waiting until that has ended.
 
-Source: kube-scheduler plugins volumebinding and volumerestrictions. Labels of zones (volumezone) do not count: since
-Kubernetes 1.12 such volumes have a node affinity as well.
+Source: kube-scheduler plugins volumebinding (PreBind waits for the volumes) and volumerestrictions;
+external-provisioner (`ProvisioningReschedule`). Labels of zones (volumezone) do not count: since Kubernetes 1.12 such
+volumes have a node affinity as well.
 """
 
 from __future__ import annotations
@@ -82,6 +84,23 @@ def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
     return [claim for claim in claims if claim is not None and not claim.selected_node and _waits(claim, storage)]
 
 
+def given_back(before: Claim, now: Claim) -> str:
+    """The node for which the volume of a claim is not made after all; empty when nobody has said that."""
+    return before.selected_node if not now.selected_node and not now.is_bound else ""
+
+
+def claims_under_way(pod: Pod, storage: Storage) -> list[Claim]:
+    """Those for which a volume is being made, or has just been, and nothing is known of it yet."""
+    claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
+    return [claim for claim in claims if claim is not None and _is_under_way(claim, storage)]
+
+
+def _is_under_way(claim: Claim, storage: Storage) -> bool:
+    if not claim.selected_node:
+        return False
+    return storage.volume(claim.spec.volume_name) is None if claim.is_bound else _is_made_late(claim, storage)
+
+
 def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
     """Which other pod on a node uses the claim; empty when none of these does."""
     return next((pod.name for pod in pods if pod.uid != but.uid and claim in claims_used(pod)), "")
@@ -129,8 +148,12 @@ def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
 
 
 def _waits(claim: Claim, storage: Storage) -> bool:
+    return not claim.spec.volume_name and _is_made_late(claim, storage)
+
+
+def _is_made_late(claim: Claim, storage: Storage) -> bool:
     found = storage.storage_class(claim.spec.storage_class_name or "")
-    return not claim.spec.volume_name and found is not None and found.waits_for_consumer and found.makes_volumes
+    return found is not None and found.waits_for_consumer and found.makes_volumes
 
 
 def _on_node(node: str, claim: str) -> _Bound:

@@ -1,7 +1,7 @@
 """Claims, volumes and storage classes as the scheduler watches them, and the node that it writes on claims.
 
-A claim whose class waits for the first consumer gets no volume before a scheduler has named the node of its pod. The
-kubelet waits for that volume, so the pod is bound at once.
+A claim whose class waits for the first consumer gets no volume before a scheduler has named the node of its pod. A
+provisioner that cannot make the volume there takes that name off again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from functools import partial
 
 from sunkpy.core.model.objects import Key, KubeObject, Node, Pod
 from sunkpy.core.model.storage import SELECTED_NODE, Claim, StorageClass, Volume
-from sunkpy.core.placement.volumes import Storage, claims_to_place, claims_used, find_user, why_out_of_reach
+from sunkpy.core.placement.volumes import (
+    Storage,
+    claims_to_place,
+    claims_under_way,
+    claims_used,
+    find_user,
+    given_back,
+    why_out_of_reach,
+)
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
@@ -27,6 +35,7 @@ class Volumes:
         self._kube = kube
         self._on_change = on_change
         self._chosen: dict[str, str] = {}
+        self._given_back: dict[str, str] = {}
         self.used: Watched[Key, Pod] = Watched(claims_used)
         """The pods on nodes by their claims, kept from the watch of own pods."""
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=partial(on_unreadable, "PersistentVolumeClaim"))
@@ -64,12 +73,33 @@ class Volumes:
         """Why the pod cannot reach its volumes from this node; empty when it can, as far as is known."""
         return why_out_of_reach(pod, node, self._storage) if self.storage is not None else ""
 
-    async def choose_node(self, pod: Pod, node: str) -> None:
-        """Name the node of the pod on its claims whose volumes wait for that.
+    def under_way(self, pod: Pod) -> str:
+        """For which volume of the pod its node was named, and that is not there yet, in words; empty for none."""
+        waits = claims_under_way(pod, self._storage)
+        waits += (claim for claim in claims_to_place(pod, self._storage) if claim.uid in self._chosen)
+        first = next(iter(waits), None)
+        if first is None:
+            return ""
+        node = first.selected_node or self._chosen[first.uid]
+        return f"the volume of claim {first.name} is being made for node {node}"
+
+    def take_refusal(self, pod: Pod, node: str) -> str:
+        """Why a volume of the pod was not made for this node, told once; empty when nobody has refused that."""
+        for claim in claims_to_place(pod, self._storage):
+            if self._given_back.pop(claim.uid, None) == node:
+                return (
+                    f"no volume is made on node {node} for claim {claim.name}: its provisioner has taken the choice "
+                    f"back; kubectl describe pvc {claim.name} says why"
+                )
+        return ""
+
+    async def choose_node(self, pod: Pod, node: str) -> bool:
+        """Name the node of the pod on its claims whose volumes wait for that; True when there are such.
 
         Raises:
             KubeError: a claim was not written; it may be written again.
         """
+        is_named = False
         for claim in claims_to_place(pod, self._storage):
             # Pods of one gang may share a claim, and the watch shows the choice later.
             if claim.uid in self._chosen:
@@ -78,16 +108,21 @@ class Volumes:
             body = {"metadata": {"uid": claim.uid, "annotations": {SELECTED_NODE: node}}}
             try:
                 await self._kube.patch(paths.claim(*claim.key), body)
+                is_named = True
             except errors.NotFound:
                 pass  # the kubelet says so
             except errors.KubeError:
                 del self._chosen[claim.uid]
                 raise
+        return is_named
 
     def _changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
         for each in (old, new):
             if each is not None and (new is None or each.uid != new.uid or SELECTED_NODE in each.annotations):
                 self._chosen.pop(each.uid, None)
+                self._given_back.pop(each.uid, None)
+        if isinstance(old, Claim) and isinstance(new, Claim) and old.uid == new.uid and (node := given_back(old, new)):
+            self._given_back[new.uid] = node
         if self.storage is not None and (old is None or new is None or _facts(old) != _facts(new)):
             self._on_change()
 

@@ -79,14 +79,17 @@ class Binder:
             raise
 
     async def _bind_placed(self, record: Record, action: act.Bind, placed: Sequence[Placed]) -> None:
+        if self._wait_for_volumes(record, placed):
+            return
         await self._outbox.withdraw(pod for pod, _ in placed)
         plan = await self._allocator.plan(action, placed)
-        if await self._are_admitted(record, placed, plan.obstacles):
-            await self._allocator.write(plan)
-            job = record.jobs[action.job]
-            # Otherwise an epilog or a poll came first, or another member was refused.
-            if job.is_live and not job.is_let_go:
-                await self._send_all(record, _noted(action, placed, plan))
+        if not await self._are_admitted(record, placed, plan.obstacles) or await self._ask_for_volumes(record, placed):
+            return
+        await self._allocator.write(plan)
+        job = record.jobs[action.job]
+        # Otherwise an epilog or a poll came first, or another member was refused.
+        if job.is_live and not job.is_let_go:
+            await self._send_all(record, _noted(action, placed, plan))
 
     async def bind_directly(self, record: Record, action: act.BindDirectly) -> None:
         """Bind a pod that has no job to its own node.
@@ -98,10 +101,50 @@ class Binder:
         node = self._cluster.nodes.get("", action.node)
         if node is None:
             raise Refused(action.pod, f"there is no node {action.node}")
+        placed = [(action.pod, node)]
         async with self._locks.hold([node.name]):
+            if self._wait_for_volumes(record, placed):
+                return
             await self._outbox.withdraw([action.pod])
-            if await self._are_admitted(record, [(action.pod, node)], {}):
+            if await self._are_admitted(record, placed, {}) and not await self._ask_for_volumes(record, placed):
                 await self._send_all(record, [SentBinding.of(action.pod, node=node.name)])
+
+    def _wait_for_volumes(self, record: Record, placed: Sequence[Placed]) -> bool:
+        """Some of the volumes for which nodes were named are not there yet.
+
+        Raises:
+            Refused: one will not be there, or is not there in time.
+        """
+        now, patience_s = self._leader.clock(), self._leader.times.volume_patience_s
+        waits = False
+        for pod, node in placed:
+            member, why = record.member(pod), self._cluster.volumes.under_way(pod)
+            member.volume_since = (member.volume_since or now) if why else None
+            if refusal := self._cluster.volumes.take_refusal(pod, node.name):
+                raise Refused(pod, refusal)
+            if member.volume_since is not None and now - member.volume_since > patience_s:
+                raise Refused(pod, f"{why}, and is not there after {patience_s:.0f} s")
+            if why:
+                waits = True
+                self._outbox.report(record, act.Report(pod=pod, message=why, cause=act.WaitCause.VOLUME))
+        return waits
+
+    async def _ask_for_volumes(self, record: Record, placed: Sequence[Placed]) -> bool:
+        """Name the nodes of the pods to who makes their volumes; whether there was somebody to tell.
+
+        Of pods that share a claim the first one counts.
+
+        Raises:
+            Refused: the apiserver does not take that.
+            KubeError: not done, or not all; decide again.
+        """
+        is_asked = False
+        for pod, node in placed:
+            try:
+                is_asked |= await self._cluster.volumes.choose_node(pod, node.name)
+            except (errors.Forbidden, errors.Invalid) as error:
+                raise Refused(pod, f"the apiserver refuses node {node.name} for its claims: {error.message}") from error
+        return is_asked and self._wait_for_volumes(record, placed)
 
     async def _are_admitted(
         self, record: Record, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
@@ -182,7 +225,6 @@ class Binder:
     async def _send(self, record: Record, sent: SentBinding) -> None:
         pod, node = sent.pod, sent.pod.spec.node_name
         try:
-            await self._cluster.volumes.choose_node(pod, node)
             await self._leader.pods.bind(sent)
         except errors.Unavailable:
             raise  # sent, perhaps done: settled at the start of the next pass

@@ -29,8 +29,21 @@ def world():
 
 
 def add_volume(world, zone):
-    affinity = {"required": in_zone(zone)}
-    world.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": affinity}})
+    spec = {"nodeAffinity": {"required": in_zone(zone)}} if zone else {}
+    world.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": spec})
+
+
+def selected(world):
+    """For which node the volume of the claim is to be made."""
+    claim = world.api.objects["persistentvolumeclaims", "default", "data"]
+    return claim["metadata"].get("annotations", {}).get(SELECTED_NODE, "")
+
+
+def volume_is_made(world, zone):
+    """The provisioner has done it; with no zone it can be reached from everywhere."""
+    bound = {"metadata": {"annotations": BOUND}, "spec": {"volumeName": "pv"}}
+    world.api.change("persistentvolumeclaims", "default", "data", bound)
+    add_volume(world, zone)
 
 
 def add_claim(world, class_name="early", *, is_bound=False, modes=()):
@@ -80,10 +93,69 @@ async def test_a_volume_that_waits_for_its_consumer_is_made_for_the_node_of_the_
         await world.until(lambda: world.submissions)
         (job,) = world.jobs
         world.set_job(job, "RUNNING", nodes="n2")
+        says = "the volume of claim data is being made for node node-2"
+        await world.until(lambda: says in world.notes("WaitingForSlurm"))
+        assert (selected(world), world.bindings) == ("node-2", [])
+        volume_is_made(world, "west")
         await world.until(lambda: world.bindings == [("web", "node-2")])
-        claim = world.api.objects["persistentvolumeclaims", "default", "data"]
-        assert claim["metadata"]["annotations"] == {SELECTED_NODE: "node-2"}
-        assert world.api.patched.count("data") == 1
+        assert (world.api.patched.count("data"), world.cancelled) == (1, [])
+
+
+async def test_a_volume_that_cannot_be_made_for_a_node_is_made_for_another(world, tmp_path):
+    """The provisioner takes the node off the claim: nobody else would give the pod another one."""
+    add_class(world, "late", "WaitForFirstConsumer")
+    add_claim(world, "late")
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", nodes="n2")
+        await world.until(lambda: selected(world) == "node-2")
+        world.api.change(
+            "persistentvolumeclaims", "default", "data", {"metadata": {"annotations": {SELECTED_NODE: None}}}
+        )
+        await world.until(lambda: world.cancelled == [job])
+        says = "no volume is made on node node-2 for claim data: its provisioner has taken the choice back"
+        await world.until(lambda: any(note.startswith(says) for note in world.notes("FailedScheduling")))
+        world.set_job(job, "CANCELLED")
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.submissions[1]["excluded_nodes"] == ["n2"]
+        world.set_job(max(world.jobs), "RUNNING", nodes="n1")
+        await world.until(lambda: selected(world) == "node-1")
+        volume_is_made(world, "east")
+        await world.until(lambda: world.bindings == [("web", "node-1")])
+
+
+async def test_a_volume_that_is_not_made_in_time_keeps_no_node(world, tmp_path):
+    world.hasten(volume_patience_s=0.2, volume_again_s=0.05)
+    add_class(world, "late", "WaitForFirstConsumer")
+    add_claim(world, "late")
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", nodes="n2")
+        await world.until(lambda: world.cancelled == [job])
+        says = "the volume of claim data is being made for node node-2, and is not there after 0 s"
+        await world.until(lambda: any(note.startswith(says) for note in world.notes("FailedScheduling")))
+
+
+async def test_a_gang_that_shares_a_claim_is_not_bound_beyond_the_reach_of_its_volume(world, tmp_path):
+    add_class(world, "late", "WaitForFirstConsumer")
+    add_claim(world, "late")
+    async with leading(world, tmp_path):
+        for name in ("a", "b"):
+            add_pod(world, name, annotations={"sunkpy.dev/gang": "two", "sunkpy.dev/gang-size": "2"})
+        await world.until(lambda: world.submissions)
+        (job,) = world.jobs
+        world.set_job(job, "RUNNING", nodes="n[1-2]", tasks={"set": True, "number": 2})
+        await world.until(lambda: selected(world) == "node-1")
+        volume_is_made(world, "east")
+        await world.until(lambda: world.cancelled == [job])
+        assert world.bindings == []
+        world.set_job(job, "CANCELLED")
+        await world.until(lambda: len(world.submissions) == 2)
+        assert world.submissions[1]["excluded_nodes"] == ["n2"]
 
 
 async def test_of_pods_that_share_a_claim_one_says_where_it_is_made(world, tmp_path):
@@ -95,6 +167,8 @@ async def test_of_pods_that_share_a_claim_one_says_where_it_is_made(world, tmp_p
         await world.until(lambda: world.submissions)
         (job,) = world.jobs
         world.set_job(job, "RUNNING", nodes="n[1-2]", tasks={"set": True, "number": 2})
+        await world.until(lambda: selected(world) == "node-1")
+        volume_is_made(world, "")
         await world.until(lambda: sorted(world.bindings) == [("a", "node-1"), ("b", "node-2")])
         assert world.api.patched.count("data") == 1
 
