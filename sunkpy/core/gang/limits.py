@@ -4,6 +4,8 @@
   and so are device classes that are asked for as a resource.
 * Pods that must not share a node with others of their gang (required anti-affinity by hostname, a host port) make the
   job spread: one pod per node. Over anything larger than a node Slurm cannot spread, so that is refused.
+* Pods that must be spread evenly over nodes (topologySpreadConstraints) do the same; over anything larger that is
+  refused within a gang.
 * Pods that must be near others of their gang (required affinity) keep the job within one value of that node label.
 * Pods of *other* gangs and other schedulers are what they are: `avoid_nodes` names the nodes where they forbid the pod
   now, or where those that it must be near are missing. Nothing is refused for them: they come and go.
@@ -42,6 +44,7 @@ from sunkpy.core.model.objects import (
     Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
+from sunkpy.core.placement.spreading import constraints_of, crowded, is_counted, labels_compared
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
@@ -66,16 +69,17 @@ def within_limits(
     if not gang.is_sized or gang.never_queues:
         return gang
     gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
-    apart, together = _inner(gang, _anti), _inner(gang, _affinity)
+    apart, together, evenly = _inner(gang, _anti), _inner(gang, _affinity), _spread_evenly(gang)
     by_claim = claimed.by_claim if claimed is not None else {}
     refused = _refused_devices(of_family, {*gpu_resources, *by_claim}) or refused_claims(
         of_family, claimed, gpu_resources
     )
     refused = refused or _refused_containers(of_family, plugin_resource) or _refused_spread(gang, apart, together)
+    refused = refused or _refused_evenness(evenly)
     return msgspec.structs.replace(
         gang,
         problems=(*gang.problems, Problem(text=refused, fatal=True)) if refused else gang.problems,
-        one_per_node=gang.one_per_node or _must_spread(gang, apart),
+        one_per_node=gang.one_per_node or _must_spread(gang, apart) or bool(evenly),
         one_domain=gang.one_domain or _domain(together),
     )
 
@@ -96,6 +100,7 @@ def explain_length(spec: PodSpec) -> str:
     }
     of_pods = {
         "terms of affinity to pods": len(_anti(spec)) + len(_affinity(spec)),
+        "topologySpreadConstraints": len(constraints_of(spec)),
         "lines of affinity to pods": sum(len(each.match_labels) + len(each.match_expressions) for each in selectors),
     }
     for each, limit in ((counts, MOST_LINES), (of_pods, MOST_TO_PODS)):
@@ -116,12 +121,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     `shutting_out`: each term of required anti-affinity (`shut_out_by`), with the pods of one namespace that have it.
     `on_port`: those with a host port of this number.
     `everyone`: all of them; asked for only when a pod has terms of its own, for it may take long.
+    `is_usable`: a job could have the node of this name.
     """
 
     nodes: Mapping[str, Node]
     shutting_out: Callable[[], Iterable[ShutOut]] = tuple
     on_port: Callable[[int], Iterable[Pod]] = lambda _: ()
     everyone: Callable[[], Iterable[Pod]] = tuple
+    is_usable: Callable[[str], bool] = lambda _: True
 
     @classmethod
     def of(cls, nodes: Mapping[str, Node], pods: Sequence[Pod]) -> Surroundings:
@@ -155,7 +162,7 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 def looks_around(spec: PodSpec) -> bool:
     """Where a pod may go depends on where others are."""
-    return bool(_anti(spec) or _affinity(spec) or spec.host_ports)
+    return bool(_anti(spec) or _affinity(spec) or spec.host_ports or constraints_of(spec))
 
 
 def shuts_out(pod: Pod) -> bool:
@@ -197,6 +204,7 @@ def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
         any(_selects(term, pod.metadata, other.metadata) for pod in pods for term in terms_of(pod))
         or any(_selects(term, other.metadata, pod.metadata) for term in _anti(other.spec) for pod in pods)
         or any(_port_taken(pod.spec, other.spec) for pod in pods)
+        or any(is_counted(each, pod, other) for pod in pods for each in constraints_of(pod.spec))
     )
 
 
@@ -232,7 +240,23 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         # The first of pods that want to be together may go anywhere.
         if there or not _selects(term, pod.metadata, pod.metadata):
             _avoid(avoided, (name for name in around.nodes if name not in there), "no pod of its affinity is there")
+    for pod in one_of_each((pod for pod in pods if constraints_of(pod.spec)), _spread_by):
+        there_now = (other for other in around.everyone() if other.uid not in but)
+        for name, why in crowded(pod, around.nodes, there_now, is_usable=around.is_usable).items():
+            _avoid(avoided, (name,), why)
     return avoided
+
+
+def _spread_by(pod: Pod) -> tuple[object, ...]:
+    """Pods with the same are spread alike."""
+    labels = {name: pod.labels[name] for name in labels_compared(pod) if name in pod.labels}
+    where = (pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations)
+    return (constraints_of(pod.spec), labels, where)
+
+
+def spreads_by(pod: Pod) -> tuple[object, ...]:
+    """All of the pod that decides where it would be one too many; empty when it may be anywhere."""
+    return _spread_by(pod) if constraints_of(pod.spec) else ()
 
 
 def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], but: Container[str]) -> list[Pod]:
@@ -282,6 +306,33 @@ def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
     keys = sorted({term.topology_key for _, term in together} | ({gang.one_domain} - {""}))
     if len(keys) > 1 and HOSTNAME not in keys:
         return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"
+    return ""
+
+
+def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
+    """Pods that must be spread over a node label among others of their gang: which, and which label."""
+    found = []
+    for role in gang.roles:
+        for pod in one_of_each((each.pod for each in role.members if constraints_of(each.pod.spec)), _spread_by):
+            for constraint in constraints_of(pod.spec):
+                others = sum(
+                    each.seats - (each is role)
+                    for each in gang.roles
+                    if any(is_counted(constraint, pod, member.pod) for member in each.members)
+                )
+                if others > 0:
+                    found.append((f"pod {pod.name}", constraint.topology_key))
+    return found
+
+
+def _refused_evenness(evenly: Iterable[tuple[str, str]]) -> str:
+    """One pod to a node is even. Over anything larger Slurm can spread nothing."""
+    for name, label in evenly:
+        if label != HOSTNAME:
+            return (
+                f"{name} must be spread over {label} with others of its gang (topologySpreadConstraints): Slurm can "
+                "keep the pods of a job on different nodes, not spread them over domains"
+            )
     return ""
 
 

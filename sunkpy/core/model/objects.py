@@ -206,6 +206,19 @@ class PodAffinityTerm(Wire, frozen=True, kw_only=True):
     namespace_selector: LabelSelector | None = None
 
 
+class SpreadConstraint(Wire, frozen=True, kw_only=True):
+    """How unevenly pods like this one may be spread over the values of the node label `topology_key`."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    match_label_keys: tuple[str, ...] = ()
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+
+
 class PodAffinity(Wire, frozen=True, kw_only=True):
     """Only the required part binds; all its terms must hold. The same form serves anti-affinity."""
 
@@ -331,6 +344,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
+    topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None

@@ -18,6 +18,7 @@ from sunkpy.core.gang.limits import (
     looks_around,
     shut_out_by,
     shuts_out,
+    spreads_by,
     terms_of,
 )
 from sunkpy.core.model import matching
@@ -27,6 +28,7 @@ from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, eligible_nodes
 from sunkpy.core.placement.occupancy import taken_without_job
+from sunkpy.core.placement.spreading import labels_compared
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.groups import Watched
@@ -195,20 +197,21 @@ class Cluster:
         Of its labels those that a term asks for: each Job, each index and each replica has some of its own.
         """
         terms = terms_of(pod)
-        asked = self._labels_asked.union(labels_asked(terms))
+        asked = self._labels_asked.union(labels_asked(terms), labels_compared(pod))
         labels = {name: pod.labels[name] for name in sorted(asked & pod.labels.keys())}
-        return (pod.metadata.namespace, labels, terms, shut_out_by(pod), pod.spec.host_ports)
+        return (pod.metadata.namespace, labels, terms, shut_out_by(pod), pod.spec.host_ports, spreads_by(pod))
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
         """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
         if self._by_name is None:
             self._by_name = {node.name: node for node in self.nodes.values()}
-        return self.neighbours.around(self._by_name, listed=listed)
+        around = self.neighbours.around(self._by_name, listed=listed)
+        return msgspec.structs.replace(around, is_usable=lambda name: bool(self.slurm_node_on(name)))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         self._by_name = None
         self._by_hostname.follow(old, new)
-        if old is None or new is None or old.labels != new.labels:
+        if old is None or new is None or (old.labels, old.spec.taints) != (new.labels, new.spec.taints):
             self._looking.doubt()
             self._shut_out.doubt()
         if old is None or new is None or _facts(old) != _facts(new):

@@ -46,6 +46,29 @@ async def test_nodes_with_pods_of_its_anti_affinity_are_excluded_and_come_back(w
         assert world.submissions[0]["excluded_nodes"] == ["n2", "n3"]
 
 
+async def test_pods_that_must_be_spread_are(world, tmp_path):
+    even = {"maxSkew": 1, "topologyKey": RACK, "whenUnsatisfiable": "DoNotSchedule"}
+    even |= {"labelSelector": {"matchLabels": {"app": "web"}}}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        for name in ("one", "two"):
+            world.add_pod(name, labels={"app": "web"}, topologySpreadConstraints=[even])
+        await world.until(lambda: len(world.submissions) == 2)
+        one, two = world.jobs
+        for job_id in (one, two):  # Slurm starts both on one node
+            world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n2")
+        await asyncio.gather(call("prolog", one, node=2), call("prolog", two, node=2))
+        await world.until(lambda: len(world.cancelled) == 1)
+        (bound, _) = world.bindings[0]
+        says = f"node node-2 must be avoided: 1 pods like it are in {RACK}=b and 0 elsewhere (maxSkew 1); "
+        assert any(note.startswith(says) for note in world.notes("FailedScheduling"))
+        world.set_job(world.cancelled[0], "CANCELLED")
+        await world.until(lambda: len(world.submissions) == 3)
+        assert (len(world.bindings), world.submissions[2]["excluded_nodes"]) == (1, ["n2", "n3"])
+        world.pod_is_gone(bound)
+        again = max(world.jobs)
+        await world.until(lambda: world.jobs[again]["excluded_nodes"] in ("", "n2"))
+
+
 async def test_a_port_of_a_sidecar_is_no_port_of_pods_that_are_alike_but_for_it(world, tmp_path):
     taken = {"containerPort": 80, "hostPort": 80}
     stranger(world, containers=[{"name": "c", "ports": [taken]}])

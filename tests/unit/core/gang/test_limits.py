@@ -33,6 +33,11 @@ def near(*terms):
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}}
 
 
+def evenly(key=HOST, app="web", **more):
+    constraint = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [constraint | {"labelSelector": {"matchLabels": {"app": app}}} | more]}
+
+
 def ports(*numbers, **more):
     return {"containers": [{"name": "c", "ports": [{"hostPort": number, **more} for number in numbers]}]}
 
@@ -61,6 +66,9 @@ def of(spec, size=2, **more):
         (near(term(ZONE)), False, ZONE),
         (near(term(ZONE), term()), False, HOST),
         (near(term(ZONE, "db")), False, ""),
+        (evenly(), True, ""),
+        (evenly(app="other"), False, ""),
+        (evenly(ZONE, whenUnsatisfiable="ScheduleAnyway"), False, ""),
         (ports(80), True, ""),
         (ports(0), False, ""),
         (sidecar(80), True, ""),
@@ -72,7 +80,14 @@ def test_what_becomes_a_constraint_of_a_gang(spec, one_per_node, one_domain):
     assert (made.refused, made.one_per_node, made.one_domain) == ("", one_per_node, one_domain)
 
 
-@pytest.mark.parametrize("spec", [apart(term()), apart(term(ZONE)), near(term(ZONE)), ports(80)])
+def test_a_gang_that_must_be_spread_over_domains_is_refused():
+    assert within_limits(of(evenly(ZONE)), gpu_resources={}).refused == (
+        f"pod p must be spread over {ZONE} with others of its gang (topologySpreadConstraints): Slurm can keep the "
+        "pods of a job on different nodes, not spread them over domains"
+    )
+
+
+@pytest.mark.parametrize("spec", [apart(term()), apart(term(ZONE)), near(term(ZONE)), ports(80), evenly(ZONE)])
 def test_nothing_of_that_limits_a_single_pod(spec):
     made = of(spec, 1)
     assert within_limits(made, gpu_resources={}) == made
