@@ -2,7 +2,7 @@
 
 Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps this note as the
 scheduler wrote it (`scheduler.protectJobNotes`). Where there is no such policy anybody who may edit the pod can forge
-it. So it counts only as far as the job agrees: see `scheduler.pods.by_note`.
+it. What it is worth beside other evidence: `sunkpy.core.gang.evidence`.
 """
 
 from __future__ import annotations

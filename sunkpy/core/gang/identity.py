@@ -1,7 +1,7 @@
 """The comment by which a placeholder job is known to belong to a gang: `k8s:<namespace>/<name>:<uid> <free text>`.
 
-It is the only link that counts: written with the submit, readable in every prolog and epilog, and looked up before a
-gang is submitted again. The annotation on the pod is for people and for finding the job quickly.
+It alone says whose a job is: written with the submit, readable in every prolog and epilog, and looked up before a gang
+is submitted again. Whose a pod is, it does not say alone: see `sunkpy.core.gang.evidence`.
 
 The owner of a job may write its comment, so that of a person's job proves nothing. slurmctld repeats it as the admin
 comment of a job that the scheduler has submitted (charts/slurm/files/job_submit.lua), and that is believed.

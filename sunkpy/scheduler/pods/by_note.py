@@ -1,11 +1,7 @@
 """Puts pods that an earlier leader bound into the gang under whose job they run, whatever they say of themselves.
 
-Labels, annotations and owners may have changed since the binding, and owners may be unreadable. Were such a pod taken
-for another gang's, its job would end beside it. The link is its note (`sunkpy.core.gang.binding_note`), as far as the
-job agrees. A job for one pod alone proves more, where the pod says the same: no note takes that pod away from it.
-
-The note of a job that Slurm has forgotten proves less than a job that the gang of the pod has on its node: whoever may
-edit the pod could take it from under that job, whose epilog would end beside it.
+Were such a pod taken for another gang's, its job would end beside it. What counts for more than what is a table,
+`sunkpy.core.gang.evidence`; here is gathered what there is of it.
 """
 
 from __future__ import annotations
@@ -15,6 +11,7 @@ from collections.abc import Collection, Iterator
 import structlog
 
 from sunkpy.core.gang.binding_note import names_pod, noted_gang, noted_job
+from sunkpy.core.gang.evidence import Evidence, for_forgotten, for_present, moves
 from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
@@ -60,17 +57,16 @@ class PodsByNote:
             self._settle_named(named, job, gang, is_there=self._is_on(named, slurm_nodes))
         for pod, noted in self._bound_under(job):
             if noted == gang and self._is_on(pod, slurm_nodes):
-                self._believe(pod, noted)
+                self._weigh(pod, noted, Evidence.JOB_AND_NOTE)
         self._take_back(gang, slurm_nodes)
 
     def settle_forgotten(self, job: JobId) -> None:
         """Slurm does not know this job any more: what is noted with it counts, unless another job contradicts it."""
         for pod, noted in self._bound_under(job):
             id = self._members.find_id(pod)
-            is_beside = id is not None and _is_beside(noted, id, pod)
-            if is_beside or not self._has_job_there(pod):
-                self._believe(pod, noted)
-            if id is not None and not is_beside and self._members.find_id(pod) != id:
+            evidence = for_forgotten(noted, id, pod)
+            self._weigh(pod, noted, evidence)
+            if id is not None and evidence is Evidence.NOTE and self._members.find_id(pod) != id:
                 self._left[pod.uid] = id  # a job may be found that contradicts it
 
     def _take_back(self, gang: GangId, slurm_nodes: Collection[str]) -> None:
@@ -86,7 +82,7 @@ class PodsByNote:
         if gang.namespace != pod.metadata.namespace or (pod.spec.node_name and not is_there):
             return
         if self._members.says(pod, gang) or (is_there and noted_job(pod) == job):
-            self._move(pod, gang)
+            self._weigh(pod, gang, Evidence.OWN_JOB)
         elif self._members.find_id(pod) is None:
             self._members.expect(gang)
 
@@ -97,8 +93,10 @@ class PodsByNote:
             if gang is not None and gang.namespace == pod.metadata.namespace:
                 yield pod, gang
 
-    def _believe(self, pod: Pod, id: GangId) -> None:
-        if not self._is_another_pod(id, pod) and not self._has_own_job(pod):
+    def _weigh(self, pod: Pod, id: GangId, evidence: Evidence) -> None:
+        """Move the pod if this counts for as much as what speaks for its gang so far."""
+        present = for_present(self._members.find_id(pod), pod, has_job_there=self._has_job_there(pod))
+        if moves(evidence, present) and not self._is_another_pod(id, pod):
             self._move(pod, id)
 
     def _move(self, pod: Pod, id: GangId) -> None:
@@ -116,11 +114,6 @@ class PodsByNote:
         other = self._members.find(id.uid)
         return other is not None and other.uid != pod.uid and names_pod(id, other)
 
-    def _has_own_job(self, pod: Pod) -> bool:
-        """It is a gang by itself that has a job there."""
-        id = self._members.find_id(pod)
-        return id is not None and names_pod(id, pod) and self._has_job_there(pod)
-
     def _has_job_there(self, pod: Pod) -> bool:
         """Its gang has a job on its node, or one of which nobody knows where it is."""
         node = self._cluster.slurm_node_on(pod.spec.node_name)
@@ -129,11 +122,6 @@ class PodsByNote:
             return False
         jobs = (job for job in record.jobs.values() if not is_job_ended(job.state) and not is_job_pending(job.state))
         return any(not job.nodes or node in job.nodes for job in jobs)
-
-
-def _is_beside(noted: GangId, id: GangId, pod: Pod) -> bool:
-    """The pod has become a gang of its own beside this one, whose epilogs go on watching it."""
-    return noted.uid == id.uid and solo_pod(noted) == pod.uid
 
 
 def is_noted_on(pod: Pod, job: JobId) -> bool:
