@@ -93,6 +93,11 @@ def _of_backups(backups: BackupSettings, began: float) -> Iterator[GaugeMetricFa
         "When the bucket last had all backups; none without a bucket, 0: not yet",
         labels=["of"],
     )
+    failed = GaugeMetricFamily(
+        "sunkpy_backup_failed_timestamp_seconds",
+        "When the last run failed, wholly or in part; none where it ended well",
+        labels=["of"],
+    )
     late = GaugeMetricFamily(
         "sunkpy_backup_late_timestamp_seconds",
         "When the newest backup, or its copy (`where` is `bucket`), becomes late: `lateAfterHours` after it was made",
@@ -108,7 +113,9 @@ def _of_backups(backups: BackupSettings, began: float) -> Iterator[GaugeMetricFa
         stamp = (folder / f".{backups.name}.copied").stat().st_mtime
         copied.add_metric([of], stamp)
         late.add_metric([of, "bucket"], (stamp or began) + limit_s)
-    yield from (made, size, copied, late)
+    with contextlib.suppress(FileNotFoundError):
+        failed.add_metric([of], (folder / f".{backups.name}.failed").stat().st_mtime)
+    yield from (made, size, copied, failed, late)
 
 
 def made_at(file: str, name: str) -> float | None:

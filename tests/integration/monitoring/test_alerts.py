@@ -44,6 +44,7 @@ ACCOUNTS = f'{{{OWN}, container="accounts", instance="3"}}'
 WATCHER = f'{{{OWN}, container="volumes", instance="6"}}'
 OF_STATE = f'{{{OWN}, container="volumes", instance="6", persistentvolumeclaim="state-slurm-slurmctld-0"}}'
 OF_BACKUP = f'{{{OWN}, container="volumes", instance="6", persistentvolumeclaim="slurm-state-backup"}}'
+FAILED = f'sunkpy_backup_failed_timestamp_seconds{{{OWN}, container="volumes", instance="6"'
 LATE = f'sunkpy_backup_late_timestamp_seconds{{{OWN}, container="volumes", instance="6"'
 OF_SYNCER = {"namespace": "research", "container": "syncer", "instance": "1"}
 OF_SCHEDULER = {"namespace": "research", "container": "scheduler", "instance": "2"}
@@ -196,6 +197,10 @@ CASES = [
     Case(
         "SlurmBackupLate", {f'{LATE}, of="queue", where="volume"}}': always(60)}, RESEARCH | {"of": "queue"},
         "A new backup of the queue is late by 49m 0s",
+    ),
+    Case(
+        "SlurmBackupFailed", {f'{FAILED}, of="queue"}}': always(600)}, RESEARCH | {"of": "queue"},
+        "The last backup of the queue failed 40m 0s ago",
     ),
     Case(
         "SlurmBackupNotCopied", {f'{LATE}, of="queue", where="bucket"}}': always(60)}, RESEARCH | {"of": "queue"},

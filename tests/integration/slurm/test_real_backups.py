@@ -233,7 +233,12 @@ def test_what_does_not_fit_onto_the_volume_is_in_the_bucket_and_somebody_is_told
             database.run(*bucket.env(), f"SUNKPY_REPORT={REPORT}", "backup-mariadb")
         (new,) = bucket.names() - {YESTERDAY}
         report = database.report()
-        assert {path.name for path in database.backups.iterdir()} == {YESTERDAY, "not-ours", f".{NAME}.copied"}
+        assert {path.name for path in database.backups.iterdir()} == {
+            YESTERDAY,
+            "not-ours",
+            f".{NAME}.copied",
+            f".{NAME}.failed",
+        }
     assert [entry[2] for entry in report["files"]] == ["bucket", "both"]
     assert report["error"].startswith(f"{new} is in the bucket alone")
     database.run(*bucket.env(), "copy-backup", "get", NAME, "sql.gz", "/backup/got")
@@ -245,7 +250,7 @@ def test_a_volume_that_is_full_without_a_bucket_is_told_and_its_last_backup_stay
         database.add(OLD, size=100)
         with pytest.raises(AssertionError, match="no new backup in /backup, where 0 of 4194304 bytes are free"):
             database.run("backup-mariadb")
-        assert {path.name for path in database.backups.iterdir()} == {OLD, "not-ours"}
+        assert {path.name for path in database.backups.iterdir()} == {OLD, "not-ours", f".{NAME}.failed"}
 
 
 def test_the_newest_in_the_bucket_stays_however_old_it_is(database: Database, bucket: Bucket):

@@ -45,13 +45,20 @@ class Volume:
 
     @property
     def names(self) -> set[str]:
-        return {path.name for path in self.folder.iterdir()}
+        return {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
 
-    def run(self, *command: str, keep_days: int = 14) -> subprocess.CompletedProcess[str]:
+    @property
+    def says_failed(self) -> bool:
+        """What the metrics read."""
+        return (self.folder / f".{NAME}.failed").exists()
+
+    def run(
+        self, *command: str, keep_days: int = 14, script: str = "copy-backup", before: str = "true"
+    ) -> subprocess.CompletedProcess[str]:
         """The script, as in its pod."""
         mounts = (f"mount --rbind /{each} {self.root}/{each}" for each in ("usr", "etc", "dev", "proc"))
         bind = f"mount --bind {BIN} {self.root}/usr/local/bin"
-        into = f'{" && ".join([*mounts, bind])} && exec chroot {self.root} /usr/local/bin/copy-backup "$@"'
+        into = f'{" && ".join([*mounts, bind, before])} && exec chroot {self.root} /usr/local/bin/{script} "$@"'
         env = {**os.environ, "SUNKPY_KEEP_DAYS": str(keep_days), "SUNKPY_REPORT": "/tmp/report"}
         argv = ["unshare", "--mount", "bash", "-c", into, "-", *command]
         return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
@@ -104,6 +111,7 @@ def test_the_last_backup_stays_when_no_second_one_fits(volume: Volume):
     assert "copy-backup: no new backup in /backup" in done.stderr
     assert volume.names == {only}
     assert volume.report["error"]
+    assert volume.says_failed
 
 
 def test_what_was_cut_short_an_hour_ago_leaves_room(volume: Volume):
@@ -125,6 +133,19 @@ def test_a_command_that_fails_makes_nothing(volume: Volume):
         done = volume.run("make", NAME, TYPE, "bash", "-c", command)
         assert done.returncode == 1
         assert volume.names == {there}
+        assert volume.says_failed
+    volume.run("verify", NAME, TYPE)
+    assert volume.says_failed, "which makes none"
+    assert volume.make(1000).returncode == 0
+    assert not volume.says_failed
+
+
+def test_a_state_that_is_not_there_yet_is_a_run_that_failed(volume: Volume):
+    (volume.root / "var/lib/slurm/state").mkdir(parents=True)
+    at_once = f"mount --bind /usr/bin/true {volume.root}/usr/bin/sleep"
+    done = volume.run(script="backup-state", before=at_once)
+    assert (done.returncode, "has not saved jobs and its name" in done.stderr) == (1, True)
+    assert (volume.folder / ".state.failed").exists()
 
 
 def test_a_report_has_all_that_there_is(volume: Volume):

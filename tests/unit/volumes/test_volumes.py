@@ -78,6 +78,7 @@ def test_a_backup_is_late_some_time_after_the_newest(tmp_path: Path) -> None:
         "made_timestamp_seconds": {("queue",): made},
         "size_bytes": {("queue",): 7},
         "copied_timestamp_seconds": {},
+        "failed_timestamp_seconds": {},
         "late_timestamp_seconds": {("queue", "volume"): made + 4 * HOUR},
     }
 
@@ -96,6 +97,12 @@ def test_the_copy_in_a_bucket_is_late_by_itself(tmp_path: Path, copied: float, l
     found = backups(tmp_path)
     assert found["copied_timestamp_seconds"] == {("queue",): copied}
     assert found["late_timestamp_seconds"]["queue", "bucket"] == late
+
+
+def test_a_run_that_failed_is_told_until_one_ends_well(tmp_path: Path) -> None:
+    """copy-backup leaves a file, and takes it away."""
+    write(tmp_path / ".state.failed", 0, at=BEGAN)
+    assert backups(tmp_path)["failed_timestamp_seconds"] == {("queue",): BEGAN}
 
 
 @pytest.mark.parametrize(
