@@ -85,10 +85,14 @@ def explain_node(facts: NodeFacts) -> Explanation:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same ones"
-        what_to_do = "See whether the driver runs there. A new slurmd pod lists the devices anew: drain the node first."
+        what_to_do = (
+            f"See whether the driver runs there: kubectl get pods -A --field-selector spec.nodeName={facts.node}; then "
+            f"have a new slurmd pod list the devices: kubectl sunk drain {facts.node} --reason devices, delete the pod"
+        )
     if any(len(row.owners) > 1 for row in rows):
         standing = "has a device with two owners"
-        what_to_do = "End one of the two; then find who gave the device twice: Events, and who writes claims."
+        events = "kubectl get events -A --sort-by=.lastTimestamp"
+        what_to_do = f"End one of the two; then find who gave the device twice: {events}"
     return Explanation(
         subject=f"Node {facts.node}" + (f" (Slurm node {slurm})" if slurm else ""),
         standing=standing,

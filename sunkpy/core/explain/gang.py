@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -21,10 +22,11 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.volumes import has_claims
 
+_ANNOTATION = re.compile(r"sunkpy\.dev/[a-z-]+")
 _OVER = (Stage.OVER, Stage.ENDING)
 _PAST = (Stage.OVER, Stage.ENDING, Stage.POD_OVER, Stage.HANDING_OVER)
 
-_TO_ITS_CLAIMS = "See what its claims wait for: kubectl -n {namespace} describe pvc."
+_TO_ITS_CLAIMS = "See what its claims wait for: kubectl -n {namespace} describe pvc"
 
 MOST_MEMBERS = 16
 """How many pods of a role are listed at most."""
@@ -95,10 +97,12 @@ def _what_to_do(facts: Facts, found: Why) -> str:
     text = WORDS[found.cause].what_to_do
     if found.cause is WaitCause.NEVER_STARTS:
         text = CURES[jobs[0].slurm.state_reason]
-        if "sunkpy.dev/" in text:
-            text += " The job keeps what it was submitted with: then delete the pod."
+        if annotation := _ANNOTATION.search(text):
+            waiting = " ".join(pod.name for pod in snapshot.pods if not pod.spec.node_name)
+            command = f"kubectl -n {{namespace}} annotate --overwrite pod {waiting} {annotation[0]}=…"
+            text = f"{text}{'' if text.endswith('.') else '.'} The job follows the pods: {command}"
     if found.cause is WaitCause.NO_NODE and snapshot.eligibility is not None and not snapshot.eligibility.refused:
-        text = "See why no NodeSet has a node: kubectl get nodesets -A."
+        text = "See why no NodeSet has a node: kubectl get nodesets -A"
     if found.cause is WaitCause.NO_NODE and snapshot.eligibility is not None and "" in snapshot.eligibility.refused:
         text = _TO_ITS_CLAIMS if any(has_claims(pod.spec) for pod in snapshot.pods) else text
     pods = [facts.pod] if facts.pod is not None else snapshot.pods

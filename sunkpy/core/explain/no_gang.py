@@ -31,7 +31,7 @@ def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] =
     return Explanation(
         subject=f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}",
         standing="does not exist",
-        what_to_do=f"See what there is: kubectl {where}.",
+        what_to_do=f"See what there is: kubectl {where}",
         is_absent=True,
     )
 
@@ -89,24 +89,33 @@ def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
             standing=f"was bound under Slurm job {job} by a scheduler of another name",
             lines=(Line(title="scheduler", texts=(other,)),),
             what_to_do=(
-                "Unless another Slurm cluster has that name, nobody evicts the pod when Slurm takes its node: "
-                f"add {other} to scheduler.aliases."
+                f"Unless another Slurm cluster has that name, nobody evicts the pod when Slurm takes its node: "
+                f"add {other} to scheduler.aliases, by helm upgrade of chart slurm"
             ),
         )
     return Explanation(
         subject=_subject(pod),
         standing="is not for Slurm",
         lines=(Line(title="scheduler", texts=(other,)),),
-        what_to_do=f"For Slurm to schedule it, set schedulerName: {ours} in its template; a pod keeps its scheduler.",
+        what_to_do=(
+            f"For Slurm to schedule it, set schedulerName: {ours} in its template; a pod keeps its scheduler. Who made "
+            f"it: kubectl -n {pod.metadata.namespace} describe pod {pod.name}"
+        ),
     )
 
 
 def unplaced(pod: Pod, above: Above, *, unreadable: str = "") -> Explanation:
     """The gang of the pod is not known; `unreadable`: why its owner's kind cannot be read."""
     cures = {
-        Absence.UNREADABLE: "Install the CRD, or give the right: scheduler.extraRules of the Slurm cluster.",
-        Absence.GONE: "Make the object that it names, or delete the pod.",
-        Absence.UNKNOWN: "Nothing; it is looked up again automatically.",
+        Absence.UNREADABLE: (
+            "Install the CRD, or give the right, by scheduler.extraRules of chart slurm. What is there: "
+            "kubectl api-resources"
+        ),
+        Absence.GONE: (
+            "Make the object that it names, or delete the pod: "
+            f"kubectl -n {pod.metadata.namespace} delete pod {pod.name}"
+        ),
+        Absence.UNKNOWN: "Nothing: it is looked up again automatically.",
     }
     return Explanation(
         subject=_subject(pod),

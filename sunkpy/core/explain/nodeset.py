@@ -38,36 +38,54 @@ class _Words(NamedTuple):
     what_to_do: str
 
 
-_OPERATOR: Final = "See that an operator leads, and what it logs: kubectl get leases -A."
+_OPERATOR: Final = "See that an operator leads, and what it logs: kubectl get leases -A"
 _WORDS: Final = {
-    "BadSpec": _Words("cannot be read, and nothing is changed", "Correct the template: kubectl edit nodeset {name}."),
+    "BadSpec": _Words(
+        "cannot be read, and nothing is changed", "Correct the template: kubectl -n {namespace} edit nodeset {name}"
+    ),
     "CreateFailed": _Words(
         "has a template whose pods the apiserver refuses; no pod is rolled for it",
-        "Correct the template, or what refuses it: the message names it.",
+        "Correct the template, or what refuses it, which the message names: kubectl -n {namespace} edit nodeset {name}",
     ),
-    "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous."),
+    "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous"),
     "RollingOut": _Words(
         "rolls out its template",
-        "Nothing: idle nodes go first, the others when their jobs have ended. To hold it: "
-        "kubectl sunk roll {name} pause -n {namespace}; to take all at once: now.",
+        "Nothing: idle nodes go first, the others when their jobs have ended. To take all at once: "
+        "kubectl sunk roll {name} now -n {namespace}; to hold it: kubectl sunk roll {name} pause -n {namespace}",
     ),
     "Scaling": _Words("creates or removes slurmd pods", "Nothing."),
     "TearingDown": _Words("is being deleted", "Nothing: it ends when the jobs on its nodes have ended."),
     "WaitingForReady": _Words(
         "waits for slurmd pods to be ready",
-        "If it stays so: kubectl -n {namespace} describe pod POD; kubectl sunk why-drained.",
+        "If it stays so: kubectl -n {namespace} describe pod POD; kubectl sunk why-drained",
     ),
     "Paused": _Words(
-        "is paused, with pods of an older template", "To roll them: kubectl sunk roll {name} resume -n {namespace}."
+        "is paused, with pods of an older template", "To roll them: kubectl sunk roll {name} resume -n {namespace}"
     ),
-    "OnDelete": _Words("has pods of an older template", "Delete them one by one; or updateStrategy: RollingUpdate."),
+    "OnDelete": _Words(
+        "has pods of an older template",
+        "Delete them one by one (kubectl -n {namespace} delete pod POD), or set updateStrategy: RollingUpdate.",
+    ),
     "Complete": _Words("is as it is wanted", "Nothing."),
 }
 _NEW: Final = _Words("has no status yet", _OPERATOR)
-_UNKNOWN: Final = _Words("has no status that could be read", "Ask as somebody who may read nodes and pods.")
-_NO_NODE: Final = _Words("fits no node", "Label nodes, or change the template: nodeSelector, tolerations, requests.")
-_TOO_FEW: Final = _Words("fits fewer nodes than are wanted", "Add or label nodes, or lower spec.replicas.")
-_HELD: Final = _Words("would lose too many pods at once, and keeps them", "RemovalHeld says how to confirm it.")
+_UNKNOWN: Final = _Words(
+    "has no status that could be read",
+    "Ask as somebody who may read nodes and pods; what you may: kubectl auth can-i --list",
+)
+_NO_NODE: Final = _Words(
+    "fits no node",
+    "Label nodes, or change nodeSelector, tolerations or requests of the template: "
+    "kubectl -n {namespace} edit nodeset {name}",
+)
+_TOO_FEW: Final = _Words(
+    "fits fewer nodes than are wanted",
+    "Add or label nodes, or lower spec.replicas: kubectl -n {namespace} scale nodeset {name} --replicas=…",
+)
+_HELD: Final = _Words(
+    "would lose too many pods at once, and keeps them",
+    "RemovalHeld says how to confirm it: kubectl -n {namespace} describe nodeset {name}",
+)
 
 
 def explain_nodeset(facts: NodeSetFacts) -> Explanation:

@@ -11,8 +11,8 @@ from sunkpy.core.gang.actions import WaitCause
 
 
 class Words(msgspec.Struct, frozen=True):
-    """The state in half a sentence, and what to do. In braces: `kind` of the workload, `namespace`, `pod` (the first
-    one concerned) and `job`.
+    """The state in half a sentence, and what to do: with the command, if there is one, and no full stop behind it. In
+    braces: `kind` of the workload, `namespace`, `pod` (the first one concerned) and `job`.
     """
 
     standing: str
@@ -22,36 +22,40 @@ class Words(msgspec.Struct, frozen=True):
 WORDS: Final[dict[Cause, Words]] = {
     WaitCause.NO_NAMED_NODE: Words(
         "cannot be bound",
-        "Name its node in its node affinity (matchFields metadata.name), as the DaemonSet controller does.",
+        "Name its node in its node affinity (matchFields metadata.name), as a DaemonSet does; what it has: "
+        "kubectl -n {namespace} get pod {pod} -o yaml",
     ),
     WaitCause.REFUSED: Words(
         "is refused: something that it asks for or declares is not possible",
-        "Change what the reason names, on the pod, its owner, or the object that declares its size; it is tried again "
-        "at once.",
+        "Change what the reason names, on the pod, its owner, or the object that declares its size, and it is tried "
+        "again at once: kubectl -n {namespace} edit pod {pod}",
     ),
     WaitCause.NO_SEATS: Words(
-        "is not submitted: its owner wants no pods", "Scale {kind} to at least one pod, or delete this one."
+        "is not submitted: its owner wants no pods",
+        "Scale {kind} to at least one pod, or delete this one: kubectl -n {namespace} delete pod {pod}",
     ),
     WaitCause.OTHERS_FIRST: Words(
         "is not submitted: earlier pods of its owner are still there",
-        "Nothing while those end; if one does not, look at it first: kubectl -n {namespace} get pods.",
+        "Nothing while those end; if one does not, look at it first: kubectl -n {namespace} get pods",
     ),
     WaitCause.GATED: Words(
         "waits for a pod of its gang that a scheduling gate holds",
-        "Nothing here: whoever set the gate has to remove it; for a gate of Kueue see its Workload.",
+        "Nothing here: whoever set the gate has to remove it; for one of Kueue: kubectl -n {namespace} get workloads",
     ),
     WaitCause.MEMBERS: Words(
         "waits for pods that are not there",
-        "See why {kind} has not made them: its Events, a quota, or a size that is larger than what it makes.",
+        "See why {kind} has not made them (a quota, or a size that is larger than what it makes): "
+        "kubectl -n {namespace} get events --sort-by=.lastTimestamp",
     ),
     WaitCause.NOT_SUBMITTED: Words(
         "is not submitted: Slurm did not take its job",
         "Correct what Slurm's message says; it is tried again at least every 5 minutes, and at once when the pod's "
-        "annotations change.",
+        "annotations change: kubectl -n {namespace} edit pod {pod}",
     ),
     WaitCause.NO_NODE: Words(
         "is not submitted: no node fits",
-        "Change the nodeSelector, affinity, tolerations or requests of the pod, or give a NodeSet a node that fits.",
+        "Change the nodeSelector, affinity, tolerations or requests of its template, or give a NodeSet a node: "
+        "kubectl get nodesets -A",
     ),
     WaitCause.IN_QUEUE: Words(
         "waits in the queue of Slurm",
@@ -62,7 +66,8 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.SEATS_TAKEN: Words(
         "waits for a seat: the job of its gang has none free",
-        "Nothing if another pod of the gang is ending; otherwise delete it, there is one too many.",
+        "Nothing if another pod of the gang is ending; otherwise there is one too many: "
+        "kubectl -n {namespace} delete pod {pod}",
     ),
     WaitCause.VOLUME: Words(
         "is not bound: its volume is being made",
@@ -70,58 +75,61 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.KUBELET: Words(
         "is not bound: the kubelet of its node would refuse it",
-        "Make room there, or wait: its job is given back, and another job gets another node.",
+        "Make room there, or wait: its job is given back, and another job gets another node. What takes the node: "
+        "kubectl describe node NODE",
     ),
     Stage.GONE: Words("has no pods any more", "Nothing: its job, if there is one left, is cancelled."),
     Stage.POD_OVER: Words("has ended; others of its gang have not", "Nothing: the job ends when all have ended."),
     Stage.GATED: Words(
         "is held by a scheduling gate",
-        "Nothing here: whoever set the gate has to remove it; for a gate of Kueue see its Workload.",
+        "Nothing here: whoever set the gate has to remove it; for one of Kueue: kubectl -n {namespace} get workloads",
     ),
     Stage.DELETED: Words(
         "was deleted before it was bound",
-        "Nothing: its job is cancelled; if the pod stays, a finalizer of somebody else holds it.",
+        "Nothing: its job is cancelled; if the pod stays, a finalizer of somebody else holds it: "
+        "kubectl -n {namespace} get pod {pod} -o yaml",
     ),
     Stage.NODES_UNKNOWN: Words(
         "waits, and the reason cannot be read",
         "Ask somebody who may read nodes and the pods of the Slurm cluster, or see that a scheduler leads: "
-        "kubectl get leases -A.",
+        "kubectl get leases -A",
     ),
     Stage.TO_SUBMIT: Words(
         "is not submitted to Slurm yet",
         "Change what the reason names. Without one wait; if nothing changes for a minute, see that a scheduler leads "
-        "and what it logs: kubectl get leases -A.",
+        "and what it logs: kubectl get leases -A",
     ),
     Stage.QUEUED: Words(
         "has a Slurm job that has not started, as far as is known",
-        "Nothing yet; scontrol show job {job} says how it stands.",
+        "Nothing yet; how it stands: scontrol show job {job}",
     ),
     Stage.STARTING: Words(
         "is about to be bound: its Slurm job starts",
-        "Nothing; if it stays so, a prolog waits: scontrol show job {job}, then the Events of pods on its nodes.",
+        "Nothing; if it stays so, a prolog waits, as the Events of pods on its nodes say: scontrol show job {job}",
     ),
     Stage.MUST_WAIT: Words(
         "is not bound yet: another pod on its node is ending",
-        "Nothing for 30 seconds, after which another node is tried; if the other pod hangs, end it.",
+        "Nothing for 30 seconds, after which another node is tried; if the other pod hangs: "
+        "kubectl -n {namespace} get pods",
     ),
     Stage.TO_BIND: Words(
         "is about to be bound",
-        "Wait; if nothing changes for a minute, see that a scheduler leads and what it logs: kubectl get leases -A.",
+        "Wait; if nothing changes for a minute, see that a scheduler leads and what it logs: kubectl get leases -A",
     ),
     Stage.DIRECT: Words("is on its own node, without a Slurm job", "Nothing."),
     Stage.BOUND: Words(
         "is bound, and no container runs yet",
-        "Nothing; if it stays so, the kubelet says why: kubectl -n {namespace} describe pod {pod}.",
+        "Nothing; if it stays so, the kubelet says why: kubectl -n {namespace} describe pod {pod}",
     ),
     Stage.STUCK: Words(
         "has its node, and the kubelet there cannot start it",
         "Correct what the reason names, or delete the pod: it keeps its node and GPUs meanwhile. More: kubectl -n "
-        "{namespace} describe pod {pod}.",
+        "{namespace} describe pod {pod}",
     ),
     Stage.RUNS: Words("runs", "Nothing."),
     Stage.JOB_LOST: Words(
         "has its node, and Slurm has lost its job",
-        "Nothing: it keeps running and another job is submitted for its node; see why Slurm lost it: sinfo -R.",
+        "Nothing: it keeps running and another job is submitted for its node; see why Slurm lost it: sinfo -R",
     ),
     Stage.NO_JOB: Words(
         "has its node from somebody else, past Slurm",
@@ -130,9 +138,9 @@ WORDS: Final[dict[Cause, Words]] = {
     Stage.HANDING_OVER: Words(
         "has to leave its node",
         "Nothing: the next owner starts when it is gone; if a container does not end, look at its grace period and "
-        "finalizers.",
+        "finalizers: kubectl -n {namespace} get pod {pod} -o yaml",
     ),
-    Stage.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if the job stays, scontrol show job {job}."),
+    Stage.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if the job stays: scontrol show job {job}"),
     Stage.OVER: Words("is over", "Nothing."),
 }
 
@@ -142,20 +150,22 @@ CURES: Final = {
     "less time, or name another partition: sunkpy.dev/partition.",
     "PartitionNodeLimit": "Ask for fewer nodes, or name another partition: sunkpy.dev/partition.",
     "PartitionTimeLimit": "Lower sunkpy.dev/time-limit, or name a partition that allows as much.",
-    "PartitionDown": "Bring the partition up (scontrol update partitionname=… state=up), or name another one.",
-    "PartitionInactive": "Bring the partition up (scontrol update partitionname=… state=up), or name another one.",
+    "PartitionDown": "Name another partition: sunkpy.dev/partition. Or an administrator brings it up: "
+    "scontrol update partitionname=… state=up",
+    "PartitionInactive": "Name another partition: sunkpy.dev/partition. Or an administrator brings it up: "
+    "scontrol update partitionname=… state=up",
     "AccountNotAllowed": "Name an account that may use the partition: sunkpy.dev/account.",
     "QOSNotAllowed": "Name a QoS that the partition allows: sunkpy.dev/qos.",
-    "InvalidAccount": "Name an account that exists: sunkpy.dev/account; sacctmgr show account lists them.",
-    "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos; sacctmgr show qos lists them.",
+    "InvalidAccount": "Name an account that exists: sunkpy.dev/account. Those are listed by: sacctmgr show account",
+    "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos. Those are listed by: sacctmgr show qos",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
     "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. This one did not end as asked.",
     "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}",
     "JobHeldUser": "Release it: scontrol release {job}",
     "JobHoldMaxRequeue": "Find out why it does not start, then release it: scontrol release {job}",
 }
-"""What to do about each pending reason with which a job never starts. A job keeps what it was submitted with: after a
-change of the annotation the pod has to be recreated."""
+"""What to do about each pending reason with which a job never starts. While it waits, it follows the annotations of its
+pods."""
 
 PENDING_REASONS: Final = {
     "Resources": "the nodes that it may use are taken",

@@ -227,8 +227,8 @@ def _next(name: str, plan: Steps, *, is_done: bool) -> Iterator[str]:
     if plan.steps and not is_done:
         yield "Ask again without --dry-run."
     elif any(isinstance(step, Cordon | Drain) for step in plan.steps):
-        yield f"Its jobs and pods end in their own time. To give it back: sunkpy undrain {name}."
+        yield f"Its jobs and pods end in their own time. To give it back: kubectl sunk undrain {name}"
     elif plan.left:
-        yield f"See who else has to let go: sunkpy why-drained {name}."
+        yield f"See who else has to let go: kubectl sunk why-drained {name}"
     else:
         yield "Nothing."

@@ -84,7 +84,8 @@ def _unknown(facts: JobFacts) -> Explanation:
         lines=(Line(title="not read", texts=facts.pool.unread),),
         what_to_do=f"Slurm forgets a job some minutes after its end; its accounting does not: sacct -j {facts.called}"
         if is_asked
-        else "Ask where Slurm can be asked: see not read.",
+        else "Ask where Slurm can be asked, in the scheduler's pod: "
+        f"kubectl -n slurm exec deploy/slurm-scheduler -- sunkpy explain job {facts.called}",
         is_absent=True,
     )
 
@@ -178,7 +179,7 @@ def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
         yield f"{count(sum(free.values()), 'GPU')} free on nodes that take work, at most {most} on one"
     held = [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
     if held:
-        yield f"no work on {hostlist.describe(held)}: sunkpy why-drained says why"
+        yield f"no work on {hostlist.describe(held)}: kubectl sunk why-drained says why"
 
 
 def _before(facts: JobFacts, waits: Waiting | None, queue: Iterable[Waiting]) -> tuple[str, ...]:

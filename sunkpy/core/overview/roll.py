@@ -99,5 +99,5 @@ def _way_back(before: NodeSet, change: Change) -> str:
     command = f"kubectl sunk roll {before.name} resume -n {before.metadata.namespace}"
     if change.max_unavailable is not None:
         was = before.spec.update_strategy.rolling_update.max_unavailable
-        return f"When the roll is over: {command} --max-unavailable {was}."
-    return f"To go on: {command}." if change.paused else ""
+        return f"When the roll is over: {command} --max-unavailable {was}"
+    return f"To go on: {command}" if change.paused else ""

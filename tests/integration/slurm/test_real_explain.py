@@ -251,7 +251,7 @@ async def test_what_cannot_be_explained_is_told_with_an_exit_code(
     async with scheduling(world, pool, tmp_path) as person:
         assert await person.explains("pod", "nobody") == (
             1,
-            "Pod default/nobody does not exist\n\nwhat to do      See what there is: kubectl -n default get pods.\n",
+            "Pod default/nobody does not exist\n\nwhat to do      See what there is: kubectl -n default get pods\n",
         )
         world.api.forbidden.add("pods")
         code, said = await person.explains("gang", "nobody")

@@ -103,6 +103,23 @@ async def test_where_host_ports_decide_no_node_may_be_used_and_that_is_the_reaso
     assert ("may use" in text, "leads" in text) == (False, False)
 
 
+async def test_where_anti_affinity_decides_the_pod_that_keeps_it_away_is_the_reason(world, tmp_path):
+    configure(world)
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    for number in (1, 2):
+        label = {"metadata": {"labels": {"kubernetes.io/hostname": f"node-{number}"}}}
+        world.api.change("nodes", "", f"node-{number}", label)
+        other = {"schedulerName": "default-scheduler"} if number == 2 else {"annotations": {"sunkpy.dev/job-id": "7"}}
+        world.add_pod(f"db-{number}", node=f"node-{number}", labels={"app": "db"}, **other)
+    world.add_pod(labels={"app": "db"}, affinity=apart)
+    text = await of_pod(world, tmp_path)
+    assert text.startswith("Pod default/web is not submitted: no node fits\n")
+    for number in (1, 2):
+        assert f"not n{number}: pod default/db-{number} is in " in text, text
+    assert ("may use" in text, "leads" in text) == (False, False)
+
+
 async def test_a_pod_whose_node_has_no_room_yet_waits_for_the_one_that_ends(world, tmp_path):
     configure(world)
     world.add_pod("old", cpu="4", node="node-1", running=True, annotations={"sunkpy.dev/job-id": "1"})
@@ -129,7 +146,7 @@ async def test_a_pod_whose_claim_has_no_volume_waits_for_it(world, tmp_path):
     world.add_pod(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
     text = await of_pod(world, tmp_path)
     assert "because         claim data of pod web is not there" in text
-    assert text.endswith("See what its claims wait for: kubectl -n default describe pvc.")
+    assert text.endswith("See what its claims wait for: kubectl -n default describe pvc")
     local = {"required": {"nodeSelectorTerms": [{"matchFields": [_is_node("node-2")]}]}}
     world.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": local}})
     bound = {"name": "data", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
@@ -434,7 +451,7 @@ async def test_the_exit_code_tells_whether_there_was_an_answer(world, tmp_path):
     assert (await exit_code_of(world, tmp_path, "pod", "web"))[0] == 0
     assert await exit_code_of(world, tmp_path, "gang", "nobody") == (
         1,
-        "Gang default/nobody does not exist\n\nwhat to do      See what there is: kubectl -n default get pods.\n",
+        "Gang default/nobody does not exist\n\nwhat to do      See what there is: kubectl -n default get pods\n",
     )
     world.slurm.is_down = True
     code, shown = await exit_code_of(world, tmp_path, "pod", "web")

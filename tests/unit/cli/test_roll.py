@@ -37,7 +37,7 @@ async def test_the_roll_is_paused_and_resumed_with_the_command_for_the_way_back(
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause", "-n", "slurm")
     assert (code, spec_of(rolling)["paused"]) == (0, True)
     assert "done            paused: pods that only wait to be drained for the roll stay" in text
-    assert text.endswith("what to do      To go on: kubectl sunk roll gpu resume -n slurm.\n")
+    assert text.endswith("what to do      To go on: kubectl sunk roll gpu resume -n slurm\n")
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause", "-n", "slurm")
     assert (code, "left as it is   it is paused already" in text) == (1, True)
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "resume", "-n", "slurm")
@@ -52,7 +52,7 @@ async def test_all_nodes_are_taken_now_and_it_is_said_how_to_go_back(rolling, tm
     spec = spec_of(rolling)
     assert (code, spec["paused"], spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"]) == (0, False, "100%")
     assert "maxUnavailable is 100%, and was 25%; no job ends for it" in text
-    assert "When the roll is over: kubectl sunk roll gpu resume -n slurm --max-unavailable 25%." in text
+    assert "When the roll is over: kubectl sunk roll gpu resume -n slurm --max-unavailable 25%\n" in text
     code, _ = await shown(rolling, tmp_path, "roll", "gpu", "resume", "-n", "slurm", "--max-unavailable", "25%")
     assert (code, spec_of(rolling)["updateStrategy"]["rollingUpdate"]["maxUnavailable"]) == (0, "25%")
     await shown(rolling, tmp_path, "roll", "gpu", "resume", "-n", "slurm", "--max-unavailable", "3")
@@ -114,7 +114,7 @@ async def test_a_nodeset_that_is_not_there(world, tmp_path):
 async def test_without_a_namespace_the_only_nodeset_of_that_name_is_meant(rolling, tmp_path):
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause")
     assert (code, spec_of(rolling)["paused"]) == (0, True)
-    assert text.endswith("what to do      To go on: kubectl sunk roll gpu resume -n slurm.\n")
+    assert text.endswith("what to do      To go on: kubectl sunk roll gpu resume -n slurm\n")
     rolling.put("nodesets", NODESET | {"metadata": {"name": "cpu", "namespace": "slurm"}})
     rolling.put("nodesets", NODESET | {"metadata": {"name": "gpu", "namespace": "other"}})
     before = len(rolling.api.patched)
@@ -124,7 +124,7 @@ async def test_without_a_namespace_the_only_nodeset_of_that_name_is_meant(rollin
     assert (code, len(rolling.api.patched)) == (1, before)
     code, text = await shown(rolling, tmp_path, "roll", "cpu2")
     assert (code, "NodeSet cpu2 does not exist" in text) == (1, True)
-    assert text.endswith("See what there is: kubectl get nodesets -A.\n")
+    assert text.endswith("See what there is: kubectl get nodesets -A\n")
 
 
 async def test_the_namespace_of_the_kubeconfig_comes_first_and_alone_where_others_may_not_be_read(rolling, tmp_path):
