@@ -50,6 +50,12 @@ SITUATIONS = {
         in_slurm("IDLE", "DRAIN", reason="Kill task failed", by="root"),
         [("Slurm itself", "", "Kill task failed", AT, RESUME)],
     ),
+    "full": (
+        node(1),
+        pod(),
+        in_slurm("MIXED", "DRAIN", reason="SlurmdSpoolDir is full", by="root"),
+        [("Slurm itself", "", "SlurmdSpoolDir is full", AT, RESUME)],
+    ),
     "cordoned by a person": (
         cordoned(),
         pod(cordon="node cordoned"),
