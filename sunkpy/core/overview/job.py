@@ -246,6 +246,5 @@ def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
     cure = CURES[job.row.reason].format(job=facts.called)
     if facts.gang is not None or names.PREFIX not in cure:
         return cure
-    return (
-        f"{NEVER_STARTS[job.row.reason].replace('the pod', 'it').capitalize()}: scontrol update jobid={facts.called} …"
-    )
+    why = NEVER_STARTS[job.row.reason].replace("the pod", "it")
+    return f"{why[0].upper()}{why[1:]}: scontrol update jobid={facts.called} …"

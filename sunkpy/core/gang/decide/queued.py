@@ -34,7 +34,7 @@ _BY_COUNT = (
 
 NEVER_STARTS = {
     "BadConstraints": "no node has the features, cpus, memory and GPUs that the pod asks for",
-    "PartitionConfig": "its partition has fewer nodes than the pod asks for, or none, or allows less time",
+    "PartitionConfig": "its partition has fewer nodes, cpus or GPUs than the pod asks for, or allows less time",
     "PartitionNodeLimit": "the pod asks for more nodes than its partition allows",
     "PartitionTimeLimit": "the time limit is above that of the partition",
     "PartitionDown": "the partition is down",

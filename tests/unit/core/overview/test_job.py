@@ -60,6 +60,7 @@ SITUATIONS = {
     "array": facts(job(7, "PENDING", reason="Priority", tasks=40, gpus=0)),
     "held": facts(job(7, "PENDING", reason="JobHeldUser", priority=0)),
     "never-starts": facts(job(7, "PENDING", reason="PartitionNodeLimit")),
+    "larger-than-its-partition": facts(job(7, "PENDING", reason="PartitionConfig")),
     "pods-never-start": facts(job(7, "PENDING", reason="QOSNotAllowed", user="k8s", comment=OF_PODS)),
     "pods-wait": facts(job(7, "PENDING", reason="Resources", user="k8s", comment=OF_PODS)),
     "several-partitions": facts(job(7, "PENDING", reason="Resources", partition="low,high")),
