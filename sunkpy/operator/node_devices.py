@@ -1,8 +1,9 @@
 """The devices of each Node that their drivers have published: what a NodeSet with `gpu.driver` offers to Slurm.
 
-A driver publishes ResourceSlices instead of an amount in the Node's status. A device with a taint is not offered. While
-a driver has no slices for a node, or not all of a pool, nothing is known of its devices, and the last offer stands: a
-driver that restarts takes its slices away for a while.
+A driver publishes ResourceSlices instead of an amount in the Node's status. A device with a taint, or one that is
+attached only once it was chosen (binding conditions), is not offered. While a driver has no slices for a node, or not
+all of a pool, nothing is known of its devices, and the last offer stands: a driver that restarts takes its slices away
+for a while.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class NodeDevices:
         found: defaultdict[str, list[Device]] = defaultdict(list)
         for (driver, _), of_pool in pools.items():
             if driver not in unknown:
-                found[driver] += [device for device in of_pool or () if device.repelling is None]
+                found[driver] += [device for device in of_pool or () if _is_ready(device)]
         offered = {
             driver: tuple(_offered(device, driver) for device in sorted(devices, key=_order))
             for driver, devices in found.items()
@@ -62,15 +63,25 @@ class NodeDevices:
 def trim_slice(found: ResourceSlice) -> ResourceSlice:
     """What is read of a slice: attributes that are texts."""
     devices = [
-        msgspec.structs.replace(device, attributes={name: it for name, it in device.attributes.items() if it.string})
+        msgspec.structs.replace(
+            device,
+            attributes={name: it for name, it in device.attributes.items() if it.string},
+            consumes_counters=(),
+        )
         for device in found.spec.devices
     ]
-    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, devices=tuple(devices)))
+    spec = msgspec.structs.replace(found.spec, devices=tuple(devices), shared_counters=())
+    return msgspec.structs.replace(found, spec=spec)
 
 
 async def until_slices_are_served() -> None:
     """Kubernetes serves them since 1.34; it is asked again from time to time."""
     await asyncio.sleep(_NOT_SERVED_AGAIN_S)
+
+
+def _is_ready(device: Device) -> bool:
+    """A job could have it as it is."""
+    return device.repelling is None and not device.binding_conditions
 
 
 def _offered(device: Device, driver: str) -> NodeDevice:

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from sunkpy.core.model.objects import KubeObject, Taint, Wire
+from sunkpy.core.model import quantity
+from sunkpy.core.model.objects import KubeObject, Taint, Toleration, Wire
 
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 """Before the name of a DeviceClass: devices of that class, asked for as a resource."""
@@ -44,23 +45,61 @@ class DeviceId(NamedTuple):
         return f"{self.pool}/{self.device}"
 
 
+class CounterId(NamedTuple):
+    """One counter of a set that devices of a pool share."""
+
+    driver: str
+    pool: str
+    set: str
+    name: str
+
+
 class Attribute(Wire, frozen=True, kw_only=True):
     """Of a device; of one that is no text nothing is read."""
 
     string: str = ""
 
 
+class Counter(Wire, frozen=True, kw_only=True):
+    """A quantity of something that several devices share, such as the memory of a card."""
+
+    value: str = "0"
+
+
+class CounterUse(Wire, frozen=True, kw_only=True):
+    """What a device takes of a set of counters, by the name of each."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = msgspec.field(default_factory=dict)
+
+
+class CounterSet(Wire, frozen=True, kw_only=True):
+    """What there is in all of what devices of a pool share."""
+
+    name: str = ""
+    counters: dict[str, Counter] = msgspec.field(default_factory=dict)
+
+
 class Device(Wire, frozen=True, kw_only=True):
-    """One that a driver offers. Attributes without a domain are the driver's own."""
+    """One that a driver offers. Attributes without a domain are the driver's own. `binding_conditions`: it is attached
+    only once a scheduler has chosen it, and its pod must wait for that.
+    """
 
     name: str
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    consumes_counters: tuple[CounterUse, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
 
     @property
     def repelling(self) -> Taint | None:
-        """The taint that keeps all from it; one with effect `None` is for information."""
-        return next((taint for taint in self.taints if taint.effect != "None"), None)
+        """The taint that keeps all from it who do not tolerate it; one with effect `None` is for information."""
+        return next(iter(self.taints_that_repel), None)
+
+    @property
+    def taints_that_repel(self) -> tuple[Taint, ...]:
+        """Those whose effect is not `None`."""
+        return tuple(taint for taint in self.taints if taint.effect != "None")
 
     def attribute(self, name: str, driver: str) -> str:
         """An attribute by its name with or without the driver's domain; empty when it has none."""
@@ -83,6 +122,7 @@ class SliceSpec(Wire, frozen=True, kw_only=True):
     pool: Pool = Pool()
     node_name: str = ""
     devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(KubeObject, frozen=True, kw_only=True):
@@ -99,15 +139,34 @@ def current_devices(slices: Iterable[ResourceSlice]) -> dict[DeviceId, Device]:
 
 def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[Device] | None]:
     """By driver and pool the devices of its newest generation; None of a pool whose slices are not all there."""
+    return {
+        pool: [device for spec in specs for device in spec.devices] if specs is not None else None
+        for pool, specs in _newest(slices).items()
+    }
+
+
+def current_counters(slices: Iterable[ResourceSlice]) -> dict[CounterId, int]:
+    """How much there is of what the devices of these pools share."""
+    return {
+        CounterId(*pool, each.name, name): quantity.whole(counter.value)
+        for pool, specs in _newest(slices).items()
+        for spec in specs or ()
+        for each in spec.shared_counters
+        for name, counter in each.counters.items()
+    }
+
+
+def _newest(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[SliceSpec] | None]:
+    """By driver and pool its newest generation; None of a pool whose slices are not all there."""
     pools: dict[tuple[str, str], list[SliceSpec]] = defaultdict(list)
     for each in slices:
         pools[each.spec.driver, each.spec.pool.name].append(each.spec)
-    found: dict[tuple[str, str], list[Device] | None] = {}
+    found: dict[tuple[str, str], list[SliceSpec] | None] = {}
     for pool, specs in pools.items():
         newest = max(spec.pool.generation for spec in specs)
         whole = [spec for spec in specs if spec.pool.generation == newest]
         is_whole = len(whole) >= max(spec.pool.resource_slice_count for spec in whole)
-        found[pool] = [device for spec in whole for device in spec.devices] if is_whole else None
+        found[pool] = whole if is_whole else None
     return found
 
 
@@ -124,6 +183,7 @@ class DeviceChoice(Wire, frozen=True, kw_only=True):
     count: int = 1
     admin_access: bool | None = None
     capacity: Selector | None = None
+    tolerations: tuple[Toleration, ...] | None = None
 
 
 class DeviceRequest(Wire, frozen=True, kw_only=True):
@@ -156,13 +216,16 @@ class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
 
 
 class AllocatedDevice(Wire, frozen=True, kw_only=True):
-    """A device that was given to a request. With `admin_access` it belongs to others as well."""
+    """A device that was given to a request. With `admin_access` it belongs to others as well. `tolerations`: those of
+    the request, by which Kubernetes tells whom a taint that comes later evicts.
+    """
 
     request: str = ""
     driver: str = ""
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
+    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def id(self) -> DeviceId:

@@ -117,7 +117,12 @@ class Allocator:
         return Plan(chosen=chosen, obstacles={**obstacles, **held_up}, notes={**note_devices(chosen), **notes})
 
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
-        on = NodeDevices(node=node.name, listed=read_extra(slurm.extra), offered=self._devices.offered(node.name))
+        on = NodeDevices(
+            node=node.name,
+            listed=read_extra(slurm.extra),
+            offered=self._devices.offered(node.name),
+            counters=self._devices.counters(node.name),
+        )
         pod = self._devices.as_written(binding.pod)
         mappings = tuple(whose for whose, _ in requests_of(pod.spec, self._devices.by_claim))
         claims = self._devices.claims_of(pod)

@@ -25,12 +25,14 @@ from sunkpy.core.gang.devices.made import (
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.devices import (
+    CounterId,
     Device,
     DeviceClass,
     DeviceId,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
+    current_counters,
     current_devices,
 )
 from sunkpy.core.model.objects import Key, KubeObject, Node, Pod, PodSpec
@@ -187,6 +189,10 @@ class Devices:
             if not users or any(is_noted(pod, id) for pod in users):
                 return claim
         return None
+
+    def counters(self, node: str) -> dict[CounterId, int]:
+        """How much there is of what the devices of a Kubernetes node share."""
+        return current_counters(self._slices_on.of(node))
 
     def offered(self, node: str) -> dict[DeviceId, Device]:
         """What the drivers offer on a Kubernetes node."""

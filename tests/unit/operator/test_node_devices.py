@@ -15,9 +15,9 @@ PCI = "resource.kubernetes.io/pciBusID"
 TAINT = [{"key": "gpu.example.com/unhealthy", "effect": "NoExecute"}]
 
 
-def device(name: str, *, taints: object = (), **attributes: str) -> dict[str, object]:
+def device(name: str, *, taints: object = (), late: object = (), **attributes: str) -> dict[str, object]:
     found = {key.replace("pci", PCI): {"string": text} for key, text in attributes.items()}
-    return {"name": name, "attributes": found, "taints": taints}
+    return {"name": name, "attributes": found, "taints": taints, "bindingConditions": late}
 
 
 def slice_of(*devices: dict[str, object], name: str = "s1", driver: str = DRIVER, **pool: object) -> ResourceSlice:
@@ -47,6 +47,7 @@ def devices_of(*slices: ResourceSlice) -> dict[str, tuple[str, ...]]:
         ([slice_of(device("gpu-0", pci="0000:3b:00.0"), device("gpu-1"))], {DRIVER: ("-,0000:3b:00.0", "-")}),
         ([slice_of(device("gpu-0", uuid="a"), device("gpu-1", uuid="b", taints=TAINT))], {DRIVER: ("a",)}),
         ([slice_of(device("gpu-0", uuid="a", taints=[{"key": "warm", "effect": "None"}]))], {DRIVER: ("a",)}),
+        ([slice_of(device("gpu-0", uuid="a"), device("gpu-1", uuid="b", late=["Attached"]))], {DRIVER: ("a",)}),
         # Of a pool of two slices one is there: nothing is known of this driver, all of others.
         (
             [slice_of(device("gpu-0", uuid="a"), resourceSliceCount=2), slice_of(device("n"), name="s2", driver="nic")],

@@ -8,7 +8,7 @@ apiserver nor kubelet refuses it a second time.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,9 +16,19 @@ from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
 from sunkpy.core.gang.devices.made import OWN_NAME
 from sunkpy.core.gang.seating.devices import noted_indices
 from sunkpy.core.handout import devices_on
-from sunkpy.core.model.devices import AllocatedDevice, Device, DeviceClass, DeviceId, ResourceClaim, SlurmDevice
+from sunkpy.core.model import quantity
+from sunkpy.core.model.devices import (
+    AllocatedDevice,
+    CounterId,
+    Device,
+    DeviceClass,
+    DeviceId,
+    ResourceClaim,
+    SlurmDevice,
+)
 from sunkpy.core.model.gres import gres_name
-from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Pod
+from sunkpy.core.model.matching import tolerates
+from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Pod, Toleration
 from sunkpy.core.placement.admission import Admission, Verdict
 
 OwnerOf = Callable[[DeviceId], ResourceClaim | None]
@@ -38,14 +48,18 @@ class Lack(enum.StrEnum):
     AWAY = "away"  # the driver offers nothing now
     GATE = "gate"  # the kubelet would run the pod without
     TAINTED = "tainted"
+    LATE = "late"  # it is attached only after it was chosen, and nobody here waits for that
 
 
 class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of a node: `listed` by Slurm's indices, as its slurmd published them; `offered` by the drivers."""
+    """The devices of a node: `listed` by Slurm's indices, as its slurmd published them; `offered` by the drivers, and
+    how much there is of what they share.
+    """
 
     node: str
     listed: Mapping[str, tuple[SlurmDevice, ...]] = {}
     offered: Mapping[DeviceId, Device] = {}
+    counters: Mapping[CounterId, int] = {}
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,13 +213,18 @@ def _choose(
             if len(taken) < count:
                 why = f"Slurm has not said which {gres} of node {on.node} its job has for request {request.name}"
                 return lacking(Lack.INDICES, why)
+            tolerations = request.exactly.tolerations or ()
             for index in taken:
-                found = _device_at(on, gres, index, owner_of, given)
+                found = _device_at(on, gres, index, owner_of, given, tolerations)
                 if isinstance(found, Admission):
                     return found
                 given.add(found)
                 of_request = AllocatedDevice(
-                    request=request.name, driver=found.driver, pool=found.pool, device=found.device
+                    request=request.name,
+                    driver=found.driver,
+                    pool=found.pool,
+                    device=found.device,
+                    tolerations=tolerations,
                 )
                 devices.append(of_request)
         mappings = wanted.mappings if name == OWN_NAME else ()
@@ -213,7 +232,14 @@ def _choose(
     return chosen
 
 
-def _device_at(on: NodeDevices, gres: str, index: int, owner_of: OwnerOf, given: set[DeviceId]) -> DeviceId | Admission:
+def _device_at(
+    on: NodeDevices,
+    gres: str,
+    index: int,
+    owner_of: OwnerOf,
+    given: set[DeviceId],
+    tolerations: Sequence[Toleration],
+) -> DeviceId | Admission:
     """The device behind an index of Slurm."""
     what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres_name(gres), ())
     if index >= len(listed):
@@ -227,14 +253,42 @@ def _device_at(on: NodeDevices, gres: str, index: int, owner_of: OwnerOf, given:
         why = f"{len(same) or 'no'} devices in the ResourceSlices of node {on.node} are {what} ({known})"
         return _refuse(Lack.UNKNOWN, why)
     (found,) = same
-    if taint := on.offered[found].repelling:
+    device = on.offered[found]
+    if taint := next((t for t in device.taints_that_repel if not any(tolerates(o, t) for o in tolerations)), None):
         return _refuse(Lack.TAINTED, f"device {found} ({what}) has taint {taint.key}:{taint.effect}")
+    if device.binding_conditions:
+        late = ", ".join(device.binding_conditions)
+        return _refuse(
+            Lack.LATE, f"device {found} ({what}) has binding conditions ({late}), which nobody waits for here"
+        )
     if found in given:
         return _refuse(Lack.TWICE, f"device {found} stands behind two indices of Slurm, one of them {what}")
     owner = owner_of(found)
-    if owner is None:
-        return found
-    return lacking(Lack.TAKEN, f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}")
+    if owner is not None:
+        return lacking(Lack.TAKEN, f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}")
+    if short := _short_counter(on, found, owner_of, given):
+        why = f"device {found} ({what}) shares {short.name} of {short.set} with others, and they leave it too little"
+        return lacking(Lack.TAKEN, why)
+    return found
+
+
+def _short_counter(on: NodeDevices, found: DeviceId, owner_of: OwnerOf, given: Container[DeviceId]) -> CounterId | None:
+    """Of what the device shares with others too little is left; None when it can be had."""
+    wanted = _takes(found, on.offered[found])
+    left = {id: on.counters.get(id, 0) for id in wanted}
+    for other, device in on.offered.items():
+        if wanted and other != found and (other in given or owner_of(other) is not None):
+            for id, amount in _takes(other, device).items():
+                left[id] = left.get(id, 0) - amount
+    return next((id for id, amount in wanted.items() if left[id] < amount), None)
+
+
+def _takes(id: DeviceId, device: Device) -> dict[CounterId, int]:
+    return {
+        CounterId(id.driver, id.pool, use.counter_set, name): quantity.whole(counter.value)
+        for use in device.consumes_counters
+        for name, counter in use.counters.items()
+    }
 
 
 def _opaque(opaque: dict[str, object] | None) -> dict[str, object]:

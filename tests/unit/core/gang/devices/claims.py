@@ -3,7 +3,14 @@
 import msgspec
 
 from sunkpy.core.gang.devices.chosen import NodeDevices
-from sunkpy.core.model.devices import DeviceId, ResourceClaim, ResourceSlice, current_devices, read_extra
+from sunkpy.core.model.devices import (
+    DeviceId,
+    ResourceClaim,
+    ResourceSlice,
+    current_counters,
+    current_devices,
+    read_extra,
+)
 from sunkpy.core.model.objects import PodClaim, PodClaimStatus, PodStatus
 from tests.unit.core.gang.pods import make_pod
 
@@ -41,17 +48,28 @@ def pod_with(*names, uid="p", node="", made=(), template="", requests=None, name
     return msgspec.structs.replace(pod, status=PodStatus(resource_claim_statuses=statuses))
 
 
-def node_with(uuids, *, offered=None, name="node-1", gres="gpu", taints=()):
-    """A node whose slurmd lists the devices with these uuids, and whose driver offers others if that is said."""
+def node_with(uuids, *, offered=None, name="node-1", gres="gpu", taints=(), shared=None, **more):
+    """A node whose slurmd lists the devices with these uuids, and whose driver offers others if that is said.
+
+    `shared`: how much memory there is of which each device takes 6Gi.
+    """
     extra = msgspec.json.encode({gres: [f"nvidia{at} {uuid} -" for at, uuid in enumerate(uuids)]}).decode()
     devices = [
-        {"name": f"gpu-{at}", "attributes": {"uuid": {"string": uuid}}, "taints": list(taints)}
+        {"name": f"gpu-{at}", "attributes": {"uuid": {"string": uuid}}, "taints": list(taints), **more}
         for at, uuid in enumerate(uuids if offered is None else offered)
     ]
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": devices}
-    slices = [msgspec.convert({"spec": spec}, ResourceSlice)] if devices else []
-    return NodeDevices(node=name, listed=read_extra(extra), offered=current_devices(slices))
+    specs = [spec] if devices else []
+    if shared is not None:
+        uses = [{"counterSet": "card", "counters": {"memory": {"value": "6Gi"}}}]
+        has = [{"name": "card", "counters": {"memory": {"value": shared}}}]
+        pool |= {"resourceSliceCount": 2}
+        spec["devices"] = [each | {"consumesCounters": uses} for each in devices]
+        specs.append({"driver": DRIVER, "nodeName": name, "pool": pool, "sharedCounters": has})
+    slices = [msgspec.convert({"spec": each}, ResourceSlice) for each in specs]
+    known = {"offered": current_devices(slices), "counters": current_counters(slices)}
+    return NodeDevices(node=name, listed=read_extra(extra), **known)
 
 
 def device(at, pool="node-1"):

@@ -83,6 +83,20 @@ def test_each_request_gets_the_devices_behind_the_indices_of_its_job():
             "tainted",
             "device node-1/gpu-0 (gpu 0 of node node-1) has taint sick:NoSchedule",
         ),
+        (
+            "0",
+            node_with(["a"], bindingConditions=["Attached"]),
+            Verdict.REFUSE,
+            "late",
+            "device node-1/gpu-0 (gpu 0 of node node-1) has binding conditions (Attached), which nobody waits for here",
+        ),
+        (
+            "0",
+            node_with(["a"], shared="4Gi"),
+            Verdict.WAIT,
+            "taken",
+            "device node-1/gpu-0 (gpu 0 of node node-1) shares memory of card with others, and they leave it too",
+        ),
     ],
 )
 def test_what_does_not_agree_is_said(indices, on, verdict, reason, why):
@@ -99,6 +113,35 @@ def test_a_pod_that_would_run_with_other_claims_than_its_job_was_made_for_is_not
     assert chosen == []
     assert (refused["p"].verdict, refused["p"].reason) == (Verdict.WAIT, "claim")
     assert refused["p"].why == f"the claims of pod pod-p ask for {len(claims)} devices, and its job was asked for 2"
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "bears"),
+    [
+        ([{"key": "sick", "operator": "Exists"}], True),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], True),
+        ([{"key": "sick", "value": "very"}], False),
+        ([{"key": "sick", "operator": "Exists", "effect": "NoExecute"}], False),
+    ],
+)
+def test_a_claim_may_tolerate_the_taint_of_a_device(tolerations, bears):
+    on = node_with(["a"], taints=[{"key": "sick", "effect": "NoSchedule"}])
+    asks = claim("c", request(tolerations=tolerations))
+    chosen, refused = choose_devices([want(asks, indices="0", on=on)], CLASSES, NOBODY)
+    assert (len(chosen), len(refused)) == ((1, 0) if bears else (0, 1))
+    if bears:  # as the controller needs it that evicts for taints
+        (result,) = chosen[0].status({})["allocation"]["devices"]["results"]
+        assert list(result["tolerations"]) == tolerations
+
+
+@pytest.mark.parametrize(("shared", "fits"), [("12Gi", True), ("11Gi", False)])
+def test_devices_that_share_something_are_given_as_far_as_it_lasts(shared, fits):
+    on, other = node_with(["a", "b"], shared=shared), claim("other", user="q", devices=["gpu-1"])
+    one, two = want(claim("x"), indices="0", on=on), want(claim("y"), indices="1", on=on, uid="q")
+    chosen, _ = choose_devices([one], CLASSES, {device(1): other}.get)
+    assert bool(chosen) is fits
+    chosen, refused = choose_devices([one, two], CLASSES, NOBODY)  # both at once
+    assert (len(chosen), len(refused)) == ((2, 0) if fits else (1, 1))
 
 
 def test_a_device_of_another_claim_is_waited_for():
