@@ -71,7 +71,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.VOLUME: Words(
         "is not bound: its volume is being made",
-        "Nothing for some minutes; then see what the claim says: kubectl -n {namespace} describe pvc.",
+        "Nothing for some minutes; then see what the claim says: kubectl -n {namespace} describe pvc",
     ),
     WaitCause.KUBELET: Words(
         "is not bound: the kubelet of its node would refuse it",

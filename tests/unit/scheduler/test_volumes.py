@@ -140,16 +140,22 @@ async def test_a_volume_that_is_not_made_in_time_keeps_no_node(world, tmp_path):
         await world.until(lambda: any(note.startswith(says) for note in world.notes("FailedScheduling")))
 
 
+async def start_two(world):
+    """A gang that shares a claim, whose job has both nodes; gives the job's id."""
+    for name in ("a", "b"):
+        add_pod(world, name, annotations={"sunkpy.dev/gang": "two", "sunkpy.dev/gang-size": "2"})
+    await world.until(lambda: world.submissions)
+    (job,) = world.jobs
+    world.set_job(job, "RUNNING", nodes="n[1-2]", tasks={"set": True, "number": 2})
+    await world.until(lambda: selected(world) == "node-1")
+    return job
+
+
 async def test_a_gang_that_shares_a_claim_is_not_bound_beyond_the_reach_of_its_volume(world, tmp_path):
     add_class(world, "late", "WaitForFirstConsumer")
     add_claim(world, "late")
     async with leading(world, tmp_path):
-        for name in ("a", "b"):
-            add_pod(world, name, annotations={"sunkpy.dev/gang": "two", "sunkpy.dev/gang-size": "2"})
-        await world.until(lambda: world.submissions)
-        (job,) = world.jobs
-        world.set_job(job, "RUNNING", nodes="n[1-2]", tasks={"set": True, "number": 2})
-        await world.until(lambda: selected(world) == "node-1")
+        job = await start_two(world)
         volume_is_made(world, "east")
         await world.until(lambda: world.cancelled == [job])
         assert world.bindings == []
@@ -162,12 +168,7 @@ async def test_of_pods_that_share_a_claim_one_says_where_it_is_made(world, tmp_p
     add_class(world, "late", "WaitForFirstConsumer")
     add_claim(world, "late")
     async with leading(world, tmp_path):
-        for name in ("a", "b"):
-            add_pod(world, name, annotations={"sunkpy.dev/gang": "two", "sunkpy.dev/gang-size": "2"})
-        await world.until(lambda: world.submissions)
-        (job,) = world.jobs
-        world.set_job(job, "RUNNING", nodes="n[1-2]", tasks={"set": True, "number": 2})
-        await world.until(lambda: selected(world) == "node-1")
+        await start_two(world)
         volume_is_made(world, "")
         await world.until(lambda: sorted(world.bindings) == [("a", "node-1"), ("b", "node-2")])
         assert world.api.patched.count("data") == 1
