@@ -398,3 +398,24 @@ def test_a_command_does_what_its_man_page_says(
     code, said = outcomes[name].result()
     assert re.search(command.says, said.strip(), re.DOTALL), said
     assert code == command.code, said
+
+
+TYPED: Final = r"""
+cd "$(mktemp --directory "$HOME/XXXXXX")" || exit
+type() {
+  until grep -q 'are ready for job' seen; do sleep 0.2; done
+  printf '%s\n' 'echo on $SLURMD_NODENAME at $(tty)' 'srun -l echo a step' exit
+  for _ in {1..100}; do ! grep -q Relinquishing seen || return; sleep 0.2; done
+}
+touch seen
+type | env -u SHELL script -qefc 'salloc --nodes=2 --nodelist=c1,c2' seen
+"""
+"""Into the terminal of somebody who has no SHELL, as by kubectl exec."""
+
+
+def test_salloc_without_a_command_opens_its_shell_on_the_first_node(site: Site) -> None:
+    """In the login pod it would have the limits that login.perPerson sets there."""
+    code, said = site.shell("ann", TYPED, timeout_s=120)
+    assert re.search(r"\non c1 at /dev/pts/\d+\r?\n", said), said
+    assert {"0: a step", "1: a step"} <= {line.strip() for line in said.splitlines()}, said
+    assert (code, "Relinquishing job allocation" in said) == (0, True), said

@@ -392,6 +392,15 @@ def test_limits_of_the_login_pod_stay_there_unless_a_site_wants_them_in_jobs():
     assert [line for line in lines if line.startswith("Propagate")] == ["PropagateResourceLimitsExcept=MEMLOCK"]
 
 
+def test_a_shell_of_salloc_is_on_its_node_unless_a_site_wants_it_in_the_login_pod():
+    assert "LaunchParameters=use_interactive_step" in _lines({})
+    with_more = {"LaunchParameters": {"slurmstepd_memlock": True}}
+    merged = "LaunchParameters=slurmstepd_memlock,use_interactive_step"
+    assert merged in _lines({"slurmConfig": {"conf": with_more}})
+    without = _lines({"slurmConfig": {"conf": {"LaunchParameters": None}}})
+    assert not [line for line in without if line.startswith("LaunchParameters")]
+
+
 def test_processes_may_outlive_a_kill_for_minutes_and_then_say_where_they_wait():
     own = {"UnkillableStepTimeout": 1800, "UnkillableStepProgram": "/site/unkillable"}
     program = "UnkillableStepProgram=/usr/local/bin/report-unkillable"
