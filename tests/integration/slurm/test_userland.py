@@ -27,6 +27,12 @@ pytestmark = pytest.mark.integration
 
 RELEASES: Final = {"trixie": "24.11", "sid": "26.05"}
 
+SONAME: Final = re.compile(r"lib.+\.so(\.\d+)?$")
+OF_SSSD: Final = re.compile(
+    "lib(basicobjects|cares|collection|crack|dhash|ini_config|ldb|nfsidmap|path_utils|pwquality|ref_array|sss_|subid_sss|"
+    "talloc|tdb|tevent)"
+)
+
 TRIES: Final = {
     "git": "git init -q -b main repo && git -C repo status --branch",
     "vim": "vim -es -c 'call writefile([\"written\"], \"by-vim\")' -c 'qa!' < /dev/null; cat by-vim",
@@ -39,6 +45,7 @@ TRIES: Final = {
     "venv": "python3 -m venv own && own/bin/pip --version",
     "htop": "htop --version",
     "archives": "echo x > a && xz a && bzip2 -k a.xz && zstd -q a.xz && zip -q a.zip a.xz && unzip -p a.zip | xz -d",
+    "shares": "echo x > f && setfacl -m u:nobody:r f && getfacl f | grep user:nobody:r",
     "bc": "[ $(echo '6 * 7' | bc) = 42 ]",
     "file, tree, time": "file /etc/passwd | grep ASCII && tree --version && /usr/bin/time -f %e true",
     "gdb": "gdb --batch -ex 'print 6 * 7' | grep 42",
@@ -55,6 +62,13 @@ TRIES: Final = {
 def login(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("login") / "root"
     unpack(os.environ.get("SLURM_SUITE", "trixie"), ("login",), root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def slurmd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("slurmd") / "root"
+    unpack(os.environ.get("SLURM_SUITE", "trixie"), ("slurmd",), root)
     return root
 
 
@@ -80,6 +94,17 @@ def test_an_image_lists_its_packages(login: Path):
     assert ref == {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}
     described = {each["relatedSpdxElement"] for each in document["relationships"]}
     assert described == {each["SPDXID"] for each in document["packages"]}
+
+
+def _libraries(root: Path) -> set[str]:
+    """Those that programs are linked with, by the name under which they look for them."""
+    folders = (root / "usr/lib").glob("*-linux-gnu")
+    return {found[0] for folder in folders for file in folder.iterdir() if (found := SONAME.match(file.name))}
+
+
+def test_what_a_program_finds_where_it_is_made_it_finds_in_a_job(login: Path, slurmd: Path):
+    """But for what only daemons and PAM have: those of sssd, which keys of people come from."""
+    assert {name for name in _libraries(login) - _libraries(slurmd) if not OF_SSSD.match(name)} == set()
 
 
 def _script(tool: str) -> str:
