@@ -145,14 +145,22 @@ def _progressing(world: World, plan: Plan) -> Condition:
     if finished:
         reasons = sorted({pod.status.reason or pod.status.phase for pod in finished})
         return condition("False", "PodsFailed", f"{_range(finished)} failed ({', '.join(reasons)}); tried again later")
-    if any(cause == RemovalCause.ROLLOUT for cause in plan.wanted_gone.values()):
+    if any(cause == RemovalCause.ROLLOUT for cause in plan.wanted_gone.values()) or _replaces_old_pods(world):
         return condition("True", "RollingOut", f"{_updated_text(world)}; {_going_text(world)}")
-    if any(not isinstance(action, AddFinalizer) for action in plan.actions) or plan.wanted_gone or plan.missing:
+    acts = any(not isinstance(action, AddFinalizer) for action in plan.actions)
+    if acts or plan.wanted_gone or plan.missing or _pods(world, Trait.DELETING):
         return condition("True", "Scaling", _creating_text(plan) or _going_text(world))
     waiting = _pods(world, Trait.STAYING_UNREADY)
     if waiting:
         return condition("True", "WaitingForReady", f"{_range(waiting)} not ready; {_updated_text(world)}")
     return _at_rest(world)
+
+
+def _replaces_old_pods(world: World) -> bool:
+    """Whether one goes, and more of an older template wait for their turn."""
+    spec = world.nodeset.spec
+    rolls = spec.update_strategy.type == "RollingUpdate" and not spec.paused
+    return rolls and bool(_pods(world, Trait.DELETING) and _pods(world, Trait.OLD_TEMPLATE))
 
 
 def _at_rest(world: World) -> Condition:

@@ -99,6 +99,24 @@ def test_what_is_going_on_is_told():
         assert (progressing.reason, progressing.message) == (reason, text)
 
 
+@pytest.mark.parametrize(
+    ("template", "changes", "reason", "text"),
+    [
+        ("old", {}, "RollingOut", "0 of 2 updated; gpu-012-001 terminating"),
+        ("old", {"paused": True}, "Scaling", "gpu-012-001 terminating"),
+        ("old", {"strategy": "OnDelete"}, "Scaling", "gpu-012-001 terminating"),
+        (None, {}, "Scaling", "gpu-012-001 terminating"),
+    ],
+)
+def test_a_pod_that_ends_is_told_before_others_that_wait_for_their_turn(template, changes, reason, text):
+    nodeset = make_nodeset(**changes)
+    old = {} if template is None else {"template_hash": template}
+    pods = [make_pod(nodeset, 1, deleting=True, **old), make_pod(nodeset, 2, **old)]
+    status, _ = status_of(make_world(nodeset, [make_node(1), make_node(2)], pods))
+    progressing = status.condition("Progressing")
+    assert (progressing.status, progressing.reason, progressing.message) == ("True", reason, text)
+
+
 def test_why_slurmd_does_not_start_is_said_on_the_nodeset():
     """As on a node whose kernel cannot hold jobs."""
     nodeset, why = make_nodeset(), "check-cgroups: this node cannot hold jobs"
