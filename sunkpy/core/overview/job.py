@@ -111,7 +111,12 @@ def _standing(job: QueuedJob, waits: Waiting | None) -> str:
         return "stays in the queue until somebody changes something" if waits.never_starts else "waits in the queue"
     if is_job_ended(job.row.state):
         return "was preempted" if "PREEMPTED" in job.row.state else "has ended"
-    return "runs" if "RUNNING" in job.row.state else "has its nodes"
+    return "runs" if "RUNNING" in job.row.state and not _is_in_prolog(job) else "has its nodes"
+
+
+def _is_in_prolog(job: QueuedJob) -> bool:
+    """Whether a job of a person has its nodes, and nothing of it has run."""
+    return "RUNNING" in job.row.state and job.row.reason == "Prolog" and parse_comment(job.row.comment) is None
 
 
 def _after_its_end(facts: JobFacts, job: QueuedJob) -> str:
@@ -237,6 +242,11 @@ def _nodes(jobs: Iterable[QueuedJob], within: set[str]) -> list[str]:
 
 
 def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
+    if _is_in_prolog(job):
+        return (
+            "Nothing while its Prolog runs, which may wait for pods to leave. If that lasts, see the log of its "
+            f"slurmd pods; if no Prolog of it runs there: scontrol requeue {facts.called}."
+        )
     if waits is None:
         return _after_its_end(facts, job) if is_job_ended(job.row.state) else "Nothing."
     if (held := why_held(job)) is not None:

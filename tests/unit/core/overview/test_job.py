@@ -65,6 +65,7 @@ SITUATIONS = {
     "pods-wait": facts(job(7, "PENDING", reason="Resources", user="k8s", comment=OF_PODS)),
     "several-partitions": facts(job(7, "PENDING", reason="Resources", partition="low,high")),
     "runs": facts(job(7, "RUNNING", nodes=("n1", "n2"))),
+    "in-its-prolog": facts(job(7, "RUNNING", reason="Prolog", nodes=("n1", "n2"))),
     "completing": facts(job(7, "COMPLETING", "COMPLETED", nodes=("n1",))),
     "ended": facts(job(7, "FAILED", reason="NonZeroExitCode", nodes=("n1",), exit_code=2)),
     "completed": facts(job(7, "COMPLETED", nodes=("n1",))),
