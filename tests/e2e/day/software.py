@@ -1,12 +1,18 @@
-"""Software as a site has it for all nodes: packages of Debian below `~/software`; `~/software/env` makes them known.
+"""Software as a site has it for all nodes, below `~/software`; `~/software/env` makes it known.
 
-Of the same suite as the images, so that it fits their Python and C library. Only what a slurmd pod lacks is there.
+Packages of Debian are of the same suite as the images, so that they fit their Python and C library. Packages of Python
+are those of python.txt, as `pip install` brings them; what they share with Debian's (torch, numpy, mpi4py)
+is Debian's. Only what a slurmd pod lacks is there.
+
+python.txt comes of `uv pip compile --no-annotate --no-header --python-version 3.13` of python.in, less what Debian has.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,14 +20,18 @@ from typing import Final
 from demo.stack import Stack
 from sunkpy.core import names
 
-PACKAGES: Final = ("libopenmpi-dev", "openmpi-bin", "parallel", "python3-mpi4py", "python3-torch")
+PACKAGES: Final = ("libopenmpi-dev", "openmpi-bin", "parallel", "python3-mpi4py", "python3-numpy", "python3-torch")
+PYTHON: Final = Path(__file__).with_name("python.txt")
+BUILT: Final = ("connection-pool",)
+"""Those without a wheel; what is built of them is Python alone."""
 CACHE: Final = Path(os.environ.get("SUNKPY_CACHE", str(Path.home() / ".cache" / "sunkpy"))) / "day"
 ENV: Final = """\
 S=$HOME/software
 L=$S/usr/lib/x86_64-linux-gnu
-export PATH=$S/usr/bin:$PATH PYTHONPATH=$S/usr/lib/python3/dist-packages
+export PATH=$S/python/bin:$S/usr/bin:$PATH PYTHONPATH=$S/python:$S/usr/lib/python3/dist-packages
 export LD_LIBRARY_PATH=$L:$S/usr/lib:$L/blas:$L/lapack:$L/openmpi/lib
 export OPAL_PREFIX=$S/usr PMIX_PREFIX=$S/usr PRTE_PREFIX=$S/usr USE_LIBUV=0
+export PRTE_MCA_mca_base_component_path=$L/prte
 """
 # Debian builds PyTorch without libuv, for which torchrun asks unless it is told otherwise.
 UNPACK: Final = r"""
@@ -34,14 +44,38 @@ cd usr/lib/python3/dist-packages/torch/distributed
 sed -i 's/multi_tenant=True,$/multi_tenant=True, use_libuv=False,/' elastic/rendezvous/*.py
 sed -i 's/is_master=False,$/is_master=False, use_libuv=False,/' rendezvous.py
 """
+UNPACK_PYTHON: Final = r"""
+set -e
+mkdir -p ~/software/python; cd ~/software/python
+tar -x
+sed -i '1 s,^#!.*python.*,#!/usr/bin/python3,' bin/*
+"""
 
 
 def install(stack: Stack, ssh: Sequence[str]) -> None:
     """Unpack it in the home of who comes in by `ssh`.
 
     Raises:
-        CalledProcessError: apt, or the login pod; what it said is on standard error.
+        CalledProcessError: apt, uv or the login pod; what it said is on standard error.
     """
+    _install_debian(stack, ssh)
+    _install_python(ssh)
+    subprocess.run([*ssh, "cat > ~/software/env"], input=ENV.encode(), check=True, timeout=60)
+
+
+def _install_python(ssh: Sequence[str]) -> None:
+    ask = "python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'"
+    version = subprocess.run([*ssh, ask], stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout.strip()
+    only = ("--no-deps", "--only-binary", ":all:", *(word for name in BUILT for word in ("--no-binary", name)))
+    with tempfile.TemporaryDirectory() as folder:
+        where = ("--python-version", version, "--python-platform", "x86_64-manylinux_2_28", "--target", folder)
+        uv = [sys.executable, "-m", "uv", "pip", "install", "--system-certs", "--quiet", *only, *where]
+        subprocess.run([*uv, "-r", str(PYTHON)], check=True)
+        with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as packed:
+            subprocess.run([*ssh, UNPACK_PYTHON], stdin=packed.stdout, check=True, timeout=600)
+
+
+def _install_debian(stack: Stack, ssh: Sequence[str]) -> None:
     folder = CACHE / stack.suite
     archives = folder / "cache" / "archives"
     for each in (archives / "partial", folder / "state" / "lists" / "partial"):
@@ -65,4 +99,3 @@ def install(stack: Stack, ssh: Sequence[str]) -> None:
     debs = sorted(file.name for file in archives.glob("*.deb"))
     with subprocess.Popen(["tar", "-C", str(archives), "-c", *debs], stdout=subprocess.PIPE) as packed:
         subprocess.run([*ssh, UNPACK], stdin=packed.stdout, check=True, timeout=600)
-    subprocess.run([*ssh, "cat > ~/software/env"], input=ENV.encode(), check=True, timeout=60)
