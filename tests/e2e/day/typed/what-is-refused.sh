@@ -1,0 +1,11 @@
+# source: Slurm, slurm.schedmd.com/sbatch.html
+# does: a wrong account, partition, time or number of GPUs of a node: refused at once, in words
+# says: .*Invalid account or account/partition combination specified
+# says: .*invalid partition specified: .*
+# says: .*Batch job submission failed: Invalid partition name specified
+# says: .*Invalid --time specification
+# says: .*Requested node configuration is not available
+sbatch --account=physics --wrap=hostname || true
+sbatch --partition=gpu --wrap=hostname || true
+sbatch --time=tomorrow --wrap=hostname || true
+sbatch --nodes=1 --gpus-per-node=3 --wrap=hostname || true
