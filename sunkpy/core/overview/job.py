@@ -245,7 +245,7 @@ def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
     if _is_in_prolog(job):
         return (
             "Nothing while its Prolog runs, which may wait for pods to leave. If that lasts, see the log of its "
-            f"slurmd pods; if no Prolog of it runs there: scontrol requeue {facts.called}."
+            f"slurmd pods; if no Prolog of it runs there: scontrol requeue {facts.called}"
         )
     if waits is None:
         return _after_its_end(facts, job) if is_job_ended(job.row.state) else "Nothing."
