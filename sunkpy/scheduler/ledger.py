@@ -111,6 +111,7 @@ class Ledger:
             self.drop_job(record, job)
         self._gangs.pop(record.id, None)
         self._generations.drop(_any_generation(record.id), record.id)
+        record.is_doubted = True  # for hooks that still look at it: nobody tells it of its pods any more
         record.fire()
 
     def other_generations(self, id: GangId) -> list[Record]:

@@ -6,6 +6,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.scheduler.hooks import gate
+from sunkpy.scheduler.loop import GangLoop
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -220,3 +221,29 @@ async def test_the_mark_of_a_job_that_slurm_does_not_know_stays_for_the_gate(wor
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         assert (await call("epilog", 4711))[1]["kept"]
         assert await call("gate", 5000, marked=[4711]) == (200, {"done": True, "over": [4711]})
+
+
+async def test_an_epilog_that_calls_when_its_gang_is_over_and_its_pod_is_listed_still_hears_when_it_is_gone(
+    world, tmp_path, monkeypatch
+):
+    forget, forgotten = GangLoop._forget, []
+
+    def noted(loop, record):
+        forget(loop, record)
+        forgotten.append(record.id)
+        world.note_change()
+
+    monkeypatch.setattr(GangLoop, "_forget", noted)
+    world.hasten(gate_again_s=0.05)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job = await bound_pod(world, call)
+        world.set_job(job, "PREEMPTED")
+        await world.until(lambda: world.deleted)
+        world.pod_ends("Failed")
+        await world.until(lambda: len(forgotten) == 1)
+        epilog = asyncio.ensure_future(call("epilog", job))
+        await world.until(lambda: len(forgotten) == 2)
+        assert not epilog.done()
+        world.pod_vanishes()
+        async with asyncio.timeout(10):
+            assert await epilog == (200, {"done": True})
