@@ -62,8 +62,8 @@ class GangLoop:
         # 1. What became of bindings, and of the gang while nobody was to look at it.
         await self._binder.settle(record)
         record.forget_refused_nodes(now=self._leader.clock())
-        if record.is_doubted:
-            self._gangs.recognise(record)
+        self._gangs.recognise(record)
+        record.is_news = False
         # 2. Collect all that is known of the gang, as one value.
         snapshot = self._collector.snapshot(record)
         before = (record.state, set(record.jobs))
@@ -73,6 +73,7 @@ class GangLoop:
         # 4. Execute.
         await self._execute(record, actions, is_gone=snapshot.gang is None)
         # 5. Look at it again: forget what has ended, and wake those who wait for that.
+        self._gangs.recognise(record)
         after = self._collector.known(record) if actions else snapshot
         self._note_ends(record, after)
         await self._forget_gone(record)

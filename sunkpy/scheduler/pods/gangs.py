@@ -61,21 +61,23 @@ class Gangs:
         record = self._ledger.get(id)
         if record is None:
             return None
-        is_news = record.is_news  # else a pass has seen it already
         self.recognise(record)
         known = record.recognised
         has_left = known.gang is not None and self._members.part(known.gang, known.beyond)
-        if is_news or record.is_doubted:
+        if record.is_news or record.is_doubted:  # else a pass has seen it already
             self.recognise(record)
+            record.is_news = False
             self._wake.gang(id)
         return index.LEFT_OUT_S if has_left else None
 
     def recognise(self, record: Record) -> None:
-        """Keep the gang as it is now."""
+        """Keep the gang as it is now, if it may be another than is kept."""
+        if not record.is_doubted:
+            return
         now = self.of(record)
         if now is not record.recognised and now.gang is not None:
             record.ended.clear()
-        record.recognised, record.is_doubted, record.is_news = now, False, False
+        record.recognised, record.is_doubted = now, False
 
     def of(self, record: RecordView) -> Recognised:
         """The gang as it is now."""

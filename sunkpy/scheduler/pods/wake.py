@@ -7,6 +7,7 @@ A change is only noted here: the value of its gang is doubted, and the gang is e
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,14 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.phases import State, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.scheduler.ledger import Ledger
+
+_AT_ONCE: Final = 32
+_GATHERED_S: Final = 0.0001
+"""Changes of a larger gang are gathered for so long for each of its pods: to recognise it takes as long as it is large,
+and its pods come and go one after the other.
+"""
+_QUIET_S: Final = 0.2
+"""For so long changes are gathered from which nothing follows."""
 
 _OURS = frozenset({*names.BINDING_NOTE, names.ANNOTATION_ASKED})
 
@@ -40,16 +49,20 @@ class Wake:
     def changed(self, id: GangId | None) -> None:
         """The gang may look different now: it is recognised anew, and then looked at."""
         record = self._ledger.get(id)
-        if record is not None:
-            record.is_news = True
-            self.doubt(id)
+        if record is None:
+            return
+        record.is_doubted = record.is_news = True
+        if len(record.members) <= _AT_ONCE:
+            self._ledger.changed.add(record.id)
+        else:
+            self._ledger.changed.add_after(record.id, len(record.members) * _GATHERED_S)
 
     def doubt(self, id: GangId | None) -> None:
         """The gang may look different now, and nothing follows from that alone."""
         record = self._ledger.get(id)
         if record is not None:
             record.is_doubted = True
-            self._ledger.changed.add(record.id)
+            self._ledger.changed.add_after(record.id, _QUIET_S)
 
     def pod_changed(self, id: GangId, old: Pod | None, new: Pod) -> None:
         """A pod of the gang came or changed."""
@@ -98,8 +111,8 @@ class Wake:
         """Gangs that were refused may be allowed now, or another user's."""
         for record in self._ledger:
             if record.id.namespace == name:
-                record.is_news |= record.state in (State.WAITING, State.SUBMITTED)
-                self.doubt(record.id)
+                wake = self.changed if record.state in (State.WAITING, State.SUBMITTED) else self.doubt
+                wake(record.id)
 
 
 def _compared(pod: Pod) -> tuple[object, ...]:
