@@ -96,6 +96,7 @@ start_removal() {
 
 # A script of the site that fails drains the node, but not before the job has left it.
 begin_soon
+rm -f "$passed" 2> /dev/null
 broken=''
 run_site epilog "$first" || broken=$why
 if [ "${SLURM_JOB_UID:-0}" != 0 ]; then end_processes; fi

@@ -8,6 +8,8 @@ settings_file=${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}
 markers=${SUNKPY_MARKERS:-/var/lib/sunkpy/markers}
 site=${SUNKPY_SITE:-/etc/sunkpy/site}
 marker=$markers/$SLURM_JOB_ID
+# There once the Prolog of the job has ended here: requeue-lost looks for it.
+passed=$markers/passed/$SLURM_JOB_ID
 # With sshd beside slurmd (compute.ssh): a file for each of its processes that belongs to this job.
 joined=${SUNKPY_JOINED:-/run/sunkpy-sshd}/$SLURM_JOB_ID
 

@@ -1,6 +1,7 @@
 # Prolog of every job. Nothing of the job runs before it has ended. So here it is proved that the pods of ended jobs have left
 # the node, whatever happened to their Epilogs.
 hook=prolog
+rm -f "$passed" 2> /dev/null # of an earlier run of the job, or of another of its number
 
 # Before anything of the job runs: from here on nothing of its user is removed.
 # shellcheck disable=SC2329 # in_turn calls it
@@ -158,6 +159,7 @@ if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi
 run_site prolog "$later" || fail "$why"
+{ mkdir -p "${passed%/*}" && : > "$passed"; } 2> /dev/null || say "cannot write $passed"
 [ ! -d "${joined%/*}" ] || mkdir -p "$joined"
 
 # What an Epilog has left that did not run is written over. Without the file a job only lacks a label.

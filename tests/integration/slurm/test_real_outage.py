@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +44,10 @@ _ALLOCATE_C3 = """\
 cd; timeout --signal=KILL 120 salloc --no-shell --job-name=once --nodelist=c3 --time=1 --mem=100 &> once &
 begun() { squeue --noheader --states=all --format='%A %T' --name=once | sed -n '/PENDING/!s/ .*//p'; }
 for _ in {1..50}; do begun | grep . && break; sleep 0.1; done
+"""
+_ALLOCATE_BOTH = """\
+cd; timeout --signal=KILL 120 salloc --no-shell --job-name=both --nodes=2 --nodelist=c1,c2 --time=2 --mem=100 &> both &
+for _ in {1..50}; do squeue --noheader --format=%A --name=both | grep . && break; sleep 0.2; done || cat both
 """
 
 
@@ -124,6 +131,43 @@ async def test_an_allocation_that_starts_while_slurmd_does_is_ended(site: Site) 
 
     await _happens(site, is_ended, "the allocation is ended", timeout_s=150)
     await site.clear()
+
+
+async def test_an_allocation_that_waits_on_another_node_outlives_the_slurmd_that_it_has_passed(silent: Site) -> None:
+    """Slurm does not say on which of its nodes it waits: only the node itself knows that its own Prolog has ended."""
+    site = silent
+    marks = {name: site.root_of(name) / f"var/lib/sunkpy/markers/{_OLD_JOB}" for name in _MARKED}
+    marks["c1"].unlink()
+    code, said = await asyncio.to_thread(site.shell, "ann", _ALLOCATE_BOTH)
+    job = said.strip()
+    assert (code, job.isdigit()) == (0, True), said
+    passed = marks["c1"].parent / "passed" / job
+
+    async def has_passed() -> bool:
+        return await asyncio.to_thread(passed.exists) and " Reason=Prolog " in await _job(site, job)
+
+    await _happens(site, has_passed, "its Prolog on c1 has ended, and that on c2 waits")
+    assert await asyncio.to_thread(_look_for_lost, site, passed.parent.parent) == ""
+    assert " JobState=RUNNING Reason=Prolog " in await _job(site, job)
+    passed.unlink()
+    said = await asyncio.to_thread(_look_for_lost, site, passed.parent.parent)
+    assert f"allocation {job} waited in a Prolog that died with the previous slurmd and is cancelled" in said
+
+
+def _look_for_lost(site: Site, markers: Path) -> str:
+    """What requeue-lost says on c1, whose slurmd has just started: no process that runs on c2 is seen there."""
+    root = site.slurm.root
+    shutil.rmtree(root / "var/tmp/markers", ignore_errors=True)
+    shutil.copytree(markers, root / "var/tmp/markers")
+    (port,) = re.findall(r"^NodeName=c1 .* Port=(\d+)", _nodes(site), re.MULTILINE)
+    env = f"SUNKPY_SLURM_NODE=c1 SUNKPY_MARKERS=/var/tmp/markers SUNKPY_SLURMD_PORT={port}"
+    enter = f"mount -t proc proc {root}/proc && exec chroot {root} env {env} requeue-lost"
+    argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", enter]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def _nodes(site: Site) -> str:
+    return site.slurm.run_as("slurm", "scontrol", "-o", "show", "node", "c1")[1]
 
 
 async def _happens(site: Site, check: Callable[[], Awaitable[bool]], what: str, *, timeout_s: float = 60) -> None:

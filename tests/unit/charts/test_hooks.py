@@ -114,7 +114,7 @@ class Hooks:
 
     @property
     def markers(self) -> set[int]:
-        return {int(path.name) for path in (self.folder / "markers").iterdir()}
+        return {int(path.name) for path in (self.folder / "markers").iterdir() if path.name != "passed"}
 
     @property
     def reasons(self) -> list[str]:
@@ -365,6 +365,20 @@ def test_only_a_successful_epilog_takes_its_own_marker_away(hooks: Hooks, schedu
     scheduler.answers = [200]
     assert hooks.run("epilog").returncode == 0
     assert hooks.markers == {7}
+
+
+def test_a_job_that_has_passed_the_prolog_is_noted_until_its_epilog(hooks: Hooks, scheduler: Scheduler):
+    """For requeue-lost."""
+    passed, old = (hooks.folder / "markers/passed" / str(job) for job in (OWN_JOB, 7))
+    assert hooks.run("prolog").returncode == 0
+    assert passed.exists()
+    old.touch()
+    assert hooks.run("epilog").returncode == 0
+    assert (passed.exists(), old.exists()) == (False, True)
+    passed.touch()
+    hooks.mark(7)
+    assert hooks.run("prolog", comment="", SUNKPY_HOOKS_URL="").returncode == 1
+    assert not passed.exists(), "nobody opened the gate"
 
 
 def test_an_epilog_asks_for_a_job_that_left_a_mark_whatever_its_comment_says_by_now(hooks: Hooks, scheduler: Scheduler):

@@ -71,7 +71,7 @@ def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "")
     with socket.create_server(("127.0.0.1", 0)) as slurmd:
         port = str(slurmd.getsockname()[1])
         env = {"PATH": f"{folder}:{REQUEUE_LOST.parent}:{os.environ['PATH']}", "TOLD": str(told)}
-        env |= {"SUNKPY_SLURMD_PORT": port}
+        env |= {"SUNKPY_SLURMD_PORT": port, "SUNKPY_MARKERS": str(folder / "markers")}
         env |= {"SUNKPY_REGISTERS_S": "0", "SUNKPY_SLURM_NODE": NODE, "JOBS": "\n".join(rows)}
         env |= {"STATE": "MIXED+DRAIN" if rows else "IDLE"}
         run = subprocess.run([REQUEUE_LOST], env=env, check=True, timeout=20, capture_output=True, text=True)
@@ -126,3 +126,9 @@ def test_an_allocation_is_cancelled_if_it_waited_in_its_prolog_and_lives_on_if_n
     told, said = requeue_lost(tmp_path, "9000012", "9000013")
     assert told == ["cancel 9000012"]
     assert "allocation 9000012" in said
+
+
+def test_an_allocation_that_has_passed_its_prolog_here_waits_on_another_node_and_is_left_alone(tmp_path: Path):
+    (tmp_path / "markers/passed").mkdir(parents=True)
+    (tmp_path / "markers/passed/9000012").touch()
+    assert requeue_lost(tmp_path, "9000012") == ([], "")
