@@ -1,4 +1,7 @@
-"""slurmctld is killed before it has saved: what it has forgotten comes to an end (start-slurmctld on real daemons)."""
+"""slurmctld is killed before it has saved, or reads its files anew: what it has forgotten comes to an end.
+
+It is start-slurmctld on real daemons.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ import pytest
 
 from devcluster.waiting import wait
 from tests.integration.slurm.faults.saboteur import signal_slurmctld
-from tests.integration.slurm.site import NODES, POD, Site
+from tests.integration.slurm.site import NODES, POD, VALUES, Site, slurm_conf
 from tests.integration.slurm.test_accounting_faults import wait_until_saved
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 SCRIPT: Final = "touch on; until [ -e go ]; do sleep 0.1; done"
 ORPHAN: Final = "touch on; exec sleep 4246"
+SLOW: Final = "#!/bin/bash\nexec sleep 42.47\n"
+"""A script of the site that a reconfigured slurmd 24.11 does not wait for."""
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +66,21 @@ def test_a_job_whose_start_was_forgotten_does_not_run_on_unseen(own_site: Site):
     signal_slurmctld(own_site, "KILL")
     assert state(own_site, job) != "RUNNING", "it was saved"
     wait(lambda: not own_site.slurm.running("sleep 4246"), timeout_s=20, what="the job that Slurm has forgotten to end")
+
+
+@pytest.mark.skipif(os.environ.get("SLURM_SUITE") == "sid", reason="slurmd 26.05 waits for Prologs")
+def test_a_job_whose_prolog_was_forgotten_as_files_were_read_anew_does_not_hold_its_node(own_site: Site):
+    scripts = own_site.root_of(NODES[0].name) / "etc/sunkpy/site/prolog.d"
+    scripts.mkdir(parents=True)
+    (scripts / "50-slow").write_text(SLOW)
+    (scripts / "50-slow").chmod(0o755)
+    submit = f"sbatch --parsable --mem=10 --output=/dev/null --nodelist={NODES[0].name} --no-requeue --wrap true"
+    code, said = own_site.shell("ann", f"cd; {submit}")
+    assert code == 0, said + own_site.logs()
+    job = said.strip()
+    wait(lambda: own_site.slurm.running("sleep 42.47"), timeout_s=30, what="its Prolog runs")
+    own_site.slurm.configure(slurm_conf(VALUES).replace("KillWait=3", "KillWait=4"))
+    signal_slurmctld(own_site, "TERM")
+    wait(lambda: state(own_site, job) == "PENDING", timeout_s=150, what="Slurm to try the job again")
+    assert f"job {job} waited in a Prolog that Slurm forgot, and is queued again" in own_site.logs()
+    assert " Requeue=0 " in own_site.slurm.run_as("slurm", "scontrol", "-o", "show", "job", job)[1]

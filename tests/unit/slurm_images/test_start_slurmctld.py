@@ -24,8 +24,22 @@ set -euo pipefail
 state=$2
 wait_until_up() { echo up; }
 tell_nodes() { echo tells; [ ! -e "$state/ends" ] || exit 1; }
+requeue_forgotten() { :; }
 source <(sed -n '/^told=/,/^fi$/p' "$1" | sed "s#/config/#$2/config/#g")
 wait
+"""
+FORGETS = """\
+set -euo pipefail
+version=$2
+slurmctld() { echo "slurm-wlm $version"; }
+date() { echo 1000; }
+sleep() { :; }
+timeout() { shift; "$@"; }
+squeue() { cat; }
+scontrol() { echo "scontrol $*"; [ "$*" != "requeue 8" ]; }
+scancel() { echo "scancel $*"; }
+source <(sed -n '/^requeue_forgotten()/,/^}/p' "$1")
+requeue_forgotten
 """
 LACKS = """\
 set -euo pipefail
@@ -70,6 +84,44 @@ MORE_JOBS = CONF.replace("10000", "20000")
 def test_a_reconfigure_that_gives_up_is_repeated_ever_later():
     done = subprocess.run(["bash", "-c", GIVES_UP, "-", SCRIPT], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["30", "60", "120", "240", "told at try 5"], done.stderr
+
+
+def forgotten(*jobs: str, version: str = "24.11.5") -> list[str]:
+    """What it does about these jobs: id, start, whether a batch job, whether it may be requeued, reason, comment."""
+    argv = ["bash", "-c", FORGETS, "-", SCRIPT, version]
+    done = subprocess.run(argv, input="\n".join(jobs) + "\n", capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("job", "does"),
+    [
+        pytest.param("7_3 1000 1 1 Prolog (null)", ["scontrol requeue 7_3"], id="a batch job"),
+        pytest.param(
+            "7 900 1 0 Prolog",
+            ["scontrol update jobid=7 requeue=1", "scontrol requeue 7", "scontrol update jobid=7 requeue=0"],
+            id="one that may not be requeued",
+        ),
+        pytest.param("8 900 1 1 Prolog", ["scontrol requeue 8"], id="one that has gone on meanwhile"),
+        pytest.param("7 1000 0 0 Prolog (null)", ["scancel 7"], id="an allocation"),
+        pytest.param("7 1001 1 1 Prolog (null)", [], id="one that began later"),
+        pytest.param("7 900 1 1 None (null)", [], id="one that has passed its Prolog"),
+        pytest.param("7 900 1 1 Prolog k8s:ab/c:", [], id="a placeholder of pods"),
+        pytest.param("7 N/A 1 1 Prolog (null)", [], id="one without a start"),
+    ],
+)
+def test_a_job_whose_prolog_slurm_forgot_is_queued_again(job: str, does: list[str]):
+    assert [line for line in forgotten(job) if not line.startswith("start-")] == does
+    assert forgotten(job, version="26.05.5") == []
+
+
+def test_it_says_what_slurm_forgot():
+    says = [line for line in forgotten("7_3 10 1 1 Prolog", "8 10 1 1 Prolog", "9 10 0 0 Prolog") if "start-" in line]
+    assert says == [
+        "start-slurmctld: job 7_3 waited in a Prolog that Slurm forgot, and is queued again",
+        "start-slurmctld: allocation 9 waited in a Prolog that Slurm forgot, and is cancelled",
+    ]
 
 
 def test_the_second_says_that_it_waits_for_the_first(tmp_path: Path):
