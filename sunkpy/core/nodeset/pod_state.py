@@ -8,6 +8,7 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.times import parse_rfc3339
 
 _IDLE = 1
+_LAST_LINES = 3
 
 RemovalOrder = tuple[bool, int, float, str]
 
@@ -30,10 +31,10 @@ def is_marked_by_roll(pod: Pod) -> bool:
 
 
 def last_words(pod: Pod) -> str:
-    """Why slurmd did not start; empty when it runs, or left no word."""
+    """Why slurmd did not start: the last of its log, or what it left; empty when it runs, or left no word."""
     states = (state for each in pod.status.container_statuses for state in (each.state, each.last_state))
     ends = (state.terminated.message.strip() for state in states if state.terminated is not None)
-    return next(filter(None, ends), "")
+    return "; ".join(next(filter(None, ends), "").splitlines()[-_LAST_LINES:])
 
 
 def is_replaceable(pod: Pod) -> bool:

@@ -59,3 +59,9 @@ def test_what_starts_slowly_on_a_busy_machine_is_not_ended_for_it():
     starts = {(name, each["name"]): each["startupProbe"] for name, each in probed if "startupProbe" in each}
     assert {name for _, name in starts} >= {"scheduler", "syncer", "accounts", "operator", "slurmrestd", "sshd"}
     assert [who for who, probe in starts.items() if probe["periodSeconds"] * probe["failureThreshold"] < 600] == []
+
+
+def test_the_last_words_of_a_slurmd_that_does_not_start_come_to_its_nodeset():
+    (nodeset,) = of_kind(render("slurm"), "NodeSet").values()
+    (slurmd, *_) = nodeset["spec"]["template"]["spec"]["containers"]
+    assert (slurmd["name"], slurmd["terminationMessagePolicy"]) == ("slurmd", "FallbackToLogsOnError")

@@ -117,10 +117,18 @@ def test_a_pod_that_ends_is_told_before_others_that_wait_for_their_turn(template
     assert (progressing.status, progressing.reason, progressing.message) == ("True", reason, text)
 
 
-def test_why_slurmd_does_not_start_is_said_on_the_nodeset():
-    """As on a node whose kernel cannot hold jobs."""
-    nodeset, why = make_nodeset(), "check-cgroups: this node cannot hold jobs"
-    ended = ContainerStatus(name="slurmd", last_state=ContainerState(terminated=Terminated(message=f"{why}\n")))
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("check-cgroups: this node cannot hold jobs\n", "check-cgroups: this node cannot hold jobs"),
+        ("version\nstarts\nno file\nAborting.\nfatal\n", "no file; Aborting.; fatal"),
+    ],
+    ids=["what it left", "the last of its log"],
+)
+def test_why_slurmd_does_not_start_is_said_on_the_nodeset(message, why):
+    """As on a node whose kernel cannot hold jobs, or without a plugin that the configuration names."""
+    nodeset = make_nodeset()
+    ended = ContainerStatus(name="slurmd", last_state=ContainerState(terminated=Terminated(message=message)))
     pods = [make_pod(nodeset, 1, ready=False), make_pod(nodeset, 2, ready=False)]
     pods[1] = msgspec.structs.replace(
         pods[1], status=msgspec.structs.replace(pods[1].status, container_statuses=(ended,))
