@@ -32,7 +32,7 @@ MOST_ENTERED = {
     "pass": (23, 75),
     "epilog": (24, 80),
     "prolog": (25, 95),
-    "recognition": (18, 70),
+    "recognition": (20, 75),
     "created to bound": (75, 420),
 }
 """Files, and functions: of passes, epilogs and prologs the median."""
