@@ -31,12 +31,15 @@ wait
 FORGETS = """\
 set -euo pipefail
 version=$2
-slurmctld() { echo "slurm-wlm $version"; }
 date() { echo 1000; }
 sleep() { :; }
 timeout() { shift; "$@"; }
 squeue() { cat; }
-scontrol() { echo "scontrol $*"; [ "$*" != "requeue 8" ]; }
+scontrol() {
+  [ "$1" != --version ] || { echo "slurm-wlm $version" && return; }
+  echo "scontrol $*"
+  [ "$*" != "requeue 8" ]
+}
 scancel() { echo "scancel $*"; }
 source <(sed -n '/^requeue_forgotten()/,/^}/p' "$1")
 requeue_forgotten
