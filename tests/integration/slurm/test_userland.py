@@ -40,6 +40,8 @@ TRIES: Final = {
     "rsync": "echo x > from && rsync -a from to && cat to",
     "wget": "wget --version",
     "make and gcc": "printf 'int main(void) { return 0; }' > hello.c && make hello && ./hello",
+    "make and g++": "printf '#include <vector>\\nint main() { std::vector<int> none; }' > hi.cc && make hi && ./hi",
+    "gfortran": "printf 'print *, 42\\nend\\n' > it.f90 && gfortran -o it it.f90 && ./it | grep 42",
     "the manual": "man sbatch | grep -e --array; man slurm.conf | grep PriorityWeightAge; man git | head -1",
     "completion": ". /usr/share/bash-completion/bash_completion && _comp_load sbatch && complete -p sbatch",
     "venv": "python3 -m venv own && own/bin/pip --version",
