@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.overview.queue import QueuedJob
 from sunkpy.slurm.figures import WireJobRow, tres_amounts
@@ -25,6 +26,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     het_job_offset: Number = Number()
     tres_req_str: str = ""
     tres_per_node: str = ""
+    required_nodes: str = ""
     state_description: str = ""
     exit_code: ExitCode = ExitCode()
 
@@ -48,6 +50,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
             het_offset=self.het_job_offset.value,
             exit_code=self.exit_code.return_code.value,
             signal=self.exit_code.signal.id.value,
+            required_nodes=tuple(hostlist.expand(self.required_nodes)),
             said=self.state_description,
         )
 

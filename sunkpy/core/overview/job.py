@@ -162,6 +162,7 @@ def _wants(job: QueuedJob) -> str:
     row = job.row
     parts = [count(max(row.min_nodes, 1), "node"), count(job.gpus, "GPU") if job.gpus else ""]
     parts += [f"{row.tasks} times, as an array" if row.tasks > 1 else ""]
+    parts += [f"among them {hostlist.describe(job.required_nodes)}" if job.required_nodes else ""]
     return ", ".join(filter(None, parts))
 
 
@@ -182,9 +183,13 @@ def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
         free = {line.slurm_node: (line.gpus or 0) - (line.gpus_given or 0) for line in known}
         most = max(free.values())
         yield f"{count(sum(free.values()), 'GPU')} free on nodes that take work, at most {most} on one"
-    held = [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
-    if held:
+    if held := _held(lines):
         yield f"no work on {hostlist.describe(held)}: kubectl sunk why-drained says why"
+
+
+def _held(lines: Iterable[NodeLine]) -> list[str]:
+    """Those that take no work."""
+    return [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
 
 
 def _before(facts: JobFacts, waits: Waiting | None, queue: Iterable[Waiting]) -> tuple[str, ...]:
@@ -252,6 +257,9 @@ def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
     if (held := why_held(job)) is not None:
         return held.what_to_do.format(job=facts.called)
     if not waits.never_starts:
+        if named := sorted({*_held(find_nodes(facts.pool))} & {*job.required_nodes}):
+            which = hostlist.describe(named)
+            return f"It names {which}, and no work goes there: kubectl sunk why-drained {named[0]}"
         return f"Nothing: it starts in its turn; squeue --start -j {facts.called} says when Slurm expects that."
     cure = CURES[job.row.reason].format(job=facts.called)
     if facts.gang is not None or names.PREFIX not in cure:

@@ -34,8 +34,8 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     `starts_s`: of a waiting job the begin time or Slurm's estimate, of another one when it started; `ended_s`: when it
     ended, or will at its time limit. `array`: that it is of, 0 for none, with the `tasks` that this record stands for;
-    `het_job`: the heterogeneous job that it is component `het_offset` of. `exit_code`, `signal`: how it ended; `said`:
-    what slurmctld adds to its reason.
+    `het_job`: the heterogeneous job that it is component `het_offset` of. `required_nodes`: those that it names.
+    `exit_code`, `signal`: how it ended; `said`: what slurmctld adds to its reason.
     """
 
     row: JobRow
@@ -50,6 +50,7 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     tasks: str = ""
     het_job: int = 0
     het_offset: int = 0
+    required_nodes: tuple[str, ...] = ()
     exit_code: int = 0
     signal: int = 0
     said: str = ""

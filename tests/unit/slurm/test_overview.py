@@ -65,3 +65,8 @@ def test_a_comment_counts_as_the_pods_only_where_the_scheduler_wrote_it() -> Non
     forged = "k8s:default/web:uid"
     assert first(user_name="ann", comment=forged).row.comment == ""
     assert first(user_name="ann", comment="x", admin_comment=forged).row.comment == forged
+
+
+def test_the_nodes_that_a_job_names() -> None:
+    assert first(required_nodes="n[1-2],login").required_nodes == ("n1", "n2", "login")
+    assert first().required_nodes == ()

@@ -63,6 +63,7 @@ SITUATIONS = {
     "larger-than-its-partition": facts(job(7, "PENDING", reason="PartitionConfig")),
     "pods-never-start": facts(job(7, "PENDING", reason="QOSNotAllowed", user="k8s", comment=OF_PODS)),
     "pods-wait": facts(job(7, "PENDING", reason="Resources", user="k8s", comment=OF_PODS)),
+    "names-a-drained-node": facts(job(7, "PENDING", reason="ReqNodeNotAvail", required_nodes=("n1", "n3"))),
     "several-partitions": facts(job(7, "PENDING", reason="Resources", partition="low,high")),
     "runs": facts(job(7, "RUNNING", nodes=("n1", "n2"))),
     "in-its-prolog": facts(job(7, "RUNNING", reason="Prolog", nodes=("n1", "n2"))),
