@@ -49,8 +49,14 @@ LATE = f'sunkpy_backup_late_timestamp_seconds{{{OWN}, container="volumes", insta
 OF_SYNCER = {"namespace": "research", "container": "syncer", "instance": "1"}
 OF_SCHEDULER = {"namespace": "research", "container": "scheduler", "instance": "2"}
 OF_ACCOUNTS = {"namespace": "research", "container": "accounts", "instance": "3"}
+OF_HOME = f'{{{OWN}, job="kubelet", instance="7", persistentvolumeclaim="slurm-home"}}'
+OF_STATE_TOO = f'{{{OWN}, job="kubelet", instance="7", persistentvolumeclaim="state-slurm-slurmctld-0"}}'
 RESEARCH = {"namespace": "research"}
 HEALTHY = {
+    f"kubelet_volume_stats_available_bytes{OF_HOME}": always(50),
+    f"kubelet_volume_stats_capacity_bytes{OF_HOME}": always(100),
+    f"kubelet_volume_stats_available_bytes{OF_STATE_TOO}": always(4),  # told by the container beside slurmctld
+    f"kubelet_volume_stats_capacity_bytes{OF_STATE_TOO}": always(100),
     f"sunkpy_leader{SYNCER}": always(1),
     f"sunkpy_leader{SCHEDULER}": always(1),
     f"sunkpy_leader{ACCOUNTS}": always(1),
@@ -183,6 +189,11 @@ CASES = [
     Case(
         "SlurmVolumeFilling", {f"sunkpy_volume_free_bytes{OF_BACKUP}": always(4)},
         RESEARCH | {"persistentvolumeclaim": "slurm-state-backup"}, "Volume slurm-state-backup is 96% full",
+    ),
+    Case(
+        "SlurmClaimFilling", {f"kubelet_volume_stats_available_bytes{OF_HOME}": always(4)},
+        RESEARCH | {"persistentvolumeclaim": "slurm-home"},
+        "Claim slurm-home is 96% full, of homes, scratch or a site's folder",
     ),
     Case(
         "SlurmVolumesNotSeen",
