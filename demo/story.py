@@ -294,8 +294,15 @@ def step_preemption(stack: Stack, tell: Tell) -> str:
 def _check_eviction(stack: Stack, pod: Pod, last: Pod, job_id: int) -> None:
     """The pod says that it was disrupted, and an Event names the job that took its place."""
     check(last.is_condition_true("DisruptionTarget"), f"evicted pod {pod.name} has no condition DisruptionTarget")
+    # Which job that was is found out after the hand-over.
+    wait(lambda: _names_job(stack, pod, job_id), timeout_s=20, what=f"an Event of {pod.name} that names job {job_id}")
+
+
+def _names_job(stack: Stack, pod: Pod, job_id: int) -> bool:
     told = stack.events(workload.NAMESPACE, pod.name)
-    check(any(f"job {job_id}" in line for line in told), f"no Event of {pod.name} names job {job_id}: {told}")
+    if not any(f"job {job_id}" in line for line in told):
+        raise NotYet("; ".join(told))
+    return True
 
 
 def _first_number(stack: Stack, file: str) -> float:

@@ -112,7 +112,7 @@ class Times(Settings, frozen=True, kw_only=True):
     noted_after_s: float = 5.0
     late_submit_s: float = 2.0
     allocation_refused_s: float = 10.0
-    preemptors_each_s: float = 10.0
+    preemptors_each_s: float = 2.0
     budgets_after_s: float = 1.0
 
 

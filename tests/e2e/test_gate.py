@@ -250,4 +250,4 @@ def _pod_for(stack: Stack, slurmd: Pod, name: str, manner: Manner) -> dict[str, 
 
 
 def _markers(stack: Stack, slurmd: Pod) -> list[str]:
-    return in_slurmd(stack, slurmd.name, f"ls {MARKERS}").split()
+    return in_slurmd(stack, slurmd.name, f"find {MARKERS} -maxdepth 1 -type f").split()

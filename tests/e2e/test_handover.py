@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import pytest
 
 from demo.stack import Stack
+from devcluster.waiting import NotYet, wait
 from sunkpy.kube.client import Kube
 from tests.bench import report
 from tests.e2e import handover, workloads
@@ -43,5 +47,18 @@ async def test_a_preempted_pod_says_which_job_took_its_place(stack: Stack) -> No
     async with await Kube.connect(stack.kubeconfig) as kube:
         measured = await handover.run_round(stack, kube, number=99, manner=PROMPT)
     for one in measured:
-        events = "\n".join(stack.events(workloads.NAMESPACE, one.pod))
-        assert any(f"job {other.job}" in events for other in measured), events
+        wait(
+            partial(_says_which_job, stack, one.pod, measured), timeout_s=20, what=f"an Event of {one.pod} that says it"
+        )
+
+
+def _says_which_job(stack: Stack, pod: str, measured: Sequence[Handover]) -> bool:
+    """Its preemptor is found out after the hand-over.
+
+    Raises:
+        NotYet: with what there is.
+    """
+    events = "\n".join(stack.events(workloads.NAMESPACE, pod))
+    if not any(f"job {other.job}" in events for other in measured):
+        raise NotYet(events)
+    return True
