@@ -8,7 +8,9 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
+import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -102,8 +104,10 @@ class Page:
 async def chromium(folder: Path) -> AsyncIterator[Page]:
     """A browser with one empty tab, which keeps what it has to in a folder."""
     await asyncio.to_thread(ensure, {"chromium": "chromium"}, progress=print)
+    # A folder for its socket, whose path must be short, would outlive it.
+    own = tempfile.mkdtemp(prefix="chromium-")
     process = await asyncio.create_subprocess_exec(
-        "chromium", *_FLAGS, f"--user-data-dir={folder}", "about:blank",
+        "chromium", *_FLAGS, f"--user-data-dir={folder}", "about:blank", env=os.environ | {"TMPDIR": own},
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
@@ -123,6 +127,7 @@ async def chromium(folder: Path) -> AsyncIterator[Page]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+        shutil.rmtree(own, ignore_errors=True)
 
 
 async def _port(log: asyncio.StreamReader) -> int:
