@@ -187,10 +187,8 @@ def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
 
 def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
     """The names of the labels by which terms tell pods apart."""
-    for selector in (term.label_selector for term in terms):
-        if selector is not None:
-            yield from selector.match_labels
-            yield from (each.key for each in selector.match_expressions)
+    for term in terms:
+        yield from matching.labels_named(term.label_selector)
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:

@@ -7,7 +7,7 @@ PodRequests (sidecars, overhead, pod-level resources).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 
 import msgspec
@@ -69,6 +69,13 @@ def matches_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         matches_requirement(labels, line) for line in selector.match_expressions
     )
+
+
+def labels_named(selector: LabelSelector | None) -> Iterator[str]:
+    """The names of the labels that a selector looks at."""
+    if selector is not None:
+        yield from selector.match_labels
+        yield from (line.key for line in selector.match_expressions)
 
 
 def matches_term(node: Node, term: NodeSelectorTerm) -> bool:

@@ -36,9 +36,7 @@ def labels_compared(pod: Pod) -> Iterator[str]:
     """The names of the labels by which its constraints tell pods apart."""
     for each in constraints_of(pod.spec):
         yield from each.match_label_keys
-        if each.label_selector is not None:
-            yield from each.label_selector.match_labels
-            yield from (line.key for line in each.label_selector.match_expressions)
+        yield from matching.labels_named(each.label_selector)
 
 
 def crowded(

@@ -212,8 +212,7 @@ class Cluster:
         self._by_name = None
         self._by_hostname.follow(old, new)
         if old is None or new is None or (old.labels, old.spec.taints) != (new.labels, new.spec.taints):
-            self._looking.doubt()
-            self._shut_out.doubt()
+            self._doubt_avoided()
         if old is None or new is None or _facts(old) != _facts(new):
             self._invalidate()
 
@@ -229,9 +228,12 @@ class Cluster:
         if _is_registered(old) != _is_registered(new):
             self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:
-            self._looking.doubt()
-            self._shut_out.doubt()
+            self._doubt_avoided()
             self._invalidate()
+
+    def _doubt_avoided(self) -> None:
+        self._looking.doubt()
+        self._shut_out.doubt()
 
     def _slurm_nodes_changed(self, changed: frozenset[str]) -> None:
         if self.candidates.differ(changed):

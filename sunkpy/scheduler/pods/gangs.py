@@ -94,7 +94,8 @@ class Gangs:
             return _gone(record)
         gang = self._recognition.assemble(record.id, pods, apart=self._members.apart_from(record.id))
         members = {pod.uid for pod in gang.members}
-        claimed = self._claimed(gang) if self._may_claim(gang) else None
+        claiming = gang if self._may_claim(gang) else None
+        claimed = self._claimed(gang) if claiming is not None else None
         limited = within_limits(gang, self._settings.gpu_resources, claimed, self._settings.handed_out)
         namespace = self._namespace_of(record.id.namespace)
         return Recognised(
@@ -102,7 +103,7 @@ class Gangs:
             pods=pods,
             beyond=tuple(pod for pod in pods if pod.uid not in members),
             is_of_known_namespace=namespace is not None,
-            claiming=gang if self._may_claim(gang) else None,
+            claiming=claiming,
             claimed=claimed,
         )
 

@@ -70,12 +70,11 @@ class Wake:
             return
         record = self._ledger.ensure(id)
         record.member(new)
-        self.doubt(id)
-        if old is not None:
-            if _compared(old) == _compared(new):
-                return
-            if _wishes(old) != _wishes(new):
-                record.forgive()
+        if old is not None and _compared(old) == _compared(new):
+            self.doubt(id)
+            return
+        if old is not None and _wishes(old) != _wishes(new):
+            record.forgive()
         self.changed(id)
 
     def pod_gone(self, id: GangId, pod: Pod) -> None:
