@@ -1,6 +1,5 @@
 """Collecting changes nothing that is remembered, whoever asks and whenever."""
 
-import asyncio
 import dataclasses
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.pods import index
 from tests.unit.core.gang.trio import WITH_TRIO
-from tests.unit.scheduler.test_gangs import NODES, start
+from tests.unit.scheduler.test_gangs import NODES, preempt_trio, start
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.test_solo_gangs import PAIR
 from tests.unit.scheduler.world import World, leading
@@ -57,13 +56,7 @@ async def test_from_the_first_pod_to_the_last_epilog_no_look_changes_anything(wo
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         job = await start(world, call)
         await world.until(lambda: len(world.bindings) == 3)
-        world.set_job(job, "PREEMPTED", "COMPLETING")
-        epilogs = [asyncio.ensure_future(call("epilog", job, node=number)) for number in NODES]
-        trio = ("leader-1", "worker-1", "worker-2")
-        await world.until(lambda: set(world.deleted) >= set(trio))
-        for name in trio:
-            world.pod_is_gone(name)
-        assert await asyncio.gather(*epilogs) == [(200, {"done": True})] * 3
+        await preempt_trio(world, call, job)
         assert world.looks > 20
 
 

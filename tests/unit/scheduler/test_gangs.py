@@ -46,6 +46,23 @@ async def start(world, call):
     return job_id
 
 
+async def preempt_trio(world, call, job_id):
+    """Slurm takes the nodes of a bound trio: its pods leave, and then its epilogs may end."""
+    world.set_job(job_id, "PREEMPTED", "COMPLETING")
+    epilogs = [asyncio.ensure_future(call("epilog", job_id, node=number)) for number in NODES]
+    trio = ("leader-1", "worker-1", "worker-2")
+    await world.until(lambda: set(world.deleted) >= set(trio))
+    for name in trio:
+        world.pod_is_gone(name)
+    assert await asyncio.gather(*epilogs) == [(200, {"done": True})] * 3
+
+
+def take_node_1(world, cpu="4"):
+    """A daemon of others takes so much of it."""
+    spec = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    world.put("pods", {"metadata": {"name": "daemon", "namespace": "kube-system"}, "spec": spec, "status": {}})
+
+
 async def test_a_gang_becomes_one_job_and_is_bound_whole_in_rank_order(world, tmp_path):
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         await start(world, call)
@@ -148,8 +165,7 @@ async def test_when_one_member_is_refused_the_others_are_not_bound_under_the_job
             add_member(world, role, number)
         await world.until(lambda: world.submissions)
         (job_id,) = world.jobs
-        full = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}
-        world.put("pods", {"metadata": {"name": "daemon", "namespace": "kube-system"}, "spec": full, "status": {}})
+        take_node_1(world)
         world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n[1-3]")
         answers = await asyncio.gather(*(call("prolog", job_id, node=number) for number in NODES))
         assert answers == [(200, {"done": True})] * 3
@@ -398,8 +414,7 @@ async def test_a_member_that_comes_late_and_is_refused_costs_the_others_nothing(
     world.hasten(again_s=0.05)
     async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
         await start_band(world, call, ("n2", 2), ("n1", 1))
-        full = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}
-        world.put("pods", {"metadata": {"name": "daemon", "namespace": "kube-system"}, "spec": full, "status": {}})
+        take_node_1(world)
         add_band(world, "worker", 1)
         await world.until(lambda: world.notes("FailedScheduling"))
         assert world.notes("FailedScheduling") == ["node node-1 lacks cpu: needs 1, has 0"]
@@ -434,8 +449,7 @@ async def test_members_of_one_node_are_admitted_together(world, tmp_path):
             add_band(world, role, index)
         await world.until(lambda: world.submissions)
         (job_id,) = world.jobs
-        daemon = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "2"}}}]}
-        world.put("pods", {"metadata": {"name": "daemon", "namespace": "x"}, "spec": daemon, "status": {}})
+        take_node_1(world, cpu="2")
         runs_on(world, job_id, ("n1", 3))
         await call("prolog", job_id, node=1)
         await world.until(lambda: world.cancelled == [job_id])

@@ -22,7 +22,7 @@ from sunkpy.scheduler.hooks.answers import Hooks
 from sunkpy.scheduler.loop import GangLoop
 from sunkpy.scheduler.pods.gangs import Gangs
 from tests.unit.core.gang.trio import WITH_TRIO
-from tests.unit.scheduler.test_gangs import NODES, start
+from tests.unit.scheduler.test_gangs import NODES, preempt_trio, start
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -186,13 +186,7 @@ async def run_and_end(world, call):
     world.submissions.clear()
     world.jobs.clear()
     job = await start(world, call)
-    world.set_job(job, "PREEMPTED", "COMPLETING")
-    epilogs = [asyncio.ensure_future(call("epilog", job, node=number)) for number in NODES]
-    trio = ("leader-1", "worker-1", "worker-2")
-    await world.until(lambda: set(world.deleted) >= set(trio))
-    for name in trio:
-        world.pod_is_gone(name)
-    assert await asyncio.gather(*epilogs) == [(200, {"done": True})] * 3
+    await preempt_trio(world, call, job)
 
 
 async def test_a_pass_and_the_hooks_enter_few_files_and_rarely_lead_back_up(tmp_path, traces):

@@ -5,7 +5,7 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.gang.decide import bound
 from tests.unit.core.gang.trio import WITH_BAND
-from tests.unit.scheduler.test_gangs import add_band, start_band
+from tests.unit.scheduler.test_gangs import add_band, start_band, take_node_1
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -77,8 +77,7 @@ async def test_a_node_that_stays_full_is_asked_less_and_less_often(world, tmp_pa
     world.hasten(again_s=0.02)
     async with leading(world, tmp_path, families=WITH_BAND) as server, hook_client(server) as call:
         await start_band(world, call, ("n2", 2), ("n1", 1))
-        full = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "4"}}}]}
-        world.put("pods", {"metadata": {"name": "daemon", "namespace": "kube-system"}, "spec": full, "status": {}})
+        take_node_1(world)
         add_band(world, "worker", 1)
         await world.until(lambda: world.notes("FailedScheduling"))
         record = next(iter(world.term._ledger))

@@ -62,6 +62,15 @@ def add_pod(world, name="web", **fields):
     return world.add_pod(name, volumes=volumes, **fields)
 
 
+async def pod_gets_a_node(world):
+    """Slurm gives node-2 to the job of a pod with a claim; that job."""
+    add_pod(world)
+    await world.until(lambda: world.submissions)
+    (job,) = world.jobs
+    world.set_job(job, "RUNNING", nodes="n2")
+    return job
+
+
 async def test_the_job_of_a_pod_goes_where_its_volume_is(world, tmp_path):
     add_volume(world, "west")
     add_claim(world, is_bound=True)
@@ -89,10 +98,7 @@ async def test_a_volume_that_waits_for_its_consumer_is_made_for_the_node_of_the_
     add_class(world, "late", "WaitForFirstConsumer")
     add_claim(world, "late")
     async with leading(world, tmp_path):
-        add_pod(world)
-        await world.until(lambda: world.submissions)
-        (job,) = world.jobs
-        world.set_job(job, "RUNNING", nodes="n2")
+        await pod_gets_a_node(world)
         says = "the volume of claim data is being made for node node-2"
         await world.until(lambda: says in world.notes("WaitingForSlurm"))
         assert (selected(world), world.bindings) == ("node-2", [])
@@ -106,10 +112,7 @@ async def test_a_volume_that_cannot_be_made_for_a_node_is_made_for_another(world
     add_class(world, "late", "WaitForFirstConsumer")
     add_claim(world, "late")
     async with leading(world, tmp_path):
-        add_pod(world)
-        await world.until(lambda: world.submissions)
-        (job,) = world.jobs
-        world.set_job(job, "RUNNING", nodes="n2")
+        job = await pod_gets_a_node(world)
         await world.until(lambda: selected(world) == "node-2")
         world.api.change(
             "persistentvolumeclaims", "default", "data", {"metadata": {"annotations": {SELECTED_NODE: None}}}
@@ -131,10 +134,7 @@ async def test_a_volume_that_is_not_made_in_time_keeps_no_node(world, tmp_path):
     add_class(world, "late", "WaitForFirstConsumer")
     add_claim(world, "late")
     async with leading(world, tmp_path):
-        add_pod(world)
-        await world.until(lambda: world.submissions)
-        (job,) = world.jobs
-        world.set_job(job, "RUNNING", nodes="n2")
+        job = await pod_gets_a_node(world)
         await world.until(lambda: world.cancelled == [job])
         says = "the volume of claim data is being made for node node-2, and is not there after 0 s"
         await world.until(lambda: any(note.startswith(says) for note in world.notes("FailedScheduling")))
