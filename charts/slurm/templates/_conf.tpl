@@ -39,7 +39,8 @@ that go with what is wanted). */}}
 {{- with get $says $lower }}{{ fail (printf "%s.%s: %s" $path $key .) }}{{ end }}
 {{- /* YAML reads OFF as false. */}}
 {{- $text := and (eq $lower "preemptmode") (kindIs "bool" $value) | ternary "OFF" (include "slurm.confValue" $value) }}
-{{- if not (kindIs "invalid" $value) }}{{ $_ := set $lines $key $text }}{{ end }}
+{{- /* A map whose options are all taken away, or an empty list, is no line. */}}
+{{- if not (or (kindIs "invalid" $value) (and (empty $text) (not (kindIs "string" $value)))) }}{{ $_ := set $lines $key $text }}{{ end }}
 {{- range $of, $refused := $classes.values | default dict }}
 {{- if eq (lower $of) $lower }}
 {{- range $pattern, $why := $refused }}

@@ -355,6 +355,8 @@ def _lines(values: Mapping[str, object]) -> list[str]:
 def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
     conf = {
         "SchedulerParameters": {"bf_interval": 20, "bf_continue": None, "defer": True, "bf_max_time": False},
+        "TopologyParam": {"TopoOptional": False},
+        "DebugFlags": [],
         "SlurmctldParameters": ["conmgr_max_connections=2048"],
         "TaskPlugin": "task/affinity",
         "JobSubmitPlugins": ["require_timelimit"],
@@ -381,7 +383,7 @@ def test_keys_of_slurm_conf_are_merged_with_those_of_the_chart():
         "PreemptMode=OFF",
         "CommunicationParameters=NoAddrCache",
     } <= set(lines)
-    assert not [line for line in lines if line.startswith("KillWait")]
+    assert not [line for line in lines if line.startswith(("KillWait", "TopologyParam", "DebugFlags"))]
 
 
 def test_limits_of_the_login_pod_stay_there_unless_a_site_wants_them_in_jobs():
