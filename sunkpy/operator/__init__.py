@@ -1,9 +1,12 @@
-"""The operator: NodeSets to slurmd pods, and slurmd pods to Nodes. The only part that writes Nodes.
+"""Runs one slurmd pod on each node of a NodeSet, and writes onto the Node what Slurm says of it.
 
-main → term            the process; one term of leadership
-loop                   key → collect → decide (core.nodeset) → execute; which change wakes which key
-collect                one value for a key, out of feed, watches, pod_index and memory
-execute, create        actions become writes of slurmd pods and NodeSets
-status_writer          status and Events of NodeSets
-node_writer            Nodes
+1. `main` starts the process. When it leads, `term` makes the parts for this term of leadership.
+2. Something changes: a NodeSet, a pod or a Node (watches, in `feed`). `loop` says which NodeSets and which Nodes that
+   concerns, and puts their keys into two queues. A resync does so for all of them now and then.
+3. A worker takes a key for one pass (`loop`). `collect` makes one value of all that is known of it: from the watches,
+   from `pod_index`, and from `memory`, which keeps what a watch does not show yet.
+4. `core.nodeset` says from that value what to do.
+5. `create` and `execute` write slurmd pods, `node_writer` writes Nodes, and `status_writer` reports on the NodeSet.
+
+It never asks Slurm: all that it knows of Slurm is what the syncer notes on slurmd pods. No other part writes Nodes.
 """
