@@ -2,7 +2,8 @@
 
 A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group, which is a gang of its own. A
 pod of 1.36 names a PodGroup. The policy *gang* with its `minCount` makes a gang of the first so many, all of which must
-exist; under the policy *basic* a pod is what its own kind is, with a job of its own.
+exist; under the policy *basic* a pod is what its own kind is, with a job of its own. A PodGroup that is part of a
+CompositePodGroup (1.37) is refused: its pods would start without the other groups.
 
 Sources: kubernetes staging/src/k8s.io/api/scheduling: v1alpha1 (`podGroups[].policy`, immutable), v1alpha2 and later
 (`schedulingPolicy`; only `minCount` can change; `schedulingConstraints.topology`, one key).
@@ -57,6 +58,7 @@ class _Constraints(Wire, frozen=True, kw_only=True):
 
 
 class _PodGroupSpec(Wire, frozen=True, kw_only=True):
+    parent_composite_pod_group_name: str | None = None
     scheduling_policy: _Policy = _Policy()
     scheduling_constraints: _Constraints = _Constraints()
 
@@ -109,7 +111,13 @@ def _is_basic(pod: Pod, owners: Owners) -> bool:
 
 def _policy(pod: Pod, group: Owner) -> _Policy:
     if group.is_a == POD_GROUP:
-        return group.spec_as(_PodGroupSpec).scheduling_policy
+        spec = group.spec_as(_PodGroupSpec)
+        if parent := spec.parent_composite_pod_group_name:
+            raise BadDeclaration(
+                f"it is part of CompositePodGroup {parent}, and groups of groups do not start together here: "
+                "make one PodGroup of all pods, or leave parentCompositePodGroupName out"
+            )
+        return spec.scheduling_policy
     name = pod.spec.workload_ref.pod_group if pod.spec.workload_ref is not None else ""
     found = next((each.policy for each in group.spec_as(_WorkloadSpec).pod_groups if each.name == name), None)
     if found is None:

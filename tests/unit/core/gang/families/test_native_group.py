@@ -101,6 +101,15 @@ def test_a_workload_that_cannot_be_used(groups, refused):
     assert (found.refused, len(found.members)) == (refused, 1)
 
 
+@pytest.mark.parametrize("policy", [GANG_OF_2, {"basic": {}}])
+def test_a_group_of_groups_is_refused(policy):
+    made = pod_group({"schedulingPolicy": policy, "parentCompositePodGroupName": "all"}, "v1beta1")
+    assert gang([of_group("a")], [made]).refused == (
+        "PodGroup default/pg: it is part of CompositePodGroup all, and groups of groups do not start together here: "
+        "make one PodGroup of all pods, or leave parentCompositePodGroupName out"
+    )
+
+
 def test_a_group_that_is_not_there():
     assert gang([of_workload("a")]).refused == "Workload default/w, named by the pod's spec, does not exist"
     assert gang([of_group("a")]).refused == "PodGroup default/pg, named by the pod's spec, does not exist"
