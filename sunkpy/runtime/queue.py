@@ -4,6 +4,8 @@ Reconciles are level-triggered: the key says *what* to look at, never what happe
 
 Keys that are urgent are given out before others, and some workers take no others: however many keys wait, and whatever
 the other workers wait for, an urgent one finds somebody.
+
+Keys may be of groups, which have turns: a key of one group waits for one key of each other group, not for thousands.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ _TURN_S = 0.02
 
 
 class Urgency(enum.IntEnum):
-    """In which order keys are given out; those of one kind in the order in which they came."""
+    """In which order keys are given out: `FIRST` before all others, `LAST` after them.
+
+    In between groups have turns, and each gives those that are wanted `SOON` before those that are not. Of one group
+    and kind keys are given out in the order in which they came.
+    """
 
     FIRST = 0
     SOON = 1
@@ -68,13 +74,85 @@ def _none(_: object) -> Urgency:
     return Urgency.NONE
 
 
-class WorkQueue(Generic[K]):
-    """Keys to work on. All methods are for the event loop's thread. `urgency` is asked when a key is added."""
+def _one(_: object) -> Hashable:
+    return None
 
-    def __init__(self, name: str, *, urgency: Callable[[K], Urgency] = _none) -> None:
+
+class _Waiting(Generic[K]):
+    """Keys by urgency and group, each group behind those that have waited longer for their turn."""
+
+    def __init__(self, group_of: Callable[[K], Hashable]) -> None:
+        self._group_of = group_of
+        self._urgency: dict[K, Urgency] = {}
+        self._lanes: dict[Urgency, OrderedDict[Hashable, OrderedDict[K, None]]] = {
+            urgency: OrderedDict() for urgency in Urgency
+        }
+        self._turns: OrderedDict[Hashable, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._urgency)
+
+    @property
+    def has_urgent(self) -> bool:
+        """Also who takes urgent keys alone finds one."""
+        return bool(self._lanes[Urgency.FIRST] or self._lanes[Urgency.SOON])
+
+    def put(self, key: K, urgency: Urgency) -> bool:
+        """Add a key, or make it more urgent; False: it waits already, and is as urgent."""
+        if (waits := self._urgency.get(key)) is not None:
+            if waits <= urgency:
+                return False
+            self._drop(key)
+        group = self._group_of(key)
+        self._urgency[key] = urgency
+        self._lanes[urgency].setdefault(group, OrderedDict())[key] = None
+        if urgency in (Urgency.SOON, Urgency.NONE):
+            self._turns.setdefault(group)
+        return True
+
+    def take(self, *, only_urgent: bool) -> K | None:
+        """The next key, which has its group's turn; None: there is none."""
+        if (lane := self._next_lane(only_urgent=only_urgent)) is None:
+            return None
+        key = next(iter(lane))
+        self._drop(key)
+        group = self._group_of(key)
+        for lanes in self._lanes.values():
+            if group in lanes:
+                lanes.move_to_end(group)
+        if group in self._turns:
+            self._turns.move_to_end(group)
+        return key
+
+    def _next_lane(self, *, only_urgent: bool) -> OrderedDict[K, None] | None:
+        """Of the group whose turn it is."""
+        if self._turns and not (only_urgent or self._lanes[Urgency.FIRST]):
+            group = next(iter(self._turns))
+            return self._lanes[Urgency.SOON].get(group) or self._lanes[Urgency.NONE][group]
+        kinds = (Urgency.FIRST, Urgency.SOON) if only_urgent else (Urgency.FIRST, Urgency.LAST)
+        return next((lane for kind in kinds for lane in self._lanes[kind].values()), None)
+
+    def _drop(self, key: K) -> None:
+        group, groups = self._group_of(key), self._lanes[self._urgency.pop(key)]
+        del groups[group][key]
+        if not groups[group]:
+            del groups[group]
+        if group not in self._lanes[Urgency.SOON] and group not in self._lanes[Urgency.NONE]:
+            self._turns.pop(group, None)
+
+
+class WorkQueue(Generic[K]):
+    """Keys to work on. All methods are for the event loop's thread.
+
+    `urgency` and `group` are asked when a key is added; the group of a key stays the same.
+    """
+
+    def __init__(
+        self, name: str, *, urgency: Callable[[K], Urgency] = _none, group: Callable[[K], Hashable] = _one
+    ) -> None:
         self.name = name
         self._urgency = urgency
-        self._lanes: dict[Urgency, OrderedDict[K, None]] = {urgency: OrderedDict() for urgency in Urgency}
+        self._waiting: _Waiting[K] = _Waiting(group)
         self._idle: OrderedDict[asyncio.Future[None], bool] = OrderedDict()
         self._working: set[K] = set()
         self._again: set[K] = set()
@@ -82,7 +160,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._lanes.values()))
+        return len(self._waiting)
 
     def add(self, key: K, *, at_most: Urgency = Urgency.FIRST) -> None:
         """Work on the key as soon as possible; once more afterwards if it is being worked on now.
@@ -94,14 +172,9 @@ class WorkQueue(Generic[K]):
         if key in self._working:
             self._again.add(key)
             return
-        waits = next((urgency for urgency, lane in self._lanes.items() if key in lane), None)
         urgency = max(self._urgency(key), at_most)
-        if waits is not None and waits <= urgency:
-            return
-        if waits is not None:
-            del self._lanes[waits][key]
-        self._lanes[urgency][key] = None
-        self._wake_one(urgent=urgency < Urgency.NONE)
+        if self._waiting.put(key, urgency):
+            self._wake_one(urgent=urgency < Urgency.NONE)
 
     def _wake_one(self, *, urgent: bool) -> None:
         """Whoever takes nothing else is woken for an urgent key rather than one who could do something else."""
@@ -136,22 +209,17 @@ class WorkQueue(Generic[K]):
 
     async def get(self, *, only_urgent: bool = False) -> K:
         """The next key; call `done` with it afterwards."""
-        while (lane := self._next_lane(only_urgent=only_urgent)) is None:
+        while (key := self._waiting.take(only_urgent=only_urgent)) is None:
             idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle[idle] = only_urgent
             try:
                 await idle
             finally:
                 self._idle.pop(idle, None)
-        key, _ = lane.popitem(last=False)
         self._working.add(key)
         if len(self):  # this one may have been woken for another key
-            self._wake_one(urgent=self._next_lane(only_urgent=True) is not None)
+            self._wake_one(urgent=self._waiting.has_urgent)
         return key
-
-    def _next_lane(self, *, only_urgent: bool) -> OrderedDict[K, None] | None:
-        known = (lane for urgency, lane in self._lanes.items() if urgency < Urgency.NONE or not only_urgent)
-        return next((lane for lane in known if lane), None)
 
     def done(self, key: K) -> None:
         """The worker has let go of the key: it may be given out again, and is if it was added meanwhile."""

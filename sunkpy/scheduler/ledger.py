@@ -20,13 +20,14 @@ from sunkpy.scheduler.record import Record
 class Ledger:
     """The records of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
 
-    `queue`: the gangs to look at in a pass. `changed`: those to recognise anew before that.
+    `queue`: the gangs to look at in a pass. `changed`: those to recognise anew before that. In both namespaces have
+    turns, so that nobody waits for all the pods of another namespace.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self.urgency)
-        self.changed: WorkQueue[GangId] = WorkQueue("changed-gangs", urgency=self.urgency)
+        self.queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self.urgency, group=_namespace)
+        self.changed: WorkQueue[GangId] = WorkQueue("changed-gangs", urgency=self.urgency, group=_namespace)
         self._gangs: dict[GangId, Record] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: Groups[GangId, GangId, GangId] = Groups()
@@ -129,6 +130,10 @@ class Ledger:
             if has_news:
                 changed.append(record)
         return changed
+
+
+def _namespace(id: GangId) -> str:
+    return id.namespace
 
 
 def _any_generation(id: GangId) -> GangId:

@@ -70,6 +70,9 @@ class Apiserver:
         self.takes_events = asyncio.Event()
         """Else they wait, as when Events have an etcd of their own that is away."""
         self.takes_events.set()
+        self.takes_bindings = asyncio.Event()
+        """While it is not set, whoever binds waits for an answer."""
+        self.takes_bindings.set()
         self.refuse_status: int | None = None
         """The HTTP status with which conditions of pods are refused."""
         self.watches_lag = False
@@ -270,6 +273,8 @@ class Apiserver:
             return web.json_response(self.put(key[0], await request.json()))
         if request.method == "GET":
             self.read.append(key[2])
+        if sub == "binding":
+            await self.takes_bindings.wait()
         if sub == "binding" and self.loses_bindings:
             return web.Response(status=503)
         if sub == "proxy":

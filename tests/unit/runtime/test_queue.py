@@ -216,3 +216,59 @@ async def test_a_key_that_may_wait_still_comes_when_it_was_to_come_anyway() -> N
     await asyncio.sleep(0.05)
     queue.add("new")
     assert [await queue.get() for _ in range(2)] == ["due", "new"]
+
+
+def by_namespace(key: str) -> str:
+    return key.partition("/")[0]
+
+
+async def take(queue: WorkQueue[str], count: int) -> list[str]:
+    return [await queue.get() for _ in range(count)]
+
+
+async def test_groups_have_turns_and_each_gives_its_oldest_key_first() -> None:
+    queue: WorkQueue[str] = WorkQueue("test", group=by_namespace)
+    for number in range(2_000):
+        queue.add(f"a/{number}")
+    assert await take(queue, 2) == ["a/0", "a/1"]
+    for key in ("b/0", "b/1", "c/0"):
+        queue.add(key)
+    assert await take(queue, 6) == ["a/2", "b/0", "c/0", "a/3", "b/1", "a/4"]
+
+
+async def test_a_group_that_comes_back_waits_for_one_key_of_each_other_group() -> None:
+    queue: WorkQueue[str] = WorkQueue("test", group=by_namespace)
+    for key in ("a/0", "b/0", "a/1", "b/1", "b/2"):
+        queue.add(key)
+    assert await take(queue, 1) == ["a/0"]
+    queue.add("c/0")
+    queue.done("a/0")
+    queue.add("a/0")
+    assert await take(queue, 5) == ["b/0", "a/1", "c/0", "b/1", "a/0"]
+
+
+@pytest.mark.parametrize(
+    ("urgency", "order"),
+    [
+        pytest.param({}, ["a/0", "b/0", "a/1", "b/1"], id="all alike"),
+        pytest.param({"b/1": Urgency.FIRST}, ["b/1", "a/0", "b/0", "a/1"], id="one before all"),
+        pytest.param({"a/1": Urgency.SOON}, ["a/1", "b/0", "a/0", "b/1"], id="one before those of its group"),
+        pytest.param({"a/0": Urgency.LAST, "b/0": Urgency.LAST}, ["a/1", "b/1", "a/0", "b/0"], id="some after all"),
+        pytest.param(
+            {"a/0": Urgency.SOON, "a/1": Urgency.SOON}, ["a/0", "b/0", "a/1", "b/1"], id="all of a group are urgent"
+        ),
+    ],
+)
+async def test_in_its_turn_a_group_gives_its_most_urgent_key(urgency: dict[str, Urgency], order: list[str]) -> None:
+    queue: WorkQueue[str] = WorkQueue("test", urgency=lambda key: urgency.get(key, Urgency.NONE), group=by_namespace)
+    for key in ("a/0", "a/1", "b/0", "b/1"):
+        queue.add(key)
+    assert await take(queue, 4) == order
+
+
+async def test_also_who_takes_urgent_keys_alone_goes_round_by_group() -> None:
+    queue: WorkQueue[str] = WorkQueue("test", urgency=lambda _: Urgency.SOON, group=by_namespace)
+    for key in ("a/0", "a/1", "a/2", "b/0"):
+        queue.add(key)
+    assert [await queue.get(only_urgent=True) for _ in range(3)] == ["a/0", "b/0", "a/1"]
+    assert await take(queue, 1) == ["a/2"]

@@ -16,6 +16,7 @@ from tests.unit.scheduler.world import World, connections, leading
 
 MANY = 60
 WORKERS = 16
+URGENT_WORKERS = 8
 
 
 @pytest.fixture
@@ -43,6 +44,40 @@ async def test_an_eviction_and_a_binding_do_not_wait_for_submits(world, tmp_path
         assert world.slurm.waiting_submits == 10, "slurmctld takes no more per second from more"
         world.slurm.takes_jobs.set()
         await world.until(lambda: len(world.submissions) == MANY + 2)
+
+
+async def test_a_service_waits_for_a_turn_of_its_namespace_and_not_for_all_pods_of_another(world, tmp_path):
+    many = 150
+    async with leading(world, tmp_path):
+        world.slurm.room = "n1"
+        world.slurm.takes_jobs.clear()
+        for number in range(many):
+            world.add_pod(f"burst-{number}")
+        ledger = world.term._ledger
+        await world.until(lambda: len(ledger) == many and len(ledger.queue) == many - WORKERS)
+        world.add_pod("service", namespace="other", restartPolicy="Always")
+        await world.until(lambda: len(ledger.queue) == many + 1 - WORKERS)
+        world.slurm.takes_jobs.set()
+        await world.until(lambda: world.allocations)
+        assert len(world.submissions) <= 2 * WORKERS, len(world.submissions)
+
+
+async def test_pods_of_a_namespace_are_submitted_while_those_of_another_are_bound(world, tmp_path):
+    """Those that wait for a binding go before others of their own namespace alone."""
+    async with leading(world, tmp_path, poll_seconds=0.2):
+        for number in range(MANY):
+            world.add_pod(f"burst-{number}", cpu="10m")
+        await world.until(lambda: len(world.jobs) == MANY)
+        world.api.takes_bindings.clear()
+        for number, job in enumerate(tuple(world.jobs)):
+            world.set_job(job, "RUNNING", nodes=f"n{number % 4 + 1}")
+        ledger = world.term._ledger
+        await world.until(lambda: len(ledger.queue) == MANY - WORKERS - URGENT_WORKERS)
+        world.add_pod("next", namespace="other")
+        await world.until(lambda: len(ledger) == MANY + 1 and len(ledger.queue) == MANY + 1 - WORKERS - URGENT_WORKERS)
+        world.api.takes_bindings.set()
+        await world.until(lambda: len(world.submissions) == MANY + 1)
+        assert len(world.bindings) <= WORKERS + URGENT_WORKERS, len(world.bindings)
 
 
 async def test_a_new_pod_and_one_that_goes_do_not_wait_for_updates_of_jobs_that_queue(world, tmp_path, monkeypatch):

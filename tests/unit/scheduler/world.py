@@ -114,6 +114,7 @@ class World:
         self,
         name="web",
         *,
+        namespace="default",
         cpu="1",
         annotations=None,
         labels=None,
@@ -127,7 +128,7 @@ class World:
         containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
         asked = {"schedulerName": "slurm", "restartPolicy": "Never", "containers": containers, "nodeName": node}
         status = {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]}
-        metadata = {"name": name, "namespace": "default", "finalizers": [KUBELET], "labels": dict(labels or {})}
+        metadata = {"name": name, "namespace": namespace, "finalizers": [KUBELET], "labels": dict(labels or {})}
         if owner is not None:
             metadata["ownerReferences"] = [reference(owner)]
         if deleted:
