@@ -1,0 +1,116 @@
+"""The place of one node, from labels and annotations of its Node alone.
+
+The name of a switch carries its whole path, with a slash behind it where it has switches below: `sp1/` and `sp1/leaf4`.
+So one that is found below another parent is another switch: Slurm 26.05 moves no switch that it has. And a leaf has
+never the name of a switch with switches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.topology.sources import Source
+
+ROOT: Final = "all"
+UNKNOWN: Final = "unknown"
+"""The leaf of nodes without labels, below the root: a node outside of the tree gets no job of several nodes."""
+TREE: Final = "tree"
+BLOCK: Final = "block"
+"""The names of our topologies in topology.yaml, and what they are."""
+_LONGEST: Final = 80
+_SPEC: Final = re.compile(r"[^\s,:\[\]]+(:[^\s,:\[\]]+)+(,[^\s,:\[\]]+(:[^\s,:\[\]]+)+)*")
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of the switches above a node, widest first, without the root; and of its block.
+
+    `spec`: in their place, the words of somebody else for Slurm. `problem`: why there is no place, or no block.
+    """
+
+    switches: tuple[str, ...] = ()
+    block: str = ""
+    spec: str = ""
+    problem: str = ""
+
+    @property
+    def leaf(self) -> str:
+        """The switch at which the node is; empty if it is not known."""
+        return self.switches[-1] if self.switches else ""
+
+    @property
+    def path(self) -> str:
+        """For people: `sp1/leaf4`."""
+        return self.leaf or self.spec or self.block
+
+
+def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_block: bool = False) -> Place:
+    """Where the Node with these labels stands by the first of these sources that knows it.
+
+    Without one the problem is that of the source that knows most of it.
+    """
+    found = [(_switches(labels, source), source) for source in sources]
+    for (values, problem), source in found:
+        if not problem:
+            block = next((labels[key] for key in source.blocks if labels.get(key)), "")
+            lacks = f"no label {_either(source.blocks)} that names its block" if wants_block and not block else ""
+            return Place(switches=named(values), block=_short(block), problem=lacks)
+    seen = [(len(source.keys & labels.keys()), problem) for (_, problem), source in found]
+    most, problem = max(seen, key=lambda each: each[0], default=(0, "no source of labels is configured"))
+    if not most and len(sources) > 1:
+        problem = "no label of a known source"
+    return Place(problem=problem)
+
+
+def place_of_slinky(spec: str) -> Place:
+    """The place that Slinky's annotation names: `topo-switch:s2,topo-block:b2`."""
+    if not spec:
+        return Place(problem="no annotation topology.slinky.slurm.net/spec")
+    if not _SPEC.fullmatch(spec):
+        return Place(problem=f"annotation topology.slinky.slurm.net/spec is not NAME:unit,NAME:unit: {spec[:80]!r}")
+    return Place(spec=spec)
+
+
+def spec_of(place: Place, plugins: Sequence[str]) -> str:
+    """The place as Slurm 26.05 takes it for one node: `tree:all:sp1/:sp1/leaf4,block:b7`; empty: leave it as it is."""
+    if place.spec:
+        return place.spec
+    units = {TREE: ":".join((ROOT, *place.switches)) if place.switches else "", BLOCK: place.block}
+    return ",".join(f"{plugin}:{units[plugin]}" for plugin in plugins if units[plugin])
+
+
+def named(values: Sequence[str]) -> tuple[str, ...]:
+    """Names of the switches on a path: all but the last have switches below."""
+    names = [_short("/".join(values[: at + 1])) for at in range(len(values))]
+    ours = "-" if len(names) == 1 and names[0] in (ROOT, UNKNOWN) else ""
+    return (*(f"{name}/" for name in names[:-1]), *(f"{name}{ours}" for name in names[-1:]))
+
+
+def _switches(labels: Mapping[str, str], source: Source) -> tuple[tuple[str, ...], str]:
+    """The values of the levels, widest first, or why there are none."""
+    keys = source.levels
+    first = next((at for at, key in enumerate(keys) if labels.get(key)), len(keys))
+    must = min(first, len(keys) - source.least)
+    missing = [key for key in keys[must:] if not labels.get(key)]
+    if missing:
+        return (), f"no label {' and no label '.join(missing)}"
+    values = tuple(labels[key] for key in keys[must:])
+    if source.longer:
+        # `-`: those with a level more below the same switch have that as a switch with switches.
+        values += (labels.get(source.longer) or "-",)
+    return values, ""
+
+
+def _either(keys: Sequence[str]) -> str:
+    return " or ".join(keys) or "is configured"
+
+
+def _short(name: str) -> str:
+    """Names of Slurm are not cut: a long one becomes its hash and its end."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:12]}/{name.rpartition('/')[2][-_LONGEST // 2 :]}"

@@ -1,0 +1,141 @@
+"""Who writes the network into Node labels, and with which keys.
+
+The keys are facts of other projects, as of November 2026: topograph (pkg/topology, docs/reference), GKE ("Plan GPU
+capacity" and its Topology for Kueue), Amazon EKS ("network topology labels"), Oracle's oci-hpc-oke, CoreWeave
+("InfiniBand and RoCE labels"), Nebius (soperator), NVIDIA's GPU feature discovery, Kueue (Topology), Slinky.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model.objects import KubeObject, Wire
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+SLINKY_ANNOTATION: Final = "topology.slinky.slurm.net/spec"
+"""On Node, by Slinky's users and topograph: the node's place as Slurm takes it, `NAME:unit,NAME:unit`."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Label keys of the levels, widest first, and of the block: nodes behind one NVLink, say.
+
+    Of `levels` the last `least` must be there; wider ones may be missing from the outside in. `longer`: a level below
+    the last one, which only some machines have. Of several keys for a block the first that is there counts.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    least: int = 1
+    longer: str = ""
+    blocks: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All that it reads of a Node."""
+        return frozenset({*self.levels, self.longer, *self.blocks} - {""})
+
+
+def _tiers(key: str, widest: int, nearest: int) -> tuple[str, ...]:
+    return tuple(f"{key}{tier}" for tier in range(widest, nearest - 1, -1))
+
+
+_CLIQUE: Final = "nvidia.com/gpu.clique"
+
+SOURCES: Final = (
+    Source(
+        name="topograph",
+        levels=_tiers("fabric.topograph.run/tier-", 7, 0),
+        blocks=("accelerator.topograph.run/domain", _CLIQUE),
+    ),
+    Source(
+        name="topograph-0.5",
+        levels=tuple(f"network.topology.nvidia.com/{level}" for level in ("core", "spine", "leaf")),
+        blocks=("network.topology.nvidia.com/accelerator", _CLIQUE),
+    ),
+    Source(
+        name="topograph-0.1",
+        levels=tuple(f"network.topology.nvidia.com/{level}" for level in ("datacenter", "spine", "block")),
+        blocks=("network.topology.nvidia.com/accelerator", _CLIQUE),
+    ),
+    Source(
+        name="gke",
+        levels=tuple(f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock")),
+        least=2,
+        blocks=(_CLIQUE, "cloud.google.com/gce-topology-subblock"),
+    ),
+    Source(
+        name="eks",
+        levels=tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)),
+        least=3,
+        longer="topology.k8s.aws/network-node-layer-4",
+        blocks=(_CLIQUE, "topology.k8s.aws/ultraserver-id", "topology.k8s.aws/capacity-block-id"),
+    ),
+    Source(
+        name="oke",
+        levels=tuple(
+            f"oci.oraclecloud.com/rdma.{level}_id" for level in ("hpc_island", "network_block", "local_block")
+        ),
+        least=3,
+        blocks=(_CLIQUE, "oci.oraclecloud.com/rdma.local_block_id"),
+    ),
+    Source(
+        name="oke-host",
+        levels=tuple(f"oci.oraclecloud.com/host.{level}_id" for level in ("network_block", "rack")),
+        least=2,
+    ),
+    Source(
+        name="coreweave",
+        levels=tuple(f"backend.coreweave.cloud/{level}" for level in ("fabric", "superpod", "leafgroup")),
+        blocks=("ds.coreweave.com/nvlink.domain", _CLIQUE),
+    ),
+    Source(
+        name="coreweave-ib",
+        levels=tuple(f"ib.coreweave.cloud/{level}" for level in ("fabric", "superpod", "leafgroup")),
+        blocks=("ds.coreweave.com/nvlink.domain", _CLIQUE),
+    ),
+    Source(
+        name="nebius",
+        levels=_tiers("topology.nebius.com/tier-", 7, 1),
+        blocks=("topology.nebius.com/tier-0", "topology.nebius.com/nvl-instance-group-id", _CLIQUE),
+    ),
+    Source(name="gpu-clique", levels=(_CLIQUE,), blocks=(_CLIQUE,)),
+)
+"""In the order in which `auto` tries them on a Node. A host is no level: each node would be a leaf of its own."""
+
+
+class _Level(Wire, frozen=True, kw_only=True):
+    node_label: str = ""
+
+
+class _Levels(Wire, frozen=True, kw_only=True):
+    levels: tuple[_Level, ...] = ()
+
+
+class KueueTopology(KubeObject, frozen=True, kw_only=True):
+    """kueue.x-k8s.io, cluster-wide: the keys of the levels, widest first."""
+
+    spec: _Levels = _Levels()
+
+
+def of_kueue(topology: KueueTopology) -> Source:
+    """The same levels, without the node itself."""
+    return of_keys([level.node_label for level in topology.spec.levels], name=f"Topology {topology.name}")
+
+
+def of_keys(keys: Iterable[str], *, blocks: Iterable[str] = (), name: str = "labels") -> Source:
+    """Levels that a person has written, widest first; all of them must be there."""
+    levels = tuple(key for key in keys if key and key != HOSTNAME)
+    return Source(name=name, levels=levels, least=len(levels), blocks=tuple(blocks))
+
+
+def known(name: str) -> tuple[Source, ...]:
+    """The sources of a name, in the order in which they are tried; empty when nobody has it.
+
+    `auto` is all of them, and a name is that of all its generations: `topograph` is `topograph-0.5`, too.
+    """
+    if name == "auto":
+        return SOURCES
+    return tuple(source for source in SOURCES if name in (source.name, source.name.partition("-")[0]))
