@@ -97,6 +97,22 @@ next slurmd may start without a drain.
 """
 CORDONED_BY_SLURM = "slurm"
 
+ANNOTATION_HEALTH = PREFIX + "health"
+"""On Node, by the operator. Where the Node stands on its way back from a signal of `health.signals`, as JSON: `state`
+is `well`, `suspect`, `closing`, `draining`, `drained`, `returning` or `needs-a-person`; `past` has the last steps.
+Remove it by hand to begin anew: a node that sunkpy drained opens, unless the signal is still there.
+"""
+ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
+"""On Node, by you. With any value: no signal counts on this Node."""
+ANNOTATION_HEALTH_DRAIN = PREFIX + "health-drain"
+"""On slurmd Pod, by the operator. The Slurm node is to be drained for the health of its Node; the value is the
+evidence.
+"""
+ANNOTATION_HEALTH_LIFT = PREFIX + "health-lift"
+"""On slurmd Pod, by the operator. The reason of a drain that others set in Slurm, and that a rule lets sunkpy lift, as
+long as it reads exactly so.
+"""
+
 ANNOTATION_JOB_ID = PREFIX + "job-id"
 """On workload Pod, by the scheduler. Its Slurm job. Written with the binding, or after the pod has waited for 5 s."""
 ANNOTATION_GANG_ID = PREFIX + "gang-id"

@@ -483,6 +483,12 @@ class DaemonEndpoints(Wire, frozen=True, kw_only=True):
     kubelet_endpoint: KubeletEndpoint = KubeletEndpoint()
 
 
+class NodeInfo(Wire, frozen=True, kw_only=True):
+    """What the kubelet says of the machine. `boot_id` is another after each start of it."""
+
+    boot_id: str = msgspec.field(default="", name="bootID")
+
+
 class NodeStatus(Wire, frozen=True, kw_only=True):
     """The part of a Node that the kubelet reports."""
 
@@ -491,6 +497,12 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     daemon_endpoints: DaemonEndpoints = DaemonEndpoints()
+    node_info: NodeInfo = NodeInfo()
+
+    @property
+    def boot_id(self) -> str:
+        """Of the running machine; empty if it is not known."""
+        return self.node_info.boot_id
 
 
 class NodeDevice(Wire, frozen=True, kw_only=True):

@@ -1,0 +1,266 @@
+"""The next step of a Node on its way back: values in, the next record out.
+
+One step a pass; the record stands on the Node before anything is done for it, so a crash repeats at most the reading.
+What cannot be read moves nothing. A cured node opens only after the signal has been gone for a while, and not again if
+it has come back too often: then a person is asked for. Nothing here ends a job: a drain waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.health.record import CLOSED, Record, State, read_record, time_of
+from sunkpy.core.health.rules import Cure, HealthRules, Rule
+from sunkpy.core.health.signals import Finding, Sign, find, slurms_reason
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.times import rfc3339
+
+A_DAY: Final = timedelta(days=1)
+_REMEMBERED: Final = timedelta(days=7)
+_LIFTED_WITHIN_S: Final = 300
+_LOOK_AGAIN_S: Final = 15.0
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a step is decided on. `pod` is the Node's slurmd pod; `has_room`: the cap lets one more be closed."""
+
+    node: Node
+    pod: Pod | None
+    rules: HealthRules
+    now: datetime
+    has_room: bool = True
+
+
+class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Node's record was and shall be; None is no record.
+
+    `is_held`: the node would be closed, if not too many were. `again_s`: look again after so long.
+    """
+
+    before: Record | None
+    after: Record | None
+    is_held: bool = False
+    again_s: float | None = None
+
+    @property
+    def changes(self) -> dict[str, str | None]:
+        """Of the annotations of the Node."""
+        text = self.after.encode() if self.after is not None else None
+        return {} if self.before == self.after else {names.ANNOTATION_HEALTH: text}
+
+    @property
+    def is_new_state(self) -> bool:
+        """The Node came to another state by this."""
+        return (self.before.state if self.before else State.WELL) != (self.after.state if self.after else State.WELL)
+
+    @property
+    def closes(self) -> bool:
+        """One more Node is closed by this."""
+        return self.is_new_state and self.after is not None and self.after.state is State.CLOSING
+
+
+def decide_health(view: HealthView) -> HealthStep:
+    """One step; most Nodes have no record and no signal, and none comes of that."""
+    record = read_record(view.node)
+    rules = _rules_of(view)
+    if record is None or record.state is State.WELL:
+        return _of_a_well_node(view, record, rules)
+    rule = rules.get(record.signal)
+    if rule is None:
+        after = _forgotten(record, view, why="no rule names this signal any more")
+        return HealthStep(before=record, after=after)
+    finding = find(rule, view.node, view.pod)
+    if record.state is State.SUSPECT:
+        return _of_a_suspect(view, record, rule, finding, before=record)
+    if record.state is State.RETURNING:
+        return _of_a_returning_node(view, record, finding)
+    return _of_a_closed_node(view, record, rule, finding)
+
+
+def is_closed_by_us(node: Node) -> bool:
+    """It counts towards the cap."""
+    record = read_record(node)
+    return record is not None and record.is_closed and record.closes
+
+
+# -------------------------------------------------------------------------------------------------- from well to closed
+
+
+def _of_a_well_node(view: HealthView, record: Record | None, rules: Mapping[str, Rule]) -> HealthStep:
+    found = _first_bad(view, rules)
+    if found is None:
+        is_old = record is not None and view.now - time_of(record.at) > _REMEMBERED
+        return HealthStep(before=record, after=None if is_old else record)
+    name, rule, finding = found
+    kept = record or Record(state=State.WELL, at=rfc3339(view.now))
+    suspect = msgspec.structs.replace(
+        kept,
+        state=State.SUSPECT,
+        at=rfc3339(view.now),
+        signal=name,
+        text=finding.text,
+        since=finding.since or rfc3339(view.now),
+        cure=rule.cured_by,
+        closes=False,
+        why="",
+    )
+    return _of_a_suspect(view, suspect, rule, finding, before=record)
+
+
+def _of_a_suspect(
+    view: HealthView, record: Record, rule: Rule, finding: Finding, *, before: Record | None
+) -> HealthStep:
+    if finding.sign is Sign.GOOD:
+        return HealthStep(before=before, after=_forgotten(record, view, why=""))
+    due = time_of(record.since or record.at) + timedelta(seconds=rule.patience_seconds)
+    left_s = (due - view.now).total_seconds()
+    if left_s > 0:
+        return HealthStep(before=before, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)
+    if finding.sign is Sign.UNKNOWN:
+        return HealthStep(before=before, after=record, again_s=_LOOK_AGAIN_S)
+    if rule.closes and not view.has_room:
+        why = "left open: too many Nodes are closed because of their health"
+        held = msgspec.structs.replace(record, why=why, due="")
+        return HealthStep(before=before, after=held, is_held=True, again_s=_LOOK_AGAIN_S)
+    return HealthStep(before=before, after=_closed(view, record, rule))
+
+
+def _closed(view: HealthView, record: Record, rule: Rule) -> Record:
+    """From now on the node is closed: by us, or by Slurm already."""
+    state = State.CLOSING if rule.closes else State.DRAINING
+    reason = "" if rule.closes else slurms_reason(view.pod)
+    marked = msgspec.structs.replace(record, closes=rule.closes, reason=reason, boot=view.node.status.boot_id)
+    return marked.moved(state, view.now)
+
+
+# ---------------------------------------------------------------------------------------------- from closed to the cure
+
+
+def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Finding) -> HealthStep:
+    if rule.slurm_reason and finding.sign is Sign.GOOD:
+        after = record.returned(view.now, why="the drain in Slurm was lifted, or has another reason")
+        return HealthStep(before=record, after=after)
+    if _is_cured(view, record, rule, finding):
+        return _of_a_cured_node(view, record, rule)
+    kept = msgspec.structs.replace(record, good_since="")
+    moved = _drained_further(view, kept)
+    if moved is not kept:
+        return HealthStep(before=record, after=moved)
+    if record.state is State.PERSON:
+        return HealthStep(before=record, after=kept)
+    if record.state is State.DRAINED and record.cure == Cure.PERSON:
+        return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why="no rule says what cures it"))
+    if record.state is not State.DRAINED and view.pod is not None:
+        return HealthStep(before=record, after=kept)
+    due = time_of(record.at) + timedelta(seconds=view.rules.person_after_s)
+    left_s = (due - view.now).total_seconds()
+    if left_s > 0:
+        return HealthStep(before=record, after=msgspec.structs.replace(kept, due=rfc3339(due)), again_s=left_s)
+    minutes = view.rules.person_after_s // 60
+    why = f"not cured after {minutes} min" if view.pod is not None else f"no slurmd pod for {minutes} min"
+    return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
+
+
+def _drained_further(view: HealthView, record: Record) -> Record:
+    """What Slurm did of the drain, as the slurmd pod shows it."""
+    running = view.pod.condition(names.CONDITION_RUNNING) if view.pod is not None else None
+    is_drained = view.pod is not None and view.pod.is_condition_true(names.CONDITION_DRAIN)
+    if record.state is State.CLOSING and is_drained:
+        return record.moved(State.DRAINING, view.now)
+    if record.state is State.DRAINING and is_drained and running is not None and running.status == "False":
+        return record.moved(State.DRAINED, view.now)
+    return record
+
+
+def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) -> bool:
+    """By what the rule says; a record that asks for a person is cured by nothing else."""
+    if record.cure == Cure.PERSON:
+        return False
+    if rule.cured_by is Cure.CLEAR:
+        return finding.sign is Sign.GOOD
+    return _has_started_again(view, record) and (finding.sign is Sign.GOOD or not rule.closes)
+
+
+def _has_started_again(view: HealthView, record: Record) -> bool:
+    """The machine has another boot ID than when it was closed, and Slurm knows its slurmd."""
+    boots = (record.boot, view.node.status.boot_id)
+    has_slurmd = view.pod is not None and view.pod.is_condition_true("Ready")
+    return "" not in boots and boots[0] != boots[1] and has_slurmd
+
+
+def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep:
+    """Open it once the signal has been gone for long enough, unless there is another, or it comes back all the time."""
+    other = _first_bad(view, {name: each for name, each in _rules_of(view).items() if name != record.signal})
+    if other is not None:
+        return _of_another_signal(view, record, *other)
+    good_since = record.good_since or rfc3339(view.now)
+    left_s = view.rules.settle_s - (view.now - time_of(good_since)).total_seconds()
+    if left_s > 0:
+        after = msgspec.structs.replace(record, good_since=good_since)
+        return HealthStep(before=record, after=after, again_s=left_s)
+    returns = record.returns_since(view.now - A_DAY)
+    if returns >= view.rules.most_returns:
+        return HealthStep(before=record, after=_given_up(view, record, f"it came back {returns} times in a day"))
+    if not rule.closes:
+        if record.state in (State.CLOSING, State.DRAINING):
+            return HealthStep(before=record, after=_drained_further(view, record))
+        why = f"the machine has started again; lifting {record.reason!r}"
+        return HealthStep(before=record, after=record.moved(State.RETURNING, view.now, why=why))
+    return HealthStep(before=record, after=record.returned(view.now, why=f"cured: {_cure_in_words(rule)}"))
+
+
+def _of_another_signal(view: HealthView, record: Record, name: str, rule: Rule, finding: Finding) -> HealthStep:
+    """It stays closed, for another reason; the drain is ours from now on only if the cap allows it."""
+    if rule.closes and not record.closes and not view.has_room:
+        return HealthStep(before=record, after=record, is_held=True, again_s=_LOOK_AGAIN_S)
+    since = finding.since or rfc3339(view.now)
+    changed = msgspec.structs.replace(record, signal=name, text=finding.text, since=since, cure=rule.cured_by)
+    return HealthStep(before=record, after=_closed(view, changed, rule))
+
+
+def _of_a_returning_node(view: HealthView, record: Record, finding: Finding) -> HealthStep:
+    if finding.sign is Sign.GOOD:
+        return HealthStep(before=record, after=record.returned(view.now, why=record.why))
+    left_s = _LIFTED_WITHIN_S - (view.now - time_of(record.at)).total_seconds()
+    if left_s > 0:
+        return HealthStep(before=record, after=record, again_s=left_s)
+    return HealthStep(before=record, after=_given_up(view, record, "Slurm still has the drain"))
+
+
+def _given_up(view: HealthView, record: Record, why: str) -> Record:
+    """Cured, as it seems; but only a person opens it now."""
+    asks = msgspec.structs.replace(record, cure=Cure.PERSON)
+    return asks.moved(State.PERSON, view.now, why=f"cured, but {why}")
+
+
+def _cure_in_words(rule: Rule) -> str:
+    return "the machine has started again" if rule.cured_by is Cure.REBOOT else "the signal has ended"
+
+
+def _forgotten(record: Record, view: HealthView, *, why: str) -> Record | None:
+    """The signal counts no more. A closed node comes back, a suspect was never away."""
+    if record.state in CLOSED or record.state is State.RETURNING:
+        return record.returned(view.now, why=why)
+    if not record.past:
+        return None
+    return Record(state=State.WELL, at=record.past[-1].at, returns=record.returns, past=record.past)
+
+
+def _first_bad(view: HealthView, rules: Mapping[str, Rule]) -> tuple[str, Rule, Finding] | None:
+    for name, rule in rules.items():
+        finding = find(rule, view.node, view.pod)
+        if finding.sign is Sign.BAD:
+            return name, rule, finding
+    return None
+
+
+def _rules_of(view: HealthView) -> Mapping[str, Rule]:
+    """None for a Node of no Slurm node, or one that sunkpy was told to leave alone."""
+    is_of_slurm = view.pod is not None or names.ANNOTATION_PLACED_ON in view.node.annotations
+    is_left_alone = names.ANNOTATION_HEALTH_IGNORED in view.node.annotations
+    return view.rules.signals if is_of_slurm and not is_left_alone else {}

@@ -1,0 +1,148 @@
+"""Where a Node stands on its way back: the annotation `sunkpy.dev/health`, the one thing that is remembered.
+
+    well ─▶ suspect ─▶ closing ─▶ draining ─▶ drained ─▶ well
+     ▲         │                     ▲           │  │
+     ├─────────┘         (drained by Slurm)      │  ├─▶ returning ─▶ well
+     └────────────────── a person ◀── needs-a-person
+
+From any closed state a cured node goes on to `well`, or to `returning` while somebody else's drain is lifted for it.
+A record is a few hundred bytes: it keeps the last steps, and the returns of the last days.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Wire
+from sunkpy.core.model.times import parse_rfc3339, rfc3339
+
+_KEPT_STEPS: Final = 12
+_KEPT_TEXT: Final = 160
+_KEPT_RETURNS: Final = 10
+
+
+class State(enum.StrEnum):
+    """Where a Node stands."""
+
+    WELL = "well"  # no signal; the record is its history
+    SUSPECT = "suspect"  # a signal, and it is waited whether it lasts; or the cap holds
+    CLOSING = "closing"  # its Slurm node is to be drained
+    DRAINING = "draining"  # no new job starts, and something still runs
+    DRAINED = "drained"  # nothing runs; the cure is waited for
+    RETURNING = "returning"  # cured; the drain that others set in Slurm is being lifted
+    PERSON = "needs-a-person"  # closed until somebody does something
+
+
+CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.PERSON})
+"""No new job starts."""
+
+
+class Step(Wire, frozen=True, kw_only=True):
+    """The node came to `state` at `at`."""
+
+    at: str
+    state: State
+    text: str = ""
+
+
+class Record(Wire, frozen=True, kw_only=True):
+    """The value of the annotation. Times in RFC 3339.
+
+    Args:
+        at: when it came to `state`.
+        signal: the name of the rule; `text` the evidence; `since` when the signal was first seen.
+        cure: what has to happen before it comes back, as the rule says.
+        closes: sunkpy drains it; else Slurm has.
+        reason: of a drain of others in Slurm that is the signal, byte for byte.
+        boot: the boot ID of the machine when it was closed.
+        good_since: since when the signal has been gone.
+        due: when the next step comes by itself, if nothing changes.
+        why: why it needs a person, or why it came back.
+        returns: when it came back, the last of them.
+        past: the last steps, the oldest first.
+    """
+
+    state: State
+    at: str
+    signal: str = ""
+    text: str = ""
+    since: str = ""
+    cure: str = ""
+    closes: bool = False
+    reason: str = ""
+    boot: str = ""
+    good_since: str = ""
+    due: str = ""
+    why: str = ""
+    returns: tuple[str, ...] = ()
+    past: tuple[Step, ...] = ()
+
+    @property
+    def is_closed(self) -> bool:
+        """No new job starts there because of the signal."""
+        return self.state in CLOSED
+
+    def encode(self) -> str:
+        """As it stands in the annotation."""
+        return msgspec.json.encode(self).decode()
+
+    def moved(self, state: State, now: datetime, *, why: str = "") -> Record:
+        """In another state from now on."""
+        at = rfc3339(now)
+        step = Step(at=at, state=state, text=(why or self.text)[:_KEPT_TEXT])
+        past = (*self.past, step)[-_KEPT_STEPS:]
+        return msgspec.structs.replace(self, state=state, at=at, why=why, due="", good_since="", past=past)
+
+    def returned(self, now: datetime, *, why: str) -> Record:
+        """Well again: of the signal only the history stays."""
+        returns = (*self.returns, rfc3339(now))[-_KEPT_RETURNS:]
+        past = self.moved(State.WELL, now, why=why).past
+        return Record(state=State.WELL, at=rfc3339(now), why=why, returns=returns, past=past)
+
+    def returns_since(self, then: datetime) -> int:
+        """How often it has come back since then, as far as is remembered."""
+        return sum(time_of(at) > then for at in self.returns)
+
+
+def read_record(node: Node) -> Record | None:
+    """The record of a Node; None without one, or if it is no record: who wipes it, ends what it says."""
+    text = node.annotations.get(names.ANNOTATION_HEALTH)
+    if text is None:
+        return None
+    try:
+        record = msgspec.json.decode(text, type=Record)
+    except msgspec.MsgspecError:
+        return None
+    told = filter(None, (record.since, record.good_since, record.due))
+    return record if all(map(_is_time, (record.at, *record.returns, *told))) else None
+
+
+def drain_text(node: Node) -> str | None:
+    """Why sunkpy drains the Slurm node of this Node because of its health; None: it does not."""
+    record = read_record(node)
+    if record is None or not record.is_closed or not record.closes:
+        return None
+    return f"{record.signal}: {record.text}"
+
+
+def lifted_reason(node: Node) -> str | None:
+    """The reason of somebody else's drain in Slurm that is to be lifted now; None: nothing is."""
+    record = read_record(node)
+    return record.reason if record is not None and record.state is State.RETURNING and record.reason else None
+
+
+def time_of(at: str) -> datetime:
+    """A time of a record."""
+    return parse_rfc3339(at)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return parse_rfc3339(text).tzinfo is not None
+    except ValueError:
+        return False

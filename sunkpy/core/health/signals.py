@@ -1,0 +1,108 @@
+"""Whether a Node and its slurmd pod show a signal: yes, no, or it is not known.
+
+What is not known changes nothing: it begins no drain and ends none. A condition that nobody reports any more is not
+known; a label or taint that is gone is gone, for their owners take them away. Slurm's side is what the syncer last
+wrote on the slurmd pod.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.health.rules import Rule
+from sunkpy.core.model.objects import ContainerStatus, Node, Pod
+
+_TEXT_LIMIT = 300
+
+
+class Sign(enum.Enum):
+    """What a rule's source says."""
+
+    BAD = "bad"
+    GOOD = "good"
+    UNKNOWN = "unknown"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rule finds. `text` is the evidence. `since`: when the source turned bad, empty if it does not say."""
+
+    sign: Sign
+    text: str = ""
+    since: str = ""
+
+
+_GOOD = Finding(sign=Sign.GOOD)
+_UNKNOWN = Finding(sign=Sign.UNKNOWN)
+
+
+def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
+    """What one rule finds on a Node and its slurmd pod."""
+    if rule.condition:
+        return _of_condition(rule, node)
+    if rule.label:
+        value = node.labels.get(rule.label)
+        return _bad(f"label {rule.label}={value}") if value in rule.bad_values else _GOOD
+    if rule.taint:
+        return _of_taint(rule, node)
+    if rule.slurm_reason:
+        return _of_slurm(rule, pod)
+    return _of_starts(rule, pod)
+
+
+def slurms_reason(pod: Pod | None) -> str:
+    """The reason of a drain that others set in Slurm, byte for byte; empty without one, or when it is not known."""
+    drained = pod.condition(names.CONDITION_CORDON) if pod is not None else None
+    return drained.message if drained is not None and drained.status == "True" else ""
+
+
+def _of_condition(rule: Rule, node: Node) -> Finding:
+    condition = node.condition(rule.condition)
+    if condition is None:
+        return _UNKNOWN
+    if condition.status not in rule.bad_values:
+        return _UNKNOWN if condition.status == "Unknown" else _GOOD
+    words = ": ".join(filter(None, (condition.reason, condition.message)))
+    said = f"{condition.type}={condition.status}" + (f" ({words})" if words else "")
+    return _bad(f"condition {said}", condition.last_transition_time or "")
+
+
+def _of_taint(rule: Rule, node: Node) -> Finding:
+    for taint in node.spec.taints:
+        if taint.key == rule.taint and (not rule.bad_values or taint.value in rule.bad_values):
+            value = f"={taint.value}" if taint.value else ""
+            return _bad(f"taint {taint.key}{value}:{taint.effect}", taint.time_added or "")
+    return _GOOD
+
+
+def _of_slurm(rule: Rule, pod: Pod | None) -> Finding:
+    drained = pod.condition(names.CONDITION_CORDON) if pod is not None else None
+    if drained is None or drained.status == "Unknown":
+        return _UNKNOWN
+    reason = slurms_reason(pod)
+    return _bad(f"drained in Slurm: {reason}") if reason.startswith(rule.slurm_reason) else _GOOD
+
+
+def _of_starts(rule: Rule, pod: Pod | None) -> Finding:
+    slurmd = _slurmd(pod)
+    if pod is None or slurmd is None:
+        return _GOOD if pod is not None and pod.is_condition_true("Ready") else _UNKNOWN
+    if slurmd.ready:
+        return _GOOD
+    if slurmd.restart_count < rule.failed_starts:
+        return _UNKNOWN
+    ended = slurmd.state.terminated or slurmd.last_state.terminated
+    words = f": {ended.message}" if ended is not None and ended.message else ""
+    return _bad(f"slurmd was started again {slurmd.restart_count} times and is not ready{words}")
+
+
+def _slurmd(pod: Pod | None) -> ContainerStatus | None:
+    containers = pod.status.container_statuses if pod is not None else ()
+    return next((each for each in containers if each.name == names.SLURMD_CONTAINER), None)
+
+
+def _bad(text: str, since: str = "") -> Finding:
+    line = " ".join(text.split())
+    return Finding(sign=Sign.BAD, text=line[:_TEXT_LIMIT], since=since)

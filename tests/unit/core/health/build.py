@@ -1,0 +1,99 @@
+"""Nodes with signals, and the slurmd pods on them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.health import Cure, HealthRules, HealthView, Record, Rule, State, decide_health
+from sunkpy.core.model.objects import (
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    Node,
+    NodeInfo,
+    Pod,
+    Terminated,
+)
+from sunkpy.core.model.times import rfc3339
+from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
+
+NOW = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
+LABEL = "example.com/health"
+DEADLOCK = Rule(condition="KernelDeadlock", patience_seconds=60)
+KILL = Rule(slurm_reason="Kill task failed", cure=Cure.REBOOT)
+RULES = HealthRules(
+    signals={
+        "deadlock": DEADLOCK,
+        "label": Rule(label=LABEL, bad=("bad",)),
+        "kill": KILL,
+        "prolog": Rule(slurm_reason="Prolog error"),
+        "fan": Rule(label=LABEL, bad=("loud",), cure=Cure.PERSON),
+        "reboot": Rule(taint="example.com/reboot", cure=Cure.REBOOT),
+    }
+)
+
+
+def node(*, label: str = "", deadlock: str = "", boot: str = "one", record: Record | None = None, **changes) -> Node:
+    """A Node with a Slurm node."""
+    since = rfc3339(NOW - timedelta(seconds=10))
+    condition = Condition(
+        type="KernelDeadlock",
+        status=deadlock,
+        reason="TaskHung",
+        message="task  dd\nblocked",
+        last_transition_time=since,
+    )
+    annotations = {names.ANNOTATION_PLACED_ON: "gpu-012-001", **changes.pop("annotations", {})}
+    made = make_node(
+        1,
+        labels={LABEL: label} if label else {},
+        conditions=(condition,) if deadlock else (),
+        annotations={**annotations, **({names.ANNOTATION_HEALTH: record.encode()} if record else {})},
+        **changes,
+    )
+    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, node_info=NodeInfo(boot_id=boot)))
+
+
+def pod(*, slurm: str | None = "", drain: bool = False, busy: bool = False, restarts: int = 0, words: str = "") -> Pod:
+    """A slurmd pod; `slurm` is the reason of a drain by others, None: it is not known."""
+    is_drained = drain or bool(slurm)
+    cordon = Condition(
+        type=names.CONDITION_CORDON,
+        status="Unknown" if slurm is None else "True" if slurm else "False",
+        message=slurm or "",
+    )
+    made = make_pod(
+        make_nodeset(),
+        1,
+        cordon=cordon,
+        drain=str(is_drained),
+        running=str(busy),
+        ready=not restarts,
+    )
+    last = ContainerState(terminated=Terminated(message=words)) if words else ContainerState()
+    slurmd = ContainerStatus(name="slurmd", ready=not restarts, restart_count=restarts, last_state=last)
+    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, container_statuses=(slurmd,)))
+
+
+def record(state: State, signal: str, *, ago_s: float = 0, **changes) -> Record:
+    """A record as a rule of RULES makes it."""
+    rule = RULES.signals[signal]
+    at = rfc3339(NOW - timedelta(seconds=ago_s))
+    fields = {"cure": rule.cured_by, "closes": rule.closes, "boot": "one", "since": at, "text": "evidence", **changes}
+    return Record(state=state, at=at, signal=signal, **fields)
+
+
+def step(at: Node, on: Pod | None, *, after_s: float = 0, rules: HealthRules = RULES, has_room: bool = True):
+    """The next step."""
+    now = NOW + timedelta(seconds=after_s)
+    return decide_health(HealthView(node=at, pod=on, rules=rules, now=now, has_room=has_room))
+
+
+def stepped(at: Node, on: Pod | None, **asked) -> Node:
+    """The Node after a step."""
+    changes = step(at, on, **asked).changes
+    kept = {key: text for key, text in {**at.annotations, **changes}.items() if text is not None}
+    return msgspec.structs.replace(at, metadata=msgspec.structs.replace(at.metadata, annotations=kept))

@@ -1,0 +1,273 @@
+"""From the signal to the drain, the cure and the return; what cannot be read moves nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sunkpy.core import names
+from sunkpy.core.health import HealthRules, Record, State, drain_text, lifted_reason, read_record
+from sunkpy.core.health.decide import is_closed_by_us
+from sunkpy.core.health.record import CLOSED
+from sunkpy.core.model.objects import Taint
+from sunkpy.core.model.times import rfc3339
+from tests.unit.core.health.build import NOW, RULES, node, pod, record, step, stepped
+
+KILLED = "Kill task failed: job 7"
+REBOOT = Taint(key="example.com/reboot", effect="NoSchedule")
+
+
+def state_of(at):
+    found = read_record(at)
+    return found.state if found else None
+
+
+def test_a_well_node_costs_nothing():
+    assert step(node(), pod()).changes == {}
+    assert step(node(), None).changes == {}
+
+
+def test_a_signal_drains_at_once_what_has_no_patience():
+    sick = stepped(node(label="bad"), pod())
+    assert state_of(sick) is State.CLOSING
+    assert drain_text(sick) == "label: label example.com/health=bad"
+
+
+def test_patience_counts_from_the_time_that_the_condition_tells():
+    asked = step(node(deadlock="True"), pod())
+    assert asked.after is not None
+    assert (asked.after.state, asked.again_s, asked.after.due) == (State.SUSPECT, 50.0, "2026-11-28T12:00:50Z")
+    suspect = stepped(node(deadlock="True"), pod())
+    assert drain_text(suspect) is None
+    assert state_of(stepped(suspect, pod(), after_s=49)) is State.SUSPECT
+    assert state_of(stepped(suspect, pod(), after_s=50)) is State.CLOSING
+
+
+def test_a_signal_that_ends_within_its_patience_leaves_no_trace():
+    suspect = record(State.SUSPECT, "deadlock")
+    assert step(node(deadlock="False", record=suspect), pod()).changes == {names.ANNOTATION_HEALTH: None}
+    assert step(node(record=suspect), pod(), after_s=100).changes == {}, "a condition that nobody reports is not known"
+
+
+def test_the_cap_leaves_a_sick_node_open_and_says_so():
+    held = step(node(label="bad"), pod(), has_room=False)
+    assert held.is_held
+    assert held.after is not None
+    assert (held.after.state, held.after.why) == (
+        State.SUSPECT, "left open: too many Nodes are closed because of their health",
+    )  # fmt: skip
+    again = step(stepped(node(label="bad"), pod(), has_room=False), pod(), has_room=False)
+    assert again.changes == {}, "it is told once"
+    assert state_of(stepped(node(label="bad", record=held.after), pod())) is State.CLOSING
+
+
+@pytest.mark.parametrize(
+    ("state", "on", "then"),
+    [
+        (State.CLOSING, pod(), State.CLOSING),
+        (State.CLOSING, pod(drain=True, busy=True), State.DRAINING),
+        (State.DRAINING, pod(drain=True, busy=True), State.DRAINING),
+        (State.DRAINING, pod(drain=True), State.DRAINED),
+        (State.DRAINING, pod(), State.DRAINING),
+        (State.DRAINING, None, State.DRAINING),
+        (State.DRAINED, pod(drain=True), State.DRAINED),
+    ],
+)
+def test_a_drain_is_followed_as_slurm_carries_it_out(state, on, then):
+    assert state_of(stepped(node(label="bad", record=record(state, "label")), on)) is then
+
+
+@pytest.mark.parametrize("state", sorted(CLOSED))
+def test_a_cured_node_comes_back_once_the_signal_has_been_gone_for_a_minute(state):
+    settling = stepped(node(record=record(state, "label")), pod())
+    assert (state_of(settling), step(settling, pod()).again_s) == (state, 60.0)
+    assert state_of(stepped(settling, pod(), after_s=59)) is state
+    back = step(settling, pod(), after_s=60).after
+    assert back is not None
+    assert (back.state, back.why, back.returns) == (
+        State.WELL,
+        "cured: the signal has ended",
+        ("2026-11-28T12:01:00Z",),
+    )
+
+
+def test_a_signal_that_flickers_starts_the_minute_anew():
+    settling = stepped(node(record=record(State.DRAINED, "label")), pod())
+    flickers = stepped(node(label="bad", record=read_record(settling)), pod(), after_s=30)
+    assert state_of(stepped(node(record=read_record(flickers)), pod(), after_s=60)) is State.DRAINED
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "on", "why"),
+    [
+        (3599, pod(drain=True), None),
+        (3600, pod(drain=True), "not cured after 60 min"),
+        (3600, None, "no slurmd pod for 60 min"),
+    ],
+)
+def test_what_is_not_cured_in_time_needs_a_person(ago_s, on, why):
+    after = step(node(label="bad", record=record(State.DRAINED, "label", ago_s=ago_s)), on).after
+    assert after is not None
+    assert (after.why or None, after.state is State.PERSON) == (why, why is not None)
+
+
+def test_a_drain_waits_for_its_jobs_as_long_as_they_take():
+    busy = node(label="bad", record=record(State.DRAINING, "label", ago_s=1_000_000))
+    assert step(busy, pod(drain=True, busy=True)).changes == {}
+
+
+def test_what_only_a_person_cures_says_so_once_it_is_empty_and_stays_closed():
+    loud = stepped(node(label="loud", record=record(State.DRAINED, "fan")), pod(drain=True))
+    assert read_record(loud).why == "no rule says what cures it"
+    quiet = node(record=read_record(loud))
+    assert state_of(stepped(quiet, pod(drain=True), after_s=10_000)) is State.PERSON
+    wiped = node()
+    assert step(wiped, pod(drain=True)).changes == {}, "the person has wiped the record"
+    assert drain_text(wiped) is None
+
+
+def test_a_node_that_comes_back_again_and_again_needs_a_person():
+    returns = tuple(rfc3339(NOW - timedelta(hours=hours)) for hours in (30, 9, 5, 1))
+    cured = record(State.DRAINED, "label", returns=returns, good_since=rfc3339(NOW - timedelta(minutes=2)))
+    stays = step(node(record=cured), pod(drain=True)).after
+    assert stays is not None
+    assert (stays.state, stays.why) == (State.PERSON, "cured, but it came back 3 times in a day")
+    assert state_of(stepped(node(record=stays), pod(drain=True), after_s=100_000)) is State.PERSON
+
+
+def test_slurms_own_drain_is_followed_and_no_drain_of_ours_is_added():
+    drained = stepped(node(), pod(slurm=KILLED, busy=True))
+    assert (state_of(drained), drain_text(drained), read_record(drained).reason) == (State.DRAINING, None, KILLED)
+    assert step(node(), pod(slurm=KILLED), has_room=False).after.state is State.DRAINING, "Slurm asks for no room"
+
+
+def test_a_person_who_resumes_the_node_in_slurm_ends_it():
+    asks = record(State.PERSON, "prolog", reason="Prolog error")
+    assert state_of(stepped(node(record=asks), pod())) is State.WELL
+    assert step(node(record=asks), pod(slurm=None)).changes == {}, "Slurm cannot be read"
+
+
+def test_a_drain_of_slurm_is_lifted_after_a_reboot_where_a_rule_says_so():
+    drained = node(record=record(State.DRAINED, "kill", reason=KILLED))
+    assert state_of(stepped(drained, pod(slurm=KILLED), after_s=1000)) is State.DRAINED, "the same boot"
+    rebooted = node(boot="two", record=read_record(drained))
+    assert state_of(stepped(rebooted, pod(slurm=KILLED, restarts=1), after_s=1000)) is State.DRAINED, "no slurmd yet"
+    settling = stepped(rebooted, pod(slurm=KILLED))
+    lifting = stepped(settling, pod(slurm=KILLED), after_s=60)
+    assert (state_of(lifting), lifted_reason(lifting)) == (State.RETURNING, KILLED)
+    assert read_record(lifting).why == f"the machine has started again; lifting {KILLED!r}"
+    assert state_of(stepped(lifting, pod(), after_s=62)) is State.WELL
+    fails = stepped(lifting, pod(slurm=KILLED), after_s=360)
+    assert (state_of(fails), read_record(fails).why) == (State.PERSON, "cured, but Slurm still has the drain")
+    assert state_of(stepped(fails, pod(slurm=KILLED), after_s=10_000)) is State.PERSON
+
+
+def test_a_late_reboot_brings_back_a_node_for_which_a_person_was_asked():
+    asks = record(State.PERSON, "kill", reason=KILLED, good_since=rfc3339(NOW - timedelta(minutes=2)))
+    assert state_of(stepped(node(boot="two", record=asks), pod(slurm=KILLED))) is State.RETURNING
+
+
+def test_a_reboot_alone_cures_nothing_whose_signal_stays():
+    drained = record(State.DRAINED, "reboot", good_since=rfc3339(NOW - timedelta(minutes=2)))
+    still = node(boot="two", taints=(REBOOT,), record=drained)
+    assert state_of(stepped(still, pod(drain=True))) is State.DRAINED
+    assert state_of(stepped(node(boot="two", record=drained), pod(drain=True))) is State.WELL
+    assert state_of(stepped(node(boot="one", record=drained), pod(drain=True))) is State.DRAINED
+
+
+def test_another_signal_keeps_a_cured_node_closed():
+    cured = record(State.DRAINED, "deadlock", good_since=rfc3339(NOW - timedelta(minutes=2)))
+    other = stepped(node(deadlock="False", label="bad", record=cured), pod(drain=True))
+    assert drain_text(other) == "label: label example.com/health=bad"
+    slurms = stepped(node(deadlock="False", record=cured), pod(slurm=KILLED))
+    assert (read_record(slurms).signal, drain_text(slurms)) == ("kill", None)
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_node_that_is_to_be_left_alone_or_whose_rule_is_gone_comes_back(state):
+    if state is State.WELL:
+        return
+    sick = node(label="bad", record=record(state, "label"))
+    left_alone = node(label="bad", record=read_record(sick), annotations={names.ANNOTATION_HEALTH_IGNORED: "1"})
+    for at, rules in ((sick, HealthRules()), (left_alone, RULES)):
+        after = step(at, pod(drain=True), rules=rules).after
+        assert after is None if state is State.SUSPECT else after.why == "no rule names this signal any more"
+
+
+def test_a_node_that_never_was_slurms_is_none_of_our_business():
+    foreign = msgspec.structs.replace(node(label="bad").metadata, annotations={})
+    assert step(msgspec.structs.replace(node(label="bad"), metadata=foreign), None).changes == {}
+
+
+def test_history_is_forgotten_after_a_week():
+    well = record(State.DRAINED, "label").returned(NOW, why="cured")
+    assert step(node(record=well), pod(), after_s=6 * 86_400).changes == {}
+    assert step(node(record=well), pod(), after_s=8 * 86_400).changes == {names.ANNOTATION_HEALTH: None}
+
+
+# ----------------------------------------------------------------------------------------------------------- invariants
+
+NODES = st.builds(
+    node,
+    label=st.sampled_from(("", "bad", "loud")),
+    deadlock=st.sampled_from(("", "True", "False", "Unknown")),
+    boot=st.sampled_from(("", "one", "two")),
+    taints=st.sampled_from(((), (REBOOT,))),
+)
+PODS = st.none() | st.builds(
+    pod,
+    slurm=st.sampled_from((None, "", KILLED, "Prolog error", "bad fan")),
+    drain=st.booleans(),
+    busy=st.booleans(),
+    restarts=st.sampled_from((0, 9)),
+)
+DAYS = st.lists(st.tuples(NODES, PODS, st.booleans(), st.integers(0, 5000)), max_size=30)
+
+
+def with_record(at, of):
+    text = of.annotations.get(names.ANNOTATION_HEALTH)
+    kept = {**at.annotations, **({names.ANNOTATION_HEALTH: text} if text is not None else {})}
+    return msgspec.structs.replace(at, metadata=msgspec.structs.replace(at.metadata, annotations=kept))
+
+
+@given(DAYS)
+def test_whatever_happens(days):
+    before, now_s = node(), 0
+    for seen, on, has_room, passed_s in days:
+        now_s += passed_s
+        at = with_record(seen, before)
+        asked = step(at, on, after_s=now_s, has_room=has_room)
+        after = stepped(at, on, after_s=now_s, has_room=has_room)
+        if not has_room and not is_closed_by_us(at):
+            assert not is_closed_by_us(after), "nothing is closed over the cap"
+        if asked.after is not None and asked.after.state is State.RETURNING:
+            assert asked.after.reason == KILLED, "only the reason that a rule names is ever lifted"
+        if drain_text(at) is not None and drain_text(after) is None and asked.after is not None:
+            shown = [rule for rule in ("deadlock", "label", "fan", "reboot") if rule == read_record(at).signal]
+            assert shown, "only what sunkpy closed is opened"
+        assert len(after.annotations.get(names.ANNOTATION_HEALTH, "")) < 4096
+        again = [stepped(after, on, after_s=now_s, has_room=has_room)]
+        for _ in range(5):
+            again.append(stepped(again[-1], on, after_s=now_s, has_room=has_room))
+        assert again[-1] == again[-2], "it comes to rest while nothing changes"
+        before = after
+
+
+@given(st.sampled_from(sorted(CLOSED)), st.sampled_from(sorted(RULES.signals)), st.integers(0, 3599))
+def test_a_closed_node_of_which_nothing_is_known_stays_closed(state, signal, after_s):
+    unknown = node(boot="", record=record(state, signal, reason=KILLED), taints=(REBOOT,))
+    label = {"label": "bad", "fan": "loud"}.get(signal, "")
+    unknown = with_record(node(boot="", label=label, taints=(REBOOT,)), unknown)
+    after = read_record(stepped(unknown, None, after_s=after_s))
+    assert after is not None
+    assert after.is_closed
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_record_that_somebody_wrote_by_hand_breaks_nothing(state):
+    odd = node(label="bad", record=Record(state=state, at=rfc3339(NOW), signal="label"))
+    assert read_record(stepped(odd, pod(), after_s=10_000)) is not None
