@@ -24,6 +24,7 @@ from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.runtime.verdicts import Verdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.nodes.fullness import Answer
 from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
@@ -42,19 +43,22 @@ class Collector:
         self._members = members
         self._gangs = gangs
 
-    def snapshot(self, record: RecordView) -> Snapshot:
-        """The gang as it is known now."""
+    def snapshot(self, record: RecordView) -> tuple[Snapshot, Grounds]:
+        """The gang as it is known now, and on what that says where it may go."""
         seen = self._gangs.of(record)
         snapshot = self._known(record, seen)
         # Pods that have their nodes look for none.
         has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
+        nowhere = Grounds(is_all=seen.gang is not None and not seen.gang.is_sized)
         # A job of this gang, or one that keeps it away, may not be known.
         if not self._ledger.all_jobs_known or not seen.is_of_known_namespace:
-            return msgspec.structs.replace(snapshot, may_submit=False)
+            return msgspec.structs.replace(snapshot, may_submit=False), nowhere
         if not has_nodes and (missing := self._cluster.devices.missing(snapshot.pods)):
             refused = f"waits for {missing}, which is not there" if self._clock() - record.seen_at > _CLAIM_S else ""
-            return msgspec.structs.replace(snapshot, may_submit=False, refused=refused, is_to_be_polled=True)
-        return snapshot if has_nodes else self._with_eligibility(snapshot, record)
+            waits = msgspec.structs.replace(snapshot, may_submit=False, refused=refused, is_to_be_polled=True)
+            return waits, nowhere
+        found = self._with_eligibility(snapshot, record) if not has_nodes else None
+        return found or (snapshot, nowhere)
 
     def known(self, record: RecordView) -> Snapshot:
         """The gang as it is known now, but for where it may go."""
@@ -95,27 +99,6 @@ class Collector:
         node = self._cluster.node_behind(slurm_node)
         return node.labels.get(self._settings.switch_label, "") if node is not None else ""
 
-    def grounds(self, snapshot: Snapshot, record: RecordView) -> Grounds:
-        """On what it is decided where the gang may go, for `is_concerned` and `has_other_neighbours`."""
-        gang = snapshot.gang
-        if gang is None or snapshot.eligibility is None:
-            return Grounds(is_all=gang is not None and not gang.is_sized)
-        together = [(pod,) for pod in snapshot.pods] if snapshot.named_nodes else [gang.first_wave]
-        asking = [pod.spec for pod in gang.members] if snapshot.named_nodes else deciding_specs(gang)
-        more_decides = (
-            snapshot.is_to_be_polled
-            or snapshot.named_nodes
-            or gang.one_domain
-            or record.refusals
-            or any(has_claims(pod.spec) for pod in gang.members)
-        )
-        return Grounds(
-            templates=tuple(self._eligible(one_of_each(deciding_specs(gang), template_of))),
-            avoided=tuple(map(self._cluster.avoided_nodes, together)),
-            full=self._cluster.fullness.of(one_of_each(asking, template_of)),
-            is_all=not more_decides,
-        )
-
     def is_concerned(self, record: RecordView) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""
         found = record.grounds
@@ -140,57 +123,67 @@ class Collector:
                 return left
         return ""
 
-    def _with_eligibility(self, snapshot: Snapshot, record: RecordView) -> Snapshot:
-        """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node."""
+    def _with_eligibility(self, snapshot: Snapshot, record: RecordView) -> tuple[Snapshot, Grounds] | None:
+        """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node.
+
+        None where that is not known yet, or nobody asks for it.
+        """
         gang = snapshot.gang
         if gang is None or gang.never_queues or not gang.is_sized:
-            return snapshot
+            return None
         if snapshot.named_nodes:
             return self._with_named_nodes(snapshot, gang, record)
         unlike = list(one_of_each(deciding_specs(gang), template_of))
-        common = in_common([each.value for each in self._eligible(unlike)])
-        usable = common.eligible if common is not None else ()
+        templates = self._eligible(unlike)
+        common = in_common([each.value for each in templates])
         reachable = self._within_reach(common, gang.first_wave) if common is not None else None
-        if reachable is None:
-            return snapshot
+        if common is None or reachable is None:
+            return None
         # Which domain a job waits for is seen by the nodes that it excludes.
         if gang.one_domain or not takes_features(gang.options.constraint):
             reachable = by_names(reachable)
+        avoided, full = self._cluster.avoided_nodes(gang.first_wave), self._cluster.fullness.of(unlike)
         crowded = self._cluster.fullness.too_many_pods(unlike, refusing=record.refusals)
-        avoided = {**self._cluster.avoided_nodes(gang.first_wave).value, **crowded, **self._full(unlike)}
-        eligibility = record.eligibility(minus(reachable, avoided))
+        eligibility = record.eligibility(minus(reachable, {**avoided.value, **crowded, **_nodes(full)}))
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
         # No event tells when a claim or a place for one pod more is left.
         is_to_be_polled = bool(crowded) or "" in eligibility.refused
-        return msgspec.structs.replace(
+        has_other = is_to_be_polled or gang.one_domain or record.refusals
+        grounds = Grounds(
+            templates=tuple(templates),
+            avoided=(avoided,),
+            full=full,
+            is_all=not has_other and not any(has_claims(pod.spec) for pod in gang.members),
+        )
+        known = msgspec.structs.replace(
             snapshot,
             eligibility=eligibility,
             is_to_be_polled=is_to_be_polled,
-            usable=usable,
-            may_submit=snapshot.may_submit or record.may_go_on(usable, now=self._clock()),
+            usable=common.eligible,
+            may_submit=snapshot.may_submit or record.may_go_on(common.eligible, now=self._clock()),
         )
+        return known, grounds
 
-    def _full(self, specs: Iterable[PodSpec]) -> dict[str, str]:
-        """The nodes with too little left for one of these of what Slurm does not count."""
-        return {node: why for answer in self._cluster.fullness.of(specs) for node, why in answer.value.items()}
-
-    def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: RecordView) -> Snapshot:
+    def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: RecordView) -> tuple[Snapshot, Grounds] | None:
         each: dict[str, Eligibility] = {}
+        templates, avoided, full = [], [], list[Answer]()
         is_to_be_polled = False
         for pod in gang.members:
             found = self._cluster.eligibility(pod.spec)
-            if found is None:
-                return snapshot
-            where = self._within_reach(found.value, [pod])
-            if where is None:
-                return snapshot
+            where = self._within_reach(found.value, [pod]) if found is not None else None
+            if found is None or where is None:
+                return None
+            kept_away, lacking = self._cluster.avoided_nodes([pod]), self._cluster.fullness.of([pod.spec])
             crowded = self._cluster.fullness.too_many_pods([pod.spec], refusing=record.refusals)
-            avoided = {**self._cluster.avoided_nodes([pod]).value, **crowded, **self._full([pod.spec])}
-            each[pod.uid] = minus(where, avoided)
+            each[pod.uid] = minus(where, {**kept_away.value, **crowded, **_nodes(lacking)})
             is_to_be_polled |= bool(crowded)
+            templates.append(found)
+            avoided.append(kept_away)
+            full.extend(lacking)
         eligibility = eligible_named_nodes(gang, snapshot.named_nodes, each)
-        return msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
+        known = msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
+        return known, Grounds(templates=tuple(templates), avoided=tuple(avoided), full=tuple(full))
 
     def _within_reach(self, eligibility: Eligibility, pods: Sequence[Pod]) -> Eligibility | None:
         """The nodes from which the pods' volumes can be reached; None while that is not known."""
@@ -215,3 +208,8 @@ class Collector:
             turn=turn(gang.id) if wants_to_be_alone(gang.members, gang.one_domain) else None,
         )
         return in_one_domain(eligibility, self._cluster.candidates.now(), wish)
+
+
+def _nodes(full: Iterable[Answer]) -> dict[str, str]:
+    """Those with too little left for one of these of what Slurm does not count."""
+    return {node: why for answer in full for node, why in answer.value.items()}

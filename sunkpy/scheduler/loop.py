@@ -65,7 +65,7 @@ class GangLoop:
         self._gangs.recognise(record)
         record.is_news = False
         # 2. Collect all that is known of the gang, as one value.
-        snapshot = self._collector.snapshot(record)
+        snapshot, record.grounds = self._collector.snapshot(record)
         before = (record.state, set(record.jobs))
         self._observe(record, snapshot)
         # 3. Decide.
@@ -98,7 +98,6 @@ class GangLoop:
 
     def _observe(self, record: Record, snapshot: Snapshot) -> None:
         record.usable = snapshot.usable if snapshot.eligibility is not None else record.usable
-        record.grounds = self._collector.grounds(snapshot, record)
         record.is_several |= snapshot.is_several
         if not any(job.start_nodes for job in snapshot.jobs) or snapshot.holding:
             record.idle_since = None

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from sunkpy.scheduler.collect import Collector
+from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods import index
 from tests.unit.core.gang.trio import WITH_TRIO
 from tests.unit.scheduler.test_gangs import NODES, preempt_trio, start
@@ -45,7 +46,7 @@ def world(monkeypatch):
 
         return call
 
-    for name in ("snapshot", "known", "on_node", "grounds"):
+    for name in ("snapshot", "known", "on_node"):
         monkeypatch.setattr(Collector, name, unchanging(getattr(Collector, name)))
     for number in NODES:
         world.add_node(number)
@@ -78,5 +79,23 @@ async def test_a_hook_that_asks_about_a_change_before_the_pass_sees_it_and_keeps
         (pod,) = term._members.pods_of(record.id)
         term._members.update(pod, None)
         assert record.is_doubted
-        assert term._collector.snapshot(record).gang is None
+        assert term._collector.snapshot(record)[0].gang is None
         assert record.recognised.gang is not None
+
+
+async def test_a_pass_asks_once_where_the_pods_of_a_template_may_go(world, tmp_path, monkeypatch):
+    asked: list[str] = []
+
+    def counting(question):
+        def ask(cluster, *args):
+            asked.append(question.__name__)
+            return question(cluster, *args)
+
+        return ask
+
+    for question in (Cluster.eligibility, Cluster.avoided_nodes):
+        monkeypatch.setattr(Cluster, question.__name__, counting(question))
+    async with leading(world, tmp_path, poll_seconds=3600.0):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        assert sorted(asked) == ["avoided_nodes", "eligibility"]
