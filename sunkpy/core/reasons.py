@@ -199,6 +199,11 @@ EVENTS: Final = {
     ),
     "SlurmNodeDrained": Row(_SLURMD, "The syncer drained the Slurm node; the text has the reason."),
     "SlurmNodeUndrained": Row(_SLURMD, "The syncer lifted its own drain."),
+    "SlurmDrainLifted": Row(
+        _SLURMD,
+        "The syncer lifted a drain that others set in Slurm: a rule of `health.signals` names its reason, and the "
+        "machine has started again.",
+    ),
     "SlurmDrainRestored": Row(
         _SLURMD, "Slurm lost its record of the node with somebody's drain. The drain was set again."
     ),

@@ -20,6 +20,7 @@ from sunkpy.core.mirror import (
     Budget,
     DeleteSlurmNode,
     DrainNode,
+    LiftDrain,
     MirrorAction,
     PatchPod,
     RestoreDrain,
@@ -116,6 +117,8 @@ class Executor:
                 return await self._pod(name) is None
             case UndrainNode(name=name, pod=decided_on):
                 return await self._may_lift(name, decided_on)
+            case LiftDrain(name=name, reason=reason, pod=decided_on):
+                return await self._may_lift(name, decided_on, leave=reason)
             case _:
                 return True
 
@@ -128,6 +131,9 @@ class Executor:
                 await self._report(action, pod, "SlurmDrainRestored", note)
             case UndrainNode(name=name):
                 await self._report(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
+            case LiftDrain(name=name, reason=reason):
+                note = f"Slurm node {name} takes jobs again: lifted, as a rule of health.signals says: {reason}"
+                await self._report(action, pod, "SlurmDrainLifted", note)
             case SetComment(comment=comment):
                 await self._report(action, None, "SlurmNodeOwned", comment)
             case SetAddress(name=name, address=address):
@@ -136,10 +142,12 @@ class Executor:
             case DeleteSlurmNode(name=name):
                 await self._report(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 
-    async def _may_lift(self, name: str, decided_on: Pod) -> bool:
-        """The watch may lag: ask the apiserver whether no cause for the drain is left."""
+    async def _may_lift(self, name: str, decided_on: Pod, *, leave: str | None = None) -> bool:
+        """The watch may lag: ask the apiserver whether no cause for the drain is left, and the leave still stands."""
         pod = await self._pod(name)
-        return pod is not None and pod.uid == decided_on.uid and drain_cause(pod, unready_for_s=0).want is Want.LIFT
+        if pod is None or pod.uid != decided_on.uid or drain_cause(pod, unready_for_s=0).want is not Want.LIFT:
+            return False
+        return leave is None or pod.annotations.get(names.ANNOTATION_HEALTH_LIFT) == leave
 
     async def _pod(self, name: str) -> Pod | None:
         try:

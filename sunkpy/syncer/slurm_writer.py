@@ -22,6 +22,7 @@ import structlog
 from sunkpy.core.mirror import (
     DeleteSlurmNode,
     DrainNode,
+    LiftDrain,
     RestoreDrain,
     SetAddress,
     SetComment,
@@ -181,7 +182,7 @@ class SlurmWriter:
         match write.action:
             case DrainNode(name=name, reason=reason) | RestoreDrain(name=name, reason=reason):
                 await self._slurm.drain_node(name, reason)
-            case UndrainNode(name=name):
+            case UndrainNode(name=name) | LiftDrain(name=name):
                 await self._slurm.undrain_node(name)
             case SetComment(name=name, comment=comment):
                 await self._slurm.update_node(name, NodeChange(comment=comment))
@@ -197,7 +198,7 @@ def _shared_change(action: SlurmAction) -> NodeChange | None:
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return drain(reason)
-        case UndrainNode():
+        case UndrainNode() | LiftDrain():
             return UNDRAIN
         case _:
             return None

@@ -3,6 +3,7 @@
 from sunkpy.core.mirror.actions import (
     DeleteSlurmNode,
     DrainNode,
+    LiftDrain,
     MirrorAction,
     PatchPod,
     RestoreDrain,
@@ -24,6 +25,7 @@ __all__ = [
     "DeleteSlurmNode",
     "DrainNode",
     "Finding",
+    "LiftDrain",
     "Memory",
     "MirrorAction",
     "PatchPod",

@@ -23,6 +23,17 @@ class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
 
 
+class LiftDrain(msgspec.Struct, frozen=True, kw_only=True):
+    """Lift somebody else's drain with exactly this reason, if the apiserver still has this pod and its leave to do so.
+
+    The leave is the annotation `sunkpy.dev/health-lift`, which the operator writes where a rule names the reason.
+    """
+
+    name: str
+    reason: str
+    pod: Pod
+
+
 class RestoreDrain(msgspec.Struct, frozen=True, kw_only=True):
     """Set again a drain of somebody else that Slurm has lost, with the same reason."""
 
@@ -74,7 +85,7 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
         return self.receipt_age_s is not None
 
 
-MirrorAction = DrainNode | UndrainNode | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode | PatchPod
+MirrorAction = DrainNode | UndrainNode | LiftDrain | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode | PatchPod
 
 SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | str
 """A write to Slurm as it is remembered; those without content are remembered by name."""
@@ -87,5 +98,5 @@ def as_write(action: MirrorAction) -> SlurmWrite | None:
             return None
         case DrainNode() | RestoreDrain() | SetComment() | SetAddress():
             return action
-        case UndrainNode() | DeleteSlurmNode():
+        case UndrainNode() | LiftDrain() | DeleteSlurmNode():
             return type(action).__name__

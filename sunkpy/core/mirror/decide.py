@@ -1,8 +1,9 @@
 """The mirror between slurmd pods and Slurm nodes: one decision per name, both directions.
 
 Ownership ends every loop. Causes of Kubernetes become drains whose reason starts with `k8s: `; only those are ever
-changed or lifted. A DRAIN, FAIL or DOWN of anybody else is shown on the pod. The operator's cordon for it is not sent
-back to Slurm. If Slurm loses such a drain with its record of the node, it is set again (`lost_drain`).
+changed or lifted. A DRAIN, FAIL or DOWN of anybody else is shown on the pod, and a DRAIN is lifted only with the
+operator's leave for exactly its reason (`core.health`). The operator's cordon for it is not sent back to Slurm. If
+Slurm loses such a drain with its record of the node, it is set again (`lost_drain`).
 
 Fail closed. With a stale or implausible answer nothing is written to Slurm, and the pod's status stays. Only two things
 are withdrawn, because others act on them: a receipt, and the statement that no job runs on a closed node. A step that
@@ -25,6 +26,7 @@ from sunkpy.core.mirror import report, services
 from sunkpy.core.mirror.actions import (
     DeleteSlurmNode,
     DrainNode,
+    LiftDrain,
     MirrorAction,
     PatchPod,
     RestoreDrain,
@@ -265,14 +267,23 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
     if cause.want is Want.DRAIN and lost is None:
         actions += _drain(node, cause)
     elif cause.want is Want.LIFT and _may_open(view, node):
-        actions.append(UndrainNode(name=node.name, pod=view.pod))
+        actions += _lift(node, view.pod)
     return actions
 
 
+def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
+    """Our own drain; somebody else's only if the pod has leave to lift exactly that reason."""
+    if node.is_drained_by_us:
+        return [UndrainNode(name=node.name, pod=pod)]
+    leave = pod.annotations.get(names.ANNOTATION_HEALTH_LIFT)
+    if leave is not None and node.is_drained_by_others_for(leave):
+        return [LiftDrain(name=node.name, reason=leave, pod=pod)]
+    return []
+
+
 def _may_open(view: View, node: SlurmNode) -> bool:
-    """The drain is ours, and the new slurmd is there: not only the record of the previous one."""
-    is_there = view.pod is not None and report.is_of_pod(node, view.pod)
-    return node.is_drained_by_us and view.are_pods_known and is_there
+    """The new slurmd is there: not only the record of the previous one."""
+    return view.pod is not None and report.is_of_pod(node, view.pod) and view.are_pods_known
 
 
 def _has_old_address(pod: Pod, node: SlurmNode) -> bool:

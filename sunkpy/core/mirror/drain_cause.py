@@ -10,7 +10,7 @@ import enum
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model.drain_reason import cordon_reason, our_reason
+from sunkpy.core.model.drain_reason import cordon_reason, health_reason, our_reason
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
 
@@ -39,7 +39,8 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
 
     1. the pod is gone, or is to be deleted: no new job may start there;
     2. its Node is cordoned;
-    3. its containers are not ready, for longer than the grace. ContainersReady decides: Ready depends on our own
+    3. its Node is sick, by a signal that counts;
+    4. its containers are not ready, for longer than the grace. ContainersReady decides: Ready depends on our own
        readiness gate, which would make a loop.
 
     A pod that is not ready yet never has a drain lifted, so a node comes back only when its slurmd does.
@@ -54,6 +55,9 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
     cordon = pod.annotations.get(names.ANNOTATION_CORDON)
     if cordon is not None:
         return DrainCause(Want.DRAIN, cordon_reason(cordon))
+    sick = pod.annotations.get(names.ANNOTATION_HEALTH_DRAIN)
+    if sick is not None:
+        return DrainCause(Want.DRAIN, health_reason(sick))
     if pod.is_condition_true("ContainersReady"):
         return DrainCause(Want.LIFT)
     if unready_for_s >= UNREADY_GRACE_S or pod.is_finished:

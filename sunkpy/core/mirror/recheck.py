@@ -6,10 +6,18 @@ reads the node again right before each write. A write that is no longer right is
 
 from __future__ import annotations
 
-from sunkpy.core.mirror.actions import DeleteSlurmNode, DrainNode, RestoreDrain, SetAddress, SetComment, UndrainNode
+from sunkpy.core.mirror.actions import (
+    DeleteSlurmNode,
+    DrainNode,
+    LiftDrain,
+    RestoreDrain,
+    SetAddress,
+    SetComment,
+    UndrainNode,
+)
 from sunkpy.core.model.states import SlurmNode
 
-SlurmAction = DrainNode | UndrainNode | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode
+SlurmAction = DrainNode | UndrainNode | LiftDrain | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode
 
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
@@ -19,6 +27,8 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
             return not node.is_held_by_others and not (node.is_drain and node.reason == reason)
         case UndrainNode():
             return node.is_drained_by_us
+        case LiftDrain(reason=reason):
+            return node.is_drained_by_others_for(reason)
         case RestoreDrain():
             return not node.is_closed
         case SetComment():
@@ -34,7 +44,7 @@ def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return node.is_drain and node.reason == reason
-        case UndrainNode():
+        case UndrainNode() | LiftDrain():
             return not node.is_drain
         case _:
             return False

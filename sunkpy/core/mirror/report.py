@@ -13,7 +13,8 @@ RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
 """The answers to the token of a removal: nothing runs there; what runs there outlives its slurmd."""
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
-_CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON)  # somebody waits for the jobs to end
+_CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
+"""Somebody waits for the jobs to end."""
 _NO_NODE = "Slurm has no node of this name; if that lasts, delete this pod: slurmd registers when it starts"
 
 

@@ -15,6 +15,11 @@ def our_reason(text: str) -> str:
     return names.REASON_PREFIX + line
 
 
+def health_reason(why: str) -> str:
+    """Of a Node that a signal of `health.signals` says is sick."""
+    return our_reason(f"health: {why}")
+
+
 def cordon_reason(why: str) -> str:
     """Of a Node that somebody cordoned in Kubernetes."""
     return our_reason(f"cordon: {why}" if why else "cordon")

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, UndrainNode
+from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, LiftDrain, UndrainNode
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
@@ -177,6 +177,30 @@ async def test_a_cordon_becomes_a_drain_and_is_lifted_with_it(world: World) -> N
         world.annotate(cordon=None)
         await world.until(lambda: world.slurm.state(NAME) == "IDLE")
         await world.until(lambda: {"SlurmNodeDrained", "SlurmNodeUndrained"} <= set(world.api.reasons()))
+
+
+async def test_a_sick_node_is_drained_and_opened_with_what_its_pod_says(world: World) -> None:
+    world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        world.annotate(health_drain="gpu: condition GpuFell=True")
+        await world.until(lambda: world.slurm.nodes[NAME]["reason"] == "k8s: health: gpu: condition GpuFell=True")
+        world.annotate(health_drain=None)
+        await world.until(lambda: world.slurm.state(NAME) == "IDLE")
+
+
+async def test_a_drain_of_others_is_lifted_only_with_leave_for_its_very_words(world: World) -> None:
+    reason = "Kill task failed: job 7"
+    world.add_pod()
+    world.slurm.put(NAME, "IDLE", "DRAIN", reason=reason)
+    async with world.syncing():
+        await world.until(lambda: world.condition(names.CONDITION_CORDON) == "True")
+        world.annotate(health_lift="Kill task failed: job 8")
+        await world.some_answers()
+        assert world.slurm.nodes[NAME]["reason"] == reason
+        world.annotate(health_lift=reason)
+        await world.until(lambda: world.slurm.state(NAME) == "IDLE")
+        await world.until(lambda: "SlurmDrainLifted" in world.api.reasons())
 
 
 async def test_a_drain_in_slurm_is_told_and_left_alone(world: World) -> None:
@@ -389,6 +413,8 @@ class _NoEvents:
         pytest.param({}, "drain", id="pod gone: it is not"),
         pytest.param({names.ANNOTATION_CORDON: "x"}, "undrain", id="undrain: cordoned meanwhile"),
         pytest.param({names.ANNOTATION_PENDING_DELETION: TOKEN}, "undrain", id="undrain: to be deleted meanwhile"),
+        pytest.param({names.ANNOTATION_HEALTH_DRAIN: "x"}, "undrain", id="undrain: sick meanwhile"),
+        pytest.param({}, "lift", id="lift: leave withdrawn meanwhile"),
     ],
 )
 async def test_the_apiserver_has_the_last_word(world: World, pod: dict[str, str], action: str) -> None:
@@ -402,9 +428,10 @@ async def test_the_apiserver_has_the_last_word(world: World, pod: dict[str, str]
         "delete": DeleteSlurmNode(name=NAME, reason="k8s: cordon: y", is_announced=True),
         "drain": DrainNode(name=NAME, reason="k8s: pod gone", is_announced=False),
         "undrain": UndrainNode(name=NAME, pod=seen),
+        "lift": LiftDrain(name=NAME, reason="bad gpu", pod=seen),
     }
     executor = world.executor()
-    assert await executor.run(actions[action], seen if action == "undrain" else None) is False
+    assert await executor.run(actions[action], seen if action in ("undrain", "lift") else None) is False
     assert world.slurm.writes == []
 
 

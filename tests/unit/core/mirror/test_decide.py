@@ -6,6 +6,7 @@ from sunkpy.core.mirror import (
     Decision,
     DeleteSlurmNode,
     DrainNode,
+    LiftDrain,
     Memory,
     PatchPod,
     RestoreDrain,
@@ -102,6 +103,42 @@ def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: Memory | No
         ),
         pytest.param(
             make_pod(), make_node("DOWN+DRAIN", reason=OURS), [("UndrainNode", "")], id="down: only the drain goes"
+        ),
+        pytest.param(
+            make_pod(annotations={names.ANNOTATION_HEALTH_DRAIN: "label: bad"}),
+            make_node("MIXED"),
+            [("DrainNode", "k8s: health: label: bad")],
+            id="a sick Node",
+        ),
+        pytest.param(
+            make_pod(annotations={names.ANNOTATION_HEALTH_DRAIN: "label: bad"}),
+            make_node("IDLE+DRAIN", reason=THEIRS),
+            [],
+            id="a sick Node that a person has drained",
+        ),
+        pytest.param(
+            make_pod(annotations={names.ANNOTATION_HEALTH_LIFT: THEIRS}),
+            make_node("IDLE+DRAIN", reason=THEIRS),
+            [("LiftDrain", THEIRS)],
+            id="with leave",
+        ),
+        pytest.param(
+            make_pod(annotations={names.ANNOTATION_HEALTH_LIFT: THEIRS}),
+            make_node("IDLE+DRAIN", reason=THEIRS + "!"),
+            [],
+            id="leave for another reason",
+        ),
+        pytest.param(
+            make_pod(cordon="disk", annotations={names.ANNOTATION_HEALTH_LIFT: THEIRS}),
+            make_node("IDLE+DRAIN", reason=THEIRS),
+            [],
+            id="leave, and a cordon",
+        ),
+        pytest.param(
+            make_pod(annotations={names.ANNOTATION_HEALTH_LIFT: THEIRS}),
+            make_node("IDLE+FAIL", reason=THEIRS),
+            [],
+            id="leave is for a drain alone",
         ),
         pytest.param(
             make_pod(ready=False), make_node("IDLE+DRAIN", reason=OURS), [], id="lifted only when slurmd is ready"
@@ -333,6 +370,9 @@ def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmN
         (UndrainNode(name="n", pod=make_pod()), make_node("IDLE+DRAIN", reason=OURS), True),
         (UndrainNode(name="n", pod=make_pod()), make_node("IDLE+DRAIN", reason=THEIRS), False),
         (UndrainNode(name="n", pod=make_pod()), make_node(), False),
+        (LiftDrain(name="n", reason=THEIRS, pod=make_pod()), make_node("IDLE+DRAIN", reason=THEIRS), True),
+        (LiftDrain(name="n", reason=THEIRS, pod=make_pod()), make_node("IDLE+DRAIN", reason="worse"), False),
+        (LiftDrain(name="n", reason=OURS, pod=make_pod()), make_node("IDLE+DRAIN", reason=OURS), False),
         (RestoreDrain(name="n", reason=THEIRS), make_node(), True),
         (RestoreDrain(name="n", reason=THEIRS), make_node("IDLE+DRAIN", reason="worse"), False),
         (SetComment(name="n", comment="{}"), make_node(comment=""), True),

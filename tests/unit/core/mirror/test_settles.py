@@ -10,6 +10,7 @@ from sunkpy.core.mirror import (
     Decision,
     DeleteSlurmNode,
     DrainNode,
+    LiftDrain,
     Memory,
     MirrorAction,
     PatchPod,
@@ -55,6 +56,9 @@ pods = st.none() | st.builds(
         {},
         {names.ANNOTATION_DRAINED: TOKEN},
         {names.ANNOTATION_DRAINED: "other", names.ANNOTATION_SLURM_STATE: "DOWN", names.ANNOTATION_DRAIN: "x"},
+        {names.ANNOTATION_HEALTH_DRAIN: "label: bad"},
+        {names.ANNOTATION_HEALTH_LIFT: "bad gpu"},
+        {names.ANNOTATION_HEALTH_LIFT: "k8s: cordon: disk"},
     ]),
 )  # fmt: skip
 nodes = st.none() | st.builds(
@@ -96,7 +100,7 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
         case DrainNode():
             assert node is not None
             return pod, replace(node, state=node.state - {"FAIL"} | {"DRAIN"}, reason=action.reason)
-        case UndrainNode():
+        case UndrainNode() | LiftDrain():
             assert node is not None
             return pod, replace(node, state=node.state - {"DRAIN"}, reason="")
         case RestoreDrain():
@@ -119,7 +123,7 @@ def is_renewal(action: MirrorAction) -> bool:
 
 def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None:
     """What must hold of every action, whatever led to it."""
-    if isinstance(action, DrainNode | UndrainNode | RestoreDrain | DeleteSlurmNode):
+    if isinstance(action, DrainNode | UndrainNode | LiftDrain | RestoreDrain | DeleteSlurmNode):
         assert node is not None
         assert still_holds(action, node)
     if isinstance(action, DrainNode | UndrainNode):
@@ -128,7 +132,12 @@ def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None
     if isinstance(action, RestoreDrain):
         assert not node.is_closed, "a drain that stands is not put back"
         assert not action.reason.startswith(names.REASON_PREFIX)
-    if isinstance(action, UndrainNode):
+    if isinstance(action, LiftDrain):
+        assert node is not None
+        assert pod is not None
+        assert node.reason == pod.annotations[names.ANNOTATION_HEALTH_LIFT], "with leave, and byte for byte"
+        assert "FAIL" not in node.state
+    if isinstance(action, UndrainNode | LiftDrain):
         assert pod is not None
         assert is_of_pod(node, pod), "a node is opened for the slurmd that is there"
     if isinstance(action, DrainNode):
@@ -165,7 +174,9 @@ def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode |
         for action in decision.actions:
             check(action, node, pod)
             pod, node = apply(action, pod, node)
-        drains += sum(isinstance(action, DrainNode | RestoreDrain | UndrainNode) for action in decision.actions)
+        drains += sum(
+            isinstance(action, DrainNode | RestoreDrain | UndrainNode | LiftDrain) for action in decision.actions
+        )
         memory = decision.memory
         if wrote(decision):
             memory = after_writing(memory, decision.actions, now_s)
