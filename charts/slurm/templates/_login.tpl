@@ -122,6 +122,9 @@ spec:
         - {name: sshd, mountPath: /config, readOnly: true}
         - {name: host-keys, mountPath: /keys, readOnly: true}
         - {name: ssh-keys, mountPath: /etc/ssh/people, readOnly: true}
+        {{- if .root.Values.login.ssh.existingCASecret }}
+        - {name: ssh-ca, mountPath: /ca, readOnly: true}
+        {{- end }}
         {{- include "slurm.sharedMounts" .root | nindent 8 }}
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
     {{- end }}
@@ -154,8 +157,13 @@ spec:
     {{- include "slurm.directoryVolumes" .root | nindent 4 }}
     {{- if $ssh }}
     - {name: run, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
-    - {name: sshd, configMap: {name: {{ $config }}, items: [{key: sshd_config, path: sshd_config}]}}
+    {{- $files := list }}
+    {{- range include "slurm.sshdFiles" (dict "root" .root "compute" false) | fromJson | keys | sortAlpha }}
+    {{- $files = append $files (dict "key" . "path" .) }}
+    {{- end }}
+    - {name: sshd, configMap: {name: {{ $config }}, items: {{ toJson $files }}}}
     - {name: ssh-keys, configMap: {name: {{ .root.Release.Name }}-ssh-keys}}
+    {{- include "slurm.sshCAVolume" .root | nindent 4 }}
     # sshd refuses a host key that others could read.
     - {name: host-keys, secret: {secretName: {{ include "slurm.sshHostSecret" .root }}, defaultMode: 0400}}
     {{- end }}

@@ -60,7 +60,7 @@ group: {{ append $group "" | join "\n" | toJson }}
 {{- /* Whether anybody could come by ssh; empty when not. */}}
 {{- define "slurm.ssh" -}}
 {{- if and .Values.login.enabled .Values.login.ssh.enabled }}
-{{- if .Values.users.sssd.enabled }}true{{ end }}
+{{- if or .Values.users.sssd.enabled .Values.login.ssh.trustedUserCAKeys .Values.login.ssh.existingCASecret }}true{{ end }}
 {{- range .Values.users.people }}{{ if .sshKeys }}true{{ end }}{{ end }}
 {{- end }}
 {{- end }}
@@ -69,6 +69,27 @@ group: {{ append $group "" | join "\n" | toJson }}
 {{- /* Call with (dict "root" $ "compute" false). */}}
 {{- define "slurm.sshdConfig" -}}
 {{- tpl (.root.Files.Get "files/sshd_config.tpl") (dict "Values" .root.Values "Template" .root.Template "compute" .compute) }}
+{{- end }}
+{{- /* What sshd reads, by name of the file: its configuration, and of certificates who signs them, which are revoked, and whose
+they are. Arguments as above. */}}
+{{- define "slurm.sshdFiles" -}}
+{{- $ssh := .root.Values.login.ssh }}
+{{- $files := dict "sshd_config" (printf "%s\n" (include "slurm.sshdConfig" . | trim)) }}
+{{- with $ssh.trustedUserCAKeys }}{{ $_ := set $files "trusted_user_ca_keys" (printf "%s\n" (join "\n" .)) }}{{ end }}
+{{- with $ssh.revokedKeys }}{{ $_ := set $files "revoked_keys" (printf "%s\n" (join "\n" .)) }}{{ end }}
+{{- if $ssh.principals }}
+{{- $lines := list }}
+{{- range $person, $names := $ssh.principals }}{{ range $names }}{{ $lines = append $lines (printf "%s %s\n" $person .) }}{{ end }}{{ end }}
+{{- $_ := set $files "principals" (join "" $lines) }}
+{{- end }}
+{{- toJson $files }}
+{{- end }}
+{{- /* Both files of the Secret have to be there: without the second one sshd would refuse everybody. */}}
+{{- define "slurm.sshCAVolume" -}}
+{{- with .Values.login.ssh.existingCASecret }}
+{{- $items := list (dict "key" "trusted_user_ca_keys" "path" "trusted_user_ca_keys") (dict "key" "revoked_keys" "path" "revoked_keys") }}
+- {name: ssh-ca, secret: {secretName: {{ . }}, items: {{ toJson $items }}}}
+{{- end }}
 {{- end }}
 {{- define "slurm.computeHostSecret" -}}{{ .Values.keys.existingComputeSshHostSecret | default (printf "%s-compute-ssh-host-key" .Release.Name) }}{{- end }}
 {{- define "slurm.sshHostSecret" -}}{{ .Values.keys.existingSshHostSecret | default (printf "%s-ssh-host-key" .Release.Name) }}{{- end }}

@@ -26,7 +26,8 @@ from tests.unit.charts.rendering import Manifest, of_kind, render
 
 _SSHD = (
     "run:run", "tmpfs:tmp", "home:home", "people:var/lib/extrausers:ro", "ssh-keys:etc/ssh/people:ro",
-    "config:config:ro", "keys:keys:ro", "directory/pipes:var/lib/sss/pipes:ro", "directory/mc:var/lib/sss/mc:ro",
+    "config:config:ro", "ca:ca:ro", "keys:keys:ro",
+    "directory/pipes:var/lib/sss/pipes:ro", "directory/mc:var/lib/sss/mc:ro",
 )  # fmt: skip
 _SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory:var/lib/sss", "site:site:ro")
 _OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
@@ -45,9 +46,10 @@ class LoginPod:
         packages.ensure(CLIENT, progress=print)
         unpack(suite, ("login",), folder / "root")
         unpack(suite, ("sssd",), folder / "sssd")
-        for name in ("home", "run", "people", "ssh-keys", "config", "keys", "site", "directory/pipes", "directory/mc"):
+        of_pod = ("home", "run", "people", "ssh-keys", "config", "ca", "keys", "site")
+        for name in (*of_pod, "directory/pipes", "directory/mc"):
             (folder / name).mkdir(parents=True)
-        for name in ("root/config", "root/keys", "root/etc/ssh/people", "sssd/site"):
+        for name in ("root/config", "root/ca", "root/keys", "root/etc/ssh/people", "sssd/site"):
             (folder / name).mkdir(exist_ok=True)
         (folder / "ssh-keys").chmod(0o1777)  # as the kubelet leaves the folder of a ConfigMap
         for name in ("home", "run", "directory", "directory/pipes", "directory/mc"):
@@ -84,8 +86,9 @@ class LoginPod:
         project(self.folder / "ssh-keys", maps["demo-ssh-keys"].get("data") or {})
         for secret in of_kind(manifests, "Secret").values():
             project(self.folder / "site", secret["stringData"])
-        conf = maps["demo-login"]["data"]["sshd_config"].replace("Port 2222", f"Port {self.port}")
-        project(self.folder / "config", {"sshd_config": conf})
+        files = {name: text for name, text in maps["demo-login"]["data"].items() if name != "motd"}
+        files["sshd_config"] = files["sshd_config"].replace("Port 2222", f"Port {self.port}")
+        project(self.folder / "config", files)
         self._manifests = manifests
 
     def _container(self, name: str) -> Manifest:

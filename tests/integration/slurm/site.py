@@ -147,7 +147,8 @@ class Site:
         host_key = KINDS["ssh_host_ed25519_key"]()
         for name, port in self.ssh_ports.items():
             own = self.accounting.root / "site" / name
-            conf = {"sshd_config": re.sub("(?m)^Port 22$", f"Port {port}", maps["demo-compute-sshd"]["sshd_config"])}
+            conf = dict(maps["demo-compute-sshd"])
+            conf["sshd_config"] = re.sub("(?m)^Port 22$", f"Port {port}", conf["sshd_config"])
             for folder, data in (("config", conf), ("services", maps["demo-compute-services"])):
                 (own / folder).mkdir(parents=True)
                 for file, text in data.items():

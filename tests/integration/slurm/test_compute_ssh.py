@@ -22,6 +22,7 @@ from demo.person import CLIENT, Key
 from devcluster import packages
 from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
+from tests.integration.login.authority import Authority
 from tests.integration.screen import ASK, Screen
 from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.site import VALUES, Node, Site
@@ -43,14 +44,14 @@ QUIET: Final = (
 )  # fmt: skip
 
 
-def _values(keys: Mapping[str, Key], cgroup: str, private_tmp: bool | str = "auto") -> Mapping[str, object]:
+def _values(keys: Mapping[str, Key], ca: str, cgroup: str, private_tmp: bool | str = "auto") -> Mapping[str, object]:
     people = {name: {**person, "sshKeys": [keys[name].public]} for name, person in VALUES["users"]["people"].items()}
     return {
         **VALUES,
         "users": {"people": people},
         "slurmConfig": {**VALUES["slurmConfig"], "cgroup": cgroup, "privateTmp": private_tmp},
         "compute": {"ssh": {"enabled": True}, "shm": f"{SHM_PART:.0%}"},
-        "login": {"ssh": {"x11": True}},
+        "login": {"ssh": {"x11": True, "trustedUserCAKeys": [ca]}},
     }
 
 
@@ -59,12 +60,14 @@ class People:
 
     def __init__(self, folder: Path) -> None:
         self._keys = {name: Key(folder / name) for name in VALUES["users"]["people"]}
+        self.authority = Authority(folder)
         self.cgroup = "disabled"
-        self.site = Site(folder / "site", values=_values(self._keys, self.cgroup), nodes=NODES)
+        values = _values(self._keys, self.authority.public, self.cgroup)
+        self.site = Site(folder / "site", values=values, nodes=NODES)
 
     async def use(self, cgroup: str, *, private_tmp: bool | str = "auto", rolls: bool = True) -> None:
         """The values say so: slurmctld starts anew, and slurmds in new pods, or these are told as they run."""
-        values = _values(self._keys, cgroup, private_tmp)
+        values = _values(self._keys, self.authority.public, cgroup, private_tmp)
         config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
         for name in ("cgroup.conf", "job_container.conf", "private.conf"):
             (self.site.slurm.root / "etc/slurm" / name).write_text(config.get(name, ""))
@@ -91,9 +94,11 @@ class People:
         return wait_until(lambda: all(map(listens, self.site.ssh_ports.values())), timeout_s=30, every_s=0.1)
 
     @contextmanager
-    def ssh(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
-        """A client, which does not outlive the test."""
-        known = self._keys.get(user, self._keys["ann"])
+    def ssh(
+        self, user: str, node: str, *command: str, flags: tuple[str, ...] = (), key: Key | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A client, which does not outlive the test. `key`: in place of the person's own."""
+        known = key or self._keys.get(user, self._keys["ann"])
         flags = (*(word for option in QUIET for word in ("-o", option)), *flags)
         port = str(self.site.ssh_ports[node])
         argv = ["ssh", "-F", "none", *flags, "-i", str(known.file), "-p", port, f"{user}@127.0.0.1", *command]
@@ -104,9 +109,11 @@ class People:
             finally:
                 client.kill()
 
-    def said(self, user: str, node: str, *command: str, flags: tuple[str, ...] = ()) -> tuple[int, str]:
+    def said(
+        self, user: str, node: str, *command: str, flags: tuple[str, ...] = (), key: Key | None = None
+    ) -> tuple[int, str]:
         """Exit code and output; 255 when sshd refuses them."""
-        with self.ssh(user, node, *command, flags=flags) as client:
+        with self.ssh(user, node, *command, flags=flags, key=key) as client:
             output, _ = client.communicate(timeout=60)
         return client.returncode, output.strip()
 
@@ -298,6 +305,14 @@ async def test_cgroups_are_turned_on_and_off_while_a_job_runs_which_goes_on_and_
         assert wait_until(lambda: not tasks(), timeout_s=30, every_s=0.2), people.site.logs()
     await people.use("auto")
     assert people.listen()
+
+
+@WITHOUT
+def test_a_certificate_opens_the_nodes_of_its_persons_jobs_and_no_other(people: People):
+    job = people.job("ann", ONE)
+    assert people.said("ann", ONE, "echo $SLURM_JOB_ID", key=people.authority.sign("ann")) == (0, job)
+    for user, node, principal in (("ann", ONE, "bob"), ("bob", ONE, "bob"), ("ann", TWO, "ann")):
+        assert people.said(user, node, "true", key=people.authority.sign(principal))[0] == 255, (user, node, principal)
 
 
 @WITHOUT
