@@ -53,7 +53,8 @@ def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Ad
     why = f"node {node.name} {lacking[0]}"
     staying = [other for other in others if not other.is_deleting]
     if matching.shortfalls(needs, matching.free_allocatable(node, staying)):
-        return _refuse(why)
+        is_of_others = not matching.shortfalls(needs, matching.free_allocatable(node, ()))
+        return Admission(verdict=Verdict.REFUSE, why=why, is_of_others=is_of_others)
     ending = ", ".join(
         sorted(f"{o.metadata.namespace}/{o.name}" for o in others if o.is_deleting and not o.is_finished)
     )

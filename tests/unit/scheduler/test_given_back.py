@@ -64,19 +64,30 @@ async def test_another_node_that_it_may_use_is_tried(world, tmp_path):
         assert known.retry_at - world.term._leader.clock() > 3500
 
 
-async def test_others_that_are_in_the_way_come_and_go(world, tmp_path):
+PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+ROOM = [{"name": "c", "resources": {"requests": {"memory": "6Gi"}}}]
+
+
+@pytest.mark.parametrize(
+    ("containers", "why"),
+    [
+        (PORT, "node node-1 must be avoided: host port 80 is taken"),
+        (ROOM, "node node-1 lacks memory: needs 6Gi, has 2Gi"),
+    ],
+    ids=["port", "room"],
+)
+async def test_others_that_are_in_the_way_come_and_go(world, tmp_path, containers, why):
     world.api.refuse_bindings = False
-    port = {"containerPort": 80, "hostPort": 80}
     async with leading(world, tmp_path) as server, hook_client(server) as call:
-        world.add_pod(containers=[{"name": "c", "ports": [port]}])
+        world.add_pod(containers=containers)
         for number in (1, 2, 3, 4):
             await world.until(lambda number=number: len(world.submissions) == number)
             stranger = {"metadata": {"name": f"stranger-{number}", "namespace": "default"}}
-            on = {"nodeName": "node-1", "containers": [{"name": "c", "ports": [port]}]}
+            on = {"nodeName": "node-1", "containers": containers}
             world.put("pods", stranger | {"spec": on, "status": {"phase": "Running"}})
             await refused(world, call, number, node=1)
             world.remove("pods", "default", f"stranger-{number}")
-        told = "node node-1 must be avoided: host port 80 is taken; Slurm job 103 is cancelled, another is submitted"
+        told = f"{why}; Slurm job 103 is cancelled, another is submitted"
         await world.until(lambda: any(note.startswith(told) for note in world.notes("FailedScheduling")))
 
 
