@@ -284,9 +284,10 @@ def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object],
         render(chart, values)
 
 
-PUBLIC = (
-    "set it, to an image of yours: there are no public ones. `make images PUSH=registry.example.com/sunkpy` builds and "
-    "pushes all, and prints these lines for your values (docs/start.md)"
+NO_IMAGE = (
+    "set it, to an image of yours: a chart of the repository names none. "
+    "`make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values "
+    "(docs/start.md)"
 )
 
 
@@ -306,7 +307,7 @@ PUBLIC = (
 )
 def test_no_image_is_named_for_the_admin(chart: str, values: dict[str, object], empty: str):
     """A name that is forgotten would run whatever its owner pushes there, privileged and with Slurm's key."""
-    with pytest.raises(Refused, match=re.escape(f"{empty}: {PUBLIC}")):
+    with pytest.raises(Refused, match=re.escape(f"{empty}: {NO_IMAGE}")):
         run_helm("template", "demo", str(CHARTS / chart), values=values)
 
 
