@@ -23,8 +23,8 @@ BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
 WHICH ?=
 
-.PHONY: help demo build programs archives test long release-check machines lint unit integration on-slurm off-slurm e2e bench images charts \
-  sizes clean-cluster clean
+.PHONY: help demo build programs archives test long release-check release machines lint unit integration on-slurm off-slurm e2e bench \
+  images charts sizes clean-cluster clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ long: $(READY) ## What takes minutes: rolls under services, login pods of one's 
 
 release-check: $(READY) ## What takes hours, in parts: PART=<name> for one; reports in build/reports/release
 	$(BIN)/python tools/release-check $(PART)
+
+release: $(READY) ## Build and publish a release; RELEASE="VERSION --registry REGISTRY --sign KEY"; without it, how
+	$(BIN)/python tools/release $(or $(RELEASE),--help)
 
 machines: $(READY) ## On a virtual machine with cgroup v2: what jobs get, and a node that is switched off
 	$(PYTEST) tests/integration -m machines

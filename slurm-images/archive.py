@@ -63,7 +63,7 @@ def packages_in(layout: Path) -> dict[str, Mapping[str, str]]:
     found = {}
     for name, manifest in _manifests(layout).items():
         blobs = (_blob(layout, layer["digest"]) for layer in reversed(manifest["layers"]))
-        found[name] = _listed(blob.open("rb") for blob in blobs)
+        found[name] = _listed(_topmost(blob.open("rb") for blob in blobs))
     return found
 
 
@@ -80,19 +80,34 @@ def contents_of(archive: Path) -> dict[str, Contents]:
         for entry in _entries(tar):
             (ref,) = entry["RepoTags"]
             size = sum(tar.getmember(layer).size for layer in entry["Layers"])
-            packages = _listed(_opened(tar, layer) for layer in reversed(entry["Layers"]))
+            packages = _listed(_sbom_in(tar, entry))
             found[_name(ref)] = Contents(ref=ref, size=size, packages=packages)
     return found
 
 
-def _listed(layers: Iterable[IO[bytes]]) -> Mapping[str, str]:
-    """Packages of the first list in layers, of which the topmost comes first."""
+def sboms_in(archive: Path) -> dict[str, bytes]:
+    """Image → its list of packages as SPDX, of a docker-archive; empty for an image without one."""
+    with tarfile.open(archive) as tar:
+        return {_name(ref): _sbom_in(tar, entry) for entry in _entries(tar) for ref in entry["RepoTags"]}
+
+
+def _sbom_in(tar: tarfile.TarFile, entry: Mapping[str, Any]) -> bytes:
+    return _topmost(_opened(tar, layer) for layer in reversed(entry["Layers"]))
+
+
+def _topmost(layers: Iterable[IO[bytes]]) -> bytes:
+    """The first list of packages in layers, of which the topmost comes first."""
     for layer in layers:
         with layer, tarfile.open(fileobj=layer, mode="r|*") as files:
             for member in files:
                 if member.name.removeprefix("./") == SBOM and (data := files.extractfile(member)):
-                    return {package["name"]: package["versionInfo"] for package in json.load(data)["packages"]}
-    return {}
+                    return data.read()
+    return b""
+
+
+def _listed(sbom: bytes) -> Mapping[str, str]:
+    packages = json.loads(sbom)["packages"] if sbom else ()
+    return {package["name"]: package["versionInfo"] for package in packages}
 
 
 def _manifests(layout: Path) -> dict[str, Any]:

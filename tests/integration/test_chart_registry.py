@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import socket
-import subprocess
 import tarfile
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,8 +16,7 @@ from devcluster import packages
 from devcluster.binaries import HELM, KUBERNETES_VERSION, REGISTRY, Binaries
 from devcluster.shell import CommandFailed, run
 from devcluster.state import default_cache
-from devcluster.waiting import NotYet, wait
-from tests.integration.slurm.daemons import free_ports
+from tests.integration.registry import record_signatures, registry_in
 from tests.unit.charts.rendering import IMAGES
 from tests.unit.slurm_images.test_build import build
 
@@ -41,29 +37,9 @@ def binaries() -> Binaries:
 
 @pytest.fixture
 def registry(binaries: Binaries, tmp_path: Path) -> Iterator[str]:
-    """Its address, on loopback and without TLS."""
-    (port,) = free_ports(1)
-    config = tmp_path / "registry.yaml"
-    config.write_text(
-        f"version: 0.1\nhttp: {{addr: 127.0.0.1:{port}}}\n"
-        f"storage: {{filesystem: {{rootdirectory: {tmp_path}/kept}}}}\n"
-        "log: {level: error, accesslog: {disabled: true}}\n"
-    )
-    running = subprocess.Popen([str(binaries.folder(REGISTRY) / "registry"), "serve", str(config)])
-    try:
-        wait(partial(_answers, port), timeout_s=20, what="the registry answers")
-        yield f"oci://127.0.0.1:{port}/charts"
-    finally:
-        running.terminate()
-        running.wait(10)
-
-
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5):
-            return True
-    except OSError as error:
-        raise NotYet(str(error)) from error
+    """Where charts are in one."""
+    with registry_in(tmp_path, binaries) as address:
+        yield f"oci://{address}/charts"
 
 
 @pytest.fixture
@@ -104,22 +80,17 @@ def test_charts_are_pushed_signed_and_come_back_as_they_are_here(binaries, regis
         run([*template, *from_registry, *given, "--verify", "--keyring", str(another)])
 
 
-def _image(archive: Path, ref: str) -> None:
+def write_image(archive: Path, ref: str, *, architecture: str = "amd64") -> None:
     """A docker-archive of an image with one empty layer."""
     layer = b"\0" * 10240
     rootfs = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}
-    config = json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}).encode()
+    config = json.dumps({"architecture": architecture, "os": "linux", "config": {}, "rootfs": rootfs}).encode()
     manifest = json.dumps([{"Config": "config.json", "RepoTags": [ref], "Layers": ["layer.tar"]}]).encode()
     with tarfile.open(archive, "w") as tar:
         for name, text in (("manifest.json", manifest), ("config.json", config), ("layer.tar", layer)):
             info = tarfile.TarInfo(name)
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text))
-
-
-COSIGN = """#!/bin/sh
-echo "$@" >>"${0%/*}/signed"
-"""
 
 
 def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(registry, tmp_path, monkeypatch, capsys):
@@ -131,9 +102,8 @@ def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(regist
     images = {}
     for name, tag in (("slurmd", "trixie-1a2b"), ("openldap", "trixie-3c4d")):
         images[name] = {"ref": f"docker.io/sunkpy/{name}:{tag}", "archive": str(tmp_path / f"{name}.tar")}
-        _image(Path(images[name]["archive"]), images[name]["ref"])
-    (tmp_path / "cosign").write_text(COSIGN)
-    (tmp_path / "cosign").chmod(0o755)
+        write_image(Path(images[name]["archive"]), images[name]["ref"])
+    signed = record_signatures(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     build.push(images, f"{address}/site/", key="site.key")
     pinned = []
@@ -143,7 +113,7 @@ def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(regist
             digest = f"sha256:{hashlib.sha256(answer.read()).hexdigest()}"
         pinned.append(f"{address}/site/{ref}@{digest}")
     assert f"images:\n  slurmd: {pinned[1]}\n" in capsys.readouterr().out
-    assert (tmp_path / "signed").read_text().splitlines() == [f"sign --yes --key site.key {each}" for each in pinned]
+    assert signed.read_text().splitlines() == [f"sign --yes --key site.key {each}" for each in pinned]
 
 
 def test_without_cosign_nothing_is_pushed_that_was_to_be_signed(monkeypatch):

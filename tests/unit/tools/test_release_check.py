@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.bench.__main__ import main as bench
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.unit.tools.programs import ROOT, commit, load
 
 
 @pytest.fixture
 def tool(tmp_path, monkeypatch):
     """The program, in a repository of its own with one commit."""
-    loader = importlib.machinery.SourceFileLoader("release_check", str(ROOT / "tools" / "release-check"))
-    spec = importlib.util.spec_from_loader("release_check", loader)
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
+    module = load("release-check")
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "REPORTS", tmp_path / "build" / "reports" / "release")
     (tmp_path / "Makefile").write_text(
         "good:\n\t@echo $(SLURM_SUITE) was asked\nbad:\n\t@false\nclean-cluster:\n\t@true\n"
     )
     (tmp_path / ".gitignore").write_text("build/\n")
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.com"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        subprocess.run([*git, *command], check=True)
+    commit(tmp_path, "first")
     return module
 
 
@@ -57,11 +48,11 @@ def test_each_part_is_a_target_of_the_makefile_and_a_bench_that_there_is(tool):
 def test_a_report_names_the_commit_the_minutes_and_the_result(tool, monkeypatch):
     monkeypatch.setitem(tool.PARTS, "long", tool.Part("it holds", ("make good",), "sid"))
     assert _run(tool, "long").exit_code == 0
-    commit = subprocess.run(["git", "-C", tool.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    head = subprocess.run(["git", "-C", tool.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
     assert _report(tool, "long") == {
         "part": "long",
         "shows": "it holds",
-        "commit": commit.strip(),
+        "commit": head.strip(),
         "minutes": pytest.approx(0, abs=1),
         "result": "passed",
     }
