@@ -32,6 +32,8 @@ class NotModified(msgspec.Struct, frozen=True):
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Fields of a node to change; unset ones stay. `state` is DRAIN, UNDRAIN, RESUME, DOWN…; one `address`.
 
+    One without fields changes nothing, and has slurmctld look at its queue.
+
     `name` is for changes of several nodes at once: a hostlist.
     """
 
@@ -45,7 +47,7 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def words(self) -> str:
         """What changes, for the text of an error: `DRAIN k8s: cordon`. A comment is named, not quoted."""
         parts = [*self.state, self.reason, "comment" if self.comment is not None else "", *self.address]
-        return " ".join(part for part in parts if part)
+        return " ".join(part for part in parts if part) or "no change"
 
 
 UNDRAIN = NodeChange(state=("UNDRAIN",), reason=" ")

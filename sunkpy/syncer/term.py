@@ -23,6 +23,7 @@ from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
+from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.queue_watch import QueueWatch
 from sunkpy.syncer.service_check import ServiceCheck
 from sunkpy.syncer.settings import SyncerSettings
@@ -66,6 +67,7 @@ class Term:
         )
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
         process.serve_figures(lambda: self._figures.text)
+        self._queue_waker = QueueWaker(slurm, nodes)
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
@@ -96,6 +98,7 @@ class Term:
             group.create_task(self._pods.run())
             group.create_task(self._nodes.run())
             group.create_task(self._loop.run())
+            group.create_task(self._queue_waker.run())
             group.create_task(self._figures.run())
 
     def _nodeset_of(self, node: str) -> str:

@@ -108,6 +108,11 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.state) and not (self.state & _UNUSABLE)
 
     @property
+    def is_open(self) -> bool:
+        """A job may start here now, as far as there is room."""
+        return self.is_registered and not self.is_closed
+
+    @property
     def is_drained_by_us(self) -> bool:
         """The drain carries a reason that sunkpy wrote."""
         return self.is_drain and self._is_reason_ours and "FAIL" not in self.state

@@ -1,0 +1,50 @@
+"""Has slurmctld look at its queue again once nodes may be given jobs.
+
+slurmctld does not look when a new node registers. When a drain is lifted or a node is resumed it looks at once, and may
+pass over the node, for its slurmd has yet to answer. Then jobs wait for backfill. It looks after any update of any
+node, also after an empty one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from sunkpy.slurm import NodeCache, NodeChange, Slurm
+from sunkpy.slurm.errors import SlurmError
+
+
+class QueueWaker:
+    """One update for all nodes that an answer of Slurm shows as open, and the one before did not."""
+
+    def __init__(self, slurm: Slurm, nodes: NodeCache) -> None:
+        self._slurm = slurm
+        self._nodes = nodes
+        self._open: set[str] | None = None
+        self._opened = ""
+        self._is_due = asyncio.Event()
+        self._log = structlog.get_logger("syncer")
+        nodes.add_listener(self._on_answer)
+
+    async def run(self) -> None:
+        """Wake until cancelled. What fails is not repeated: backfill looks anyway."""
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            try:
+                await self._slurm.update_node(self._opened, NodeChange())
+            except SlurmError as error:
+                self._log.info("jobs that wait start with the next backfill", error=str(error))
+
+    def _on_answer(self, changed: frozenset[str]) -> None:
+        nodes = self._nodes.observation.nodes if self._nodes.observation is not None else {}
+        if self._open is None:  # a new leader has missed nothing
+            self._open = {name for name, node in nodes.items() if node.is_open}
+            return
+        now_open = {name for name in changed if name in nodes and nodes[name].is_open}
+        opened = now_open - self._open
+        self._open = self._open - changed | now_open
+        if opened:
+            self._opened = min(opened)
+            self._is_due.set()

@@ -1,0 +1,157 @@
+"""What Slurm makes of a slurmd that comes, or comes back: two nodes whose slurmds may be away for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from sunkpy.core.model.states import JobId
+from sunkpy.slurm import NodeCache, Slurm, errors
+from sunkpy.syncer.queue_waker import QueueWaker
+from tests.integration.slurm.asking import connect, happens
+from tests.integration.slurm.daemons import Machines, RealSlurm, free_ports
+
+pytestmark = pytest.mark.integration
+
+NODES = ("n1", "n2")
+_CONF = """\
+MaxNodeCount=16
+PrologFlags=Alloc
+SelectTypeParameters=CR_Core_Memory
+ReturnToService=1
+SchedulerParameters=bf_interval=600,sched_interval=600,batch_sched_delay=0
+"""
+"""What nothing causes to begin begins after ten minutes."""
+_RUN = """\
+run() { # a node and its port; what else its slurmd is told is in a file
+  for folder in /run /var/spool/slurmd; do mkdir -p $folder; mount -t tmpfs -o mode=755 tmpfs $folder; done
+  eval "set -- $1 $2 $(cat /var/tmp/told-$1 2> /dev/null)"
+  exec /usr/sbin/slurmd -D -Z -N "$1" --conf "CPUs=2 RealMemory=1000 Port=$2" "${@:3}"
+}
+export -f run
+stay() {
+  while :; do
+    while [ -e "/var/tmp/away-$1" ]; do sleep 0.1; done
+    unshare --mount --propagation unchanged bash -c 'run "$@"' - "$@"
+    sleep 0.2
+  done
+}
+"""
+
+
+class Pair:
+    """Both nodes, and SlurmUser."""
+
+    def __init__(self, real: RealSlurm, admin: Slurm) -> None:
+        self.real, self.admin = real, admin
+        self._files = real.root / "var/tmp"
+
+    async def are_open(self) -> bool:
+        """Both may be given jobs."""
+        try:
+            return all([(await self.admin.node(name)).is_open for name in NODES])
+        except errors.SlurmError:
+            return False
+
+    def leave(self, node: str) -> None:
+        """Its slurmd ends, and stays away."""
+        (self._files / f"away-{node}").touch()
+        (slurmd,) = self.real.running(rf"/usr/sbin/slurmd .*-N {node} .*")
+        os.kill(slurmd, 9)
+
+    def come_back(self, node: str, *options: str) -> None:
+        """With these options besides."""
+        (self._files / f"told-{node}").write_text(" ".join(options))
+        (self._files / f"away-{node}").unlink()
+
+    def submit(self, *options: str) -> JobId:
+        """A job of SlurmUser."""
+        code, said = self.real.run_as("slurm", "sbatch", "--output=/dev/null", *options, "--wrap=sleep 1")
+        assert code == 0, said
+        return JobId(int(said.split()[-1]))
+
+    async def begins(self, job: JobId) -> None:
+        """The job begins within seconds."""
+
+        async def has_begun() -> bool:
+            return not (await self.admin.job(job)).is_pending
+
+        await happens(self.real, has_begun, timeout_s=15)
+
+    async def is_idle(self) -> bool:
+        """No job is left."""
+        return not any([(await self.admin.node(name)).is_busy for name in NODES])
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    stays = (
+        f"stay {node} {port} >> /var/log/slurmd-{node}.log 2>&1 &\n"
+        for node, port in zip(NODES, free_ports(2), strict=True)
+    )
+    machines = Machines(conf=_CONF, start=_RUN + "".join(stays))
+    slurm = RealSlurm(
+        tmp_path_factory.mktemp("registrations"), os.environ.get("SLURM_SUITE", "trixie"), machines=machines
+    )
+    yield slurm
+    slurm.stop()
+
+
+@pytest.fixture
+async def pair(real: RealSlurm) -> AsyncIterator[Pair]:
+    """Both open, and no jobs, before and after."""
+    pair = Pair(real, connect(real, "slurm"))
+    await happens(real, pair.are_open)
+    yield pair
+    await happens(real, pair.is_idle)
+    await pair.admin.close()
+
+
+@pytest.fixture
+async def seen(pair: Pair) -> AsyncIterator[NodeCache]:
+    """What the syncer has seen of the nodes, while the part of it runs that has slurmctld look at its queue."""
+    nodes = NodeCache(pair.admin)
+    waker = QueueWaker(pair.admin, nodes)
+    tasks = [asyncio.create_task(each.run()) for each in (nodes, waker)]
+    yield nodes
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def waiting_job(pair: Pair, seen: NodeCache) -> JobId:
+    """One that lacks n2, as Slurm has found and the syncer has seen."""
+    job = pair.submit("--nodes=2")
+
+    async def waits() -> bool:
+        nodes = seen.observation.nodes if seen.observation is not None else {}
+        is_tried = (await pair.admin.job(job)).state_reason not in ("", "None")
+        return is_tried and "n1" in nodes and ("n2" not in nodes or not nodes["n2"].is_open)
+
+    await happens(pair.real, waits)
+    return job
+
+
+async def test_a_job_begins_when_the_last_node_that_it_lacks_registers(pair: Pair, seen: NodeCache) -> None:
+    """Without an update of some node slurmctld would look at its queue in ten minutes."""
+    await pair.admin.drain_node("n2", "k8s: pod gone")
+    job = await waiting_job(pair, seen)
+    pair.leave("n2")
+    await pair.admin.delete_node("n2")
+    await seen.refresh(full=True)
+    pair.come_back("n2")
+    await pair.begins(job)
+
+
+async def test_a_job_begins_when_the_drain_of_the_last_node_that_it_lacks_is_lifted(
+    pair: Pair, seen: NodeCache
+) -> None:
+    await pair.admin.drain_node("n2", "k8s: cordon")
+    job = await waiting_job(pair, seen)
+    await pair.admin.undrain_node("n2")
+    await pair.begins(job)
