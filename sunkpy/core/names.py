@@ -54,6 +54,14 @@ ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"
 """On slurmd Pod, by the syncer. State as `scontrol` prints it, such as `IDLE+DRAIN`. On an open node a change that
 only jobs cause appears as late as in `SlurmRunning`.
 """
+ANNOTATION_TOPOLOGY = PREFIX + "topology"
+"""On slurmd Pod, by the syncer, with `topology.source`. Where its node stands: `spine1/leaf4`; what is missing for that
+is in parentheses behind it.
+"""
+ANNOTATION_TOPOLOGY_AT = PREFIX + "topology-at"
+"""On the ConfigMap of the topology, by the syncer. When its file was written. The next one comes ten minutes later."""
+ANNOTATION_TOPOLOGY_WHY = PREFIX + "topology-why"
+"""On the ConfigMap of the topology, by the syncer. Hash of its file, and in what it differs from the one before."""
 ANNOTATION_DRAIN = PREFIX + "drain"
 """On slurmd Pod and Node, by the syncer, the operator or you. On a pod: the drain reason in Slurm. On a Node: the
 reason of its cordon. A reason that you write on a Node makes the cordon yours.

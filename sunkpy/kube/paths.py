@@ -101,6 +101,16 @@ def scale(namespace: str, statefulset: str) -> str:
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 
+def config_map(namespace: str, name: str) -> str:
+    """A ConfigMap."""
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
+def kueue_topology(name: str) -> str:
+    """A Topology of Kueue, which has no namespace."""
+    return f"/apis/kueue.x-k8s.io/v1beta1/topologies/{name}"
+
+
 def cron_jobs(namespace: str = "") -> str:
     """The CronJobs of a namespace, or of all."""
     return f"/apis/batch/v1/namespaces/{namespace}/cronjobs" if namespace else "/apis/batch/v1/cronjobs"

@@ -7,6 +7,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from sunkpy.core.topology.pace import Pace
+
 S = TypeVar("S")
 
 
@@ -70,6 +72,26 @@ class SlurmSettings(Settings, frozen=True, kw_only=True):
             raise ValueError("slurm: give exactly one of jwtKeyFile and tokenFile")
         if self.reader and self.token_file:
             raise ValueError("slurm: a reader needs a token of its own, so give jwtKeyFile instead of tokenFile")
+
+
+class TopologySettings(Settings, frozen=True, kw_only=True):
+    """Who says where nodes stand: values `topology` of the chart. Without a `source` it is a hand-written file, if any.
+
+    `levels`, `block_labels`: label keys, widest first, with `labels`. `name`: of Kueue's Topology, or of a ConfigMap.
+    `config_map`: ours, into which the file for slurmctld goes. `file`: the one that a person wrote, `file_name` which.
+    No chart sets the `pace`.
+    """
+
+    source: str = ""
+    levels: tuple[str, ...] = ()
+    block_labels: tuple[str, ...] = ()
+    name: str = ""
+    plugins: tuple[Literal["tree", "block"], ...] = ("tree",)
+    block_sizes: tuple[int, ...] = ()
+    config_map: str = ""
+    file_name: str = ""
+    file: str = ""
+    pace: Pace = Pace()
 
 
 def load(path: Path, type_: type[S]) -> S:

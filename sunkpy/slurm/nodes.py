@@ -34,7 +34,8 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     One without fields changes nothing, and has slurmctld look at its queue.
 
-    `name` is for changes of several nodes at once: a hostlist.
+    `name` is for changes of several nodes at once: a hostlist. `topology_str` is known from v0.0.43 on; empty, it takes
+    the node out of what its record names.
     """
 
     name: tuple[str, ...] = ()
@@ -42,11 +43,13 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     comment: str | None = None
     address: tuple[str, ...] = ()
+    topology_str: str | None = None
 
     @property
     def words(self) -> str:
         """What changes, for the text of an error: `DRAIN k8s: cordon`. A comment is named, not quoted."""
         parts = [*self.state, self.reason, "comment" if self.comment is not None else "", *self.address]
+        parts += [f"topology {self.topology_str or 'none'}"] if self.topology_str is not None else []
         return " ".join(part for part in parts if part) or "no change"
 
 

@@ -95,6 +95,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     gres: str = ""
     features: tuple[str, ...] | None = ()
     extra: str = ""
+    topology: str = ""
 
     def to_core(self) -> SlurmNode:
         """The part that decisions read, as they read it."""
@@ -116,6 +117,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             gres=self.gres,
             features=flags(self.features or ()),
             extra=self.extra,
+            topology=self.topology,
         )
 
 

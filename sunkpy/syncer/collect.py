@@ -29,6 +29,7 @@ from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import NodeCache
 from sunkpy.syncer.metrics import SyncerMetrics
+from sunkpy.syncer.topology import Topology
 
 
 def pod_selector(cluster: str) -> str:
@@ -51,10 +52,13 @@ def trim_pod(pod: Pod) -> Pod:
 class Collector:
     """Views by name, and the memory of each name. A new leader starts without memory, which is safe."""
 
-    def __init__(self, *, namespace: str, pods: Informer[Pod], nodes: NodeCache, metrics: SyncerMetrics) -> None:
+    def __init__(
+        self, *, namespace: str, pods: Informer[Pod], nodes: NodeCache, topology: Topology, metrics: SyncerMetrics
+    ) -> None:
         self._namespace = namespace
         self._pods = pods
         self._nodes = nodes
+        self._topology = topology
         self._metrics = metrics
         self._memories: dict[str, Memory] = {}
         self._is_trusted = True
@@ -67,14 +71,18 @@ class Collector:
 
     def view(self, name: str) -> View:
         """All that is known of one name now."""
+        answer = self._answer(name)
+        topology, place = self._topology.wish(name, answer.node if answer is not None else None)
         return View(
             name=name,
             namespace=self._namespace,
             pod=self._pod(name),
-            answer=self._answer(name),
+            answer=answer,
             are_pods_known=self._pods.connected,
             memory=self._memories.get(name, Memory()),
             slurm_nodes=self.slurm_node_count,
+            topology=topology,
+            place=place,
         )
 
     def names(self) -> set[str]:

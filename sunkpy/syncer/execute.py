@@ -26,10 +26,11 @@ from sunkpy.core.mirror import (
     RestoreDrain,
     SetAddress,
     SetComment,
+    SetTopology,
+    SlurmAction,
     UndrainNode,
 )
 from sunkpy.core.mirror.drain_cause import Want, drain_cause
-from sunkpy.core.mirror.recheck import SlurmAction
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.drain_reason import UNKILLABLE
 from sunkpy.core.model.objects import Pod
@@ -40,7 +41,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.slurm import Slurm
-from sunkpy.slurm.errors import NotFound
+from sunkpy.slurm.errors import NotFound, Rejected
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.slurm_writer import Outcome, SlurmWriter
 
@@ -61,6 +62,7 @@ class Executor:
         events: EventRecorder,
         metrics: SyncerMetrics,
         namespace: str,
+        on_refused: Callable[[str, str], None] = lambda name, topology: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
@@ -71,6 +73,7 @@ class Executor:
         self._events = events
         self._metrics = metrics
         self._namespace = namespace
+        self._on_refused = on_refused
         self._clock = clock
         self._budget = Budget()
         self._log = structlog.get_logger("syncer")
@@ -101,6 +104,12 @@ class Executor:
         except NotFound:
             if not isinstance(action, DeleteSlurmNode):
                 raise
+        except Rejected as error:
+            if not isinstance(action, SetTopology):
+                raise
+            self._on_refused(action.name, action.topology)
+            self._log.warning("Slurm does not take the place of a node, its file may lack it", error=str(error))
+            return True
         finally:
             if outcome is not Outcome.WRITTEN and _is_budgeted(action):
                 self._budget = self._budget.give_back()
@@ -139,6 +148,9 @@ class Executor:
             case SetAddress(name=name, address=address):
                 note = f"Slurm looked for node {name} where an earlier pod was: its address is {address} now"
                 await self._report(action, pod, "SlurmNodeReaddressed", note)
+            case SetTopology(name=name, topology=topology):
+                note = f"Slurm node {name} stands at {topology}" if topology else f"Slurm node {name} stands nowhere"
+                await self._report(action, None, "SlurmNodePlaced", note)
             case DeleteSlurmNode(name=name):
                 await self._report(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 

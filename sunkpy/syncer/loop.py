@@ -113,6 +113,10 @@ class MirrorLoop:
 
     # ------------------------------------------------------------------------------------------------ what changed
 
+    def places_changed(self, slurm_nodes: Iterable[str]) -> None:
+        """These nodes may stand elsewhere now."""
+        self._enqueue(slurm_nodes)
+
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:

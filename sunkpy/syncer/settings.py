@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
+from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings, TopologySettings
 
 
 class FigureSettings(Settings, frozen=True, kw_only=True):
@@ -31,3 +31,4 @@ class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     scheduler_user: str = "k8s"
     service_check_seconds: float = 5.0
     metrics: FigureSettings = FigureSettings()
+    topology: TopologySettings = TopologySettings()

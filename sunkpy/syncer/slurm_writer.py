@@ -26,11 +26,12 @@ from sunkpy.core.mirror import (
     RestoreDrain,
     SetAddress,
     SetComment,
+    SetTopology,
+    SlurmAction,
     UndrainNode,
     is_in_effect,
     still_holds,
 )
-from sunkpy.core.mirror.recheck import SlurmAction
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import NodeChange, Slurm
 from sunkpy.slurm.errors import Busy, NotFound, Rejected, SlurmError
@@ -188,6 +189,8 @@ class SlurmWriter:
                 await self._slurm.update_node(name, NodeChange(comment=comment))
             case SetAddress(name=name, address=address):
                 await self._slurm.update_node(name, NodeChange(address=(address,)))
+            case SetTopology(name=name, topology=topology):
+                await self._slurm.update_node(name, NodeChange(topology_str=topology))
             case DeleteSlurmNode(name=name):
                 await self._slurm.delete_node(name)
         return outcome

@@ -23,10 +23,12 @@ from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
+from sunkpy.syncer.places import Places
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.queue_watch import QueueWatch
 from sunkpy.syncer.service_check import ServiceCheck
 from sunkpy.syncer.settings import SyncerSettings
+from sunkpy.syncer.topology import Topology
 
 
 class WrongCluster(BadSettings):
@@ -65,21 +67,37 @@ class Term:
         self._figures = FigureFeed(
             slurm, nodes, settings.metrics, scheduler_user=user, nodeset_of=self._nodeset_of, clock=clock
         )
+        self._places = Places(kube, settings.topology, namespace=namespace, pods=self._pods)
+        self._topology = Topology(
+            kube, slurm, settings.topology, namespace=namespace, nodes=nodes, places=self._places, clock=clock
+        )
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
         process.serve_figures(lambda: self._figures.text)
         self._queue_waker = QueueWaker(slurm, nodes)
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
-            collector=Collector(namespace=namespace, pods=self._pods, nodes=nodes, metrics=metrics),
+            collector=Collector(
+                namespace=namespace, pods=self._pods, nodes=nodes, topology=self._topology, metrics=metrics
+            ),
             outage=Outage(pods=self._pods, events=events, metrics=metrics),
-            executor=Executor(kube=kube, slurm=slurm, events=events, metrics=metrics, namespace=namespace, clock=clock),
+            executor=Executor(
+                kube=kube,
+                slurm=slurm,
+                events=events,
+                metrics=metrics,
+                namespace=namespace,
+                on_refused=self._topology.refused,
+                clock=clock,
+            ),
             service_check=ServiceCheck(
                 slurm, scheduler_user=settings.scheduler_user, timeout_s=settings.service_check_seconds
             ),
             queue_metrics=process.queue_metrics,
             clock=clock,
         )
+        self._places.on_change(self._loop.places_changed)
+        self._topology.on_change(self._loop.places_changed)
 
     async def run(self) -> None:
         """Mirror until cancelled.
@@ -100,6 +118,8 @@ class Term:
             group.create_task(self._loop.run())
             group.create_task(self._queue_waker.run())
             group.create_task(self._figures.run())
+            group.create_task(self._places.run())
+            group.create_task(self._topology.run())
 
     def _nodeset_of(self, node: str) -> str:
         pod = self._pods.get(self._settings.namespace, node)

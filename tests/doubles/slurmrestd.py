@@ -59,6 +59,8 @@ class Slurmrestd:
         self.refuse = ""
         self.refuse_as = 2058
         """Slurm's number for a change of a node that it refuses."""
+        self.lacking: set[str] = set()
+        """Switches and blocks that its topology file lacks."""
         self.refused = asyncio.Event()
         self.reject_submit: int | None = None
         self.reject_gres: int | None = None
@@ -194,6 +196,8 @@ class Slurmrestd:
             return failure(500, 2018)
         if self.refuse:
             return failure(500, self.refuse_as)
+        if any(unit in change.get("topology_str", "") for unit in self.lacking):
+            return failure(422, 2178)
         self._change(name, change)
         return self._answer()
 
@@ -214,7 +218,9 @@ class Slurmrestd:
     def _change(self, name: str, change: Body) -> None:
         state = set(self.nodes[name]["state"]) | {"DRAIN"} & set(change.get("state", ()))
         state -= {"DRAIN"} if "UNDRAIN" in change.get("state", ()) else set()
-        self.put(name, *sorted(state), **{key: change[key].strip() for key in ("reason", "comment") if key in change})
+        told = {"topology": change["topology_str"]} if "topology_str" in change else {}
+        told |= {key: change[key].strip() for key in ("reason", "comment") if key in change}
+        self.put(name, *sorted(state), **told)
 
     async def _delete_node(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]

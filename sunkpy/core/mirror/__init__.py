@@ -9,6 +9,8 @@ from sunkpy.core.mirror.actions import (
     RestoreDrain,
     SetAddress,
     SetComment,
+    SetTopology,
+    SlurmAction,
     UndrainNode,
 )
 from sunkpy.core.mirror.decide import Decision, after_asking, after_writing, decide_mirror
@@ -33,6 +35,8 @@ __all__ = [
     "RestoreDrain",
     "SetAddress",
     "SetComment",
+    "SetTopology",
+    "SlurmAction",
     "UndrainNode",
     "View",
     "after_asking",

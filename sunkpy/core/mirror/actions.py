@@ -55,6 +55,13 @@ class SetAddress(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
+class SetTopology(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell Slurm where the node stands; an empty `topology` takes out what its record says of it."""
+
+    name: str
+    topology: str
+
+
 class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a Slurm node of ours, drained for `reason`, if the apiserver has no pod of that name either.
 
@@ -85,9 +92,14 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
         return self.receipt_age_s is not None
 
 
-MirrorAction = DrainNode | UndrainNode | LiftDrain | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode | PatchPod
+SlurmAction = (
+    DrainNode | UndrainNode | LiftDrain | RestoreDrain | SetComment | SetAddress | SetTopology | DeleteSlurmNode
+)
+"""What is written to Slurm."""
 
-SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | str
+MirrorAction = SlurmAction | PatchPod
+
+SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | SetTopology | str
 """A write to Slurm as it is remembered; those without content are remembered by name."""
 
 
@@ -96,7 +108,7 @@ def as_write(action: MirrorAction) -> SlurmWrite | None:
     match action:
         case PatchPod():
             return None
-        case DrainNode() | RestoreDrain() | SetComment() | SetAddress():
+        case DrainNode() | RestoreDrain() | SetComment() | SetAddress() | SetTopology():
             return action
         case UndrainNode() | LiftDrain() | DeleteSlurmNode():
             return type(action).__name__

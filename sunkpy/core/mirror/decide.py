@@ -32,6 +32,7 @@ from sunkpy.core.mirror.actions import (
     RestoreDrain,
     SetAddress,
     SetComment,
+    SetTopology,
     UndrainNode,
     as_write,
 )
@@ -90,7 +91,7 @@ def decide_mirror(view: View, now_s: float) -> Decision:
     memory = msgspec.structs.replace(memory, answered=memory.answered if question is not None else None)
     actions: list[MirrorAction] = []
     if view.pod is not None:
-        patch = _pod_patch(view.pod, answer, memory, now_s)
+        patch = _pod_patch(view.pod, answer, memory, now_s, place=view.place)
         memory = _note_jobs(view.pod, patch, view.slurm_nodes, memory, now_s)
         patch = patch if memory.unwritten_since_s is None else None
         memory = _note_receipt(patch, memory, now_s)
@@ -268,6 +269,8 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
         actions += _drain(node, cause)
     elif cause.want is Want.LIFT and _may_open(view, node):
         actions += _lift(node, view.pod)
+    if view.topology is not None and node.is_registered and node.topology != view.topology:
+        actions.append(SetTopology(name=node.name, topology=view.topology))
     return actions
 
 
@@ -351,12 +354,14 @@ def _withdraw(view: View, memory: Memory) -> Decision:
     return Decision(actions=() if patch is None else (patch,), memory=memory, wants_next_answer=is_late)
 
 
-def _pod_patch(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> PatchPod | None:
+def _pod_patch(pod: Pod, answer: Answer, memory: Memory, now_s: float, *, place: str | None) -> PatchPod | None:
     node = answer.node
     silent_for_s = _since(memory.silent_since_s, now_s)
     is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
     conditions = report.known_conditions(node, is_silent=is_silent)
     annotations = report.slurm_annotations(node)
+    if place is not None:
+        annotations[names.ANNOTATION_TOPOLOGY] = place or None
     if lost_drain(pod, node) is not None:
         conditions = tuple(c for c in conditions if c.type != names.CONDITION_CORDON)
         del annotations[names.ANNOTATION_DRAIN]

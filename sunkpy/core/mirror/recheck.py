@@ -13,11 +13,11 @@ from sunkpy.core.mirror.actions import (
     RestoreDrain,
     SetAddress,
     SetComment,
+    SetTopology,
+    SlurmAction,
     UndrainNode,
 )
 from sunkpy.core.model.states import SlurmNode
-
-SlurmAction = DrainNode | UndrainNode | LiftDrain | RestoreDrain | SetComment | SetAddress | DeleteSlurmNode
 
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
@@ -35,6 +35,8 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
             return not node.comment or node.owner is not None
         case SetAddress(address=address):
             return node.address != address and (node.is_not_responding or node.is_down)
+        case SetTopology(topology=topology):
+            return node.is_registered and node.topology != topology
         case DeleteSlurmNode(reason=reason):
             return node.is_drained and node.reason == reason and node.owner is not None
 

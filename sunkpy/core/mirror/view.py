@@ -62,7 +62,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of one name. `answer` is None before Slurm has answered for the first time.
 
     `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours. `slurm_nodes`:
-    how many nodes Slurm has in all.
+    how many nodes Slurm has in all. `topology`: where the node should stand, as Slurm takes it; None leaves it where
+    it is. `place`: the same for people; empty if nobody wants it, and None if it is not known now.
     """
 
     name: str
@@ -72,3 +73,5 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     are_pods_known: bool = True
     memory: Memory = Memory()
     slurm_nodes: int = 0
+    topology: str | None = None
+    place: str | None = ""

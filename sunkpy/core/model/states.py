@@ -46,7 +46,8 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     `reason_by`: which Slurm user gave the reason, and `reason_since_s` when; both are empty without one.
     `slurmd_since_s` is when the slurmd started that registered last, by the clock of its machine; 0 when slurmctld has
     heard of none since it started itself. `extra` is what its slurmd says of its devices: `core.model.devices`.
-    `effective_*`: what jobs may have of it, without what is kept for the system.
+    `effective_*`: what jobs may have of it, without what is kept for the system. `topology`: what its record says of
+    switches and block, `NAME:unit,NAME:unit`; empty in 24.11, and for a node that the file names.
     """
 
     name: str
@@ -66,6 +67,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     gres: str = ""
     features: frozenset[str] = frozenset()
     extra: str = ""
+    topology: str = ""
 
     @property
     def is_drain(self) -> bool:

@@ -25,8 +25,6 @@ from sunkpy.core.topology.places import BLOCK, ROOT, TREE, UNKNOWN, Place, named
 
 CONF: Final = "topology.conf"
 YAML: Final = "topology.yaml"
-DEFAULT: Final = "default"
-"""What Slurm 26.05 calls the topology of topology.conf."""
 NO_BLOCK: Final = "none"
 """A block without nodes: Slurm wants one."""
 _MADE: Final = "# Made by sunkpy of what Nodes say.\n"
@@ -40,7 +38,6 @@ class BadTopology(Exception):
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """A topology of a file: of each node its switches, widest first, or its block."""
 
-    name: str
     paths: Mapping[str, tuple[str, ...]] = {}
     blocks: Mapping[str, str] = {}
 
@@ -100,20 +97,19 @@ def read(name: str, text: str) -> tuple[Layout, ...]:
 
 def place_in(layouts: Sequence[Layout], node: str) -> Place:
     """Where a file of somebody else has the node, in names of ours, which carry their path."""
-    path = next((layout.paths[node] for layout in layouts if node in layout.paths), ())
+    path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
     return Place(switches=named(path), block=block, problem="" if path or block else "not in the topology file")
 
 
-def own_place_in(layouts: Sequence[Layout], node: str) -> Place:
-    """Where a file that Slurm reads itself has the node, in its names."""
-    leaves = [
-        f"{layout.name}:{unit}"
-        for layout in layouts
-        if (unit := layout.blocks.get(node) or "".join(layout.paths.get(node, ())[-1:]))
-    ]
-    path = next((layout.paths[node] for layout in layouts if node in layout.paths), ())
-    return Place(switches=path, spec=",".join(leaves), problem="" if leaves else "not in the topology file")
+def path_in(layouts: Sequence[Layout], node: str) -> tuple[str, ...]:
+    """The switches of a node in the names of the file, widest first; empty if it has none there."""
+    return next((layout.paths[node] for layout in layouts if node in layout.paths), ())
+
+
+def nodes_in(layouts: Iterable[Layout]) -> frozenset[str]:
+    """All that the file names."""
+    return frozenset(node for layout in layouts for node in (*layout.paths, *layout.blocks))
 
 
 def _read_conf(text: str) -> Layout:
@@ -128,7 +124,7 @@ def _read_conf(text: str) -> Layout:
         elif name := entry.get("switchname"):
             nodes[name] = below
             parents |= dict.fromkeys(hostlist.expand(entry.get("switches", "")), name)
-    return Layout(name=DEFAULT, paths=_paths(nodes, parents), blocks=blocks)
+    return Layout(paths=_paths(nodes, parents), blocks=blocks)
 
 
 def _paths(nodes: Mapping[str, Iterable[str]], parents: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -178,4 +174,4 @@ def _layout(topology: _Topology) -> Layout:
     nodes = {each.switch: hostlist.expand(each.nodes) for each in topology.tree.switches}
     parents = {child: each.switch for each in topology.tree.switches for child in hostlist.expand(each.children)}
     blocks = {node: each.block for each in topology.block.blocks for node in hostlist.expand(each.nodes)}
-    return Layout(name=topology.topology, paths=_paths(nodes, parents), blocks=blocks)
+    return Layout(paths=_paths(nodes, parents), blocks=blocks)

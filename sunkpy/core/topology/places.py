@@ -75,12 +75,37 @@ def place_of_slinky(spec: str) -> Place:
     return Place(spec=spec)
 
 
-def spec_of(place: Place, plugins: Sequence[str]) -> str:
-    """The place as Slurm 26.05 takes it for one node: `tree:all:sp1/:sp1/leaf4,block:b7`; empty: leave it as it is."""
-    if place.spec:
+def spec_of(place: Place, plugins: Sequence[str], record: str = "") -> str:
+    """The place as Slurm 26.05 takes it for one node: `tree:all:sp1/:sp1/leaf4,block:b7`.
+
+    What is not known stays as the `record` of the node has it, for a label may be gone for a moment. A node that never
+    had a switch is below the root, and one that never had a block is in none.
+    """
+    if place.spec or not plugins:
         return place.spec
-    units = {TREE: ":".join((ROOT, *place.switches)) if place.switches else "", BLOCK: place.block}
+    known = units_of(record)
+    switches = ":".join((ROOT, *place.switches)) if place.switches else known.get(TREE, f"{ROOT}:{UNKNOWN}")
+    units = {TREE: switches, BLOCK: place.block or known.get(BLOCK, "")}
     return ",".join(f"{plugin}:{units[plugin]}" for plugin in plugins if units[plugin])
+
+
+def units_of(spec: str) -> dict[str, str]:
+    """By topology, the unit that a record or annotation names: `{"tree": "all:sp1/:sp1/leaf4"}`."""
+    pairs = (part.partition(":") for part in spec.split(",") if part)
+    return {name: unit for name, _, unit in pairs}
+
+
+def is_ours(record: str) -> bool:
+    """The record of a node names topologies of ours, and no others."""
+    return bool(record) and units_of(record).keys() <= {TREE, BLOCK}
+
+
+def tell(place: Place, spec: str) -> str:
+    """The place for people, on the slurmd pod: `sp1/leaf4`; where it is not known, why, and where it was last."""
+    if not place.problem:
+        return place.path
+    last = place.leaf or units_of(spec).get(TREE, "").rpartition(":")[2]
+    return f"{last} ({place.problem})" if last else place.problem
 
 
 def named(values: Sequence[str]) -> tuple[str, ...]:

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, RestoreDrain, UndrainNode, still_holds
-from sunkpy.core.mirror.recheck import SlurmAction
+from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, RestoreDrain, SlurmAction, UndrainNode, still_holds
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.runtime.settings import SlurmSettings

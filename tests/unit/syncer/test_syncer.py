@@ -64,6 +64,7 @@ class World:
             http=HttpSettings(port=0),
         )
         self.process = Process("syncer", self.settings)
+        self.key_file = ""
         self.later_s = 0.0
         """By how much the syncer's clock, but for that of the answers of Slurm, is set forward."""
         self.metrics = SyncerMetrics(self.process.registry)
@@ -145,6 +146,7 @@ async def world(tmp_path) -> AsyncIterator[World]:
     key = tmp_path / "jwt.key"
     key.write_bytes(b"k" * 32)
     world = World(Changes())
+    world.key_file = str(key)
     async with (
         answering(world.api.handle, tmp_path) as kubeconfig,
         serving(world.slurm.app()) as port,

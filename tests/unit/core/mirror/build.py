@@ -61,6 +61,7 @@ def make_node(
     alloc_cpus: int = 0,
     address: str = IP,
     slurmd_since_s: int = 0,
+    topology: str = "",
 ) -> SlurmNode:
     return SlurmNode(
         name=NAME,
@@ -70,6 +71,7 @@ def make_node(
         alloc_cpus=alloc_cpus,
         address=address,
         slurmd_since_s=slurmd_since_s,
+        topology=topology,
     )
 
 
@@ -83,6 +85,8 @@ def make_view(
     pods_known: bool = True,
     memory: Memory | None = None,
     now_s: float = NOW_S,
+    topology: str | None = None,
+    place: str | None = "",
 ) -> View:
     return View(
         name=NAME,
@@ -91,4 +95,6 @@ def make_view(
         answer=Answer(node=node, number=number, at_s=now_s - age_s, is_trusted=trusted),
         are_pods_known=pods_known,
         memory=memory or Memory(),
+        topology=topology,
+        place=place,
     )

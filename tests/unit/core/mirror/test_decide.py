@@ -12,6 +12,7 @@ from sunkpy.core.mirror import (
     RestoreDrain,
     SetAddress,
     SetComment,
+    SetTopology,
     UndrainNode,
     after_writing,
     decide_mirror,
@@ -380,6 +381,9 @@ def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmN
         (SetAddress(name="n", address=IP), make_node("DOWN+NOT_RESPONDING", address=OLD_IP), True),
         (SetAddress(name="n", address=IP), make_node("IDLE", address=OLD_IP), False),
         (SetAddress(name="n", address=IP), make_node("DOWN+NOT_RESPONDING"), False),
+        (SetTopology(name="n", topology="tree:all:l1"), make_node(), True),
+        (SetTopology(name="n", topology="tree:all:l1"), make_node(topology="tree:all:l1"), False),
+        (SetTopology(name="n", topology="tree:all:l1"), make_node("INVALID_REG"), False),
         (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=OURS), True),
         (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("MIXED+DRAIN", reason=OURS), False),
         (DeleteSlurmNode(name="n", reason=OURS, is_announced=True), make_node("IDLE+DRAIN", reason=THEIRS), False),
@@ -406,6 +410,35 @@ def test_a_slurmd_that_is_sought_at_the_address_of_an_earlier_pod_is_found(pod: 
         action for action in to_slurm(decide_mirror(make_view(pod, node), NOW_S)) if isinstance(action, SetAddress)
     ]
     assert written == ([SetAddress(name=node.name, address=IP)] if is_set else [])
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted", "is_set"),
+    [
+        (make_node(), "tree:all:l1", True),
+        (make_node(topology="tree:all:l2"), "tree:all:l1", True),
+        (make_node(topology="tree:all:l1"), "tree:all:l1", False),
+        (make_node(topology="tree:all:l1"), "", True),
+        (make_node(topology="rack:r1"), None, False),
+        (make_node("ALLOCATED", alloc_cpus=1), "tree:all:l1", True),
+        (make_node("FUTURE"), "tree:all:l1", False),
+        (make_node("DOWN+NOT_RESPONDING"), "tree:all:l1", False),
+    ],
+)
+def test_a_registered_node_is_told_where_it_stands_and_only_if_somebody_knows(node, wanted, is_set):
+    decided = to_slurm(decide_mirror(make_view(make_pod(), node, topology=wanted), NOW_S))
+    written = [action for action in decided if isinstance(action, SetTopology)]
+    assert written == ([SetTopology(name=node.name, topology=wanted)] if is_set else [])
+
+
+def test_where_a_node_stands_is_shown_on_its_pod_and_what_is_not_known_now_stays():
+    pod = make_pod(annotations={names.ANNOTATION_TOPOLOGY: "s1/l1"})
+    shown = {}
+    for place in ("s1/l2", "", None):
+        decided = decide_mirror(make_view(pod, make_node(), place=place), NOW_S)
+        (patch,) = (action for action in decided.actions if isinstance(action, PatchPod))
+        shown[place] = patch.annotations.get(names.ANNOTATION_TOPOLOGY, "stays")
+    assert shown == {"s1/l2": "s1/l2", "": None, None: "stays"}
 
 
 # ------------------------------------------------------------------------------------------- Slurm nodes without a pod

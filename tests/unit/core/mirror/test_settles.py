@@ -17,6 +17,7 @@ from sunkpy.core.mirror import (
     RestoreDrain,
     SetAddress,
     SetComment,
+    SetTopology,
     UndrainNode,
     View,
     after_writing,
@@ -112,6 +113,9 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
         case SetAddress():
             assert node is not None
             return pod, replace(node, address=action.address)
+        case SetTopology():
+            assert node is not None
+            return pod, replace(node, topology=action.topology)
         case DeleteSlurmNode():
             return pod, None
 

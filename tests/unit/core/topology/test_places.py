@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sunkpy.core.topology.places import BLOCK, TREE, Place, named, place_of, place_of_slinky, spec_of
+from sunkpy.core.topology.places import BLOCK, TREE, Place, is_ours, named, place_of, place_of_slinky, spec_of, tell
 from sunkpy.core.topology.sources import SOURCES, known
 
 TIER = "fabric.topograph.run/tier-"
@@ -59,12 +59,36 @@ def test_a_long_name_is_its_hash_and_its_end():
         (Place(switches=named(("s1", "l1")), block="b1"), [TREE], "tree:all:s1/:s1/l1"),
         (Place(switches=named(("s1", "l1")), block="b1"), [TREE, BLOCK], "tree:all:s1/:s1/l1,block:b1"),
         (Place(switches=named(("l1",))), [BLOCK], ""),
-        (Place(problem=NONE), [TREE], ""),
+        (Place(problem=NONE), [TREE], "tree:all:unknown"),
+        (Place(problem=NONE), [], ""),
         (place_of_slinky("topo-switch:s2,topo-block:b2"), [TREE], "topo-switch:s2,topo-block:b2"),
     ],
 )
 def test_slurm_is_told_the_whole_path_for_it_makes_what_is_missing(place, plugins, spec):
     assert spec_of(place, plugins) == spec
+
+
+@pytest.mark.parametrize(
+    ("place", "record", "spec", "told"),
+    [
+        (Place(problem=NONE), "tree:all:s1/:s1/l1,block:b1", "tree:all:s1/:s1/l1,block:b1", f"s1/l1 ({NONE})"),
+        (Place(switches=named(("l2",)), problem="no b"), "tree:all:l1,block:b1", "tree:all:l2,block:b1", "l2 (no b)"),
+        (Place(switches=named(("l2",)), block="b2"), "tree:all:l1,block:b1", "tree:all:l2,block:b2", "l2"),
+        (Place(problem=NONE), "", "tree:all:unknown", f"unknown ({NONE})"),
+        (Place(problem=NONE), "fabric:s1", "tree:all:unknown", f"unknown ({NONE})"),
+    ],
+)
+def test_what_is_not_known_stays_as_slurm_has_it_and_is_told(place, record, spec, told):
+    assert spec_of(place, [TREE, BLOCK], record) == spec
+    assert tell(place, spec) == told
+
+
+@pytest.mark.parametrize(
+    ("record", "ours"),
+    [("tree:all:l1", True), ("tree:all:l1,block:b1", True), ("", False), ("default:s0", False), ("tree:a,x:b", False)],
+)
+def test_a_record_is_ours_if_all_that_it_names_is(record, ours):
+    assert is_ours(record) is ours
 
 
 @pytest.mark.parametrize("spec", ["s2", "topo:", "topo:a b", "topo:s[1-2]", "topo:s1,"])

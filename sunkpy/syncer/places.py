@@ -1,0 +1,159 @@
+"""Where nodes stand: read from Nodes, from a Topology of Kueue, or from a ConfigMap of topograph.
+
+What cannot be read changes nothing: the last answer stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from sunkpy.core.model.objects import KubeObject, Meta, Node, Pod
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
+from sunkpy.core.topology import files, sources
+from sunkpy.core.topology.places import BLOCK, Place, place_of, place_of_slinky
+from sunkpy.core.topology.sources import SLINKY_ANNOTATION, Source
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import KubeError
+from sunkpy.kube.informer import Informer
+from sunkpy.runtime.settings import BadSettings, TopologySettings
+
+_READ_EACH_S: Final = 30.0
+
+Changed = Callable[[Iterable[str]], None]
+"""Called with Slurm nodes that may stand elsewhere now. Must not block or raise."""
+
+
+class ConfigMap(KubeObject, frozen=True, kw_only=True):
+    """Texts by name."""
+
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Places:
+    """The place of each Slurm node. `layouts` is what the file of somebody else says, if there is one."""
+
+    def __init__(self, kube: Kube, settings: TopologySettings, *, namespace: str, pods: Informer[Pod]) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._namespace = namespace
+        self._pods = pods
+        self._sources: tuple[Source, ...] = _sources_of(settings)
+        self._keys = frozenset[str]().union(*(source.keys for source in self._sources))
+        self._nodes = Informer(kube, paths.NODES, Node, keep=self._trim)
+        self._on: dict[str, str] = {}
+        self._changed: Changed = lambda _: None
+        self._log = structlog.get_logger("syncer")
+        self.layouts: tuple[files.Layout, ...] = ()
+        pods.add_handler(self._pod_changed)
+        self._nodes.add_handler(self._node_changed)
+
+    @property
+    def is_on(self) -> bool:
+        """Somebody says where nodes stand."""
+        return bool(self._settings.source)
+
+    def on_change(self, changed: Changed) -> None:
+        """Who hears of nodes that may stand elsewhere."""
+        self._changed = changed
+
+    def of(self, slurm_node: str) -> Place | None:
+        """The place of a node; None while it is not known."""
+        source = self._settings.source
+        if source == "configMap":
+            return files.place_in(self.layouts, slurm_node) if self.layouts else None
+        pod = self._pods.get(self._namespace, slurm_node)
+        node = self._nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
+        if node is None:
+            return None
+        if source == "slinky":
+            return place_of_slinky(node.annotations.get(SLINKY_ANNOTATION, ""))
+        if not self._sources:
+            return None
+        return place_of(node.labels, self._sources, wants_block=BLOCK in self._settings.plugins)
+
+    async def run(self) -> None:
+        """Follow the source until cancelled."""
+        if not self.is_on:
+            return
+        async with asyncio.TaskGroup() as group:
+            if self._settings.source != "configMap":
+                group.create_task(self._nodes.run())
+            if self._settings.source in ("configMap", "kueue"):
+                group.create_task(self._read_again())
+
+    async def _read_again(self) -> None:
+        while True:
+            try:
+                await (self._read_kueue() if self._settings.source == "kueue" else self._read_config_map())
+            except (KubeError, files.BadTopology) as error:
+                self._log.warning(
+                    "the source of the topology cannot be read: nodes stay where they are", why=str(error)
+                )
+            await asyncio.sleep(_READ_EACH_S)
+
+    async def _read_kueue(self) -> None:
+        topology = await self._kube.get(paths.kueue_topology(self._settings.name), sources.KueueTopology)
+        source = sources.of_kueue(topology)
+        if (source,) != self._sources:
+            self._sources, self._keys = (source,), source.keys
+            self._changed([slurm_node_of(pod) for pod in self._pods.values()])
+
+    async def _read_config_map(self) -> None:
+        data = (await self._kube.get(paths.config_map(self._namespace, self._settings.name), ConfigMap)).data
+        name = next((name for name in (files.YAML, files.CONF) if name in data), "")
+        if not name:
+            told = f"ConfigMap {self._settings.name} has neither {files.CONF} nor {files.YAML}"
+            raise files.BadTopology(told)
+        layouts = files.read(name, data[name])
+        if layouts != self.layouts:
+            self.layouts = layouts
+            self._changed(files.nodes_in(layouts))
+
+    def _trim(self, node: Node) -> Node:
+        """Kueue's keys come later, so with it all labels stay."""
+        labels, notes = node.labels, node.annotations
+        if self._settings.source != "kueue":
+            labels = {key: text for key, text in labels.items() if key in self._keys}
+        kept = {key: text for key, text in notes.items() if key == SLINKY_ANNOTATION}
+        version = node.metadata.resource_version
+        return Node(
+            metadata=Meta(name=node.name, uid=node.uid, resource_version=version, labels=labels, annotations=kept)
+        )
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None:
+            self._on.pop(old.spec.node_name, None)
+        if new is not None and is_slurmd(new) and new.spec.node_name:
+            self._on[new.spec.node_name] = slurm_node_of(new)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        node = new or old
+        if node is None or (old is not None and new is not None and _says(old) == _says(new)):
+            return
+        if (slurm_node := self._on.get(node.name)) is not None:
+            self._changed([slurm_node])
+
+
+def _says(node: Node) -> tuple[dict[str, str], dict[str, str]]:
+    return node.labels, node.annotations
+
+
+def _sources_of(settings: TopologySettings) -> tuple[Source, ...]:
+    """Those that are known from the start.
+
+    Raises:
+        BadSettings: nobody is known by that name.
+    """
+    if settings.source in ("", "kueue", "configMap", "slinky"):
+        return ()
+    if settings.source == "labels":
+        return (sources.of_keys(settings.levels, blocks=settings.block_labels),)
+    if not (found := sources.known(settings.source)):
+        raise BadSettings(f"topology.source: there is no {settings.source!r}")
+    return found

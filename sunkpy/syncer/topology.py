@@ -1,0 +1,205 @@
+"""Slurm's topology as Kubernetes says it: what each node is told (26.05), and the file of slurmctld.
+
+Slurm 26.05 is told of single nodes, at once (`wish`, by the mirror). The file goes into a ConfigMap, from which
+load-topology in slurmctld's pod tries and loads it: the whole tree for 24.11, the blocks for 26.05, a hand-written one
+again when other nodes have registered. `core.topology.pace` says when.
+
+A block stays in the file as long as the record of a node names it: slurmctld 26.05 ends on a record whose unit is not
+in its file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.mirror.decide import STALE_AFTER_S
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.times import parse_rfc3339, rfc3339, utc_now
+from sunkpy.core.topology import files, pace
+from sunkpy.core.topology.places import BLOCK, TREE, Place, is_ours, spec_of, tell, units_of
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.errors import KubeError
+from sunkpy.runtime.settings import TopologySettings
+from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.errors import SlurmError
+from sunkpy.syncer.places import Changed, ConfigMap, Places
+
+_LOOK_EACH_S: Final = 1.0
+_RELEASE_EACH_S: Final = 30.0
+_SINGLE_FROM: Final = "v0.0.43"
+"""From this version of slurmrestd's API on a node can be told where it stands."""
+
+
+class Topology:
+    """Keeps it as wanted. `clock`: monotonic, in seconds."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        slurm: Slurm,
+        settings: TopologySettings,
+        *,
+        namespace: str,
+        nodes: NodeCache,
+        places: Places,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._settings = settings
+        self._pace = settings.pace
+        self._path = paths.config_map(namespace, settings.config_map)
+        self._nodes = nodes
+        self._places = places
+        self._clock = clock
+        self._now = now
+        self._takes_single: bool | None = None
+        self._release_at_s = float("-inf")
+        self._refused: dict[str, tuple[frozenset[str], float]] = {}
+        self._pending: pace.Pending | None = None
+        self._written: dict[str, str] | None = None
+        self._written_at: datetime | None = None
+        self._kept: tuple[files.Layout, ...] = ()
+        self._log = structlog.get_logger("syncer")
+        self._changed: Changed = lambda _: None
+        self._layouts = files.read(settings.file_name, settings.file) if settings.file else ()
+
+    def on_change(self, changed: Changed) -> None:
+        """Who hears of nodes that may have to be told something else now."""
+        self._changed = changed
+
+    # ------------------------------------------------------------------------------------------------- single nodes
+
+    def wish(self, name: str, node: SlurmNode | None) -> tuple[str | None, str | None]:
+        """Where a node should stand, for Slurm and for people; see `core.mirror.view.View`."""
+        record = node.topology if node is not None else ""
+        if not self._settings.source:
+            return ("" if is_ours(record) else None), ""
+        place = self._places.of(name)
+        if place is None:
+            return None, None
+        if not self._takes_single:
+            return None, tell(self._with_last(name, place), "")
+        wanted = spec_of(place, self._plugins, record)
+        taken = self._not_refused(name, wanted)
+        told = tell(place, wanted) if taken == wanted else f"{tell(place, wanted)} (Slurm's file lacks it)"
+        return taken or None, told
+
+    def refused(self, name: str, topology: str) -> None:
+        """Slurm does not take this, for its file lacks it: it is tried again later."""
+        others, at_s = self._refused.get(name, (frozenset(), self._clock()))
+        self._refused[name] = (others | {topology}, at_s)
+
+    @property
+    def _plugins(self) -> tuple[str, ...]:
+        return () if self._settings.source == "slinky" else self._settings.plugins
+
+    def _not_refused(self, name: str, wanted: str) -> str:
+        """Without its block, if Slurm has just refused all of it; empty, if that too."""
+        refused, _ = self._refused.get(name, (frozenset(), 0.0))
+        tree = units_of(wanted).get(TREE, "")
+        tried = (wanted, f"{TREE}:{tree}") if tree else (wanted,)
+        return next((each for each in tried if each not in refused), "")
+
+    # ----------------------------------------------------------------------------------------------------- the file
+
+    async def run(self) -> None:
+        """Keep the file until cancelled."""
+        while True:
+            try:
+                await self._look()
+            except (KubeError, SlurmError) as error:
+                self._log.warning("the topology file is not kept now", why=str(error))
+            await asyncio.sleep(_LOOK_EACH_S)
+
+    async def _look(self) -> None:
+        if not (self._settings.source or self._layouts):
+            return
+        await self._ask_release()
+        if over := [name for name, (_, at_s) in self._refused.items() if self._clock() - at_s >= self._pace.again_s]:
+            self._refused = {name: told for name, told in self._refused.items() if name not in over}
+            self._changed(over)
+        observation = self._nodes.observation
+        if observation is None or self._nodes.age_s > STALE_AFTER_S + self._nodes.turn_s:
+            return
+        if self._written is None:
+            await self._recall()
+        name, wanted = self._file(observation.nodes)
+        written = (self._written or {}).get(name, "")
+        self._pending = pace.note(self._pending, wanted=wanted, written=written, now_s=self._clock())
+        ago_s = (self._now() - self._written_at).total_seconds() if self._written_at and written else None
+        if wanted and pace.is_due(self._pending, self._pace, written_ago_s=ago_s, now_s=self._clock()):
+            await self._write(name, wanted)
+
+    async def _ask_release(self) -> None:
+        if self._clock() - self._release_at_s < _RELEASE_EACH_S:
+            return
+        takes_single, self._takes_single = self._takes_single, (await self._slurm.ping()).version >= _SINGLE_FROM
+        self._release_at_s = self._clock()
+        if takes_single != self._takes_single and (observation := self._nodes.observation) is not None:
+            self._changed(observation.nodes)
+
+    def _file(self, nodes: dict[str, SlurmNode]) -> tuple[str, str]:
+        """Name and text of the file for these Slurm nodes; no text when there is none to write."""
+        ours = {name: node.owner.uid for name, node in nodes.items() if node.owner is not None and node.is_registered}
+        if self._layouts:
+            named = files.nodes_in(self._layouts)
+            records = [f"{name} {uid}" for name, uid in ours.items() if name in named]
+            return self._settings.file_name, files.stamped(self._settings.file, records) if records else ""
+        if self._takes_single:
+            blocks = {unit for node in nodes.values() if (unit := units_of(node.topology).get(BLOCK))}
+            blocks |= {place.block for name in ours if (place := self._places.of(name)) is not None and place.block}
+            return files.YAML, files.write_yaml(self._plugins, blocks, self._settings.block_sizes)
+        places = {name: self._with_last(name, self._places.of(name)) for name in ours}
+        records = [f"{name} {uid}" for name, uid in ours.items()]
+        return files.CONF, files.write_conf(places, records=records) if places else ""
+
+    def _with_last(self, name: str, place: Place | None) -> Place:
+        """The place, or where the last file had the node."""
+        if place is not None and place.switches:
+            return place
+        _, *last = files.path_in(self._kept, name) or ("",)
+        return Place(switches=tuple(last), problem=place.problem if place is not None else "")
+
+    async def _recall(self) -> None:
+        """What was written last, by whomever led then."""
+        found = await self._kube.get(self._path, ConfigMap)
+        at = found.metadata.annotations.get(names.ANNOTATION_TOPOLOGY_AT, "")
+        self._keep(found.data, parse_rfc3339(at) if at else None)
+
+    async def _write(self, name: str, text: str) -> None:
+        now = self._now()
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        why = self._why(name, text)
+        notes = {names.ANNOTATION_TOPOLOGY_AT: rfc3339(now), names.ANNOTATION_TOPOLOGY_WHY: f"{digest}: {why}"}
+        await self._kube.patch(self._path, {"metadata": {"annotations": notes}, "data": {name: text}})
+        self._keep((self._written or {}) | {name: text}, now)
+        self._pending = None
+        self._log.info("topology file written, slurmctld's pod loads it", file=name, hash=digest, why=why)
+
+    def _why(self, name: str, text: str) -> str:
+        """In what it differs from the one before, for people."""
+        if name != files.CONF or self._layouts:
+            return "other blocks" if BLOCK in self._plugins else "other nodes have registered"
+        before, after = (
+            {node: path for each in layouts for node, path in each.paths.items()}
+            for layouts in (self._kept, files.read(name, text))
+        )
+        moved = {node for node in before.keys() | after.keys() if before.get(node) != after.get(node)}
+        return f"nodes that came, went or moved: {hostlist.describe(moved)}" if moved else "nodes have registered anew"
+
+    def _keep(self, data: dict[str, str], at: datetime | None) -> None:
+        self._written, self._written_at = data, at
+        if not self._layouts and files.CONF in data:
+            self._kept = files.read(files.CONF, data[files.CONF])
