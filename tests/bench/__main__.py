@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`. burst,
-scale, takeover, people, containers, metrics, names and page need none, gitops, upgrade, ha, devices and machines make
-their own. busy has one part with and one without.
+neighbours, scale, takeover, people, containers, metrics, names and page need none, gitops, upgrade, ha, devices and
+machines make their own. busy has one part with and one without.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.bench.chaos.judge import Violation
 from tests.bench.chaos.run import Outcome
 from tests.bench.devices import measure as devices
 from tests.bench.gitops import measure as gitops
+from tests.bench.neighbours import measure as neighbours
 from tests.bench.people import measure as people
 from tests.bench.scale.measure import read_sizes
 from tests.bench.upgrade import measure as upgrade
@@ -29,6 +30,7 @@ from tests.families import figures as families
 BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] = {
     "busy": busy.measure,
     "burst": burst.measure,
+    "neighbours": neighbours.measure,
     "takeover": takeover.measure,
     "people": people.measure,
     "containers": containers.measure,

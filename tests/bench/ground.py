@@ -90,9 +90,9 @@ async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> Non
         await kube.create(path, body)
 
 
-def node(name: str, *, cpus: int, memory_mib: int, labels: Mapping[str, str]) -> dict[str, object]:
+def node(name: str, *, cpus: int, memory_mib: int, labels: Mapping[str, str], disk_gib: int = 0) -> dict[str, object]:
     """A Node that is ready, as its keeper leaves it too; `labels` beside those of a kubelet."""
-    size = {"cpu": str(cpus), "memory": f"{memory_mib}Mi", "pods": "250"}
+    size = {"cpu": str(cpus), "memory": f"{memory_mib}Mi", "pods": "250", "ephemeral-storage": f"{disk_gib}Gi"}
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
     return {"metadata": {"name": name, "labels": {**own, **labels}}, "status": status}

@@ -29,6 +29,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     size: int
     cpus: int
+    disk_gib: int = 0
 
     @property
     def nodes(self) -> list[str]:
@@ -55,8 +56,8 @@ async def furnish(kube: Kube, pools: Sequence[Pool]) -> None:
     which = [(pool, name) for pool in pools for name in pool.nodes]
 
     async def make(pool: Pool, name: str) -> None:
-        node = ground.node(name, cpus=pool.cpus, memory_mib=pool.memory_mib, labels={POOL: pool.name})
-        await kube.create(paths.NODES, node)
+        size = {"cpus": pool.cpus, "memory_mib": pool.memory_mib, "disk_gib": pool.disk_gib}
+        await kube.create(paths.NODES, ground.node(name, labels={POOL: pool.name}, **size))
         await kube.create(paths.pods(NAMESPACE), _slurmd(name))
 
     await ground.in_flight(_AT_ONCE, (partial(make, pool, name) for pool, name in which))

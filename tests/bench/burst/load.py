@@ -89,11 +89,12 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pods(PodWatch):
-    """The workload pods, as a watch shows them: when each was bound, and when it was told to go."""
+    """The pods of a namespace, as a watch shows them: when each was bound, and when it was told to go."""
 
-    def __init__(self, kube: Kube) -> None:
-        super().__init__(Informer(kube, paths.pods(WORKLOADS), Pod))
+    def __init__(self, kube: Kube, *, namespace: str = WORKLOADS) -> None:
+        super().__init__(Informer(kube, paths.pods(namespace), Pod))
         self._kube = kube
+        self._namespace = namespace
         self._informer.add_handler(self._see)
         self.created_s: dict[str, float] = {}
         self.bound_s: dict[str, float] = {}
@@ -112,7 +113,7 @@ class Pods(PodWatch):
 
     def get(self, name: str) -> Pod | None:
         """The pod as it was seen last."""
-        return self._informer.get(WORKLOADS, name)
+        return self._informer.get(self._namespace, name)
 
     def node_and_job_of(self, name: str) -> tuple[str, JobId]:
         """Where the pod is, and under which job."""
@@ -127,7 +128,7 @@ class Pods(PodWatch):
             metadata = body["metadata"]
             assert isinstance(metadata, dict)
             self.created_s[metadata["name"]] = time.monotonic()
-            await self._kube.create(paths.pods(WORKLOADS), body)
+            await self._kube.create(paths.pods(self._namespace), body)
 
         await in_flight(_PODS_IN_FLIGHT, (partial(create, body) for body in bodies))
 
@@ -136,7 +137,7 @@ class Pods(PodWatch):
 
         async def delete(name: str) -> None:
             with contextlib.suppress(errors.NotFound):
-                await self._kube.delete(paths.pod(WORKLOADS, name), grace_period_s=0)
+                await self._kube.delete(paths.pod(self._namespace, name), grace_period_s=0)
 
         def left() -> list[str]:
             return [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]

@@ -1,0 +1,187 @@
+"""What stands in a cluster beside one good pod: daemons, finished Jobs, owners of many kinds, pods that wait.
+
+All of it is in one namespace, and what comes and goes bears labels of its own, as the pods of each Job, index and
+replica do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from tests.bench.burst.ground import POOL
+from tests.bench.burst.load import Pods
+from tests.bench.ground import in_flight, make_if_missing
+from tests.polling import until
+
+NAMESPACE = "crowd"
+BY_DAEMONS_GIB, DISK_GIB = 10, 15
+"""Of the disk of each node daemons take so much, so the pods that wait, which ask for as much, fit nowhere now."""
+_DAEMON_PORTS = (9100, 9400, 9500, 9600)
+_KINDS_GROUP = "crowd.example.com"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_AT_ONCE = 24
+_JOBS_AT_ONCE = 500
+_PATIENCE_S = 900.0
+_OTHERS = "default-scheduler"
+
+Body = dict[str, object]
+
+
+def pod(
+    name: str,
+    *,
+    scheduler: str = "slurm",
+    node: str = "",
+    pool: str = "",
+    disk_mib: int = 0,
+    ports: Sequence[int] = (),
+    owner: Body | None = None,
+    affinity: Body | None = None,
+) -> Body:
+    """A small one with labels of its own. With a `node` it is there at once, and takes nothing of what Slurm counts."""
+    asks = {"ephemeral-storage": f"{disk_mib}Mi"} if disk_mib else {}
+    asks |= {} if node else {"cpu": "1", "memory": "16Mi"}
+    container = {
+        "name": "main", "image": "none", "resources": {"requests": asks},
+        "ports": [{"containerPort": port, "hostPort": port} for port in ports],
+    }  # fmt: skip
+    spec: Body = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}
+    spec |= {"nodeName": node} if node else {}
+    spec |= {"nodeSelector": {POOL: pool}} if pool else {}
+    spec |= {"affinity": affinity} if affinity else {}
+    labels = {"batch.kubernetes.io/job-name": name, "batch.kubernetes.io/controller-uid": f"uid-{name}"}
+    return {"metadata": {"name": name, "labels": labels, "ownerReferences": [owner] if owner else []}, "spec": spec}
+
+
+class Crowd:
+    """Of a cluster with these nodes. `pods` shows its own."""
+
+    def __init__(self, kube: Kube, nodes: Sequence[str]) -> None:
+        self._kube = kube
+        self._nodes = nodes
+        self.pods = Pods(kube, namespace=NAMESPACE)
+
+    async def settle(self, *, jobs: int, kinds: int, waiting: int) -> None:
+        """Each of them is there, and stays."""
+        await self.pods.create([*self._daemons(), self._operator()])
+        await self._finish_jobs(jobs)
+        await self._stand_below(kinds)
+        never = {f"waits-{number}" for number in range(waiting)}
+        await self.pods.create([pod(name, disk_mib=BY_DAEMONS_GIB * 1024) for name in never])
+        await self.pods.until(lambda: never <= self.pods.waits, what="all were told to wait", timeout_s=_PATIENCE_S)
+
+    def _daemons(self) -> Iterator[Body]:
+        for node in self._nodes:
+            for port in _DAEMON_PORTS:
+                disk_mib = BY_DAEMONS_GIB * 1024 if port == _DAEMON_PORTS[0] else 0
+                yield pod(f"daemon-{port}-{node}", scheduler=_OTHERS, node=node, ports=[port], disk_mib=disk_mib)
+
+    def _operator(self) -> Body:
+        """As that of a CNI: it keeps away its like, and so everybody is asked whether they are that."""
+        like = {"labelSelector": {"matchLabels": {"app": "operator"}}, "topologyKey": "kubernetes.io/hostname"}
+        affinity: Body = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [like]}}
+        return pod("operator", scheduler=_OTHERS, node=self._nodes[0], affinity=affinity)
+
+    async def _finish_jobs(self, count: int) -> None:
+        """Jobs whose pods have run under jobs of Slurm; nobody removes them."""
+        jobs = [f"job-{number}" for number in range(count)]
+        for first in range(0, count, _JOBS_AT_ONCE):
+            some = jobs[first : first + _JOBS_AT_ONCE]
+            await in_flight(_AT_ONCE, (partial(self._start_job, name) for name in some))
+            await self._until_bound(some)
+            await in_flight(_AT_ONCE, (partial(self._finish, name) for name in some))
+
+    async def _start_job(self, name: str) -> None:
+        await self._kube.create(paths.pods(NAMESPACE), pod(name, owner=await self._job(name)))
+
+    async def _finish(self, name: str) -> None:
+        await self._kube.patch(paths.status(paths.pod(NAMESPACE, name)), {"status": {"phase": "Succeeded"}})
+
+    async def _until_bound(self, pods: Collection[str]) -> float:
+        names, what = {*pods}, f"{len(pods)} pods of the crowd are bound"
+        return await self.pods.until(lambda: names <= self.pods.bound_s.keys(), what=what, timeout_s=_PATIENCE_S)
+
+    async def _job(self, name: str) -> Body:
+        template = {
+            "spec": {
+                "schedulerName": "slurm", "restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}],
+            }
+        }  # fmt: skip
+        made = await self._kube.create(
+            paths.jobs(NAMESPACE), {"metadata": {"name": name}, "spec": {"template": template}}
+        )
+        return _controller(json.loads(made))
+
+    async def _stand_below(self, kinds: int) -> None:
+        """A pod that waits in vain below an object of each of so many kinds."""
+
+        async def stand(number: int) -> None:
+            made = await self._define(f"Kind{number}", f"kind{number}s")
+            await self._kube.create(
+                paths.pods(NAMESPACE), pod(f"below-{number}", pool="nowhere", owner=_controller(made))
+            )
+
+        await in_flight(kinds, (partial(stand, number) for number in range(kinds)))
+
+    async def _define(self, kind: str, plural: str) -> Body:
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        spec = {
+            "group": _KINDS_GROUP, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+            "versions": [version],
+        }  # fmt: skip
+        await make_if_missing(
+            self._kube, _DEFINITIONS, {"metadata": {"name": f"{plural}.{_KINDS_GROUP}"}, "spec": spec}
+        )
+        path = f"/apis/{_KINDS_GROUP}/v1/namespaces/{NAMESPACE}/{plural}"
+        body = {"apiVersion": f"{_KINDS_GROUP}/v1", "kind": kind, "metadata": {"name": "one"}}
+        made: list[bytes] = []
+
+        async def is_served() -> bool:
+            with contextlib.suppress(errors.KubeError):
+                made.append(await self._kube.create(path, body))
+            return bool(made)
+
+        await until(is_served, timeout_s=_PATIENCE_S, what=f"{plural} are served")
+        return dict(json.loads(made[0]))
+
+    # ---------------------------------------------------------- what comes and goes
+
+    async def arrive(self, name: str, *, each_s: float, for_s: float) -> float:
+        """So many pods of another scheduler a second, each on a node at once; how many a second they were."""
+        began_s, count = time.monotonic(), round(each_s * for_s)
+
+        async def make(number: int) -> None:
+            await asyncio.sleep(began_s + number / each_s - time.monotonic())
+            node = self._nodes[number % len(self._nodes)]
+            await self._kube.create(paths.pods(NAMESPACE), pod(f"{name}-{number}", scheduler=_OTHERS, node=node))
+
+        await in_flight(_AT_ONCE, (partial(make, number) for number in range(count)))
+        return count / (time.monotonic() - began_s)
+
+    async def submit(self, name: str, count: int) -> float:
+        """Pods of this scheduler at once, which take of what Slurm does not count; seconds until all are bound."""
+        began_s, names = time.monotonic(), [f"{name}-{number}" for number in range(count)]
+        await self.pods.create([pod(each, disk_mib=1) for each in names])
+        return await self._until_bound(names) - began_s
+
+    async def leave(self, *prefixes: str) -> None:
+        """Pods with these names are gone."""
+        for prefix in prefixes:
+            await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
+
+
+def _controller(owner: Body) -> Body:
+    metadata = owner["metadata"]
+    assert isinstance(metadata, dict)
+    return {
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"],
+        "controller": True,
+    }  # fmt: skip

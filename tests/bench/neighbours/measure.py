@@ -1,0 +1,208 @@
+"""One good pod in a cluster full of other people's, against the same pod in the cluster when it was empty.
+
+The good pods are services, one after the other: asked for at once, so that no turn of slurmctld's queue is in the
+measure. Nothing of the crowd is theirs, so they should not notice it. Memory is looked at while pods come and go, of
+which this scheduler binds one half and others the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from tests.bench import census, report
+from tests.bench.asked import Asked
+from tests.bench.burst.ground import Pool, furnish
+from tests.bench.burst.load import Pods, Wave
+from tests.bench.ground import ControlPlane, control_plane, make_if_missing, slurm_of
+from tests.bench.holds import Hold, longest
+from tests.bench.neighbours.crowd import DISK_GIB, NAMESPACE, Crowd
+from tests.bench.ours import Scheduler, scheduling
+
+T = TypeVar("T")
+
+MACHINE = "two shared cores run the scheduler, the apiserver, etcd, Slurm, the bench and the crowd that it makes"
+_HELD_S = 0.05
+_TIMES_AS_LONG = 2.0
+_GROWTH = 1.1
+_PATIENCE_S = 900.0
+_REST_S = 10.0
+_SHORT_OF_JOBS = "MinJobAge=30\n"
+"""As a site has it whose jobs are many; each poll of the bench reads the states of all."""
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of each. `gone`: pods that come and go for the measure of memory, in `rounds`."""
+
+    nodes: int = 1_000
+    jobs: int = 5_000
+    kinds: int = 25
+    waiting: int = 300
+    foreign_each_s: float = 500.0
+    foreign_for_s: float = 10.0
+    submitted: int = 2_000
+    good: int = 25
+    gone: int = 100_000
+    rounds: int = 50
+
+
+QUICK = Sizes(nodes=250, jobs=300, foreign_for_s=6.0, submitted=400, good=8, gone=2_000, rounds=8)
+"""The same within five minutes."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What was going on, from when until when (monotonic), and how busy the machine was."""
+
+    name: str
+    began_s: float
+    ended_s: float
+    in_words: str
+
+
+class Bench:
+    """One Slurm and one scheduler, first alone and then in the crowd."""
+
+    def __init__(self, scheduler: Scheduler, crowd: Crowd, pods: Pods, sizes: Sizes) -> None:
+        self._scheduler = scheduler
+        self._crowd = crowd
+        self._pods = pods
+        self._sizes = sizes
+        self._parts: list[Part] = []
+        self._pids = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
+
+    async def run(self) -> list[report.Figure]:
+        """All parts."""
+        sizes, crowd = self._sizes, self._crowd
+        alone = await self._part("the good pod is alone", self._good("alone", sizes.good))
+        await self._part("the crowd comes", crowd.settle(jobs=sizes.jobs, kinds=sizes.kinds, waiting=sizes.waiting))
+        share = await self._part("the crowd rests", self._share_at_rest())
+        figures = [
+            *_observed("good pod bound, alone", alone),
+            report.observed("scheduler at rest", share, unit="cores"),
+        ]
+        took = await self._part("the crowd rests", self._good("amid", sizes.good))
+        figures += self._against(alone, "the crowd rests", took)
+        came = asyncio.create_task(crowd.arrive("foreign", each_s=sizes.foreign_each_s, for_s=sizes.foreign_for_s))
+        took = await self._part("pods of others come", self._good_until(came, "storm"))
+        what = f"{sizes.foreign_each_s:g} pods of others a second for {sizes.foreign_for_s:g} s"
+        figures += [report.observed(f"{what}: came", await came, unit="pods/s"), *self._against(alone, what, took)]
+        await self._part("pods of others go", crowd.leave("foreign"))
+        done = asyncio.create_task(crowd.submit("burst", sizes.submitted))
+        took = await self._part("another namespace submits", self._good_until(done, "burst"))
+        what = f"another namespace submits {sizes.submitted}"
+        figures += [report.observed(f"{what}: until all are bound", await done), *self._against(alone, what, took)]
+        await self._part("those of another namespace go", crowd.leave("burst"))
+        return [*figures, *await self._part("pods come and go", self._memory())]
+
+    def turn(self, holds: Sequence[Hold]) -> report.Figure:
+        """How long the scheduler's loop was held at most, and in which part."""
+        at_s = longest(holds).at_s
+        when = "".join(f", while {part.name}" for part in self._parts if part.began_s <= at_s <= part.ended_s)
+        turn = report.longest_turn(holds, bound_s=_HELD_S)
+        return msgspec.structs.replace(turn, figure=f"{turn.figure}{when}")
+
+    async def _part(self, name: str, work: Awaitable[T]) -> T:
+        began, began_s = census.take(self._pids), time.monotonic()
+        try:
+            return await work
+        finally:
+            in_words = census.take(self._pids).busiest_since(began, cores=os.cpu_count() or 1)
+            self._parts.append(Part(name=name, began_s=began_s, ended_s=time.monotonic(), in_words=in_words))
+
+    def _against(self, alone: Sequence[float], when: str, took: Sequence[float]) -> list[report.Figure]:
+        what, value = f"good pod bound, {when}: median", report.median(took)
+        peer = report.against("alone", report.median(alone), ours=value)
+        bound = round(_TIMES_AS_LONG * report.median(alone), 4)
+        why = f"{MACHINE}: {self._parts[-1].in_words}"
+        return [
+            report.at_most(what, value, bound=bound, n=len(took), peer=peer, limited_by=why),
+            report.observed(f"good pod bound, {when}: longest", max(took), n=len(took)),
+        ]
+
+    # ------------------------------------------------------------- good pods
+
+    async def _good(self, name: str, count: int) -> list[float]:
+        return [await self._good_pod(f"{name}-{number}") for number in range(count)]
+
+    async def _good_until(self, done: asyncio.Task[float], name: str) -> list[float]:
+        """As many as there is time for; one at least."""
+        took = [await self._good_pod(f"{name}-0")]
+        while not done.done():
+            took.append(await self._good_pod(f"{name}-{len(took)}"))
+        return took
+
+    async def _good_pod(self, name: str) -> float:
+        """Seconds until it was bound; then it is gone."""
+        wave = Wave(name=f"good-{name}", count=1, is_service=True)
+        (pod,) = wave.names
+        await self._pods.create(wave.bodies)
+        await self._pods.until(lambda: pod in self._pods.bound_s, what=f"{pod} is bound", timeout_s=_PATIENCE_S)
+        took_s = self._pods.bound_s[pod] - self._pods.created_s[pod]
+        await self._pods.remove(pod, timeout_s=_PATIENCE_S)
+        return took_s
+
+    # ---------------------------------------------------------------- memory
+
+    async def _share_at_rest(self) -> float:
+        before = await self._scheduler.spent()
+        await asyncio.sleep(_REST_S)
+        return (await self._scheduler.spent()).since(before).cpu_s / _REST_S
+
+    async def _memory(self) -> list[report.Figure]:
+        sizes, used_mib = self._sizes, list[float]()
+        each = sizes.gone // sizes.rounds
+        for number in range(sizes.rounds):
+            name = f"gone-{number}"
+            await asyncio.gather(
+                self._crowd.submit(f"{name}-ours", each // 2),
+                self._crowd.arrive(
+                    f"{name}-others", each_s=sizes.foreign_each_s, for_s=each / 2 / sizes.foreign_each_s
+                ),
+            )
+            await self._crowd.leave(name)
+            used_mib.append((await self._scheduler.spent()).memory_mib)
+        warm, last = used_mib[sizes.rounds // 4], used_mib[-1]
+        what = f"memory after {sizes.gone} pods came and went"
+        peer = report.against(f"after {each * (1 + sizes.rounds // 4)}", warm, ours=last)
+        bound = round(_GROWTH * warm, 1)
+        return [report.at_most(what, last, bound=bound, unit="MiB", n=sizes.gone, peer=peer, limited_by="what is kept")]
+
+
+def _observed(what: str, took: Sequence[float]) -> list[report.Figure]:
+    return [
+        report.observed(f"{what}: median", report.median(took), n=len(took)),
+        report.observed(f"{what}: longest", max(took), n=len(took)),
+    ]
+
+
+def measure(asked: Asked) -> list[report.Figure]:
+    """All of it, alone."""
+    with control_plane("neighbours") as plane:
+        return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
+
+
+async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
+    pool, holds = Pool(name="crowded", size=sizes.nodes, cpus=8, disk_gib=DISK_GIB), list[Hold]()
+    async with (
+        await Kube.connect(plane.admin) as kube,
+        slurm_of(plane.folder / "slurm", f"{_SHORT_OF_JOBS}{pool.conf}", count=sizes.nodes) as running,
+    ):
+        await furnish(kube, [pool])
+        await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        pods, crowd = Pods(kube), Crowd(kube, pool.nodes)
+        folder = plane.folder / "scheduler"
+        async with (
+            scheduling(folder, plane.admin, running.settings, holds=holds) as scheduler,
+            pods.watched(),
+            crowd.pods.watched(),
+        ):
+            bench = Bench(scheduler, crowd, pods, sizes)
+            figures = await bench.run()
+        return [*figures, bench.turn(holds)]
