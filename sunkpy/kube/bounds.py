@@ -1,34 +1,49 @@
-"""How much of an object's annotations is remembered.
+"""How much of an object's metadata is remembered.
 
-Kubernetes takes 256 KiB an object from everybody who may create one, and a thousand such pods would end a leader, and
-each one after it.
+Everybody who may create an object may give it a quarter of a megabyte of annotations, and labels and references to
+owners without a bound but etcd's, of 1.5 MB. In memory short texts take six times their length: a hundred such pods
+would end a leader, and each one after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import KubeObject
+from sunkpy.core.model.objects import KubeObject, OwnerReference
 
 T = TypeVar("T", bound=KubeObject)
 
 MOST_OF_ALL: Final = 32 * 1024
-"""Characters of all names and values together."""
+"""Bytes of all annotations together, and of all labels, as they lie in memory."""
 MOST_OF_ONE: Final = 16 * 1024
 """Characters of a value: 64 groups of YuniKorn take 6,000. Cut, no list can be read, and its gang is refused."""
+MOST_OWNERS: Final = 64
+_BESIDE_TEXT: Final = 100
+"""Bytes that two short texts take beside their characters."""
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def bounded(item: T) -> T:
-    """The object with as much of its annotations as anybody needs; what came with a binding is kept before all."""
-    written = item.metadata.annotations
-    if sum(map(len, written)) + sum(map(len, written.values())) <= MOST_OF_ALL and _LAST_APPLIED not in written:
+    """The object with as much of its metadata as anybody needs; what came with a binding is kept before all."""
+    meta = item.metadata
+    is_small = _bytes_of(meta.annotations) <= MOST_OF_ALL and _bytes_of(meta.labels) <= MOST_OF_ALL
+    if is_small and len(meta.owner_references) <= MOST_OWNERS and _LAST_APPLIED not in meta.annotations:
         return item
-    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=_kept(written)))
+    kept = msgspec.structs.replace(
+        meta,
+        annotations=_kept(meta.annotations),
+        labels=_kept(meta.labels),
+        owner_references=_most_needed(meta.owner_references),
+    )
+    return msgspec.structs.replace(item, metadata=kept)
+
+
+def _bytes_of(texts: Mapping[str, str]) -> int:
+    return _BESIDE_TEXT * len(texts) + sum(map(len, texts)) + sum(map(len, texts.values()))
 
 
 def _kept(written: Mapping[str, str]) -> dict[str, str]:
@@ -36,9 +51,14 @@ def _kept(written: Mapping[str, str]) -> dict[str, str]:
     kept: dict[str, str] = {}
     left = MOST_OF_ALL
     for name, value in {**noted, **written}.items():
-        left -= len(name) + min(len(value), MOST_OF_ONE)
+        left -= _BESIDE_TEXT + len(name) + min(len(value), MOST_OF_ONE)
         if left < 0:
             break
         if name != _LAST_APPLIED:
             kept[name] = value[:MOST_OF_ONE]
     return kept
+
+
+def _most_needed(references: Sequence[OwnerReference]) -> tuple[OwnerReference, ...]:
+    """The one that is responsible comes first."""
+    return tuple(sorted(references, key=lambda each: not each.controller)[:MOST_OWNERS])
