@@ -380,6 +380,9 @@ def test_an_archive_holds_a_shared_layer_once_and_names_every_image(tmp_path: Pa
     assert [entry["RepoTags"] for entry in entries] == [["reg/a:1"], ["reg/b:1"]]
     assert all({entry["Config"], *entry["Layers"]} <= set(names) for entry in entries)
     assert build.archives.refs_in(archive) == {"a": "reg/a:1", "b": "reg/b:1"}
+    assert {name: json.loads(sbom) for name, sbom in build.archives.sboms_in(archive).items()} == {
+        name: json.loads(_sbom(**each)) for name, each in packages.items()
+    }
     found = build.archives.contents_of(archive)
     assert {name: each.packages for name, each in found.items()} == packages
     assert {name: each.size for name, each in found.items()} == {name: len(base) + len(own[name]) for name in own}
