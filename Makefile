@@ -24,7 +24,7 @@ BESIDE ?=
 WHICH ?=
 
 .PHONY: help demo build programs archives test long release-check release machines lint unit integration on-slurm off-slurm e2e bench \
-  images charts sizes clean-cluster clean
+  images charts docs sizes clean-cluster clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -98,6 +98,9 @@ images: $(READY) ## Container images as archives in build/images; CHECK=updates,
 
 charts: $(READY) ## Charts as packages in build/charts; SIGN="--sign --key NAME --keyring FILE"
 	$(BIN)/python tools/package-charts $(SIGN)
+
+docs: $(READY) ## docs/ as a site with search, in build/site
+	$(BIN)/properdocs build
 
 sizes: $(READY) ## How large parts, files, classes, functions and pages are
 	@$(BIN)/python tools/print-sizes
