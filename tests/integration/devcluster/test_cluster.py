@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import Cluster, DevclusterError
+from devcluster.binaries import KUBERNETES_VERSION
 from devcluster.kubectl import Kubectl
 from devcluster.shell import CommandFailed
 from devcluster.waiting import wait
@@ -55,7 +56,7 @@ def test_nodes_are_ready_and_dressed(cluster: Cluster, kubectl: Kubectl):
     assert nodes["node-2"]["metadata"]["labels"]["zone"] == "b"
     assert {item["status"]["allocatable"]["nvidia.com/gpu"] for item in nodes.values()} == {"2"}
     assert {item["status"]["allocatable"]["cpu"] for item in nodes.values()} == {"7"}
-    assert {item["status"]["nodeInfo"]["kubeletVersion"] for item in nodes.values()} == {"v1.35.4"}
+    assert {item["status"]["nodeInfo"]["kubeletVersion"] for item in nodes.values()} == {f"v{KUBERNETES_VERSION}"}
 
 
 @pytest.mark.parametrize(

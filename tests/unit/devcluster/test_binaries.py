@@ -7,16 +7,19 @@ from devcluster.binaries import (
     CONTAINERD,
     COREDNS,
     HELM,
-    KUBERNETES,
+    KUBERNETES_DEFAULT,
+    KUBERNETES_RELEASES,
     MODULES,
     PAUSE,
     PRODUCTS,
     Binaries,
     Product,
     is_new_enough,
+    kubernetes_of,
     parse_go_version,
 )
-from devcluster.controlplane import corefile
+from devcluster.controlplane import corefile, workload_flags
+from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
 
 
@@ -47,9 +50,29 @@ def test_binaries_are_kept_per_version_and_built_only_when_one_is_missing(tmp_pa
     assert len({binaries.folder(product) for product in PRODUCTS}) == len(PRODUCTS)
 
 
-def test_kubernetes_says_its_version():
-    assert "gitVersion=v1.35.4" in KUBERNETES.ldflags
-    assert "kubelet" in KUBERNETES.programs
+@pytest.mark.parametrize("minor", KUBERNETES_RELEASES)
+def test_kubernetes_says_its_version(minor: str):
+    product = kubernetes_of(minor)
+    assert product.version.startswith(f"{minor}.")
+    assert f"gitVersion=v{product.version}" in product.ldflags
+    assert "kubelet" in product.programs
+
+
+def test_another_kubernetes_than_the_default_is_built_with_its_own_libraries():
+    go_mod = kubernetes_of("1.37").go_mod
+    assert "require k8s.io/kubernetes v1.37.2" in go_mod
+    assert "replace k8s.io/client-go => k8s.io/client-go v0.37.2" in go_mod
+
+
+def test_the_workload_api_is_on_where_there_is_one():
+    assert workload_flags("1.34.4") == []
+    assert "--runtime-config=scheduling.k8s.io/v1alpha1=true" in workload_flags("1.35.4")
+    assert "--runtime-config=scheduling.k8s.io/v1beta1=true" in workload_flags("1.37.2")
+
+
+def test_a_kubernetes_that_cannot_be_had_is_refused_by_name():
+    with pytest.raises(DevclusterError, match=r"SUNKPY_KUBERNETES=1\.29: it is one of 1\.34, 1\.35, 1\.37"):
+        kubernetes_of("1.29")
 
 
 @pytest.mark.parametrize("product", [product for product in PRODUCTS if product.module], ids=lambda p: p.name)
@@ -60,6 +83,7 @@ def test_a_module_of_ours_is_pinned_by_its_checksums(product: object):
         assert (folder / "go.sum").exists()
 
 
+KUBERNETES = kubernetes_of(KUBERNETES_DEFAULT)
 MODULE_OF = {
     "k8s.io/kubernetes": KUBERNETES,
     "github.com/containerd/containerd/v2": CONTAINERD,
