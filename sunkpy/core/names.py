@@ -42,6 +42,8 @@ a minute, the pod is rolled.
 """
 ANNOTATION_FEATURES = PREFIX + "features"
 """On slurmd Pod, by the operator. Features with which its Slurm node was made."""
+ANNOTATION_SMT = PREFIX + "smt"
+"""On slurmd Pod, by the operator. `smt` of the NodeSet when the pod was made."""
 ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"
 """On slurmd Pod, by the operator. The pod has to go: `<time>/<cause>`. The cause is `scale-down`, `rollout`,
 `nodeset-deleted`, or `node-left` with the reason.

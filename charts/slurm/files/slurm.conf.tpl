@@ -18,10 +18,10 @@
 {{- /* Nodes are pods, which fetch this file from slurmctld and say themselves what they have. A job that could not be launched,
 by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held. The script of the chart says whose job stands
 for pods, and sees to it that its owner does not change what the pods rely on; it gives jobs with GPUs their share of the node.
-The comment of a job names its pods. */}}
+The comment of a job names its pods. Without cgroups, jobs have the affinity of slurmd, which by default is that of cores kept from jobs. */}}
 {{- $lists := dict "SlurmctldParameters" (list "enable_configless") "SlurmdParameters" (list "config_overrides")
   "SelectTypeParameters" (list "CR_Core_Memory") "SchedulerParameters" (list "nohold_on_prolog_fail") "TaskPlugin" ($cgroup | ternary (list "task/cgroup") (hasKey $conf "TaskPlugin" | ternary list (list "task/none")))
-  "JobSubmitPlugins" (list "lua") "AccountingStoreFlags" (.Values.accounting.enabled | ternary (list "job_comment") list) }}
+  "TaskPluginParam" ($cgroup | ternary list (list "SlurmdOffSpec")) "JobSubmitPlugins" (list "lua") "AccountingStoreFlags" (.Values.accounting.enabled | ternary (list "job_comment") list) }}
 {{- if and (include "slurm.backupController" .) (not (regexMatch "(?im)^slurmctldtimeout:" (toYaml $conf))) }}
 {{- $conf = merge (dict "SlurmctldTimeout" 30) $conf }}
 {{- end }}

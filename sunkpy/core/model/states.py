@@ -70,6 +70,11 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     topology: str = ""
 
     @property
+    def usable_cpus(self) -> int:
+        """Those that jobs may have; all while Slurm has not said."""
+        return self.effective_cpus or self.cpus
+
+    @property
     def is_drain(self) -> bool:
         """No new job may start (whether or not one still runs)."""
         return "DRAIN" in self.state and "UNDRAIN" not in self.state

@@ -34,6 +34,7 @@ def template_hash(nodeset: NodeSet) -> str:
         "features": list(spec.features),
         "gpu": msgspec.to_builtins(spec.gpu),
         "reserved": msgspec.to_builtins(spec.reserved),
+        **({"smt": spec.smt} if spec.smt else {}),
     }
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -47,6 +48,7 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
         **_child(metadata, "annotations"),
         names.ANNOTATION_OFFERED: offer(nodeset, node),
         names.ANNOTATION_FEATURES: features(nodeset),
+        **({names.ANNOTATION_SMT: smt} if (smt := nodeset.spec.smt) else {}),
         **_cordon_at_start(node),
     }
     spec["hostname"] = name
@@ -105,6 +107,7 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_SLURM_NODE": name,
         "SUNKPY_K8S_NODE": node.name,
         "SUNKPY_CPUS": str(cpus_offered(node, nodeset.spec.reserved)),
+        "SUNKPY_SMT": nodeset.spec.smt,
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
         "SUNKPY_DEVICES": ";".join(each.words for each in _gpus(nodeset, node)),
@@ -118,7 +121,10 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
 
 
 def cpus_offered(node: Node, reserved: Reserved) -> int:
-    """Whole cores of the allocatable that are not reserved; at least one, as Slurm knows no node without."""
+    """Whole hardware threads of the allocatable that are not reserved; at least one, as Slurm knows no node without.
+
+    How many cores these are, its slurmd finds on its machine (slurm-images/bin/count-cores).
+    """
     free = quantity.millicores(node.status.allocatable.get("cpu", "0")) - quantity.millicores(str(reserved.cpu))
     return max(free // 1000, 1)
 

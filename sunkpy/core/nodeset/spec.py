@@ -117,7 +117,9 @@ class UpdateStrategy(Wire, frozen=True, kw_only=True):
 
 
 class NodeSetSpec(Wire, frozen=True, kw_only=True):
-    """What is wanted. `replicas` None is every feasible node; `drain_timeout_seconds` None is no limit."""
+    """What is wanted. `replicas` None is every feasible node; `drain_timeout_seconds` None is no limit; `smt` empty is
+    `whole-cores`.
+    """
 
     cluster: str = ""
     replicas: int | None = None
@@ -126,6 +128,7 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     gpu: Gpu | None = None
     reserved: Reserved = Reserved()
+    smt: str = ""
     update_strategy: UpdateStrategy = UpdateStrategy()
     paused: bool = False
     drain_timeout_seconds: int | None = None

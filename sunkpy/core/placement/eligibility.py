@@ -61,7 +61,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def kind(self) -> Hashable:
         """Pods that may use one of a kind may use all, but for their labels and names."""
-        slurm = (self.slurm.cpus, self.slurm.memory_mib, self.slurm.gres) if self.slurm is not None else None
+        slurm = (self.slurm.usable_cpus, self.slurm.memory_mib, self.slurm.gres) if self.slurm is not None else None
         amounts = (frozenset(self.offered.items()), frozenset(self.taken.items()))
         return (self.node.spec.taints, amounts, slurm)
 
@@ -76,7 +76,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         cpu, memory = self.left.get("cpu", 0), self.left.get("memory", 0)
         if self.slurm is None:
             return frozenset({"cpu": cpu, "memory": memory}.items())
-        cpu, memory = min(cpu, self.slurm.cpus * 1000 or cpu), min(memory, self.slurm.memory_mib * 2**20 or memory)
+        cpu = min(cpu, self.slurm.usable_cpus * 1000 or cpu)
+        memory = min(memory, self.slurm.memory_mib * 2**20 or memory)
         return frozenset({"cpu": cpu, "memory": memory, **gres_counts(self.slurm.gres)}.items())
 
 
@@ -254,6 +255,7 @@ def _refusal(
         return f"{lacking[0]} beside pods that Slurm does not schedule"
     node = candidate.slurm or SlurmNode(name="")
     # The node is large enough for the kubelet, but part of it is kept from Slurm (NodeSet `reserved`).
-    has = Capacity(cpus=node.cpus, memory_mib=node.memory_mib, gres=gres_counts(node.gres) if node.cpus else None)
+    gres = gres_counts(node.gres) if node.cpus else None
+    has = Capacity(cpus=node.usable_cpus, memory_mib=node.memory_mib, gres=gres)
     lacks = has.lacking(counted(needs, gpu_resources), has.amounts)
     return f"{lacks} for Slurm" if lacks else None

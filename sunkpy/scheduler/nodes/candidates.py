@@ -84,4 +84,4 @@ def _reused(found: Iterable[Candidate], before: Iterable[Candidate]) -> list[Can
 
 
 def _size(node: SlurmNode | None) -> tuple[object, ...]:
-    return () if node is None else (node.cpus, node.memory_mib, node.gres, node.features)
+    return () if node is None else (node.usable_cpus, node.memory_mib, node.gres, node.features)

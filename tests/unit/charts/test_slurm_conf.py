@@ -84,16 +84,6 @@ def _refused(values: Mapping[str, object]) -> str:
         ),
         ("PrologEpilogTimeout", 60, "use hooks.prologTimeoutSeconds and hooks.epilogTimeoutSeconds: Slurm's own would"),
         ("TLSType", "tls/s2n", "the parts of sunkpy speak to Slurm without TLS"),
-        (
-            "SlurmdParameters",
-            ["l3cache_as_socket"],
-            "l3cache_as_socket: a node says of itself that it is one socket, so this",
-        ),
-        (
-            "SlurmdParameters",
-            {"numa_node_as_socket": True},
-            "numa_node_as_socket: a node says of itself that it is one",
-        ),
         ("MpiDefault", "cray_shasta", "cray_shasta: it is for the launcher of Cray's own systems, and srun would fail"),
         ("PrivateData", ["usage", "nodes"], "nodes: user k8s, who asks Slurm for pods, would see no node"),
         ("PrivateData", "all", "all: user k8s, who asks Slurm for pods, would see no node"),
@@ -107,6 +97,46 @@ def _refused(values: Mapping[str, object]) -> str:
 )
 def test_what_would_do_nothing_or_harm_is_refused_by_name(key: str, value: object, says: str):
     assert f"slurmConfig.conf.{key}: {says}" in _refused({"slurmConfig": {"conf": {key: value}}})
+
+
+@pytest.mark.parametrize(
+    ("given", "sockets"),
+    [
+        ({}, None),
+        ({"SlurmdParameters": "contain_spank"}, None),
+        ({"SlurmdParameters": ["l3cache_as_socket"]}, "l3cache_as_socket"),
+        ({"slurmdparameters": "contain_spank,numa_node_as_socket"}, "numa_node_as_socket"),
+    ],
+)
+def test_what_counts_as_a_socket_is_asked_by_a_new_slurmd(given: dict[str, object], sockets: str | None):
+    """It says of itself how many it has, once, when it starts."""
+    objects = list(render("slurm", {"slurmConfig": {"conf": given}}))
+    (nodeset,) = (each for each in objects if each["kind"] == "NodeSet")
+    annotations = nodeset["spec"]["template"]["metadata"].get("annotations", {})
+    assert annotations.get("checksum/sockets") == sockets
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "given", "says"),
+    [
+        ("auto", {}, None),
+        ("auto", {"TaskPluginParam": "Verbose"}, "Verbose"),
+        ("disabled", {}, "SlurmdOffSpec"),
+        ("disabled", {"TaskPluginParam": "Verbose"}, "Verbose,SlurmdOffSpec"),
+    ],
+)
+def test_without_cgroups_jobs_do_not_inherit_the_cores_that_are_kept_for_slurmd(
+    cgroup: str, given: dict[str, object], says: str | None
+):
+    """slurmd binds itself to these by its affinity, and its jobs have that of slurmd."""
+    objects = render("slurm", {"slurmConfig": {"cgroup": cgroup, "conf": given}})
+    (conf,) = (
+        each["data"]["slurm.conf"]
+        for each in objects
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "demo-slurm-config"
+    )
+    lines = [line.partition("=")[2] for line in conf.splitlines() if line.startswith("TaskPluginParam=")]
+    assert lines == ([says] if says else [])
 
 
 def test_jobs_may_be_hidden_beside_owners_of_pods():

@@ -61,6 +61,7 @@ def make_nodeset(
     prefix: str = "",
     gpu: Gpu | None = None,
     features: tuple[str, ...] = (),
+    smt: str = "",
     deleting: bool = False,
     drain_timeout_s: int | None = None,
     drain_timeout_policy: str = "Wait",
@@ -85,6 +86,7 @@ def make_nodeset(
             pod_name_prefix=prefix,
             naming=naming,
             features=features,
+            smt=smt,
             gpu=gpu,
             update_strategy=UpdateStrategy(
                 type=strategy, rolling_update=RollingUpdate(max_unavailable=max_unavailable)

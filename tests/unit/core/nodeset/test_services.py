@@ -99,6 +99,7 @@ def test_its_node_must_be_as_it_was_and_take_the_next_pod(there):
         pytest.param({"features": ("roce",)}, False, id="features"),
         pytest.param({"cluster": "c2"}, False, id="cluster"),
         pytest.param({"reserved": Reserved(cpu="2")}, False, id="size"),
+        pytest.param({"smt": "apart"}, False, id="cores"),
         pytest.param({"pod_name_prefix": "x"}, False, id="name"),
     ],
 )

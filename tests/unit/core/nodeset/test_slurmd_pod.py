@@ -98,6 +98,13 @@ def test_building_leaves_the_template_alone():
     assert msgspec.json.encode(nodeset) == before
 
 
+def test_what_cores_of_several_threads_are_is_left_to_slurmd_unless_it_is_said():
+    assert env(build(make_nodeset()))["SUNKPY_SMT"] == ""
+    assert names.ANNOTATION_SMT not in build(make_nodeset())["metadata"]["annotations"]
+    said = build(make_nodeset(smt="one-cpu"))
+    assert env(said)["SUNKPY_SMT"] == said["metadata"]["annotations"][names.ANNOTATION_SMT] == "one-cpu"
+
+
 def test_the_hash_follows_what_shapes_pods():
     same = template_hash(make_nodeset())
     assert template_hash(make_nodeset(replicas=5, paused=True)) == same
@@ -106,6 +113,7 @@ def test_the_hash_follows_what_shapes_pods():
         make_nodeset(features=("a",)),
         make_nodeset(gpu=Gpu()),
         make_nodeset(prefix="h100"),
+        make_nodeset(smt="apart"),
     ):
         assert template_hash(other) != same
 

@@ -78,6 +78,9 @@ def test_what_is_reserved_from_slurm_is_not_offered():
     small = SlurmNode(name="s-node1", cpus=3, memory_mib=4096)
     found = judge(make_pod(requests={"cpu": "4"}), make_node(), slurm=small)
     assert found.refused == {"s-node1": "lacks cpu: needs 4, has 3 for Slurm"}
+    cores_kept = SlurmNode(name="s-node1", cpus=4, effective_cpus=2, memory_mib=4096)
+    found = judge(make_pod(requests={"cpu": "4"}), make_node(), slurm=cores_kept)
+    assert found.refused == {"s-node1": "lacks cpu: needs 4, has 2 for Slurm"}
     assert judge(make_pod(requests={"cpu": "3"}), make_node(), slurm=small).eligible
 
 

@@ -1,0 +1,239 @@
+"""Cores of two hardware threads, on two sockets: what start-slurmd says of them, and what jobs get; then what a slurmd
+pod does where the last one counted otherwise.
+
+Such a machine is pretended: hwloc, by which slurmd looks at its machine, takes HWLOC_SYNTHETIC for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import pytest
+
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.states import JobId, SlurmNode
+from sunkpy.slurm import Slurm, errors
+from tests.integration.slurm.asking import connect, granted, happens
+from tests.integration.slurm.daemons import NODE, Machines, RealSlurm
+
+pytestmark = pytest.mark.integration
+
+_CONF: Final = """\
+MaxNodeCount=16
+SlurmctldParameters=enable_configless
+SlurmdParameters=config_overrides
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=10
+TaskPluginParam=SlurmdOffSpec
+"""
+_OWN: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
+_ALONE: Final = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _OWN)
+_START: Final = f"""\
+mkdir -p /keys && cp /etc/slurm/slurm.key /keys/
+cat > /pod << 'END'
+{_ALONE} && chmod 1777 /tmp && . /pod-env && exec start-slurmd
+END
+export SUNKPY_SLURM_NODE={NODE} SUNKPY_MEMORY_MIB=1000 SUNKPY_SCRATCH=/tmp SUNKPY_POD_UID=x
+export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slurm.conf)
+touch /pod-env
+keep unshare --mount --propagation unchanged bash /pod >> /var/log/slurmd.log 2>&1 &
+"""
+_PEOPLE: Final = {"ann": 2001, "bob": 2002}
+_MACHINE: Final = "pack:2 core:4 pu:2"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    """Its machine has two sockets of four cores of two threads."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    suite = os.environ.get("SLURM_SUITE", "trixie")
+    machines = Machines(conf=_CONF, start=f"export HWLOC_SYNTHETIC='{_MACHINE}' SUNKPY_CPUS=15\n{_START}")
+    slurm = RealSlurm(tmp_path_factory.mktemp("cores"), suite, people=_PEOPLE, machines=machines)
+    yield slurm
+    slurm.stop()
+
+
+@pytest.fixture
+async def admin(real: RealSlurm) -> AsyncIterator[Slurm]:
+    """SlurmUser, on a node that says of its cpus what a pod of no special values does, and has no job."""
+    slurm = connect(real, "slurm")
+    (real.root / "pod-env").write_text("")
+    if not (await _node(slurm)).is_registered or "CoreSpecCount=1" not in _words(real):
+        await _next_pod(real, slurm, "")
+    yield slurm
+    await _clear(real, slurm)
+    await slurm.close()
+
+
+async def _clear(real: RealSlurm, slurm: Slurm) -> None:
+    async def is_empty() -> bool:
+        await slurm.nodes()  # asked of all nodes, slurmctld looks again which cpus are in use
+        return not real.run_as("slurm", "squeue", "--noheader")[1].strip()
+
+    for user in (*_PEOPLE, "slurm"):
+        real.run_as("slurm", "scancel", f"--user={user}")
+    await happens(real, is_empty)
+
+
+async def _node(slurm: Slurm) -> SlurmNode:
+    try:
+        return await slurm.node(NODE)
+    except errors.SlurmError:
+        return SlurmNode(name=NODE)
+
+
+async def _next_pod(real: RealSlurm, slurm: Slurm, env: str) -> None:
+    """The container of slurmd ends, and one with this environment starts."""
+    (real.root / "pod-env").write_text(env)
+    before, told = (await _node(slurm)).slurmd_since_s, len(_log(real))
+    for pid in real.running(r"[^ ]*bash [^ ]*keep-slurmd .*") + real.running(f"/usr/sbin/slurmd .*-N {NODE} .*"):
+        os.kill(pid, signal.SIGKILL)
+
+    async def is_there() -> bool:
+        node = await _node(slurm)
+        has_told = f"start-slurmd: {NODE}: CPUs=" in _log(real)[told:]
+        return has_told and node.is_registered and node.slurmd_since_s > before
+
+    await happens(real, is_there)
+
+
+def _log(real: RealSlurm) -> str:
+    file = real.root / "var/log/slurmd.log"
+    return file.read_text() if file.exists() else ""
+
+
+def _words(real: RealSlurm) -> str:
+    """What the last slurmd says of its cpus."""
+    found = re.findall(rf"start-slurmd: {NODE}: (CPUs=.*) RealMemory=", _log(real))
+    return found[-1] if found else ""
+
+
+def _shape(real: RealSlurm) -> str:
+    """What slurmctld has of the node: cpus, those for jobs, sockets:cores:threads."""
+    said = _told(real, "node", NODE)
+    fields = (re.search(rf" {name}=(\d+)", said) for name in ("Sockets", "CoresPerSocket", "ThreadsPerCore"))
+    cpus, usable = (re.search(rf" {name}=(\d+)", said) for name in ("CPUTot", "CPUEfctv"))
+    assert cpus is not None
+    assert usable is not None
+    return f"{cpus[1]} {usable[1]} " + ":".join(each[1] for each in fields if each is not None)
+
+
+def _told(real: RealSlurm, *what: str) -> str:
+    return real.run_as("slurm", "scontrol", "--details", "--oneliner", "show", *what)[1]
+
+
+def _cpus(real: RealSlurm, job: int) -> set[int]:
+    """The threads that a job has, as slurmctld numbers them: those of one core after each other."""
+    found = re.search(r" CPU_IDs=([0-9,-]+)", _told(real, "job", str(job)))
+    assert found is not None, _told(real, "job", str(job))
+    ranges = (part.partition("-") for part in found[1].split(","))
+    return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+
+
+async def _submit(real: RealSlurm, slurm: Slurm, user: str, *options: str) -> JobId:
+    command = ("sbatch", "--parsable", "--output=/dev/null", "--mem=10", *options, "--wrap=sleep 300")
+    code, said = real.run_as(user, *command)
+    assert code == 0, said
+    job = JobId(int(said))
+
+    async def runs() -> bool:
+        return (await slurm.job(job)).is_running
+
+    await happens(real, runs)
+    return job
+
+
+def test_slurm_knows_sockets_cores_and_threads_and_what_is_kept(real: RealSlurm, admin: Slurm) -> None:
+    """Of fifteen threads, seven cores are for jobs."""
+    assert _words(real) == "CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=1"
+    assert _shape(real) == "16 14 2:4:2"
+    assert "Resource spec: Reserved machine CPU IDs: 14-15\n" in _log(real)
+
+
+async def test_jobs_of_two_users_share_no_core(real: RealSlurm, admin: Slurm) -> None:
+    jobs = [await _submit(real, admin, user, "-n1") for user in ("ann", "bob")]
+    held = [_cpus(real, job) for job in jobs]
+    assert [len(cpus) for cpus in held] == [2, 2], "each has one cpu, and the other thread of its core"
+    cores = [{cpu // 2 for cpu in cpus} for cpus in held]
+    assert [len(each) for each in cores] == [1, 1]
+    assert cores[0].isdisjoint(cores[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "cpus", "cores"),
+    [
+        pytest.param(("-n2",), 2, 1, id="two tasks on one core"),
+        pytest.param(("-n2", "--hint=nomultithread"), 4, 2, id="a core for each"),
+        pytest.param(("-n3",), 4, 2, id="three are two cores"),
+        pytest.param(("-n4", "-c3"), 12, 6, id="tasks of three threads each"),
+        pytest.param(("-n1", "--exclusive"), 14, 7, id="the whole node but for what is kept"),
+    ],
+)
+async def test_what_a_job_gets(real: RealSlurm, admin: Slurm, options: tuple[str, ...], cpus: int, cores: int) -> None:
+    job = await _submit(real, admin, "ann", "-N1", *options)
+    held = _cpus(real, job)
+    assert (len(held), len({cpu // 2 for cpu in held})) == (cpus, cores)
+    assert (await admin.job(job)).capacity[NODE].cpus == cpus
+
+
+async def test_pods_are_asked_for_in_threads_and_get_whole_cores(real: RealSlurm, admin: Slurm) -> None:
+    """Three pods of one cpu each."""
+    gang = JobSpec(name="x", comment="", script="", tasks=3, cpus_per_task=1, memory_mib_per_cpu=10, at_once=True)
+    job = await admin.job(await granted(real, admin, gang))
+    assert (job.capacity[NODE].cpus, job.layout) == (4, ((NODE, 3),))
+    assert job.capacity[NODE].memory_mib == 40, "never less than they asked for"
+    assert (await admin.node(NODE)).usable_cpus == 14
+
+
+async def test_smt_counts_for_nothing_where_the_site_says_so(real: RealSlurm, admin: Slurm) -> None:
+    await _next_pod(real, admin, "export SUNKPY_SMT=one-cpu\n")
+    assert _shape(real) == "8 7 2:4:2"
+    job = await _submit(real, admin, "ann", "-n3")
+    assert (await admin.job(job)).capacity[NODE].cpus == 3
+    held = _cpus(real, job)
+    assert (len(held), len({cpu // 2 for cpu in held})) == (6, 3), "three cores, with all their threads"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param("apart", "", id="the site upgrades, or wants whole cores"),
+        pytest.param("", "apart", id="it wants threads"),
+        pytest.param("one-cpu", "", id="SMT counts from now on"),
+    ],
+)
+async def test_a_job_outlives_the_change_and_the_node_is_as_it_was_until_it_is_empty(
+    real: RealSlurm, admin: Slurm, first: str, then: str
+) -> None:
+    """Slurm keeps the record of a busy node, by which it counts the cores of its jobs."""
+    await _next_pod(real, admin, f"export SUNKPY_SMT={first}\n")
+    shape, words = _shape(real), _words(real)
+    gang = JobSpec(name="x", comment="", script="", tasks=3, cpus_per_task=1, memory_mib_per_node=10, at_once=True)
+    job = await granted(real, admin, gang)
+    held = _cpus(real, job)
+    await _next_pod(real, admin, f"export SUNKPY_SMT={then}\n")
+    assert (_shape(real), _words(real)) == (shape, words)
+    wanted = "CPUs=15 Boards=1" if then == "apart" else "CPUs=16 Boards=1"
+    assert re.search(rf"{wanted}.*: from the next pod of {NODE} on, for Slurm keeps its record", _log(real))
+    node = await admin.node(NODE)
+    assert (node.is_drain, (await admin.job(job)).is_running, _cpus(real, job)) == (False, True, held)
+    await _clear(real, admin)
+    await _next_pod(real, admin, f"export SUNKPY_SMT={then}\n")
+    assert _shape(real) == ("15 15 1:15:1" if then == "apart" else "16 14 2:4:2")
+
+
+async def test_on_reconfigure_a_slurmd_says_the_same_again(real: RealSlurm, admin: Slurm) -> None:
+    job = await _submit(real, admin, "ann", "-n1")
+    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+
+    async def is_back() -> bool:
+        node = await _node(admin)
+        return node.is_registered and not node.is_drain and (await admin.job(job)).is_running
+
+    await happens(real, is_back)
+    assert _shape(real) == "16 14 2:4:2"
