@@ -7,6 +7,9 @@
 -- recognised by their user.
 --
 -- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node.
+--
+-- The site's own script, if there is one, is asked before, about each job. It can refuse any. Of a job that stands for pods it sees
+-- no seal, and what the pods rely on it cannot set. What it makes of jobs of people is judged below like what they asked for.
 
 local OURS = "^k8s:"
 -- ESLURM_ACCESS_DENIED, ESLURM_USER_ID_UNKNOWN
@@ -103,8 +106,68 @@ local function give_share_of_gpus(job_desc, partitions)
   if not names_cpus and cpus > 0 then job_desc.cpus_per_tres = string.format("gres/gpu:%d", cpus) end
 end
 
-function slurm_job_submit(job_desc, partitions, _)
-  if job_desc.extra ~= seal then
+local SITE_FILE, SITE_NAME = "/etc/slurm/site_job_submit.lua", "job_submit.lua of slurmConfig.files"
+local SITE_FAILED = SITE_NAME .. " failed, so no job is taken: %s"
+
+-- In globals of its own, so that it leaves those of this script alone. One that cannot be read, or lacks a function that slurmctld
+-- wants of a script, ends slurmctld here: the check before an upgrade finds that, and the one that runs is not touched.
+local function load_site()
+  local file = io.open(SITE_FILE)
+  if file == nil then return nil end
+  local text = file:read("*a")
+  file:close()
+  local globals = setmetatable({}, { __index = _G })
+  globals._G = globals
+  local chunk, problem
+  if setfenv then -- Lua 5.1, which Debian's Slurm has
+    chunk, problem = loadstring(text, "=" .. SITE_NAME)
+    if chunk then setfenv(chunk, globals) end
+  else
+    chunk, problem = load(text, "=" .. SITE_NAME, "t", globals)
+  end
+  if chunk == nil then error(problem, 0) end
+  local code = chunk()
+  if code ~= nil and code ~= slurm.SUCCESS then
+    error(SITE_NAME .. " returns " .. tostring(code) .. ", not slurm.SUCCESS", 0)
+  end
+  for _, name in ipairs({ "slurm_job_submit", "slurm_job_modify" }) do
+    if type(rawget(globals, name)) ~= "function" then error(SITE_NAME .. " has no function " .. name, 0) end
+  end
+  return globals
+end
+local site = load_site()
+
+local IS_KEPT = {}
+for _, field in ipairs(KEPT) do IS_KEPT[field] = true end
+
+-- A job that stands for pods, as the site's script has it.
+local function guarded(job_desc)
+  return setmetatable({}, {
+    __index = function(_, field)
+      if field ~= "extra" then return job_desc[field] end
+    end,
+    __newindex = function(_, field, value)
+      if not IS_KEPT[field] then job_desc[field] = value end
+    end,
+  })
+end
+
+local function ask_site(name, ...)
+  if site == nil then return slurm.SUCCESS end
+  local went_well, code = pcall(site[name], ...)
+  if not went_well then
+    slurm.log_error("%s", SITE_FAILED:format(tostring(code)))
+    return refuse(DENIED, SITE_FAILED:format(tostring(code)))
+  end
+  return tonumber(code) or slurm.SUCCESS
+end
+
+function slurm_job_submit(job_desc, partitions, submit_uid)
+  local is_sealed = job_desc.extra == seal
+  local shown = (is_sealed or job_desc.user_id == scheduler) and guarded(job_desc) or job_desc
+  local code = ask_site("slurm_job_submit", shown, partitions, submit_uid)
+  if code ~= slurm.SUCCESS then return code end
+  if not is_sealed then
     if job_desc.user_id ~= scheduler then
       if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
       give_share_of_gpus(job_desc, partitions)
@@ -120,8 +183,13 @@ function slurm_job_submit(job_desc, partitions, _)
   return slurm.SUCCESS
 end
 
-function slurm_job_modify(job_desc, job_rec, _, modify_uid)
-  if job_desc.extra == seal then
+function slurm_job_modify(job_desc, job_rec, partitions, modify_uid)
+  local is_sealed = job_desc.extra == seal
+  local is_for_pods = is_sealed or job_rec.user_id == scheduler or is_ours(job_rec.admin_comment)
+  local shown = is_for_pods and guarded(job_desc) or job_desc
+  local code = ask_site("slurm_job_modify", shown, job_rec, partitions, modify_uid)
+  if code ~= slurm.SUCCESS then return code end
+  if is_sealed then
     job_desc.extra = ""
     return slurm.SUCCESS
   end

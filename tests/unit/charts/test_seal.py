@@ -56,6 +56,15 @@ def test_what_sizes_and_places_a_job_is_kept_by_both_versions(field):
     assert field in SHOWN.split()
 
 
+def test_a_script_of_the_site_stands_beside_the_charts_under_another_name():
+    script = "function slurm_job_submit() return slurm.SUCCESS end\n"
+    values = {"slurmConfig": {"files": {"job_submit.lua": script}}}
+    with_it = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
+    without = of_kind(render("slurm"), "ConfigMap")["demo-slurm-config"]["data"]
+    assert with_it.pop("site_job_submit.lua") == script
+    assert with_it == without
+
+
 @pytest.mark.parametrize(("program", "sends"), [("/bin/true", "false"), ("/usr/local/bin/mail", "true")])
 def test_people_are_told_that_no_mail_is_sent_where_none_is(program: str, sends: str):
     values = {"slurmConfig": {"conf": {"MailProg": program}}}
