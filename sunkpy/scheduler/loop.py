@@ -23,7 +23,7 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.gangs import Gangs
 from sunkpy.scheduler.pods.index import PodIndex
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import Grounds, Record
 from sunkpy.scheduler.takeover import Takeover
 
 _ADMISSION_AGAIN_S = 0.3
@@ -74,7 +74,10 @@ class GangLoop:
         await self._execute(record, actions, is_gone=snapshot.gang is None)
         # 5. Look at it again: forget what has ended, and wake those who wait for that.
         self._gangs.recognise(record)
-        after = self._collector.known(record) if actions else snapshot
+        after = snapshot
+        if actions:
+            after = self._collector.known(record)
+            self._observe(record, after)
         self._note_ends(record, after)
         await self._forget_gone(record)
         record.fire()
@@ -98,6 +101,7 @@ class GangLoop:
 
     def _observe(self, record: Record, snapshot: Snapshot) -> None:
         record.usable = snapshot.usable if snapshot.eligibility is not None else record.usable
+        record.grounds = record.grounds if not snapshot.holding else Grounds()
         record.is_several |= snapshot.is_several
         if not any(job.start_nodes for job in snapshot.jobs) or snapshot.holding:
             record.idle_since = None

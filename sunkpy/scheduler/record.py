@@ -182,10 +182,26 @@ class Record:
         if gang is None or self.recognised.claiming is not None:
             self.is_doubted = True
             return
-        sent = {each.pod.uid: each.pod for each in bindings}
-        pods = tuple(sent.get(pod.uid, pod) for pod in self.recognised.pods)
-        bound = with_pods(gang, {pod.uid: pod for pod in gang.members} | sent)
-        self.recognised = msgspec.structs.replace(self.recognised, gang=bound, pods=pods)
+        self._put(gang, {each.pod.uid: each.pod for each in bindings})
+
+    def keep_bound(self, pod: Pod) -> bool:
+        """The watch shows a pod as its binding was sent: it takes its own place in the gang, and nothing else changes.
+
+        False when other pods wait, or something else may have changed as well.
+        """
+        known = self.recognised
+        if self.is_doubted or known.claiming is not None or known.gang is None:
+            return False
+        if not all(each.spec.node_name for each in known.pods):
+            return False
+        self._put(known.gang, {pod.uid: pod})
+        return True
+
+    def _put(self, gang: Gang, bound: dict[str, Pod]) -> None:
+        """Members that are bound now, by uid, in the place of what they were."""
+        pods = tuple(bound.get(pod.uid, pod) for pod in self.recognised.pods)
+        changed = with_pods(gang, {pod.uid: pod for pod in gang.members} | bound)
+        self.recognised = msgspec.structs.replace(self.recognised, gang=changed, pods=pods)
 
     def assume_no_more(self, pod: Pod) -> None:
         """Its binding was not done."""

@@ -26,6 +26,7 @@ _QUIET_S: Final = 0.2
 """For so long changes are gathered from which nothing follows."""
 
 _OURS = frozenset({*names.BINDING_NOTE, names.ANNOTATION_ASKED})
+_OF_ITS_NODE = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone"})
 
 
 class Wake:
@@ -69,10 +70,13 @@ class Wake:
         if is_over(new) and self._ledger.get(id) is None:
             return
         record = self._ledger.ensure(id)
-        record.member(new)
+        sent = record.member(new).assumed
         if old is not None and _compared(old) == _compared(new):
             self.doubt(id)
             return
+        is_own = sent is not None and len(record.members) <= _AT_ONCE and _is_as_sent(sent.pod, new)
+        if is_own and record.keep_bound(new):
+            return  # the pass that sent the binding has seen to what follows
         if old is not None and _wishes(old) != _wishes(new):
             record.forgive()
         self.changed(id)
@@ -122,8 +126,15 @@ def _compared(pod: Pod) -> tuple[object, ...]:
     meta, status = pod.metadata, pod.status
     ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
     annotations = {key: value for key, value in pod.annotations.items() if key not in ours}
-    bare = msgspec.structs.replace(meta, annotations=annotations, resource_version="")
+    bare = msgspec.structs.replace(meta, annotations=annotations, resource_version="", generation=0)
     return (bare, pod.spec, msgspec.structs.replace(status, conditions=()))
+
+
+def _is_as_sent(sent: Pod, pod: Pod) -> bool:
+    """Nobody but the apiserver has added to it: with a binding it may copy labels of the node (PodTopologyLabels)."""
+    added = {name: value for name, value in pod.labels.items() if name in _OF_ITS_NODE}
+    meta = msgspec.structs.replace(sent.metadata, labels=sent.labels | added)
+    return _compared(msgspec.structs.replace(sent, metadata=meta)) == _compared(pod)
 
 
 def _wishes(pod: Pod) -> tuple[object, ...]:
