@@ -14,6 +14,7 @@ from sunkpy.kube import decoding, errors, paths
 from sunkpy.kube.connection import JSON, Connection, Json, Request
 from sunkpy.kube.tokens import TokenReview, TokenReviewAnswer
 from sunkpy.runtime.deadline import Deadline, unlimited
+from sunkpy.runtime.turns import Turns
 
 T = TypeVar("T")
 U = TypeVar("U", bound=KubeObject)
@@ -113,13 +114,14 @@ class Kube:
             Unreadable: one of them does not look as it should.
         """
         selection = paths.Selection(path, label_selector, field_selector)
-        decoder, objects = decoding.Decoder(item_type), list[U]()
+        decoder, objects, turns = decoding.Decoder(item_type), list[U](), Turns()
         async for page in self.pages(selection, may_be_old=may_be_old, not_older_than=not_older_than):
             for found in map(decoder.read, page.items):
                 if isinstance(found, decoding.Unreadable):
                     message = f"{'/'.join(found.key)}: {found.why}"
                     raise errors.Unreadable(f"GET {path}", status=200, message=message)
                 objects.append(found)
+                await turns.rest()
         return objects
 
     async def pages(

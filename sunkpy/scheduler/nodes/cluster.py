@@ -75,10 +75,10 @@ class Cluster:
         self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
         self._labels_asked: frozenset[str] = frozenset()
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
-        everybody = Together((*self.pods.parts, self._others))
-        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved)
+        self._everybody = Together((*self.pods.parts, self._others))
+        self.neighbours = Neighbours(pods=self._everybody.values, on_moved=self._pod_moved)
         for update in (self.neighbours.update, self._taken.update):
-            everybody.add_handler(update)
+            self._everybody.add_handler(update)
         self.volumes = Volumes(kube, on_change=wake.nodes.set, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(
@@ -141,6 +141,13 @@ class Cluster:
     def slurm_node_at(self, hostname: str) -> str:
         """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
         return next((self.slurm_node_on(node.name) for node in self._by_hostname.of(hostname)), "")
+
+    def as_counted(self, pod: Pod) -> Pod:
+        """A pod as it was just read, with what it asks for as the watch has it, which has added that up: pods of
+        others may have ten thousand containers.
+        """
+        seen = self._everybody.get(*pod.key)
+        return msgspec.structs.replace(pod, spec=seen.spec) if seen is not None and seen.uid == pod.uid else pod
 
     def eligibility(self, spec: PodSpec) -> Verdict[PodSpec, Eligibility] | None:
         """Where a pod may run; None while Slurm's nodes have not been read."""

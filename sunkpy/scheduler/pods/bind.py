@@ -186,7 +186,8 @@ class Binder:
             found = await self._leader.pods.others_on(node, not_older_than=not_older_than)
             known = {pod.uid for pod in found}
             listed[node] = tuple(found)
-            others[node] = found + [pod for pod in sent if pod.uid not in known and self._is_going_to(pod, node)]
+            counted = [self._cluster.as_counted(pod) for pod in found]
+            others[node] = counted + [pod for pod in sent if pod.uid not in known and self._is_going_to(pod, node)]
 
         await fan_out(partial(read, name) for name in {node.name for _, node in placed})
         around = self._cluster.surroundings(listed=listed)

@@ -4,11 +4,13 @@ import msgspec
 import pytest
 
 from sunkpy.core.gang.limits import avoid_nodes
+from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime import verdicts
 from sunkpy.scheduler.pods.neighbours import Neighbours
 from tests.unit.core.gang.pods import make_node
-from tests.unit.scheduler.counting import calls_of
+from tests.unit.scheduler.counting import calls_of, entered
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
 HOST = "kubernetes.io/hostname"
@@ -111,3 +113,18 @@ async def test_jobs_that_ever_ran_make_no_event_of_a_pod_dearer(tmp_path, monkey
             world.pod_vanishes(f"job-{number}")
         await world.until(lambda: len(templates) <= 1)
         assert calls_of(come_and_go) == before
+
+
+async def test_a_binding_does_not_add_up_the_containers_of_strangers_on_its_node(tmp_path):
+    """A tenant's pods may have ten thousand each, and a node a hundred pods: that would hold the loop for seconds."""
+    world = World()
+    world.add_node(1)
+    asked = {"resources": {"requests": {"cpu": "1m", "memory": "1Ki"}}}
+    for number in range(3):
+        meta = {"name": f"stranger-{number}", "namespace": "other"}
+        spec = {"nodeName": "node-1", "containers": [{"name": f"c{each}", **asked} for each in range(500)]}
+        world.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        with entered(matching._requests) as count:
+            await bound_pod(world, call)
+            assert count() < 500
