@@ -47,7 +47,8 @@ def clone(tmp_path: Path) -> Path:
     run(["git", "clone", "--quiet", str(ROOT), str(clone)])
     _release(clone, "--prepare")
     git = ["git", "-C", str(clone), "-c", "user.name=t", "-c", "user.email=t@example.com"]
-    run([*git, "commit", "--quiet", "--all", "--message", "release"])
+    run([*git, "add", "."])
+    run([*git, "commit", "--quiet", "--message", "release"])
     run([*git, "tag", f"v{_version(clone)}"])
     return clone
 

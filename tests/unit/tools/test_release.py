@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from tests.unit.slurm_images.test_build import build as images
 from tests.unit.tools.programs import ROOT, commit, load
+from tools import promises
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n### Added\n\n* Much.\n\n## 0.0.9 - 2026-01-01\n\n* Little.\n"
 REGISTRY = ("--registry", "registry.example.com/sunkpy/")
@@ -28,6 +29,9 @@ def tool(tmp_path, monkeypatch):
     for chart in ("sunkpy", "slurm", "openldap"):
         (tmp_path / "charts" / chart).mkdir(parents=True)
         (tmp_path / "charts" / chart / "Chart.yaml").write_text("version: 0.1.0\nappVersion: 0.1.0\n")
+    (tmp_path / "docs/reference").mkdir(parents=True)
+    for page in promises.PAGES:
+        (tmp_path / "docs/reference" / f"{page}.md").write_text("| `name` | means |\n")
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
     (tmp_path / ".gitignore").write_text("build/\n")
     commit(tmp_path, "first")
@@ -57,6 +61,7 @@ def test_the_version_and_the_day_are_written_where_they_stand(tool):
     assert 'name = "sunkpy"\nversion = "0.2.0"\nsource' in (tool.ROOT / "uv.lock").read_text()
     assert (tool.ROOT / "charts/sunkpy/Chart.yaml").read_text() == "version: 0.2.0\nappVersion: 0.2.0\n"
     assert (tool.ROOT / "charts/slurm/Chart.yaml").read_text() == "version: 0.2.0\nappVersion: 0.1.0\n", "Slurm's"
+    assert promises.released(tool.ROOT)["values"] == ["name"]
 
 
 def test_in_this_repository_everything_says_one_version_and_the_changelog_what_is_unreleased():
