@@ -18,6 +18,7 @@ from tests.unit.charts.rendering import check_accepted
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
+START = (ROOT / "docs/start.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLE = yaml.safe_load((ROOT / "docs" / "examples" / "inference.yaml").read_text())
 CHART = ROOT / "charts" / "slurm"
@@ -28,7 +29,7 @@ def _gang(pod):
 
 
 def test_the_first_values_file_is_valid():
-    (block,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
+    (block,) = re.findall(r"```yaml\n(.*?)```", START, flags=re.DOTALL)
     values = yaml.safe_load(block)
     jsonschema.validate(values, json.loads((CHART / "values.schema.json").read_text()))
     assert set(values["images"]) == set(yaml.safe_load((CHART / "values.yaml").read_text())["images"])
