@@ -204,6 +204,11 @@ EVENTS: Final = {
         "The syncer lifted a drain that others set in Slurm: a rule of `health.signals` names its reason, and the "
         "machine has started again.",
     ),
+    "SlurmNodeResumed": Row(
+        _SLURMD,
+        "Slurm had set the node DOWN by itself, mostly because its machine was booted unannounced. Its slurmd has "
+        "registered again, so the syncer has resumed it. If this comes again, look into the machine.",
+    ),
     "SlurmDrainRestored": Row(
         _SLURMD, "Slurm lost its record of the node with somebody's drain. The drain was set again."
     ),

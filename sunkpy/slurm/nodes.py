@@ -60,6 +60,9 @@ The reason goes too: 24.11 keeps it (and ignores an empty one), and a later drai
 the one that was lifted. The node is NOT_RESPONDING until slurmctld has pinged it, half a second.
 """
 
+RESUME = NodeChange(state=("RESUME",), reason=" ")
+"""Returns a node that is down, and lifts any drain. 24.11 would keep the reason, as with UNDRAIN."""
+
 
 def drain(reason: str) -> NodeChange:
     """No new jobs on the node; running ones go on. Replaces the reason when it is drained already."""

@@ -24,6 +24,7 @@ from sunkpy.core.mirror import (
     MirrorAction,
     PatchPod,
     RestoreDrain,
+    ResumeNode,
     SetAddress,
     SetComment,
     SetTopology,
@@ -124,7 +125,7 @@ class Executor:
                 return await self._pod(name) is None
             case DeleteSlurmNode(name=name):
                 return await self._pod(name) is None
-            case UndrainNode(name=name, pod=decided_on):
+            case UndrainNode(name=name, pod=decided_on) | ResumeNode(name=name, pod=decided_on):
                 return await self._may_lift(name, decided_on)
             case LiftDrain(name=name, reason=reason, pod=decided_on):
                 return await self._may_lift(name, decided_on, leave=reason)
@@ -143,6 +144,12 @@ class Executor:
             case LiftDrain(name=name, reason=reason):
                 note = f"Slurm node {name} takes jobs again: lifted, as a rule of health.signals says: {reason}"
                 await self._report(action, pod, "SlurmDrainLifted", note)
+            case ResumeNode(name=name, reason=reason):
+                why = reason or "without a reason"
+                note = (
+                    f"Slurm had set node {name} DOWN ({why}); its slurmd has registered again, so it takes jobs again"
+                )
+                await self._report(action, pod, "SlurmNodeResumed", note)
             case SetComment(comment=comment):
                 await self._report(action, None, "SlurmNodeOwned", comment)
             case SetAddress(name=name, address=address):

@@ -24,6 +24,7 @@ from sunkpy.core.mirror import (
     DrainNode,
     LiftDrain,
     RestoreDrain,
+    ResumeNode,
     SetAddress,
     SetComment,
     SetTopology,
@@ -35,7 +36,7 @@ from sunkpy.core.mirror import (
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import NodeChange, Slurm
 from sunkpy.slurm.errors import Busy, NotFound, Rejected, SlurmError
-from sunkpy.slurm.nodes import UNDRAIN, drain
+from sunkpy.slurm.nodes import RESUME, UNDRAIN, drain
 
 MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
@@ -185,6 +186,8 @@ class SlurmWriter:
                 await self._slurm.drain_node(name, reason)
             case UndrainNode(name=name) | LiftDrain(name=name):
                 await self._slurm.undrain_node(name)
+            case ResumeNode(name=name):
+                await self._slurm.update_node(name, RESUME)
             case SetComment(name=name, comment=comment):
                 await self._slurm.update_node(name, NodeChange(comment=comment))
             case SetAddress(name=name, address=address):
@@ -203,5 +206,7 @@ def _shared_change(action: SlurmAction) -> NodeChange | None:
             return drain(reason)
         case UndrainNode() | LiftDrain():
             return UNDRAIN
+        case ResumeNode():
+            return RESUME
         case _:
             return None

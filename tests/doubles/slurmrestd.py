@@ -218,6 +218,8 @@ class Slurmrestd:
     def _change(self, name: str, change: Body) -> None:
         state = set(self.nodes[name]["state"]) | {"DRAIN"} & set(change.get("state", ()))
         state -= {"DRAIN"} if "UNDRAIN" in change.get("state", ()) else set()
+        if "RESUME" in change.get("state", ()):
+            state = state - {"DRAIN", "FAIL", "DOWN"} | {"IDLE"}
         told = {"topology": change["topology_str"]} if "topology_str" in change else {}
         told |= {key: change[key].strip() for key in ("reason", "comment") if key in change}
         self.put(name, *sorted(state), **told)

@@ -34,6 +34,14 @@ class LiftDrain(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
 
 
+class ResumeNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Return a node that slurmctld gave up by itself, under the same conditions. `reason` is what slurmctld says."""
+
+    name: str
+    pod: Pod
+    reason: str
+
+
 class RestoreDrain(msgspec.Struct, frozen=True, kw_only=True):
     """Set again a drain of somebody else that Slurm has lost, with the same reason."""
 
@@ -93,7 +101,15 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SlurmAction = (
-    DrainNode | UndrainNode | LiftDrain | RestoreDrain | SetComment | SetAddress | SetTopology | DeleteSlurmNode
+    DrainNode
+    | UndrainNode
+    | LiftDrain
+    | ResumeNode
+    | RestoreDrain
+    | SetComment
+    | SetAddress
+    | SetTopology
+    | DeleteSlurmNode
 )
 """What is written to Slurm."""
 
@@ -110,5 +126,5 @@ def as_write(action: MirrorAction) -> SlurmWrite | None:
             return None
         case DrainNode() | RestoreDrain() | SetComment() | SetAddress() | SetTopology():
             return action
-        case UndrainNode() | LiftDrain() | DeleteSlurmNode():
+        case UndrainNode() | LiftDrain() | ResumeNode() | DeleteSlurmNode():
             return type(action).__name__

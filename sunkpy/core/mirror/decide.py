@@ -30,6 +30,7 @@ from sunkpy.core.mirror.actions import (
     MirrorAction,
     PatchPod,
     RestoreDrain,
+    ResumeNode,
     SetAddress,
     SetComment,
     SetTopology,
@@ -37,6 +38,7 @@ from sunkpy.core.mirror.actions import (
     as_write,
 )
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S, DrainCause, Want, drain_cause
+from sunkpy.core.mirror.given_up import is_given_up
 from sunkpy.core.mirror.lost_drain import lost_drain
 from sunkpy.core.mirror.view import Answer, Finding, Memory, View
 from sunkpy.core.model.objects import Condition, Pod
@@ -247,7 +249,7 @@ def _next_deadline_s(view: View, memory: Memory, ask_in_s: float | None, now_s: 
 
 
 def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
-    """Restore, drain, lift, comment, readdress, delete: at most one change of the drain per pass.
+    """Restore, drain, lift, resume, comment, readdress, delete: at most one change of the state per pass.
 
     The comment comes after a lost drain is set again: a record without a comment is a new one.
     """
@@ -267,7 +269,7 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
         actions.append(SetAddress(name=node.name, address=view.pod.status.pod_ip))
     if cause.want is Want.DRAIN and lost is None:
         actions += _drain(node, cause)
-    elif cause.want is Want.LIFT and _may_open(view, node):
+    elif cause.want is Want.LIFT and _has_new_slurmd(view, node):
         actions += _lift(node, view.pod)
     if view.topology is not None and node.is_registered and node.topology != view.topology:
         actions.append(SetTopology(name=node.name, topology=view.topology))
@@ -275,17 +277,19 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
 
 
 def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
-    """Our own drain; somebody else's only if the pod has leave to lift exactly that reason."""
+    """What we closed, and what Slurm gave up by itself; a drain of others only with leave for exactly its reason."""
     if node.is_drained_by_us:
         return [UndrainNode(name=node.name, pod=pod)]
+    if is_given_up(node):
+        return [ResumeNode(name=node.name, pod=pod, reason=node.reason)]
     leave = pod.annotations.get(names.ANNOTATION_HEALTH_LIFT)
     if leave is not None and node.is_drained_by_others_for(leave):
         return [LiftDrain(name=node.name, reason=leave, pod=pod)]
     return []
 
 
-def _may_open(view: View, node: SlurmNode) -> bool:
-    """The new slurmd is there: not only the record of the previous one."""
+def _has_new_slurmd(view: View, node: SlurmNode) -> bool:
+    """The slurmd of this pod is there: not only the record of the previous one."""
     return view.pod is not None and report.is_of_pod(node, view.pod) and view.are_pods_known
 
 

@@ -11,12 +11,14 @@ from sunkpy.core.mirror.actions import (
     DrainNode,
     LiftDrain,
     RestoreDrain,
+    ResumeNode,
     SetAddress,
     SetComment,
     SetTopology,
     SlurmAction,
     UndrainNode,
 )
+from sunkpy.core.mirror.given_up import is_given_up
 from sunkpy.core.model.states import SlurmNode
 
 
@@ -29,6 +31,8 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
             return node.is_drained_by_us
         case LiftDrain(reason=reason):
             return node.is_drained_by_others_for(reason)
+        case ResumeNode():
+            return is_given_up(node)
         case RestoreDrain():
             return not node.is_closed
         case SetComment():
@@ -48,5 +52,7 @@ def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
             return node.is_drain and node.reason == reason
         case UndrainNode() | LiftDrain():
             return not node.is_drain
+        case ResumeNode():
+            return not node.is_down
         case _:
             return False

@@ -1,4 +1,7 @@
-"""What Slurm makes of a slurmd that comes, or comes back: two nodes whose slurmds may be away for a while."""
+"""What Slurm makes of a slurmd that comes, or comes back: two nodes whose slurmds may be away for a while.
+
+`slurmd -b` stands for a machine that was booted: it gives the time of its own start for that of the boot.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sunkpy.core.model.states import JobId
-from sunkpy.slurm import NodeCache, Slurm, errors
+from sunkpy.core.mirror import Answer, PatchPod, SetComment, View, decide_mirror
+from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
+from sunkpy.core.model.states import JobId, SlurmNode
+from sunkpy.core.model.times import utc_now
+from sunkpy.slurm import NodeCache, NodeChange, Slurm, errors
 from sunkpy.syncer.queue_waker import QueueWaker
+from sunkpy.syncer.slurm_writer import SlurmWriter
 from tests.integration.slurm.asking import connect, happens
 from tests.integration.slurm.daemons import Machines, RealSlurm, free_ports
 
@@ -67,9 +74,9 @@ class Pair:
         (self._files / f"told-{node}").write_text(" ".join(options))
         (self._files / f"away-{node}").unlink()
 
-    def submit(self, *options: str) -> JobId:
+    def submit(self, *options: str, sleeps_s: int = 1) -> JobId:
         """A job of SlurmUser."""
-        code, said = self.real.run_as("slurm", "sbatch", "--output=/dev/null", *options, "--wrap=sleep 1")
+        code, said = self.real.run_as("slurm", "sbatch", "--output=/dev/null", *options, f"--wrap=sleep {sleeps_s}")
         assert code == 0, said
         return JobId(int(said.split()[-1]))
 
@@ -155,3 +162,87 @@ async def test_a_job_begins_when_the_drain_of_the_last_node_that_it_lacks_is_lif
     job = await waiting_job(pair, seen)
     await pair.admin.undrain_node("n2")
     await pair.begins(job)
+
+
+async def test_a_node_whose_machine_was_booted_unannounced_comes_back(pair: Pair) -> None:
+    await boot(pair)
+    node = await pair.admin.node("n2")
+    assert (node.is_down, node.reason) == (True, "Node unexpectedly rebooted")
+    assert await comes_back(pair) == ["ResumeNode"]
+    assert (await pair.admin.node("n2")).reason == ""
+
+
+async def test_so_does_one_that_had_a_drain_of_ours_by_then(pair: Pair) -> None:
+    """A machine that ends takes the readiness of its pod with it, and the drain for that hides why the node is down."""
+    job = pair.submit("--nodelist=n2", sleeps_s=60)
+    await pair.begins(job)
+    await pair.admin.drain_node("n2", "k8s: pod not ready")
+    await boot(pair)
+    node = await pair.admin.node("n2")
+    assert (node.is_down, node.is_drain, node.reason) == (True, True, "k8s: pod not ready")
+    assert await comes_back(pair) == ["UndrainNode", "ResumeNode"]
+    await pair.admin.cancel_job(job)  # Slurm has queued it again
+
+
+async def test_one_that_a_person_has_set_down_stays_so_over_a_boot(pair: Pair) -> None:
+    await pair.admin.update_node("n2", NodeChange(state=("DOWN",), reason="bad fan"))
+    await boot(pair)
+    assert await mirror(pair) == []
+    node = await pair.admin.node("n2")
+    assert (node.is_down, node.reason) == (True, "bad fan")
+    await pair.admin.update_node("n2", NodeChange(state=("RESUME",), reason=" "))
+
+
+async def boot(pair: Pair) -> None:
+    """The machine of n2, which Slurm finds down then."""
+    before = await pair.admin.node("n2")
+    pair.leave("n2")
+
+    async def is_a_second_later() -> bool:
+        return utc_now().timestamp() > at_s + 2
+
+    at_s = utc_now().timestamp()
+    await happens(pair.real, is_a_second_later)  # Slurm counts in seconds, and had heard of it until now
+    pair.come_back("n2", "-b")
+
+    async def is_down() -> bool:
+        node = await pair.admin.node("n2")
+        return node.is_down and node.slurmd_since_s > before.slurmd_since_s
+
+    await happens(pair.real, is_down)
+
+
+async def comes_back(pair: Pair) -> list[str]:
+    """What the syncer does until both nodes may be given jobs."""
+    done: list[str] = []
+
+    async def is_back() -> bool:
+        done.extend(await mirror(pair))
+        return await pair.are_open()
+
+    await happens(pair.real, is_back)
+    return done
+
+
+async def mirror(pair: Pair) -> list[str]:
+    """One pass of the syncer over n2."""
+    writer, done = SlurmWriter(pair.admin), list[str]()
+    for action in decide_mirror(_view(await pair.admin.node("n2")), 0.0).actions:
+        if not isinstance(action, PatchPod | SetComment):
+            await writer.write(action, _consent)
+            done.append(type(action).__name__)
+    return done
+
+
+def _view(node: SlurmNode) -> View:
+    ready = (Condition(type="ContainersReady", status="True"),)
+    pod = Pod(
+        metadata=Meta(name="n2", namespace="slurm", uid="uid"),
+        spec=PodSpec(node_name="node-2"),
+        status=PodStatus(phase="Running", start_time="2026-01-01T00:00:00Z", conditions=ready),
+    )
+    return View(name="n2", namespace="slurm", pod=pod, answer=Answer(node=node, number=1, at_s=0.0))
+
+
+async def _consent() -> bool:
+    return True

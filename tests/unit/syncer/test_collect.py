@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sunkpy.core.mirror import PatchPod, UndrainNode, decide_mirror
+from sunkpy.core.mirror import LiftDrain, PatchPod, ResumeNode, UndrainNode, decide_mirror
 from sunkpy.core.model.objects import Container, Pod, PodSpec
 from sunkpy.syncer.collect import trim_pod
 from tests.unit.core.mirror.build import NOW_S, OLD_IP, TOKEN, make_node, make_pod, make_view
@@ -27,8 +27,8 @@ NODES = [
 
 def decided(pod: Pod, node: object) -> list[object]:
     actions = decide_mirror(make_view(pod, node), NOW_S).actions
-    bare = Pod()
-    return [msgspec.structs.replace(a, pod=bare) if isinstance(a, PatchPod | UndrainNode) else a for a in actions]
+    bare, about_pods = Pod(), PatchPod | UndrainNode | LiftDrain | ResumeNode
+    return [msgspec.structs.replace(a, pod=bare) if isinstance(a, about_pods) else a for a in actions]
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.state_text)

@@ -168,6 +168,27 @@ async def test_a_registered_node_is_told_to_its_pod_and_gets_its_comment(world: 
     assert world.annotation(names.ANNOTATION_SLURM_STATE) == "IDLE"
 
 
+async def test_a_node_whose_machine_was_booted_unannounced_comes_back_by_itself(world: World) -> None:
+    world.add_pod()
+    world.slurm.put(NAME, "DOWN", reason="Node unexpectedly rebooted")
+    async with world.syncing():
+        await world.until(lambda: world.slurm.state(NAME) == "IDLE")
+        await world.until(lambda: "SlurmNodeResumed" in [event["reason"] for event in world.api.events()])
+    assert world.slurm.nodes[NAME]["reason"] == "", "24.11 keeps one that is not taken away"
+    (note,) = [event["note"] for event in world.api.events() if event["reason"] == "SlurmNodeResumed"]
+    why = "Slurm had set node gpu-000-001 DOWN (Node unexpectedly rebooted)"
+    assert note == f"{why}; its slurmd has registered again, so it takes jobs again"
+
+
+async def test_a_node_that_a_person_has_set_down_stays_so(world: World) -> None:
+    world.add_pod()
+    world.slurm.put(NAME, "DOWN", reason="bad fan")
+    async with world.syncing():
+        await world.until(lambda: world.condition(names.CONDITION_CORDON) == "True")
+        await world.some_answers()
+    assert (world.slurm.state(NAME), world.slurm.nodes[NAME]["reason"]) == ("DOWN", "bad fan")
+
+
 async def test_a_cordon_becomes_a_drain_and_is_lifted_with_it(world: World) -> None:
     world.add_pod()
     world.slurm.put(NAME)

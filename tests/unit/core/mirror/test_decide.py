@@ -10,6 +10,7 @@ from sunkpy.core.mirror import (
     Memory,
     PatchPod,
     RestoreDrain,
+    ResumeNode,
     SetAddress,
     SetComment,
     SetTopology,
@@ -45,6 +46,7 @@ from tests.unit.core.mirror.build import (
 )
 
 OURS, THEIRS = "k8s: cordon: disk", "bad gpu"
+REBOOTED = "Node unexpectedly rebooted"
 
 
 def to_slurm(decision: Decision) -> list[object]:
@@ -103,7 +105,25 @@ def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: Memory | No
             make_pod(), make_node("MIXED+DRAIN", reason=OURS), [("UndrainNode", "")], id="uncordoned while busy"
         ),
         pytest.param(
-            make_pod(), make_node("DOWN+DRAIN", reason=OURS), [("UndrainNode", "")], id="down: only the drain goes"
+            make_pod(), make_node("DOWN+DRAIN", reason=OURS), [("UndrainNode", "")], id="down: first the drain goes"
+        ),
+        pytest.param(make_pod(), make_node("DOWN"), [("ResumeNode", "")], id="then the node is returned"),
+        pytest.param(
+            make_pod(), make_node("DOWN", reason=REBOOTED), [("ResumeNode", REBOOTED)], id="booted unannounced"
+        ),
+        pytest.param(
+            make_pod(cordon="disk"), make_node("DOWN", reason=REBOOTED), [("DrainNode", OURS)], id="and cordoned"
+        ),
+        pytest.param(
+            make_pod(), make_node("DOWN+NOT_RESPONDING", reason="Not responding"), [], id="its slurmd is still away"
+        ),
+        pytest.param(make_pod(ready=False), make_node("DOWN", reason=REBOOTED), [], id="its pod is still starting"),
+        pytest.param(make_pod(), make_node("DOWN", reason=THEIRS), [], id="a person has set DOWN"),
+        pytest.param(
+            make_pod(), make_node("DOWN+DRAIN", reason=REBOOTED), [], id="drained by others with the words of Slurm"
+        ),
+        pytest.param(
+            make_pod(), make_node("DOWN+INVALID_REG", reason=REBOOTED), [], id="its machine is not as promised"
         ),
         pytest.param(
             make_pod(annotations={names.ANNOTATION_HEALTH_DRAIN: "label: bad"}),
@@ -374,6 +394,10 @@ def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmN
         (LiftDrain(name="n", reason=THEIRS, pod=make_pod()), make_node("IDLE+DRAIN", reason=THEIRS), True),
         (LiftDrain(name="n", reason=THEIRS, pod=make_pod()), make_node("IDLE+DRAIN", reason="worse"), False),
         (LiftDrain(name="n", reason=OURS, pod=make_pod()), make_node("IDLE+DRAIN", reason=OURS), False),
+        (ResumeNode(name="n", pod=make_pod(), reason=REBOOTED), make_node("DOWN", reason=REBOOTED), True),
+        (ResumeNode(name="n", pod=make_pod(), reason=REBOOTED), make_node("DOWN", reason=THEIRS), False),
+        (ResumeNode(name="n", pod=make_pod(), reason=REBOOTED), make_node("DOWN+DRAIN", reason=THEIRS), False),
+        (ResumeNode(name="n", pod=make_pod(), reason=REBOOTED), make_node(), False),
         (RestoreDrain(name="n", reason=THEIRS), make_node(), True),
         (RestoreDrain(name="n", reason=THEIRS), make_node("IDLE+DRAIN", reason="worse"), False),
         (SetComment(name="n", comment="{}"), make_node(comment=""), True),

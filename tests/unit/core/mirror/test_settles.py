@@ -15,6 +15,7 @@ from sunkpy.core.mirror import (
     MirrorAction,
     PatchPod,
     RestoreDrain,
+    ResumeNode,
     SetAddress,
     SetComment,
     SetTopology,
@@ -104,6 +105,9 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
         case UndrainNode() | LiftDrain():
             assert node is not None
             return pod, replace(node, state=node.state - {"DRAIN"}, reason="")
+        case ResumeNode():
+            assert node is not None
+            return pod, replace(node, state=node.state - {"DRAIN", "FAIL", "DOWN"} | {"IDLE"}, reason="")
         case RestoreDrain():
             assert node is not None
             return pod, replace(node, state=node.state | {"DRAIN"}, reason=action.reason)
@@ -127,10 +131,10 @@ def is_renewal(action: MirrorAction) -> bool:
 
 def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None:
     """What must hold of every action, whatever led to it."""
-    if isinstance(action, DrainNode | UndrainNode | LiftDrain | RestoreDrain | DeleteSlurmNode):
+    if isinstance(action, DrainNode | UndrainNode | LiftDrain | ResumeNode | RestoreDrain | DeleteSlurmNode):
         assert node is not None
         assert still_holds(action, node)
-    if isinstance(action, DrainNode | UndrainNode):
+    if isinstance(action, DrainNode | UndrainNode | ResumeNode):
         assert node is not None
         assert not node.is_held_by_others, "a foreign reason is never changed"
     if isinstance(action, RestoreDrain):
