@@ -11,6 +11,7 @@ from sunkpy.cli.access import NOT_ASKED
 from sunkpy.cli.readable_cluster import or_not
 from sunkpy.core import names
 from sunkpy.core.explain.devices import NodeFacts
+from sunkpy.core.health import Record, read_record
 from sunkpy.core.model.devices import ResourceClaim, ResourceSlice, current_devices
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
@@ -59,7 +60,14 @@ class DeviceReader:
                 return Unfindable(tuple(self._unread))
             if known == []:
                 return None
-        return await self.read(found or name, slurmd.get(found, ""))
+        facts = await self.read(found or name, slurmd.get(found, ""))
+        return msgspec.structs.replace(facts, health=await self._health(facts.node))
+
+    async def _health(self, name: str) -> Record | None:
+        """As it stands on the Node; who may not read Nodes hears nothing of it."""
+        there = self._kube.list_objects(paths.NODES, Node, field_selector=f"metadata.name={name}")
+        nodes = await or_not("nodes", there, [])
+        return next((read_record(node) for node in nodes or ()), None)
 
     async def read(self, node: str, slurm_node: str, *, job: JobId | None = None) -> NodeFacts:
         """What is there, and in Slurm if the node is there under a name; of its jobs all, or only one.

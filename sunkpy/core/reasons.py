@@ -240,6 +240,18 @@ EVENTS: Final = {
         "A cap holds. See [troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",
     ),
     "SlurmCordon": Row(_NODE, "Cordoned because of a drain in Slurm."),
+    "HealthDrain": Row(
+        _NODE,
+        "A signal of `health.signals` says that the Node is sick; the text is the evidence. Its Slurm node is "
+        "drained, or Slurm has drained it. Jobs end in their own time. See [health](../tasks/health.md).",
+    ),
+    "HealthDrained": Row(_NODE, "Nothing runs on the sick Node any more; the text says what brings it back."),
+    "HealthReturned": Row(_NODE, "The Node takes jobs again; the text says why."),
+    "HealthNeedsPerson": Row(
+        _NODE,
+        "The Node does not come back by itself: it was not cured in time, or came back too often. The text says "
+        "what to do.",
+    ),
     "SlurmUncordon": Row(_NODE, "Uncordoned: the drain in Slurm was lifted."),
     "PodsCreated": Row(_NODESET, "The operator created these slurmd pods."),
     "PodAdopted": Row(_NODESET, "The operator took over a slurmd pod of an earlier NodeSet of the same name."),

@@ -69,6 +69,7 @@ def nodeset_status(status: NodeSetStatus) -> Json:
         "numberReady": status.number_ready,
         "numberDrain": status.number_drain,
         "numberRunning": status.number_running,
+        "numberUnhealthy": status.number_unhealthy,
         "numberMisscheduled": status.number_misscheduled,
         "numberUnavailable": status.number_unavailable,
         "updatedNumberScheduled": status.updated_number_scheduled,

@@ -28,6 +28,7 @@ from sunkpy.operator.collect import Collector
 from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
+from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.node_writer import NodeWriter
 from sunkpy.operator.pod_index import nodeset_key
@@ -95,14 +96,22 @@ class NodeSetLoop:
 class NodeLoop:
     """Keys are Nodes, by name; a pass brings the Node and its slurmd pod in line."""
 
-    def __init__(self, collector: Collector, cordon_cap: CordonCap, writer: NodeWriter, lock: Lock = UNLOCKED) -> None:
+    def __init__(
+        self,
+        collector: Collector,
+        cordon_cap: CordonCap,
+        health: HealthWatch,
+        writer: NodeWriter,
+        lock: Lock = UNLOCKED,
+    ) -> None:
         self._lock = lock
+        self._health = health
         self._collector = collector
         self._cordon_cap = cordon_cap
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
-        """The Node's cordon onto the pod, the pod's facts onto the Node; each side may be missing."""
+        """The Node's cordon and health onto the pod, the pod's facts onto the Node; each side may be missing."""
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
             annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
@@ -117,7 +126,10 @@ class NodeLoop:
         patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock, has_jobs=has_jobs)
         if patch.marks and pod is not None:
             self._cordon_cap.note(node, pod)
-        return await self._writer.patch_node(node, patch)
+        step = self._health.step(node, pod)
+        patch = msgspec.structs.replace(patch, annotations={**patch.annotations, **step.changes})
+        waits_s = [await self._writer.patch_node(node, patch, step), step.again_s]
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
 
 class Wakes:

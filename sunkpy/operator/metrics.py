@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from sunkpy.core.model.objects import Key
+from sunkpy.core import names
+from sunkpy.core.health import State, read_record
+from sunkpy.core.model.objects import Key, Node
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 
 _GAUGES = {
@@ -39,6 +42,7 @@ class OperatorMetrics(Collector):
             ["namespace", "nodeset", "why"],
             registry=registry,
         )
+        self.health = HealthMetrics(registry)
         registry.register(self)
 
     def observe(self, nodeset: NodeSet, status: NodeSetStatus) -> None:
@@ -68,3 +72,58 @@ class OperatorMetrics(Collector):
         for (namespace, nodeset), cluster, value in rows:
             family.add_metric((namespace, nodeset, cluster), value)
         return family
+
+
+_HEALTH_LABELS = ("cluster", "nodeset", "state", "signal")
+_DRAINED_WITHIN_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+
+class HealthMetrics(Collector):
+    """Nodes on their way back, by what the watch shows of them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._nodes: Counts[tuple[str, ...]] = Counts()
+        self.steps = Counter(
+            "sunkpy_health_steps",
+            "Nodes that came to `state`, because of `signal`; `well` is a return",
+            ["state", "signal"],
+            registry=registry,
+        )
+        self.drained_after = Histogram(
+            "sunkpy_health_drain_seconds",
+            "From the end of a signal's patience until Slurm showed the drain",
+            buckets=_DRAINED_WITHIN_S,
+            registry=registry,
+        )
+        registry.register(self)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Follow the watch of Nodes."""
+        before, after = (read_record(node) if node is not None else None for node in (old, new))
+        if old is not None and after is not None and (before is None or before.state is not after.state):
+            signal = after.signal or (before.signal if before is not None else "")
+            self.steps.labels(after.state, signal).inc()
+        for node, by in ((old, -1), (new, 1)):
+            key = _health_of(node) if node is not None else None
+            if key is not None:
+                self._nodes[key] += by
+                if not self._nodes[key]:
+                    del self._nodes[key]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The gauge (prometheus_client calls this at scrape)."""
+        text = (
+            "Nodes with a signal of health.signals, by where they stand: suspect, closing, draining, drained, returning"
+        )
+        family = GaugeMetricFamily("sunkpy_health_nodes", f"{text}, needs-a-person", labels=_HEALTH_LABELS)
+        for key, count in self._nodes.items():
+            family.add_metric(key, float(count))
+        yield family
+
+
+def _health_of(node: Node) -> tuple[str, ...] | None:
+    record = read_record(node)
+    if record is None or record.state is State.WELL:
+        return None
+    of = (node.labels.get(names.LABEL_CLUSTER, ""), node.labels.get(names.LABEL_NODESET, ""))
+    return (*of, record.state, record.signal)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from sunkpy.core import names
+from sunkpy.core.health import HealthStep
+from sunkpy.core.health.words import news_of
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.nodeset.node_mark import Changes
@@ -45,8 +47,8 @@ class NodeWriter:
             return _TOO_LATE_AGAIN_S
         return None
 
-    async def patch_node(self, node: Node, patch: NodePatch) -> float | None:
-        """Write the patch, if the Node is as it was seen.
+    async def patch_node(self, node: Node, patch: NodePatch, step: HealthStep | None = None) -> float | None:
+        """Write the patch, if the Node is as it was seen; `step`: what of its health is in the patch.
 
         Returns:
             After how many seconds to look again, because the Node was not as seen, or because its cordon or taint is
@@ -65,11 +67,19 @@ class NodeWriter:
             return _TOO_LATE_AGAIN_S
         if patch.unschedulable is not None:
             await self._report_cordon(node, patch)
+        if step is not None:
+            await self._report_health(node, step)
         if not patch.is_held:
             return None
         note = "drained in Slurm and left open: too many Nodes are already closed because of Slurm"
         await self._events.warning(node, "Node", reason="TooManyAtOnce", action="Cordon", note=note)
         return _HELD_AGAIN_S
+
+    async def _report_health(self, node: Node, step: HealthStep) -> None:
+        news = news_of(step, node.name)
+        if news is not None:
+            write = self._events.warning if news.is_warning else self._events.normal
+            await write(node, "Node", reason=news.reason, action="Health", note=news.note)
 
     async def _report_cordon(self, node: Node, patch: NodePatch) -> None:
         why = patch.annotations.get(names.ANNOTATION_DRAIN) or node.annotations.get(names.ANNOTATION_DRAIN, "")

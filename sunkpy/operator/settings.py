@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Set
+from typing import Annotated, Literal
 
 import msgspec
 
+from sunkpy.core.health import HealthRules, Rule
+from sunkpy.core.health.known import KNOWN
 from sunkpy.core.nodeset.node_mark import DrainPolicy
 from sunkpy.runtime.settings import ProcessSettings, Settings
 
@@ -15,6 +18,42 @@ class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
 
     policy: DrainPolicy = DrainPolicy.CORDON
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
+
+
+Source = Literal["nodeProblemDetector", "eks", "nvsentinel", "hyperpod", "slurm"]
+
+
+class HealthSettings(Settings, frozen=True, kw_only=True):
+    """What says that a node is sick, and how it comes back: `sunkpy.core.health`. Without signals nothing happens.
+
+    `sources`: whose signals count as `core.health.known` has them, but for those `without`. `signals`: more of them, or
+    in place of one of that name. `max_percent` of a pool, at least three Nodes, are closed at once because of signals.
+    """
+
+    sources: tuple[Source, ...] = ()
+    without: tuple[str, ...] = ()
+    signals: Mapping[str, Rule] = {}
+    max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
+    settle_seconds: Annotated[int, msgspec.Meta(ge=0)] = 60
+    person_after_seconds: Annotated[int, msgspec.Meta(ge=0)] = 3600
+    most_returns_a_day: Annotated[int, msgspec.Meta(ge=1)] = 3
+
+    @property
+    def rules(self) -> HealthRules:
+        """All of them; those that values give by name come first."""
+        known = {name: rule for source in self.sources for name, rule in KNOWN[source].items()}
+        left = {name: rule for name, rule in known.items() if name not in {*self.signals, *self.without}}
+        return HealthRules(
+            signals={**self.signals, **left},
+            settle_s=self.settle_seconds,
+            person_after_s=self.person_after_seconds,
+            most_returns=self.most_returns_a_day,
+        )
+
+    @property
+    def conditions(self) -> Set[str]:
+        """The types of conditions of Nodes that rules read."""
+        return frozenset(rule.condition for rule in self.rules.signals.values() if rule.condition)
 
 
 class LockSettings(Settings, frozen=True, kw_only=True):
@@ -34,4 +73,5 @@ class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     resync_seconds: int = 60
     workers: int = 4
     slurm_drains: SlurmDrainSettings = SlurmDrainSettings()
+    health: HealthSettings = HealthSettings()
     lock: LockSettings = LockSettings()

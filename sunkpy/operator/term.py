@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import structlog
 
@@ -20,6 +21,7 @@ from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.feed import follow_nodesets
+from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.loop import NodeLoop, NodeSetLoop, Wakes
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.metrics import OperatorMetrics
@@ -46,7 +48,7 @@ class Term:
         self._settings = settings
         self._log = structlog.get_logger("operator")
         self.pod_watch = Informer(kube, paths.ALL_PODS, Pod, keep=trim_pod)
-        self.node_watch = Informer(kube, paths.NODES, Node, keep=trim_node)
+        self.node_watch = Informer(kube, paths.NODES, Node, keep=partial(trim_node, signals=settings.health.conditions))
         self.slice_watch = Informer(
             kube, paths.RESOURCE_SLICES, ResourceSlice, keep=trim_slice, until_served=until_slices_are_served
         )
@@ -61,6 +63,7 @@ class Term:
         process.add_alive_check("apiserver", self._pulse.problem)
         self.surveys = surveys = Surveys(self.node_watch, pods, devices)
         cap = CordonCap(settings.slurm_drains)
+        health = HealthWatch(settings.health, metrics.health)
         collector = Collector(kube, nodes=self.node_watch, pods=pods, surveys=surveys, memory=memory)
         creator = PodCreator(kube, pods=pods, memory=memory, events=events, metrics=metrics)
         self.nodeset_loop = NodeSetLoop(
@@ -71,7 +74,7 @@ class Term:
             memory=memory,
         )
         lock = Lock(key=settings.lock.key, is_dry_run=settings.lock.dry_run)
-        self.node_loop = NodeLoop(collector, cap, NodeWriter(kube, events), lock)
+        self.node_loop = NodeLoop(collector, cap, health, NodeWriter(kube, events), lock)
         # In this order: a key that a change wakes finds the change in the indexes.
         pods.add_handler(surveys.touch)
         for pod_changed in (pods.update, memory.pod_changed, self._wakes.pod_changed):
@@ -79,6 +82,7 @@ class Term:
         for node_changed in (
             surveys.node_changed,
             cap.node_changed,
+            health.node_changed,
             memory.node_changed,
             self._wakes.node_changed,
         ):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 import msgspec
 
@@ -21,6 +21,7 @@ from sunkpy.core.model.objects import (
     ContainerStatus,
     Meta,
     Node,
+    NodeInfo,
     NodeStatus,
     OwnerReference,
     Pod,
@@ -34,8 +35,11 @@ _READ_CONDITIONS = frozenset({"Ready", "DisruptionTarget", *names.SLURM_CONDITIO
 _KINDS = 4096  # of pods by their requests, of conditions by their content
 
 
-def trim_node(node: Node) -> Node:
-    """The Node with what the operator reads. All labels stay: a template may select by any."""
+def trim_node(node: Node, *, signals: Set[str] = frozenset()) -> Node:
+    """The Node with what the operator reads. All labels stay: a template may select by any.
+
+    `signals`: the types of conditions that rules of health read.
+    """
     meta, status = node.metadata, node.status
     return msgspec.structs.replace(
         node,
@@ -50,7 +54,8 @@ def trim_node(node: Node) -> Node:
         ),
         status=NodeStatus(
             allocatable=_interned(status.allocatable),
-            conditions=_read(status.conditions),
+            conditions=_read(status.conditions, signals),
+            node_info=NodeInfo(boot_id=status.boot_id),
             addresses=tuple(address for address in status.addresses if address.type == "InternalIP"),
         ),
     )
@@ -102,17 +107,19 @@ def trim_pod(pod: Pod) -> Pod:
     )
 
 
-def _read(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    return tuple(condition for condition in conditions if condition.type in _READ_CONDITIONS)
+def _read(conditions: tuple[Condition, ...], signals: Set[str] = frozenset()) -> tuple[Condition, ...]:
+    return tuple(each for each in conditions if each.type in _READ_CONDITIONS or each.type in signals)
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
-    """What slurmd left when it did not start."""
+    """How often slurmd was started again that is not ready, and what it left."""
     for each in containers:
-        ended = each.state.terminated or each.last_state.terminated
-        if each.name == names.SLURMD_CONTAINER and not each.ready and ended is not None and ended.message:
-            last = ContainerState(terminated=Terminated(message=ended.message))
-            yield ContainerStatus(name=each.name, last_state=last)
+        if each.name == names.SLURMD_CONTAINER and not each.ready:
+            ended = each.state.terminated or each.last_state.terminated
+            last = (
+                ContainerState(terminated=Terminated(message=ended.message)) if ended is not None else ContainerState()
+            )
+            yield ContainerStatus(name=each.name, restart_count=each.restart_count, last_state=last)
 
 
 def _undated(condition: Condition) -> Condition:

@@ -22,6 +22,8 @@ resyncSeconds: {{ .Values.resyncSeconds }}
 slurmDrains:
   policy: {{ .Values.slurmDrains.policy }}
   maxPercent: {{ .Values.slurmDrains.maxPercent }}
+health:
+  {{- toYaml .Values.health | nindent 2 }}
 lock:
   key: {{ ternary .Values.lock.key "" .Values.lock.enabled | quote }}
   dryRun: {{ .Values.lock.dryRun }}

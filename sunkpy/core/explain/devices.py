@@ -16,6 +16,8 @@ from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.gang.seating.devices import noted_indices, noted_on
 from sunkpy.core.handout import devices_on
+from sunkpy.core.health import Record, State
+from sunkpy.core.health.words import standing, what_comes_next
 from sunkpy.core.model.devices import PCI_ADDRESS, UUID, Device, DeviceId, ResourceClaim, SlurmDevice, read_extra
 from sunkpy.core.model.gres import gres_counts, gres_name, gres_types
 from sunkpy.core.model.objects import Pod
@@ -35,6 +37,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         offered: what drivers offer there now.
         claims: all of the cluster.
         pods: those on the node.
+        health: where it stands on its way back from a signal; None if it never had one, or the Node was not read.
         unread: what could not be read, and why.
     """
 
@@ -44,6 +47,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     offered: Mapping[DeviceId, Device] = {}
     claims: tuple[ResourceClaim, ...] = ()
     pods: tuple[Pod, ...] = ()
+    health: Record | None = None
     unread: tuple[str, ...] = ()
 
 
@@ -81,7 +85,9 @@ def explain_node(facts: NodeFacts) -> Explanation:
     standing = known + by_what
     held = _held(facts)
     what_to_do = how_to_read(facts.unread) if facts.unread else "Nothing."
-    if held:
+    if facts.health is not None and facts.health.state is State.PERSON:
+        what_to_do = f"Of its health: {what_comes_next(facts.health, facts.node)}"
+    elif held:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same ones"
@@ -98,11 +104,19 @@ def explain_node(facts: NodeFacts) -> Explanation:
         standing=standing,
         lines=(
             Line(title="Slurm", texts=held),
+            Line(title="health", texts=_health(facts)),
             Line(title="devices", texts=tuple(map(str, rows))),
             Line(title="not read", texts=facts.unread),
         ),
         what_to_do=what_to_do,
     )
+
+
+def _health(facts: NodeFacts) -> tuple[str, ...]:
+    """Where it stands and what comes next."""
+    if facts.health is None:
+        return ()
+    return (standing(facts.health), f"next: {what_comes_next(facts.health, facts.node)}")
 
 
 def _held(facts: NodeFacts) -> tuple[str, ...]:

@@ -61,6 +61,8 @@ KNOWN: Final[Mapping[str, Mapping[str, Rule]]] = {
         "KillTaskFailed": Rule(slurm_reason="Kill task failed", cure=Cure.REBOOT),
         "PrologFailed": Rule(slurm_reason="Prolog error"),
         "EpilogFailed": Rule(slurm_reason="Epilog error"),
+        "HookOfProlog": Rule(slurm_reason="sunkpy prolog: "),
+        "HookOfEpilog": Rule(slurm_reason="sunkpy epilog: "),
         "DuplicateJobid": Rule(slurm_reason="Duplicate jobid"),
         "SlurmdFails": Rule(failed_starts=5),
     },

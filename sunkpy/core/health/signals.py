@@ -86,12 +86,10 @@ def _of_slurm(rule: Rule, pod: Pod | None) -> Finding:
 
 
 def _of_starts(rule: Rule, pod: Pod | None) -> Finding:
-    slurmd = _slurmd(pod)
-    if pod is None or slurmd is None:
-        return _GOOD if pod is not None and pod.is_condition_true("Ready") else _UNKNOWN
-    if slurmd.ready:
+    if pod is not None and pod.is_condition_true("Ready"):
         return _GOOD
-    if slurmd.restart_count < rule.failed_starts:
+    slurmd = _slurmd(pod)
+    if slurmd is None or slurmd.ready or slurmd.restart_count < rule.failed_starts:
         return _UNKNOWN
     ended = slurmd.state.terminated or slurmd.last_state.terminated
     words = f": {ended.message}" if ended is not None and ended.message else ""

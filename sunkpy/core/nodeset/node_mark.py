@@ -18,7 +18,8 @@ from collections.abc import Mapping
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model.drain_reason import cordon_reason
+from sunkpy.core.health import drain_text
+from sunkpy.core.model.drain_reason import cordon_reason, health_reason
 from sunkpy.core.model.objects import Node, Pod, Taint
 from sunkpy.core.nodeset.feasibility import departure
 
@@ -89,13 +90,17 @@ def foreign_cordon(node: Node) -> str | None:
 def start_drained(node: Node) -> str | None:
     """With which reason a slurmd on this Node has to register drained; None: open.
 
-    A drain from Slurm's side comes first, as it stood; for a cordon the reason is the one the syncer would write.
+    A drain from Slurm's side comes first, as it stood; for a cordon, or a Node that is sick, the reason is the one the
+    syncer would write.
     """
     remembered = _remembered(node)
     if remembered is not None:
         return remembered
     why = foreign_cordon(node)
-    return cordon_reason(why) if why is not None else None
+    if why is not None:
+        return cordon_reason(why)
+    sick = drain_text(node)
+    return health_reason(sick) if sick is not None else None
 
 
 def is_marked(node: Node) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health import drain_text, lifted_reason
 from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Node, Pod, Taint
 from sunkpy.core.nodeset.lock import UNLOCKED, Lock, dry_run_note, with_lock
@@ -89,10 +90,17 @@ def decide_node(
 
 
 def decide_pod_cordon(node: Node | None, pod: Pod) -> Changes:
-    """The annotation `sunkpy.dev/cordon` of a slurmd pod, as changes; a Node that cannot be seen changes nothing."""
+    """What the Node asks of Slurm, as changes of its slurmd pod's annotations: a drain for a cordon or for its health,
+    or that a drain of others is lifted. A Node that cannot be seen changes nothing.
+    """
     if node is None:
         return {}
-    return _changes(pod.annotations, {names.ANNOTATION_CORDON: foreign_cordon(node)})
+    wanted = {
+        names.ANNOTATION_CORDON: foreign_cordon(node),
+        names.ANNOTATION_HEALTH_DRAIN: drain_text(node),
+        names.ANNOTATION_HEALTH_LIFT: lifted_reason(node),
+    }
+    return _changes(pod.annotations, wanted)
 
 
 def _changes(present: Mapping[str, str], wanted: Changes) -> Changes:

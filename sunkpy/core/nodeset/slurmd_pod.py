@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health import drain_text
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.feasibility import OUR_TOLERATIONS, STAYS
@@ -49,7 +50,7 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
         names.ANNOTATION_OFFERED: offer(nodeset, node),
         names.ANNOTATION_FEATURES: features(nodeset),
         **({names.ANNOTATION_SMT: smt} if (smt := nodeset.spec.smt) else {}),
-        **_cordon_at_start(node),
+        **_drains_at_start(node),
     }
     spec["hostname"] = name
     spec["affinity"] = _pinned(spec.get("affinity"), node.name)
@@ -66,10 +67,10 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     }
 
 
-def _cordon_at_start(node: Node) -> Json:
-    """Why the Node is cordoned, on the pod from the start: else the syncer would lift the drain of its slurmd."""
-    why = foreign_cordon(node)
-    return {names.ANNOTATION_CORDON: why} if why is not None else {}
+def _drains_at_start(node: Node) -> Json:
+    """Why the Node is cordoned or sick, on the pod from the start: else the syncer would lift its slurmd's drain."""
+    told = {names.ANNOTATION_CORDON: foreign_cordon(node), names.ANNOTATION_HEALTH_DRAIN: drain_text(node)}
+    return {key: why for key, why in told.items() if why is not None}
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:

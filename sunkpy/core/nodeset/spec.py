@@ -137,7 +137,7 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
 
 class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """What is there. Field names are those of SUNK, so its dashboards and scripts read them unchanged."""
+    """What is there. Field names are those of SUNK, but for `number_unhealthy`: its dashboards read them unchanged."""
 
     desired_number_scheduled: int = 0
     number_feasible: int = 0
@@ -145,6 +145,7 @@ class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     number_ready: int = 0
     number_drain: int = 0
     number_running: int = 0
+    number_unhealthy: int = 0
     number_misscheduled: int = 0
     number_unavailable: int = 0
     updated_number_scheduled: int = 0

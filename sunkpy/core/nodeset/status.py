@@ -92,6 +92,7 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
         number_ready=counts[Trait.SCHEDULED_READY],
         number_drain=counts[Trait.DRAINS],
         number_running=counts[Trait.RUNS],
+        number_unhealthy=counts[Trait.SICK],
         number_misscheduled=counts[Trait.LIVE] - counts[Trait.SCHEDULED],
         number_unavailable=max(target - counts[Trait.SCHEDULED_AVAILABLE], 0),
         updated_number_scheduled=counts[Trait.SCHEDULED_UPDATED],

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health import read_record
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit, is_lost
@@ -55,6 +56,7 @@ class Trait(enum.IntEnum):
     SCHEDULED = enum.auto()  # on a node that fits; else it is misscheduled
     DRAINS = enum.auto()
     RUNS = enum.auto()
+    SICK = enum.auto()  # live, on a Node that is closed because of a signal of its health
     SCHEDULED_READY = enum.auto()
     SCHEDULED_AVAILABLE = enum.auto()
     SCHEDULED_UPDATED = enum.auto()
@@ -191,7 +193,7 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Po
     }
     return PodVerdict(
         pod=pod,
-        traits=_interned(found | _traits_of_any(wanted, pod, fits=fits)),
+        traits=_interned(found | _traits_of_any(wanted, view, pod, fits=fits)),
         order=removal_order(pod),
         fits=fits,
         offer=other_offer,
@@ -210,19 +212,21 @@ def _is_followed(wanted: Wanted, view: NodeView, pod: Pod) -> bool:
 
 def _judge_leaver(wanted: Wanted, view: NodeView, pod: Pod, exclusion: Exclusion | None, *, fits: bool) -> PodVerdict:
     found = {Trait.LEAVING: True, Trait.LEAVING_LOST: is_lost(view.node)}
-    traits = _interned(found | _traits_of_any(wanted, pod, fits=fits))
+    traits = _interned(found | _traits_of_any(wanted, view, pod, fits=fits))
     other = "the Node is gone" if view.node is None else "the node has another slurmd pod"
     return PodVerdict(pod=pod, traits=traits, order=removal_order(pod), fits=fits, why=str(exclusion or other))
 
 
-def _traits_of_any(wanted: Wanted, pod: Pod, *, fits: bool) -> dict[Trait, bool]:
+def _traits_of_any(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> dict[Trait, bool]:
     live = not pod.is_finished
     scheduled = live and fits
+    health = read_record(view.node) if view.node is not None else None
     return {
         Trait.LIVE: live,
         Trait.SCHEDULED: scheduled,
         Trait.DRAINS: live and pod.is_condition_true(names.CONDITION_DRAIN),
         Trait.RUNS: live and pod.is_condition_true(names.CONDITION_RUNNING),
+        Trait.SICK: live and health is not None and health.is_closed,
         Trait.SCHEDULED_READY: scheduled and pod.is_condition_true("Ready"),
         Trait.SCHEDULED_AVAILABLE: scheduled and is_available(pod),
         Trait.SCHEDULED_UPDATED: scheduled and is_updated(pod, wanted.hash),

@@ -15,6 +15,8 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.health import drain_text, read_record
+from sunkpy.core.health.words import what_comes_next
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.states import SlurmNode
@@ -140,6 +142,10 @@ def _in_kubernetes(node: Node, *, has_slurmd: bool) -> Iterator[Hold]:
     elif (drain := node.annotations.get(names.ANNOTATION_SLURM_DRAIN)) and not has_slurmd:
         lifted_by = f"kubectl uncordon {node.name}; else the next slurmd there starts drained, to be resumed in Slurm"
         yield Hold(door=Door.SLURM, reason=f"{drain} (remembered: no slurmd is there)", lifted_by=lifted_by)
+    sick = drain_text(node)
+    if sick is not None and (record := read_record(node)) is not None:
+        lifted_by = what_comes_next(record, node.name)
+        yield Hold(door=Door.SUNKPY, reason=f"health: {sick}", since=record.since, lifted_by=lifted_by)
 
 
 def _cordoned_since(node: Node) -> str:
@@ -177,6 +183,7 @@ def _by_slurm(slurm: SlurmNode, text: str, lifted_by: str) -> Hold:
 
 _LIFTS: Final[Mapping[str, str]] = {
     "cordon": "kubectl uncordon",
+    "health": "nothing to do: the signal has ended, and the syncer lifts the drain in a moment",
     "pod pending": "an earlier pod had to go; it is lifted when the slurmd of this one registers: kubectl logs of it",
     "pod not ready": "it is lifted when the containers of the slurmd pod are ready: kubectl describe it",
     "pod gone": "it is lifted when a slurmd pod is there again",
@@ -184,9 +191,11 @@ _LIFTS: Final[Mapping[str, str]] = {
 
 
 def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
-    """A drain that the syncer set. One that the slurmd pod shows as a cordon or a removal is told as that."""
+    """A drain that the syncer set. One that the slurmd pod shows as a cordon, a removal or of its health is told so."""
     cause = slurm.reason.removeprefix(names.REASON_PREFIX)
     if cause.startswith("pod pending") and pod is not None and token_of(pod) is not None:
+        return
+    if cause.startswith("health") and pod is not None and names.ANNOTATION_HEALTH_DRAIN in pod.annotations:
         return
     if cause.startswith("cordon"):
         if pod is not None and names.ANNOTATION_CORDON in pod.annotations:

@@ -1,6 +1,7 @@
-"""What is known of the past of a node: Events, conditions, and Slurm's times of its last reason, boot and slurmd.
+"""What is known of the past of a node: Events, conditions, the steps of its health, and Slurm's times of its last
+reason, boot and slurmd.
 
-Nothing here keeps a record of its own. So what each source forgets is told with it.
+What each source forgets is told with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health import read_record
 from sunkpy.core.model.events import Event
 from sunkpy.core.model.objects import Condition, Node, Pod
 from sunkpy.core.model.states import SlurmNode
@@ -97,6 +99,9 @@ def _of_node(node: Node | None) -> Iterator[Happening]:
     for taint in node.spec.taints:
         if taint.time_added:
             yield Happening(at=taint.time_added, side="Kubernetes", what=f"taint {taint.key}:{taint.effect}")
+    record = read_record(node)
+    for step in record.past if record is not None else ():
+        yield Happening(at=step.at, side="sunkpy", what=f"health: {step.state}", text=step.text)
 
 
 def _of_condition(condition: Condition, on: str) -> Iterator[Happening]:
@@ -128,6 +133,8 @@ def _of_slurm(slurm: SlurmNode | None) -> Iterator[Happening]:
 
 def _unknown(past: NodePast) -> Iterator[str]:
     yield "Events are kept for an hour (--event-ttl of the apiserver), of a condition only the last change."
+    if past.node is not None and read_record(past.node) is not None:
+        yield "Of its health the last twelve steps are kept, for a week after the node has come back."
     yield "Kubernetes does not record who cordoned a Node; its audit log does, where there is one."
     if past.slurm is None:
         yield "Slurm's side: it was not asked, or has no such node."

@@ -12,6 +12,7 @@ from sunkpy.core import names
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.identity import JOBS, PODS, parse_comment
 from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase, why_stuck
+from sunkpy.core.health import State, read_record
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.objects import Node, Pod
@@ -168,7 +169,9 @@ def _kubernetes(node: Node | None) -> str:
     if node is None:
         return "gone"
     closed = ("cordoned",) if node.spec.unschedulable else ()
-    return ", ".join(("Ready" if node.is_ready else "NotReady", *closed))
+    record = read_record(node)
+    health = (f"health: {record.state}",) if record is not None and record.state is not State.WELL else ()
+    return ", ".join(("Ready" if node.is_ready else "NotReady", *closed, *health))
 
 
 def _gpus(slurm: SlurmNode, node: Node | None, nodeset: NodeSet | None, *, is_asked: bool) -> int | None:

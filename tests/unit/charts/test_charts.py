@@ -276,6 +276,9 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
             )
         ),
         ("sunkpy", {"lock": {"key": "a b"}}, "key"),
+        ("sunkpy", {"health": {"sources": ["npd"]}}, "sources"),
+        ("sunkpy", {"health": {"signals": {"gpu": {"condition": "GpuFell", "patience": 5}}}}, "patience"),
+        ("sunkpy", {"health": {"signals": {"gpu": {"condition": "GpuFell", "cure": "hope"}}}}, "cure"),
         ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
     ],
 )

@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.health import Rule
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
-from sunkpy.operator.settings import LockSettings, OperatorSettings
+from sunkpy.operator.settings import HealthSettings, LockSettings, OperatorSettings
 from sunkpy.operator.term import Term
 from sunkpy.runtime.process import Process
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 
-SETTINGS = OperatorSettings(lock=LockSettings(key="example.com/busy"))
+SICK = Rule(condition="GpuFell", bad=("True",))
+SETTINGS = OperatorSettings(
+    lock=LockSettings(key="example.com/busy"), health=HealthSettings(signals={"gpu": SICK}, settle_seconds=0)
+)
 NODESETS = ("nodesets", "slurm", "gpu")
 TRUE = {names.READINESS_GATE: "True", "Ready": "True", names.CONDITION_RUNNING: "False"}
 
@@ -230,6 +234,49 @@ async def test_a_locked_node_stays_locked_while_a_service_outlives_its_slurmd_po
     assert api.find("nodes", "n1")["spec"]["taints"]
     api.remove("pods", "default", "web")
     await api.until(lambda: not api.find("nodes", "n1")["spec"].get("taints"))
+
+
+def told(api: Apiserver, node: str, status: str) -> None:
+    """What a detector of problems would write on a Node."""
+    ready = {"type": "Ready", "status": "True"}
+    fell = {"type": "GpuFell", "status": status, "reason": "Xid79", "message": "GPU 3 fell off the bus"}
+    api.change("nodes", "", node, {"status": {"conditions": [ready, fell]}})
+
+
+def noted(api: Apiserver, kind: str, name: str, key: str) -> str | None:
+    return api.find(kind, name)["metadata"].get("annotations", {}).get(key)
+
+
+async def test_a_sick_node_is_drained_with_evidence_and_comes_back_cured(api):
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    told(api, "n1", "True")
+    why = "gpu: condition GpuFell=True (Xid79: GPU 3 fell off the bus)"
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) == why)
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: '"state":"draining"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: '"state":"drained"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    assert not api.find("nodes", "n1")["spec"].get("unschedulable"), "the Node itself stays open"
+    told(api, "n1", "False")
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) is None)
+    assert '"why":"cured: the signal has ended"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH)
+    await api.until(lambda: {"HealthDrain", "HealthDrained", "HealthReturned"} <= set(api.reasons()))
+
+
+async def test_the_next_slurmd_of_a_sick_node_starts_drained(api):
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001")
+    told(api, "n1", "True")
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN))
+    first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+    api.remove("pods", "slurm", "gpu-012-001")
+    await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
+    env = {each["name"]: each.get("value") for each in api.find("pods", "gpu-012-001")["spec"]["containers"][0]["env"]}
+    assert env["SUNKPY_START_DRAINED"].startswith("k8s: health: gpu: condition GpuFell=True")
+    assert noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN), "from its first moment"
 
 
 async def test_a_failed_pod_is_replaced(api):

@@ -13,6 +13,7 @@ from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of
 from sunkpy.core.nodeset.verdict import judge
 from sunkpy.core.nodeset.wanted import Wanted
 from sunkpy.operator.trim import is_heartbeat, trim_node, trim_pod
+from tests.unit.core.health.build import NODES, PODS, step
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 from tests.unit.core.nodeset.test_survey import nodesets, views
 
@@ -97,6 +98,13 @@ def test_nothing_is_decided_otherwise(drawn):
     assert (part.fits, part.exclusion, part.foreign_names) == (whole.fits, whole.exclusion, whole.foreign_names)
     assert [(j.pod.uid, j.traits, j.order) for j in part.pods] == [(j.pod.uid, j.traits, j.order) for j in whole.pods]
     assert seen(kept.node, kept.slurmd_pods) == seen(view.node, view.slurmd_pods)
+
+
+@given(NODES, PODS)
+def test_no_step_of_health_is_decided_otherwise(at, on):
+    kept = trim_node(at, signals={"KernelDeadlock"}), trim_pod(on) if on is not None else None
+    assert step(*kept) == step(at, on)
+    assert step(kept[0], kept[1], after_s=100) == step(at, on, after_s=100)
 
 
 def test_whose_pod_it_is_is_kept():

@@ -8,11 +8,13 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.explain.devices import NodeFacts
+from sunkpy.core.health import State
 from sunkpy.core.model.devices import ResourceClaim, ResourceSlice, current_devices
 from sunkpy.core.model.objects import Pod, PodClaim
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 from tests.unit.core.gang.devices.claims import claim, node_with
 from tests.unit.core.gang.pods import make_pod
+from tests.unit.core.health.build import record
 
 UUIDS = ["GPU-a", "GPU-b", "GPU-c"]
 
@@ -73,6 +75,11 @@ NODES: dict[str, Callable[[], NodeFacts]] = {
     "without-uuids": lambda: node(uuids=[], offered=[], slurm=slurm_node([]), jobs=(slurm_job(8, 2),)),
     "set-down": lambda: node(
         slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"DOWN"}), reason="bad dimm"),
+    ),
+    "sick": lambda: node(health=record(State.DRAINED, "label", due="2026-11-28T13:00:00Z")),
+    "needs-a-person": lambda: node(
+        slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"IDLE", "DRAIN"}), reason="k8s: health: label"),
+        health=record(State.PERSON, "label", why="not cured after 60 min"),
     ),
     "nothing": lambda: node(uuids=[], offered=[], slurm=slurm_node([], gres="")),
     "device-off-the-bus": lambda: node(offered=["GPU-c", "GPU-b"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.health import Cure, HealthRules, HealthView, Record, Rule, State, decide_health
@@ -15,6 +16,7 @@ from sunkpy.core.model.objects import (
     Node,
     NodeInfo,
     Pod,
+    Taint,
     Terminated,
 )
 from sunkpy.core.model.times import rfc3339
@@ -22,6 +24,8 @@ from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
 NOW = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 LABEL = "example.com/health"
+KILLED = "Kill task failed: job 7"
+REBOOT = Taint(key="example.com/reboot", effect="NoSchedule")
 DEADLOCK = Rule(condition="KernelDeadlock", patience_seconds=60)
 KILL = Rule(slurm_reason="Kill task failed", cure=Cure.REBOOT)
 RULES = HealthRules(
@@ -97,3 +101,19 @@ def stepped(at: Node, on: Pod | None, **asked) -> Node:
     changes = step(at, on, **asked).changes
     kept = {key: text for key, text in {**at.annotations, **changes}.items() if text is not None}
     return msgspec.structs.replace(at, metadata=msgspec.structs.replace(at.metadata, annotations=kept))
+
+
+NODES = st.builds(
+    node,
+    label=st.sampled_from(("", "bad", "loud")),
+    deadlock=st.sampled_from(("", "True", "False", "Unknown")),
+    boot=st.sampled_from(("", "one", "two")),
+    taints=st.sampled_from(((), (REBOOT,))),
+)
+PODS = st.none() | st.builds(
+    pod,
+    slurm=st.sampled_from((None, "", KILLED, "Prolog error", "bad fan")),
+    drain=st.booleans(),
+    busy=st.booleans(),
+    restarts=st.sampled_from((0, 9)),
+)

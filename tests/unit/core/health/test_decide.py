@@ -13,12 +13,20 @@ from sunkpy.core import names
 from sunkpy.core.health import HealthRules, Record, State, drain_text, lifted_reason, read_record
 from sunkpy.core.health.decide import is_closed_by_us
 from sunkpy.core.health.record import CLOSED
-from sunkpy.core.model.objects import Taint
 from sunkpy.core.model.times import rfc3339
-from tests.unit.core.health.build import NOW, RULES, node, pod, record, step, stepped
-
-KILLED = "Kill task failed: job 7"
-REBOOT = Taint(key="example.com/reboot", effect="NoSchedule")
+from tests.unit.core.health.build import (
+    KILLED,
+    NODES,
+    NOW,
+    PODS,
+    REBOOT,
+    RULES,
+    node,
+    pod,
+    record,
+    step,
+    stepped,
+)
 
 
 def state_of(at):
@@ -211,20 +219,6 @@ def test_history_is_forgotten_after_a_week():
 
 # ----------------------------------------------------------------------------------------------------------- invariants
 
-NODES = st.builds(
-    node,
-    label=st.sampled_from(("", "bad", "loud")),
-    deadlock=st.sampled_from(("", "True", "False", "Unknown")),
-    boot=st.sampled_from(("", "one", "two")),
-    taints=st.sampled_from(((), (REBOOT,))),
-)
-PODS = st.none() | st.builds(
-    pod,
-    slurm=st.sampled_from((None, "", KILLED, "Prolog error", "bad fan")),
-    drain=st.booleans(),
-    busy=st.booleans(),
-    restarts=st.sampled_from((0, 9)),
-)
 DAYS = st.lists(st.tuples(NODES, PODS, st.booleans(), st.integers(0, 5000)), max_size=30)
 
 

@@ -3,9 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core import names
+from sunkpy.core.health import State
 from sunkpy.core.model.objects import Condition, Taint
 from sunkpy.core.nodeset.node_mark import DRAIN_TAINT, DrainPolicy, MarkLimit, foreign_cordon, is_marked, start_drained
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
+from tests.unit.core.health.build import record
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
 NODESET = make_nodeset()
@@ -72,6 +74,26 @@ def test_another_policy_takes_the_mark_of_the_one_before_away(policy):
     assert cordoned.unschedulable is (None if policy is DrainPolicy.CORDON else False)
     tainted = decide(make_node(1, taints=(OTHER, DRAIN_TAINT), annotations=TOLD), "True", policy=policy)
     assert tainted.taints == (None if policy is DrainPolicy.TAINT else (OTHER,))
+
+
+SICK = record(State.DRAINED, "label").encode()
+HEALTH = {names.ANNOTATION_HEALTH: SICK}
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        pytest.param({"annotations": HEALTH}, "k8s: health: label: evidence", id="sick"),
+        pytest.param({"annotations": {**HEALTH, names.ANNOTATION_DRAIN: "fan"}, "unschedulable": True},
+                     "k8s: cordon: fan", id="and cordoned"),
+        pytest.param({"annotations": {**HEALTH, **TOLD}}, "bad gpu", id="and drained in Slurm"),
+        pytest.param({}, None, id="well"),
+    ],
+)  # fmt: skip
+def test_a_slurmd_on_a_sick_node_starts_drained(node, reason):
+    assert start_drained(make_node(1, **node)) == reason
+    told = decide_pod_cordon(make_node(1, **node), make_pod(NODESET, 1))
+    assert told.get(names.ANNOTATION_HEALTH_DRAIN) == ("label: evidence" if node else None)
 
 
 def test_a_taint_of_ours_goes_with_the_drain():

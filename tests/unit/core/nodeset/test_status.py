@@ -2,11 +2,13 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.health import State
 from sunkpy.core.model.objects import Condition, ContainerState, ContainerStatus, Terminated
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.spec import NodeSetStatus
 from sunkpy.core.nodeset.status import report, report_unreadable
 from sunkpy.operator.trim import trim_pod
+from tests.unit.core.health.build import record
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/scale-down"
@@ -29,7 +31,10 @@ def test_the_numbers():
         make_pod(nodeset, 3, ready=False),
         make_pod(nodeset, 9, ready=True),  # its node is not there
     ]
-    status, _ = status_of(make_world(nodeset, [make_node(n) for n in range(1, 5)], pods))
+    sick = {names.ANNOTATION_HEALTH: record(State.PERSON, "kill").encode()}
+    nodes = [make_node(n, annotations=sick if n == 2 else {}) for n in range(1, 5)]
+    status, _ = status_of(make_world(nodeset, nodes, pods))
+    assert status.number_unhealthy == 1
     assert status.desired_number_scheduled == 5
     assert status.number_feasible == 4
     assert status.current_number_scheduled == 3

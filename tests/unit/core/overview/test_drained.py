@@ -3,10 +3,12 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import render
+from sunkpy.core.health import State
 from sunkpy.core.model.objects import Condition, PodStatus, Taint
 from sunkpy.core.overview.drained import explain_held, find_held, find_holds, held_table
 from sunkpy.core.overview.pool import PoolFacts
 from sunkpy.core.overview.table import render_table
+from tests.unit.core.health.build import record
 from tests.unit.core.overview.test_pool import FACTS, node, slurm_node, slurmd
 
 AT_S, AT = 1_795_000_000, "2026-11-18T11:06:40Z"
@@ -27,6 +29,10 @@ def cordoned(**annotations):
     taint = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule", time_added="2026-11-20T08:00:00Z")
     found = noted(node(1, cordoned=True), **{f"sunkpy.dev/{k.replace('_', '-')}": v for k, v in annotations.items()})
     return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, taints=(taint,)))
+
+
+def sick(state):
+    return noted(node(1), **{names.ANNOTATION_HEALTH: record(state, "label").encode()})
 
 
 def pod(**annotations):
@@ -90,6 +96,40 @@ SITUATIONS = {
             (
                 "sunkpy", "", "cordon", AT,
                 "nothing to do: the cordon is gone, and the syncer lifts the drain in a moment",
+            )
+        ],
+    ),
+    "sick": (
+        sick(State.DRAINED),
+        pod(health_drain="label: evidence"),
+        in_slurm("IDLE", "DRAIN", reason="k8s: health: label: evidence", by="slurm"),
+        [
+            (
+                "sunkpy", "", "health: label: evidence", "2026-11-28T12:00:00Z",
+                "it comes back when the signal has ended",
+            )
+        ],
+    ),
+    "sick, and drained by a person": (
+        sick(State.PERSON),
+        pod(health_drain="label: evidence"),
+        in_slurm("IDLE", "DRAIN", reason="bad fan", by="ann"),
+        [
+            (
+                "sunkpy", "", "health: label: evidence", "2026-11-28T12:00:00Z",
+                "mend it, then: kubectl annotate node node-1 sunkpy.dev/health-",
+            ),
+            ("Slurm", "ann", "bad fan", AT, RESUME),
+        ],
+    ),
+    "cured a moment ago": (
+        node(1),
+        pod(),
+        in_slurm("IDLE", "DRAIN", reason="k8s: health: label: evidence", by="slurm"),
+        [
+            (
+                "sunkpy", "", "health: label: evidence", AT,
+                "nothing to do: the signal has ended, and the syncer lifts the drain in a moment",
             )
         ],
     ),

@@ -1,10 +1,13 @@
 import msgspec
 import pytest
 
+from sunkpy.core import names
+from sunkpy.core.health import State
 from sunkpy.core.model.events import Event
 from sunkpy.core.model.objects import Condition, Meta, NodeStatus, Taint
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.history import NodePast, find_history, history_table
+from tests.unit.core.health.build import NOW, record
 from tests.unit.core.overview.test_pool import node, slurmd
 
 EVENT = {
@@ -80,6 +83,18 @@ def test_all_sides_stand_in_the_order_of_time():
         ("Kubernetes", "", "taint node.kubernetes.io/unschedulable:NoSchedule"),
     ]
     assert [each.at for each in found.happenings] == sorted(each.at for each in found.happenings)
+
+
+def test_the_steps_of_a_nodes_health_are_kept():
+    back = record(State.SUSPECT, "label").moved(State.CLOSING, NOW).returned(NOW, why="cured: the signal has ended")
+    sick = past().node
+    noted = msgspec.structs.replace(sick.metadata, annotations={names.ANNOTATION_HEALTH: back.encode()})
+    found = find_history(past(node=msgspec.structs.replace(sick, metadata=noted)))
+    assert [(each.at, each.what, each.text) for each in found.happenings if each.side == "sunkpy"] == [
+        ("2026-11-28T12:00:00Z", "health: closing", "evidence"),
+        ("2026-11-28T12:00:00Z", "health: well", "cured: the signal has ended"),
+    ]
+    assert "Of its health the last twelve steps are kept, for a week after the node has come back." in found.unknown
 
 
 def test_what_cannot_be_known_is_said():

@@ -3,6 +3,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.health import State
 from sunkpy.core.model.objects import (
     Condition,
     ContainerState,
@@ -22,6 +23,7 @@ from sunkpy.core.nodeset.spec import Gpu, NodeSet, NodeSetSpec
 from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, find_stuck, headline, pool_tables, standing_of
 from sunkpy.core.overview.queue import QueuedJob, find_queue
 from sunkpy.core.overview.table import render_table
+from tests.unit.core.health.build import record
 
 AT = "2026-11-24T02:00:00Z"
 NODESET = NodeSet(metadata=Meta(name="gpu", namespace="slurm"), spec=NodeSetSpec(gpu=Gpu()))
@@ -87,6 +89,14 @@ def test_a_node_shows_both_sides_with_the_jobs_of_people_and_the_pods():
     assert (first.jobs, first.pods, first.gpus, first.gpus_given) == ((12,), (), 8, 4)
     assert (second.jobs, second.pods, second.gpus_given) == ((12,), ("team/web",), 3)
     assert (third.kubernetes, third.slurm, third.standing) == ("Ready, cordoned", "IDLE+DRAIN", "drained")
+
+
+def test_a_sick_node_says_where_it_stands():
+    sick = msgspec.structs.replace(node(1), metadata=Meta(name="node-1", annotations={
+        names.ANNOTATION_HEALTH: record(State.PERSON, "label").encode()
+    }))  # fmt: skip
+    first = find_nodes(msgspec.structs.replace(FACTS, nodes=(sick, node(2), node(3))))[0]
+    assert first.kubernetes == "Ready, health: needs-a-person"
 
 
 def test_the_pool_on_one_screen():

@@ -1,0 +1,93 @@
+"""A node's way back in words: an Event for each step that somebody should know of, and what comes next."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.health.decide import HealthStep
+from sunkpy.core.health.record import Record, State
+from sunkpy.core.health.rules import Cure
+
+
+class News(msgspec.Struct, frozen=True, kw_only=True):
+    """An Event on the Node."""
+
+    reason: str
+    note: str
+    is_warning: bool = False
+
+
+def news_of(step: HealthStep, node: str) -> News | None:
+    """What a step tells, if it tells anything."""
+    record = step.after
+    if step.is_held and record is not None:
+        note = f"sick, and left open, for too many Nodes are closed because of their health: {_evidence(record)}"
+        return News(reason="TooManyAtOnce", note=note, is_warning=True)
+    if record is None or not step.is_new_state:
+        return None
+    match record.state:
+        case State.CLOSING:
+            note = f"sick: {_evidence(record)}. Its Slurm node is drained; jobs end in their own time"
+            return News(reason="HealthDrain", note=note, is_warning=True)
+        case State.DRAINING if not record.closes:
+            return News(reason="HealthDrain", note=f"sick: {_evidence(record)}", is_warning=True)
+        case State.DRAINED:
+            return News(reason="HealthDrained", note=f"nothing runs there any more; {what_comes_next(record, node)}")
+        case State.PERSON:
+            note = f"{record.why}: {_evidence(record)}. {what_comes_next(record, node)}"
+            return News(reason="HealthNeedsPerson", note=note, is_warning=True)
+        case State.WELL if step.before is not None and step.before.state is not State.SUSPECT:
+            return News(reason="HealthReturned", note=f"takes jobs again: {record.why}")
+        case _:
+            return None
+
+
+def standing(record: Record) -> str:
+    """Where a Node stands, and since when."""
+    if record.state is State.WELL:
+        return f"well since {record.at}: {record.why}" if record.why else f"well since {record.at}"
+    why = f" ({record.why})" if record.why else ""
+    return f"{record.state} since {record.at}{why}: {_evidence(record)}"
+
+
+def what_comes_next(record: Record, node: str) -> str:
+    """What happens by itself, or what somebody has to do."""
+    match record.state:
+        case State.WELL:
+            return "nothing"
+        case State.SUSPECT:
+            return (
+                f"it is drained at {record.due} if the signal lasts" if record.due else "it is drained when it may be"
+            )
+        case State.CLOSING:
+            return "the syncer drains its Slurm node"
+        case State.DRAINING:
+            return "its jobs end in their own time"
+        case State.RETURNING:
+            return "the syncer lifts the drain in Slurm"
+        case State.PERSON:
+            return _by_a_person(record, node)
+        case State.DRAINED:
+            return _after_the_drain(record)
+
+
+def _after_the_drain(record: Record) -> str:
+    if record.good_since:
+        return f"the signal has been gone since {record.good_since}; it comes back if that lasts"
+    cures = {
+        Cure.CLEAR: "when the signal has ended",
+        Cure.REBOOT: "when the machine has started again",
+    }
+    asked = f"; a person is asked for at {record.due}" if record.due else ""
+    return f"it comes back {cures[Cure(record.cure)]}{asked}" if record.cure in cures else "a person is asked for"
+
+
+def _by_a_person(record: Record, node: str) -> str:
+    if not record.closes:
+        return "mend it, then lift the drain in Slurm: scontrol update state=resume"
+    return f"mend it, then: kubectl annotate node {node} {names.ANNOTATION_HEALTH}-"
+
+
+def _evidence(record: Record) -> str:
+    return f"{record.signal}: {record.text}"

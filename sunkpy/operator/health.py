@@ -1,0 +1,56 @@
+"""The health of Nodes: each pass one step of `core.health`, within the cap, with its figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from sunkpy.core.health import HealthStep, HealthView, State, decide_health, read_record
+from sunkpy.core.health.decide import is_closed_by_us
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.times import utc_now
+from sunkpy.operator.metrics import HealthMetrics
+from sunkpy.operator.node_cap import NodeCap
+from sunkpy.operator.settings import HealthSettings
+
+
+class HealthWatch:
+    """The rules, the cap, and since when Nodes that are being closed have been."""
+
+    def __init__(
+        self,
+        settings: HealthSettings,
+        metrics: HealthMetrics,
+        *,
+        now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rules = settings.rules
+        self._cap = NodeCap(is_closed_by_us, settings.max_percent)
+        self._metrics = metrics
+        self._now = now
+        self._clock = clock
+        self._closing_since_s: dict[str, float] = {}
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Follow the watch of Nodes."""
+        self._cap.node_changed(old, new)
+        self._metrics.node_changed(old, new)
+        if old is None or (since_s := self._closing_since_s.get(old.name)) is None:
+            return
+        record = read_record(new) if new is not None else None
+        if record is not None and record.state is State.DRAINING:
+            self._metrics.drained_after.observe(self._clock() - since_s)
+        if record is None or record.state not in (State.SUSPECT, State.CLOSING):
+            del self._closing_since_s[old.name]
+
+    def step(self, node: Node, pod: Pod | None) -> HealthStep:
+        """The next step of a Node; it counts towards the cap from now on, although no watch shows it yet."""
+        room = self._cap.has_room(node, pod)
+        view = HealthView(node=node, pod=pod, rules=self._rules, now=self._now(), has_room=room)
+        step = decide_health(view)
+        if step.closes:
+            self._cap.note(node, pod)
+            self._closing_since_s[node.name] = self._clock()
+        return step

@@ -1,0 +1,68 @@
+"""How many Nodes of a cluster are closed in one way, and whether one more may be.
+
+The cap limits the number, not the rate: further Nodes are held back until others are freed or a person raises it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from sunkpy.core import names
+from sunkpy.core.model.objects import Node, Pod
+
+CLOSED_FLOOR = 3
+_NO_CLUSTER = ""
+
+
+class NodeCap:
+    """Counts by what the watch shows, and by what was decided and is not shown yet."""
+
+    def __init__(self, is_closed: Callable[[Node], bool], max_percent: int) -> None:
+        self._is_closed = is_closed
+        self._max_percent = max_percent
+        self._pool: Counter[str] = Counter()
+        self._closed: Counter[str] = Counter()
+        self._under_way: dict[str, str] = {}
+        self._deciding: Counter[str] = Counter()
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Follow the watch of Nodes."""
+        for node, by in ((old, -1), (new, 1)):
+            if node is not None:
+                self._pool[_of_node(node)] += by
+                self._closed[_of_node(node)] += by * self._is_closed(node)
+        if old is not None and (new is None or self._is_closed(new)):
+            self._settle(old.name)
+
+    def has_room(self, node: Node, pod: Pod | None) -> bool:
+        """Whether this Node may be closed too; decide on it and `note` without an await between."""
+        self._settle(node.name)
+        if self._is_closed(node):
+            return True
+        cluster = _cluster_of(node, pod)
+        # A Node whose slurmd pod is gone has no label any more, and stays closed: it counts for every cluster.
+        closed = self._closed[cluster] + self._deciding[cluster]
+        closed += self._closed[_NO_CLUSTER] if cluster != _NO_CLUSTER else 0
+        return closed < max(CLOSED_FLOOR, math.ceil(self._max_percent * self._pool[cluster] / 100))
+
+    def note(self, node: Node, pod: Pod | None) -> None:
+        """This Node is being closed: it counts although the watch does not show it yet."""
+        cluster = _cluster_of(node, pod)
+        self._under_way[node.name] = cluster
+        self._deciding[cluster] += 1
+
+    def _settle(self, name: str) -> None:
+        """The watch shows the decision, or it is being made again."""
+        cluster = self._under_way.pop(name, None)
+        if cluster is not None:
+            self._deciding[cluster] -= 1
+
+
+def _of_node(node: Node) -> str:
+    return node.labels.get(names.LABEL_CLUSTER, _NO_CLUSTER)
+
+
+def _cluster_of(node: Node, pod: Pod | None) -> str:
+    return pod.labels.get(names.LABEL_CLUSTER, _NO_CLUSTER) if pod is not None else _of_node(node)

@@ -1,0 +1,79 @@
+"""What is told of each step, and what comes next."""
+
+import pytest
+
+from sunkpy.core.health import HealthStep, State
+from sunkpy.core.health.words import News, news_of, standing, what_comes_next
+from tests.unit.core.health.build import NOW, record
+
+MEND = "mend it, then: kubectl annotate node n1 sunkpy.dev/health-"
+
+
+def told(before, after, **held):
+    return news_of(HealthStep(before=before, after=after, **held), "n1")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "news"),
+    [
+        (None, record(State.SUSPECT, "deadlock"), None),
+        (record(State.SUSPECT, "label"), record(State.CLOSING, "label"),
+         News(reason="HealthDrain", is_warning=True,
+              note="sick: label: evidence. Its Slurm node is drained; jobs end in their own time")),
+        (None, record(State.DRAINING, "kill"),
+         News(reason="HealthDrain", is_warning=True, note="sick: kill: evidence")),
+        (record(State.CLOSING, "label"), record(State.DRAINING, "label"), None),
+        (record(State.DRAINING, "label"), record(State.DRAINED, "label"),
+         News(reason="HealthDrained",
+              note="nothing runs there any more; it comes back when the signal has ended")),
+        (record(State.DRAINED, "label"), record(State.PERSON, "label", why="not cured after 60 min"),
+         News(reason="HealthNeedsPerson", is_warning=True,
+              note=f"not cured after 60 min: label: evidence. {MEND}")),
+        (record(State.DRAINED, "label"), record(State.DRAINED, "label").returned(NOW, why="the signal has ended"),
+         News(reason="HealthReturned", note="takes jobs again: the signal has ended")),
+        (record(State.SUSPECT, "label"), None, None),
+        (record(State.DRAINED, "label"), record(State.DRAINED, "label", due="later"), None),
+    ],
+)  # fmt: skip
+def test_each_step_that_somebody_should_know_of_is_told_once(before, after, news):
+    assert told(before, after) == news
+
+
+def test_a_sick_node_that_the_cap_leaves_open_is_told():
+    suspect = record(State.SUSPECT, "label")
+    assert told(suspect, suspect, is_held=True).note == (
+        "sick, and left open, for too many Nodes are closed because of their health: label: evidence"
+    )
+
+
+@pytest.mark.parametrize(
+    ("at", "comes"),
+    [
+        (record(State.SUSPECT, "deadlock", due="2026-11-28T12:00:50Z"),
+         "it is drained at 2026-11-28T12:00:50Z if the signal lasts"),
+        (record(State.SUSPECT, "deadlock"), "it is drained when it may be"),
+        (record(State.CLOSING, "label"), "the syncer drains its Slurm node"),
+        (record(State.DRAINING, "label"), "its jobs end in their own time"),
+        (record(State.DRAINED, "label", due="2026-11-28T13:00:00Z"),
+         "it comes back when the signal has ended; a person is asked for at 2026-11-28T13:00:00Z"),
+        (record(State.DRAINED, "kill"), "it comes back when the machine has started again"),
+        (record(State.DRAINED, "fan"), "a person is asked for"),
+        (record(State.DRAINED, "label", good_since="2026-11-28T12:00:00Z"),
+         "the signal has been gone since 2026-11-28T12:00:00Z; it comes back if that lasts"),
+        (record(State.RETURNING, "kill"), "the syncer lifts the drain in Slurm"),
+        (record(State.PERSON, "label"), MEND),
+        (record(State.PERSON, "prolog"), "mend it, then lift the drain in Slurm: scontrol update state=resume"),
+        (record(State.DRAINED, "label").returned(NOW, why="cured"), "nothing"),
+    ],
+)  # fmt: skip
+def test_what_comes_next(at, comes):
+    assert what_comes_next(at, "n1") == comes
+
+
+def test_where_a_node_stands():
+    assert standing(record(State.PERSON, "label", why="not cured after 60 min")) == (
+        "needs-a-person since 2026-11-28T12:00:00Z (not cured after 60 min): label: evidence"
+    )
+    assert (
+        standing(record(State.DRAINED, "label").returned(NOW, why="cured")) == "well since 2026-11-28T12:00:00Z: cured"
+    )

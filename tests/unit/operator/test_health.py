@@ -1,0 +1,110 @@
+"""The health of Nodes: which signals values name, the cap, and what the figures say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from sunkpy.core import names
+from sunkpy.core.health import Rule, State
+from sunkpy.core.health.known import KNOWN
+from sunkpy.operator.health import HealthWatch
+from sunkpy.operator.metrics import HealthMetrics
+from sunkpy.operator.settings import HealthSettings
+from tests.unit.core.health.build import LABEL, NOW, node, pod, record
+
+BAD = Rule(label=LABEL, bad=("bad",))
+SETTINGS = HealthSettings(signals={"label": BAD})
+CLUSTER = {names.LABEL_CLUSTER: "c1", names.LABEL_NODESET: "gpu"}
+
+
+class Watch:
+    """A watch of the health of Nodes with clocks that stand still."""
+
+    def __init__(self, settings: HealthSettings = SETTINGS) -> None:
+        self.registry = CollectorRegistry()
+        self.passed_s = 0.0
+        self.watch = HealthWatch(
+            settings,
+            HealthMetrics(self.registry),
+            now=lambda: NOW + timedelta(seconds=self.passed_s),
+            clock=lambda: self.passed_s,
+        )
+
+    def figure(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+def named(number: int, **changes):
+    made = node(**changes)
+    labels = {**made.labels, **CLUSTER}
+    return msgspec.structs.replace(
+        made, metadata=msgspec.structs.replace(made.metadata, name=f"n{number}", labels=labels)
+    )
+
+
+def test_nothing_counts_unless_values_name_it():
+    assert HealthSettings().rules.signals == {}
+    assert Watch(HealthSettings()).watch.step(node(label="bad", deadlock="True"), pod()).changes == {}
+
+
+def test_a_source_brings_its_signals_and_values_have_the_last_word():
+    slower = Rule(condition="KernelDeadlock", patience_seconds=600)
+    settings = HealthSettings(
+        sources=("nodeProblemDetector", "slurm"),
+        without=("NTPProblem",),
+        signals={"KernelDeadlock": slower, "own": BAD},
+    )
+    signals = settings.rules.signals
+    assert list(signals)[:2] == ["KernelDeadlock", "own"]
+    assert signals["KernelDeadlock"] is slower
+    assert set(signals) == {*KNOWN["nodeProblemDetector"], *KNOWN["slurm"], "own"} - {"NTPProblem"}
+    assert "ReadonlyFilesystem" in settings.conditions
+    assert "NTPProblem" not in settings.conditions
+
+
+def test_a_source_that_nobody_knows_is_refused():
+    with pytest.raises(msgspec.ValidationError, match="Invalid enum value 'npd'"):
+        msgspec.convert({"sources": ["npd"]}, HealthSettings)
+
+
+def test_a_signal_on_all_nodes_closes_a_fifth_of_them_though_the_watch_shows_none_yet():
+    watch = Watch().watch
+    nodes = [named(number, label="bad") for number in range(40)]
+    for each in nodes:
+        watch.node_changed(None, each)
+    states = [watch.step(each, pod()).after.state for each in nodes]
+    assert (states.count(State.CLOSING), states.count(State.SUSPECT)) == (8, 32)
+
+
+def test_what_is_closed_already_counts_and_slurms_own_drains_do_not():
+    watch = Watch().watch
+    for number in range(3):
+        watch.node_changed(None, named(number, label="bad", record=record(State.PERSON, "label")))
+    assert watch.step(named(9, label="bad"), pod()).is_held
+    others = Watch().watch
+    for number in range(3):
+        others.node_changed(None, named(number, record=record(State.DRAINED, "kill")))
+    assert others.step(named(9, label="bad"), pod()).closes
+
+
+def test_the_figures_say_where_nodes_stand_and_how_fast_they_were_drained():
+    rig = Watch()
+    seen = named(1, label="bad")
+    rig.watch.node_changed(None, seen)
+    closing = named(1, label="bad", record=rig.watch.step(seen, pod()).after)
+    rig.watch.node_changed(seen, closing)
+    at = {"cluster": "c1", "nodeset": "gpu", "signal": "label"}
+    assert rig.figure("sunkpy_health_nodes", state="closing", **at) == 1
+    rig.passed_s = 0.4
+    draining = named(1, label="bad", record=rig.watch.step(closing, pod(drain=True)).after)
+    rig.watch.node_changed(closing, draining)
+    assert rig.figure("sunkpy_health_nodes", state="closing", **at) is None
+    assert rig.figure("sunkpy_health_nodes", state="draining", **at) == 1
+    assert rig.figure("sunkpy_health_steps_total", state="draining", signal="label") == 1
+    assert rig.figure("sunkpy_health_drain_seconds_sum") == pytest.approx(0.4)
+    rig.watch.node_changed(draining, None)
+    assert rig.figure("sunkpy_health_nodes", state="draining", **at) is None
