@@ -65,13 +65,18 @@ is_brought() {
 missing=()
 for key in "${programs[@]}"; do
   while read -r program _; do
-    [[ $program != /* || -x $program ]] || is_brought "$program" || missing+=("$key=$program: there is no such program")
+    [[ $program != /* || $program == /run/slurm/conf/* || -x $program ]] || is_brought "$program" || missing+=("$key=$program: there is no such program")
   done <<< "$(values_of "$key")"
 done
 [ "$daemon" != slurmd ] || [ -x /usr/local/bin/take-scratch ] ||
   missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
+problem=$(bash -n /etc/slurm/task_hooks.sh 2>&1) || [ ! -e /etc/slurm/task_hooks.sh ] || {
+  echo "bash cannot read hooks.taskProlog and hooks.taskEpilog, one below the other:"
+  sed 's|^/etc/slurm/||; s/^/  /' <<< "$problem"
+  exit 3
+}
 mpi=$(values_of MpiDefault)
 case $daemon in
   slurmd | login)

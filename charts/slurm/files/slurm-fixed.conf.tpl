@@ -74,3 +74,13 @@ PrologFlags={{ join "," $flags }}
 BatchStartTimeout=60
 Prolog=prolog.sh
 Epilog=epilog.sh
+{{- if or .Values.hooks.taskProlog .Values.hooks.taskEpilog }}
+# slurmctld sends nodes no other program than these. As a Prolog it does nothing.
+Prolog=task_hooks.sh
+{{- range $key, $text := dict "TaskProlog" .Values.hooks.taskProlog "TaskEpilog" .Values.hooks.taskEpilog }}
+{{- if $text }}
+{{- if hasKey $.Values.slurmConfig.conf $key }}{{ fail (printf "hooks.t%s: slurmConfig.conf.%s is set, too: keep one of both" (trimPrefix "T" $key) $key) }}{{ end }}
+{{ $key }}=/run/slurm/conf/task_hooks.sh
+{{- end }}
+{{- end }}
+{{- end }}

@@ -10,10 +10,12 @@ from typing import Final
 import msgspec
 import pytest
 
+from devcluster.waiting import wait_until
 from sunkpy.core.gang.identity import gang_of
 from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.asking import connect
 from tests.integration.slurm.daemons import ONE_SLURMD, RealSlurm
+from tests.integration.slurm.site import VALUES, Node, Site
 from tests.integration.slurm.test_check_config import SUITE, check
 from tests.integration.slurm.test_check_config import root as root
 from tests.integration.slurm.test_real_people import GANG, pods_job
@@ -180,6 +182,41 @@ async def test_of_a_job_of_pods_it_sees_no_seal_and_sets_nothing_that_they_rely_
 
 def _facts(shown: str) -> list[str]:
     return [word for word in shown.split() if "=" in word]
+
+
+TASKS: Final = {
+    "taskProlog": 'echo export OF_SITE="$(id -un)-$SLURM_LOCALID"\necho print hello\n[ -z "$FAILS" ] || exit 9',
+    "taskEpilog": "echo $SLURM_JOB_ID as $(id -un) >> /var/tmp/task-epilogs",
+}
+
+
+async def test_lines_around_tasks_reach_nodes_with_slurm_conf_and_run_as_the_user(tmp_path: Path, slurm: RealSlurm):
+    site = Site(tmp_path / "site", values={**VALUES, "hooks": TASKS}, nodes=(Node("c1"),))
+    told = site.slurm.root / "var/tmp/task-epilogs"
+    try:
+        await site.settle()
+        code, said = site.shell("ann", "cd /tmp; srun --ntasks=2 bash -c 'echo $SLURM_JOB_ID $OF_SITE'")
+        assert code == 0, said + site.logs()
+        job = said.splitlines()[-1].split()[0]
+        assert sorted(said.splitlines()) == [f"{job} ann-0", f"{job} ann-1", "hello", "hello"]
+        assert told.read_text() == f"{job} as ann\n" * 2
+        code, said = site.shell("ann", "cd /tmp; FAILS=1 srun bash -c 'echo runs'")
+        assert (code != 0, "runs" in said) == (True, False), said
+        state = lambda: site.shell("ann", "sinfo -ho %T -n c1")[1].split()[0]  # noqa: E731
+        assert wait_until(lambda: state() == "idle", timeout_s=30, every_s=0.2), f"it is {state()}, not drained"
+    finally:
+        site.stop()
+
+
+@pytest.mark.parametrize("part", ["slurmctld", "slurmd"])
+def test_lines_around_tasks_that_bash_cannot_read_are_refused_before_anything_is_changed(
+    root: Path, tmp_path: Path, part: str
+):
+    code, words = check(root, tmp_path / "config", part, {"hooks": {"taskProlog": "if true; then"}})
+    assert code == 3, words
+    assert words.startswith("bash cannot read hooks.taskProlog and hooks.taskEpilog, one below the other:\n")
+    assert "syntax error" in words
+    assert check(root, tmp_path / "whole", part, {"hooks": TASKS}) == (0, "")
 
 
 async def test_a_filter_speaks_where_people_type_before_anything_is_sent(slurm: RealSlurm, scheduler: Slurm):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.unit.charts.rendering import CHARTS, ROOT, Refused, render
+from tests.unit.charts.rendering import CHARTS, ROOT, Refused, of_kind, render
 
 TABLE: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = yaml.safe_load(
     (CHARTS / "slurm/files/slurm-conf.yaml").read_text()
@@ -137,6 +137,30 @@ def test_without_cgroups_jobs_do_not_inherit_the_cores_that_are_kept_for_slurmd(
     )
     lines = [line.partition("=")[2] for line in conf.splitlines() if line.startswith("TaskPluginParam=")]
     assert lines == ([says] if says else [])
+
+
+def test_lines_around_tasks_are_a_prolog_that_slurmctld_sends():
+    hooks = {"hooks": {"taskProlog": "echo export A=b\n", "taskEpilog": "rm -f /tmp/x\n"}}
+    data = of_kind(render("slurm", hooks), "ConfigMap")["demo-slurm-config"]["data"]
+    path = "/run/slurm/conf/task_hooks.sh"
+    lines = [line for line in data["slurm.conf"].splitlines() if "rolog=" in line or "pilog=" in line]
+    wanted = [
+        "Prolog=prolog.sh",
+        "Epilog=epilog.sh",
+        "Prolog=task_hooks.sh",
+        f"TaskEpilog={path}",
+        f"TaskProlog={path}",
+    ]
+    assert lines == wanted
+    assert data["task_hooks.sh"].splitlines()[:2] == [
+        "#!/bin/bash",
+        "[[ ${SLURM_SCRIPT_CONTEXT:-} == *_task ]] || exit 0",
+    ]
+    only = {"hooks": {"taskEpilog": "true"}}
+    assert "TaskProlog=" not in of_kind(render("slurm", only), "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"]
+    assert "task_hooks" not in str(of_kind(render("slurm"), "ConfigMap")["demo-slurm-config"])
+    twice = {**hooks, "slurmConfig": {"conf": {"TaskProlog": "/opt/site/ours.sh"}}}
+    assert "hooks.taskProlog: slurmConfig.conf.TaskProlog is set, too: keep one of both" in _refused(twice)
 
 
 def test_jobs_may_be_hidden_beside_owners_of_pods():
