@@ -184,24 +184,30 @@ class Record:
             return
         self._put(gang, {each.pod.uid: each.pod for each in bindings})
 
-    def keep_bound(self, pod: Pod) -> bool:
-        """The watch shows a pod as its binding was sent: it takes its own place in the gang, and nothing else changes.
+    @property
+    def is_all_bound(self) -> bool:
+        """None of its pods waits for a node."""
+        return all(pod.spec.node_name for pod in self.recognised.pods)
 
-        False when other pods wait, or something else may have changed as well.
+    def keep(self, pod: Pod) -> bool:
+        """Nothing has changed about a pod from which it follows who is in the gang, or what that asks for: it takes its
+        own place there. False: the gang has to be recognised anew.
         """
         known = self.recognised
-        if self.is_doubted or known.claiming is not None or known.gang is None:
+        if self.is_doubted or known.gang is None or known.claiming is not None:
             return False
-        if not all(each.spec.node_name for each in known.pods):
-            return False
-        self._put(known.gang, {pod.uid: pod})
+        self._put(known.gang, {pod.uid: self.as_bound(pod)})
         return True
 
-    def _put(self, gang: Gang, bound: dict[str, Pod]) -> None:
-        """Members that are bound now, by uid, in the place of what they were."""
-        pods = tuple(bound.get(pod.uid, pod) for pod in self.recognised.pods)
-        changed = with_pods(gang, {pod.uid: pod for pod in gang.members} | bound)
-        self.recognised = msgspec.structs.replace(self.recognised, gang=changed, pods=pods)
+    def _put(self, gang: Gang, changed: dict[str, Pod]) -> None:
+        """These pods, by uid, in the place of what they were."""
+        known = self.recognised
+        self.recognised = msgspec.structs.replace(
+            known,
+            gang=with_pods(gang, {pod.uid: pod for pod in gang.members} | changed),
+            pods=tuple(changed.get(pod.uid, pod) for pod in known.pods),
+            beyond=tuple(changed.get(pod.uid, pod) for pod in known.beyond),
+        )
 
     def assume_no_more(self, pod: Pod) -> None:
         """Its binding was not done."""

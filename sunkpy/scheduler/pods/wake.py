@@ -70,13 +70,14 @@ class Wake:
         if is_over(new) and self._ledger.get(id) is None:
             return
         record = self._ledger.ensure(id)
-        sent = record.member(new).assumed
-        if old is not None and _compared(old) == _compared(new):
-            self.doubt(id)
-            return
-        is_own = sent is not None and len(record.members) <= _AT_ONCE and _is_as_sent(sent.pod, new)
-        if is_own and record.keep_bound(new):
+        sent, is_small = record.member(new).assumed, len(record.members) <= _AT_ONCE
+        is_own = sent is not None and is_small and record.is_all_bound and _is_as_sent(sent.pod, new)
+        if is_own and record.keep(new):
             return  # the pass that sent the binding has seen to what follows
+        if old is not None and _compared(old) == _compared(new):
+            if not (is_small and record.keep(new)):
+                self.doubt(id)
+            return
         if old is not None and _wishes(old) != _wishes(new):
             record.forgive()
         self.changed(id)

@@ -86,6 +86,21 @@ def test_a_pod_that_is_shown_as_its_binding_was_sent_stays_in_the_gang_that_is_k
     assert record.recognised.gang.members == record.recognised.pods == (now,)
 
 
+def test_a_pod_of_which_only_a_condition_has_changed_takes_its_place_in_the_gang_that_is_known(ledger):
+    record, _ = binding_of(ledger, pod(0), pod(1))
+    now = pod(1, conditions=(Condition(type="PodScheduled", status="False"),))
+    Wake(ledger).pod_changed(BAND, pod(1), now)
+    assert (len(ledger.changed), record.is_doubted, record.is_news) == (0, False, False)
+    assert record.recognised.gang.members[1] == record.recognised.pods[1] == now
+
+
+def test_a_pod_that_is_being_bound_stays_so_when_the_watch_is_late(ledger):
+    record, sent = binding_of(ledger, pod(0))
+    late = pod(0, conditions=(Condition(type="PodScheduled", status="False"),))
+    Wake(ledger).pod_changed(BAND, pod(0), late)
+    assert record.recognised.gang.members == record.recognised.pods == (sent,)
+
+
 def claims(record):
     record.recognised = msgspec.structs.replace(record.recognised, claiming=record.recognised.gang)
 
