@@ -88,17 +88,13 @@ app.kubernetes.io/component: {{ .part }}
 {{ if .root.Values.priorityClasses.create }}{{ .root.Release.Namespace }}-{{ .root.Release.Name }}-{{ .role }}{{ end }}
 {{- end }}
 
-{{- /* Affinity to nodes without slurmd pods. These have a label once the operator has seen them; before that, the label that
-a NodeSet selects by is all that is known. */}}
+{{- /* Affinity to nodes without slurmd pods: by the label that the operator gives to such nodes, and by those that values name.
+What NodeSets select by is not in it: each new one would start all of these pods again. */}}
 {{- define "slurm.offJobs" -}}
 {{- $terms := list (dict "key" "sunkpy.dev/nodeset" "operator" "DoesNotExist") }}
-{{- range $_, $set := include "slurm.nodeSets" . | fromYaml }}
-{{- $selector := ($set | default dict).nodeSelector | default $.Values.compute.nodeSelector }}
-{{- range $key, $value := $selector }}
-{{- if eq (len $selector) 1 }}{{ $terms = append $terms (dict "key" $key "operator" "NotIn" "values" (list $value)) }}{{ end }}
+{{- range $key, $value := .Values.controlPlane.avoid }}
+{{- $terms = append $terms (dict "key" $key "operator" "NotIn" "values" (list $value)) }}
 {{- end }}
-{{- end }}
-{{- $terms = uniq $terms }}
 {{- $preferred := list }}
 {{- range $terms }}{{ $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchExpressions" (list .))) }}{{ end }}
 {{- if eq .Values.controlPlane.besideJobs "avoid" }}

@@ -10,7 +10,7 @@ from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
 
 LABEL = {"key": "sunkpy.dev/nodeset", "operator": "DoesNotExist"}
 NOT_GPU = {"key": "pool", "operator": "NotIn", "values": ["gpu"]}
-GPU_POOL = {"nodeSets": {"compute": {"nodeSelector": {"pool": "gpu"}}}}
+GPU_POOL = {"controlPlane": {"avoid": {"pool": "gpu"}}}
 CONTROL_PLANE = {
     f"demo-{part}" for part in ("accounts", "mariadb", "scheduler", "slurmctld", "slurmdbd", "slurmrestd", "syncer")
 }
@@ -37,19 +37,31 @@ def _required(*expressions: Mapping[str, object]) -> Mapping[str, object]:
     [
         pytest.param({}, _preferred(LABEL), id="by the label of nodes that have a slurmd pod"),
         pytest.param(GPU_POOL, _preferred(LABEL, NOT_GPU), id="and before there are any"),
-        pytest.param({"compute": {"nodeSelector": {"pool": "gpu"}}}, _preferred(LABEL, NOT_GPU), id="for all sets"),
         pytest.param(
-            {"nodeSets": {"compute": {"nodeSelector": {"pool": "gpu", "kubernetes.io/os": "linux"}}}},
-            _preferred(LABEL),
-            id="two labels: which of them is missing elsewhere is not known",
+            {"controlPlane": {"besideJobs": "never", "avoid": {"pool": "gpu"}}}, _required(LABEL, NOT_GPU), id="never"
         ),
-        pytest.param({"controlPlane": {"besideJobs": "never"}} | GPU_POOL, _required(LABEL, NOT_GPU), id="never"),
-        pytest.param({"controlPlane": {"besideJobs": "allow"}} | GPU_POOL, {}, id="anywhere"),
+        pytest.param({"controlPlane": {"besideJobs": "allow", "avoid": {"pool": "gpu"}}}, {}, id="anywhere"),
     ],
 )
 def test_the_control_plane_avoids_nodes_with_jobs(values, affinity):
     found = _affinities(render("slurm", values))
     assert {name: found[name] for name in CONTROL_PLANE} == dict.fromkeys(CONTROL_PLANE, affinity)
+
+
+@pytest.mark.parametrize("besides", ["avoid", "never"])
+def test_one_node_set_more_starts_again_only_what_reads_slurm_conf(besides: str) -> None:
+    """Which has a line for it."""
+    own = {"nodeSelector": {"pool": "gpu"}, "gpu": {"resource": "nvidia.com/gpu"}}
+    values = {"controlPlane": {"besideJobs": besides}, "nodeSets": {"compute": {}}}
+    one = _pods(render("slurm", values))
+    two = _pods(render("slurm", values | {"nodeSets": {"compute": {"nodeSelector": {"pool": "cpu"}}, "gpu": own}}))
+    assert {name for name in CONTROL_PLANE if one[name] != two[name]} == {"demo-slurmctld", "demo-slurmrestd"}
+    assert all(one[name]["spec"] == two[name]["spec"] for name in CONTROL_PLANE), "all but the hash of slurm.conf"
+
+
+def _pods(manifests: list[Manifest]) -> dict[str, Mapping[str, object]]:
+    kinds = ("Deployment", "StatefulSet")
+    return {each["metadata"]["name"]: each["spec"]["template"] for each in manifests if each["kind"] in kinds}
 
 
 def test_an_affinity_of_values_replaces_it():
