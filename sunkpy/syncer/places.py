@@ -43,7 +43,7 @@ class Places:
         self._settings = settings
         self._namespace = namespace
         self._pods = pods
-        self._sources: tuple[Source, ...] = _sources_of(settings)
+        self._sources: tuple[Source, ...] = self.sources_of(settings)
         self._keys = frozenset[str]().union(*(source.keys for source in self._sources))
         self._nodes = Informer(kube, paths.NODES, Node, keep=self._trim)
         self._on: dict[str, str] = {}
@@ -76,6 +76,21 @@ class Places:
         if not self._sources:
             return None
         return place_of(node.labels, self._sources, wants_block=BLOCK in self._settings.plugins)
+
+    @staticmethod
+    def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
+        """Those that are known from the start.
+
+        Raises:
+            BadSettings: nobody is known by that name.
+        """
+        if settings.source in ("", "kueue", "configMap", "slinky"):
+            return ()
+        if settings.source == "labels":
+            return (sources.of_keys(settings.levels, blocks=settings.block_labels),)
+        if not (found := sources.known(settings.source)):
+            raise BadSettings(f"topology.source: there is no {settings.source!r}")
+        return found
 
     async def run(self) -> None:
         """Follow the source until cancelled."""
@@ -142,18 +157,3 @@ class Places:
 
 def _says(node: Node) -> tuple[dict[str, str], dict[str, str]]:
     return node.labels, node.annotations
-
-
-def _sources_of(settings: TopologySettings) -> tuple[Source, ...]:
-    """Those that are known from the start.
-
-    Raises:
-        BadSettings: nobody is known by that name.
-    """
-    if settings.source in ("", "kueue", "configMap", "slinky"):
-        return ()
-    if settings.source == "labels":
-        return (sources.of_keys(settings.levels, blocks=settings.block_labels),)
-    if not (found := sources.known(settings.source)):
-        raise BadSettings(f"topology.source: there is no {settings.source!r}")
-    return found

@@ -127,6 +127,8 @@ class Topology:
         if not (self._settings.source or self._layouts):
             return
         await self._ask_release()
+        if self._settings.source == "slinky":
+            return  # its users write the file
         if over := [name for name, (_, at_s) in self._refused.items() if self._clock() - at_s >= self._pace.again_s]:
             self._refused = {name: told for name, told in self._refused.items() if name not in over}
             self._changed(over)

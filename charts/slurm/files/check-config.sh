@@ -72,6 +72,8 @@ done
   missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
+[ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
+  missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
 problem=$(bash -n /etc/slurm/task_hooks.sh 2>&1) || [ ! -e /etc/slurm/task_hooks.sh ] || {
   echo "bash cannot read hooks.taskProlog and hooks.taskEpilog, one below the other:"
   sed 's|^/etc/slurm/||; s/^/  /' <<< "$problem"

@@ -12,6 +12,8 @@
 {{- if and (regexMatch "(?i)(^|[,/])lua(,|$)" (get $given "clifilterplugins")) (not (hasKey $files "cli_filter.lua")) }}
 {{- fail "slurmConfig.conf.CliFilterPlugins: lua needs its script, without which no srun, sbatch or salloc starts: slurmConfig.files: cli_filter.lua" }}
 {{- end }}
+{{- include "slurm.checkTopology" (dict "root" . "plugin" (get $given "topologyplugin")) }}
+{{- $labelled := and .Values.topology.source (ne .Values.topology.source "slinky") }}
 {{- if and (regexMatch "(?i)tree|block" (get $given "topologyplugin")) (not (hasKey $files "topology.conf")) (not (hasKey $files "topology.yaml")) }}
 {{- fail "slurmConfig.conf.TopologyPlugin: it needs slurmConfig.files: topology.conf or topology.yaml" }}
 {{- end }}
@@ -24,6 +26,9 @@ The comment of a job names its pods. Without cgroups, jobs have the affinity of 
   "TaskPluginParam" ($cgroup | ternary list (list "SlurmdOffSpec")) "JobSubmitPlugins" (list "lua") "AccountingStoreFlags" (.Values.accounting.enabled | ternary (list "job_comment") list) }}
 {{- if and (include "slurm.backupController" .) (not (regexMatch "(?im)^slurmctldtimeout:" (toYaml $conf))) }}
 {{- $conf = merge (dict "SlurmctldTimeout" 30) $conf }}
+{{- end }}
+{{- if $labelled }}
+{{- $conf = merge (dict "TopologyPlugin" (printf "topology/%s" (first .Values.topology.plugins))) $conf }}
 {{- end }}
 {{- tpl (.Files.Get "files/slurm-fixed.conf.tpl") . }}
 {{ range $key, $value := include "slurm.confMap" (dict "root" $ "path" "slurmConfig.conf" "wanted" $conf "lists" $lists) | fromYaml }}

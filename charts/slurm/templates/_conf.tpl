@@ -139,3 +139,40 @@ Call with (dict "root" $ "name" …). */}}
 {{- define "slurm.privateJobs" -}}
 {{- if regexMatch "(?i)jobs" (include "slurm.confValue" (.Values.slurmConfig.conf.PrivateData | default "")) }}true{{ end }}
 {{- end }}
+
+{{- /* Nothing, or what is wrong with `topology`. Call with (dict "root" $ "plugin" what slurmConfig.conf.TopologyPlugin says). */}}
+{{- define "slurm.checkTopology" -}}
+{{- $topology := .root.Values.topology }}
+{{- $files := include "slurm.topologyFile" .root }}
+{{- if and $topology.source (ne $topology.source "slinky") }}
+{{- if $files }}{{ fail (printf "topology.source: slurmConfig.files has %s: leave one of both out" $files) }}{{ end }}
+{{- if .plugin }}{{ fail "slurmConfig.conf.TopologyPlugin: with topology.source it is topology.plugins" }}{{ end }}
+{{- if and (has "block" $topology.plugins) (not $topology.blockSizes) }}
+{{- fail "topology.plugins: block needs topology.blockSizes: the smallest is the number of nodes of the smallest block" }}
+{{- end }}
+{{- end }}
+{{- if and (eq $topology.source "slinky") (ne $files "topology.yaml") }}
+{{- fail "topology.source: slinky names units of a topology.yaml: write it in slurmConfig.files" }}
+{{- end }}
+{{- if and (eq $topology.source "labels") (not $topology.levels) }}{{ fail "topology.source: labels needs topology.levels: label keys, widest first" }}{{ end }}
+{{- if and (has $topology.source (list "kueue" "configMap")) (not $topology.name) }}
+{{- fail (printf "topology.source: %s needs topology.name: of the %s" $topology.source (eq $topology.source "kueue" | ternary "Topology of Kueue" "ConfigMap")) }}
+{{- end }}
+{{- end }}
+
+{{- /* The name of a topology file that a person has written, or nothing. */}}
+{{- define "slurm.topologyFile" -}}
+{{- if hasKey .Values.slurmConfig.files "topology.yaml" }}topology.yaml{{ else if hasKey .Values.slurmConfig.files "topology.conf" }}topology.conf{{ end }}
+{{- end }}
+
+{{- /* Settings of the topology, for syncer and scheduler; nothing if there is none. */}}
+{{- define "slurm.topologyConfig" -}}
+{{- $file := include "slurm.topologyFile" . }}
+{{- $of := dict }}
+{{- range $key, $value := .Values.topology }}{{ if $value }}{{ $_ := set $of $key $value }}{{ end }}{{ end }}
+{{- if or $file .Values.topology.source }}
+{{- $of = merge (dict "configMap" (printf "%s-topology" .Release.Name)) $of }}
+{{- if $file }}{{ $of = merge (dict "fileName" $file "file" (get .Values.slurmConfig.files $file)) $of }}{{ end }}
+{{- toJson $of }}
+{{- end }}
+{{- end }}

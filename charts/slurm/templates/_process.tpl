@@ -27,6 +27,9 @@ pollSeconds: {{ .values.pollSeconds }}
 {{- define "slurm.syncerConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "syncer" "user" "slurm" "values" .Values.syncer) }}
 metrics: {{ toJson .Values.syncer.metrics }}
+{{- with include "slurm.topologyConfig" . }}
+topology: {{ . }}
+{{- end }}
 {{- end }}
 
 {{- /* The partition of pods that name none, when the scheduler's values do not say: Slurm's own default. */}}

@@ -87,6 +87,19 @@ def test_the_chart_as_it_is_is_accepted(root: Path, tmp_path: Path, daemon: str)
     assert check(root, tmp_path / "config", daemon, {})[::-1] == ("", 0)
 
 
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "login"])
+def test_a_tree_of_labels_is_accepted_before_any_node_is_known(root: Path, tmp_path: Path, daemon: str):
+    assert check(root, tmp_path / "config", daemon, {"topology": {"source": "auto"}}) == (0, "")
+
+
+def test_blocks_are_refused_by_name_where_slurm_cannot_have_them(root: Path, tmp_path: Path):
+    values = {"topology": {"source": "auto", "plugins": ["tree", "block"], "blockSizes": [4]}}
+    values["partitions"] = {"nvl": {"conf": {"Topology": "block"}}}
+    code, words = check(root, tmp_path / "config", "slurmctld", values)
+    says = "topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size"
+    assert (code, says in words) == ((3, True) if SUITE == "trixie" else (0, False)), words
+
+
 def test_what_only_the_database_knows_is_accepted(root: Path, tmp_path: Path):
     weights = {"CPU": 1, "GRES/gpu": 16}
     of_partition = {"TRESBillingWeights": weights, "QOS": "gpu", "AllowQos": ["normal"], "AllowAccounts": ["chem"]}

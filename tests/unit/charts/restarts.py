@@ -32,6 +32,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "slurmConfig.files: others": {"slurmConfig": {"files": {"mpi.conf": "PMIxDebug=1"}}},
     "slurmConfig.cgroup": {"slurmConfig": {"cgroup": "disabled"}},
     "slurmConfig.privateTmp, privatePids": {"slurmConfig": {"privateTmp": False}},
+    "topology.source": {"topology": {"source": "auto"}},
     "partitions": {"partitions": {"more": {}}},
     "users.people, users.groups": {"users": {"people": {"bob": {"uid": 2002}}}},
     "users.sssd.config": {"users": {"sssd": {"config": "[sssd]\n# more\n"}}},

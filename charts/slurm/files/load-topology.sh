@@ -1,0 +1,134 @@
+#!/bin/bash
+# Read by start-slurmctld, whose functions and variables it uses. The topology that Slurm shall have is the chart's (/config), or
+# what the syncer has made of it (/topology). slurmctld ends on a file that it cannot read, and 26.05 also on one that lacks what
+# the record of a node names: then it would start no more. So it starts with the files with which it ran last ($kept), and others
+# are tried before they are loaded.
+# shellcheck disable=SC2154 # state and hosts are start-slurmctld's
+kept=$state/topology
+wanted=/run/slurmctld/topology
+
+# Before slurmctld starts. A file on which it ended is taken back, and loaded once more; after the second time it is given up.
+use_kept_topology() {
+  local sum
+  # 24.11 would start no job on a node that registered after it read the file: so only jobs that ask for switches look at it.
+  if [[ $(scontrol --version) == *" 24."* ]] && grep -qs '^# Made by sunkpy' /config/topology.conf; then
+    if grep -qi '^TopologyParam=' /etc/slurm/slurm.conf; then
+      sed -i '/^TopologyParam=/I s/$/,TopoOptional/' /etc/slurm/slurm.conf
+    else
+      echo TopologyParam=TopoOptional >> /etc/slurm/slurm.conf
+    fi
+  fi
+  if [ -e "$kept.loading" ] && [ -d "$kept.before" ]; then
+    sum=$(cat "$kept"/* 2> /dev/null | sha256sum)
+    [ "$sum" != "$(cat "$kept.ended" 2> /dev/null)" ] || echo "$sum" > "$kept.refused"
+    echo "$sum" > "$kept.ended"
+    rm -rf "$kept" && mv "$kept.before" "$kept" && rm "$kept.loading"
+    echo "start-slurmctld: slurmctld ended while a topology was loaded: it starts with the one before"
+  fi
+  [ -d "$kept" ] || return 0
+  rm -f /etc/slurm/topology.{conf,yaml}
+  cp "$kept"/* /etc/slurm/ 2> /dev/null || true # there may be none
+  chmod 0644 /etc/slurm/*.conf
+}
+
+# The files that are wanted, in one folder; an empty one of the syncer counts for nothing.
+gather_topology() {
+  local file
+  rm -rf "$wanted" && mkdir -p "$wanted"
+  for file in /config/topology.{conf,yaml} /topology/topology.{conf,yaml}; do
+    [ ! -s "$file" ] || cp -L "$file" "$wanted/"
+  done
+}
+
+# What records of nodes name and no file has: a topology, and of it a root or block.
+lacking_units() {
+  local unit words
+  words=$(cat "$wanted"/* 2> /dev/null | tr -s ' ":,=[]{}' '\n') || true
+  scontrol -o show node | { grep -oE ' Topology=[^ ]+' || true; } | cut -d= -f2 | tr ',' '\n' | cut -d: -f1,2 | sort -u |
+    while IFS=: read -r name unit; do
+      [ "$name" = default ] || grep -qxF -e "$name" <<< "$words" || echo "$name"
+      grep -qxF -e "$unit" <<< "$words" || echo "$name:$unit"
+    done | xargs
+}
+
+# Starts slurmctld on them, alone and with an empty state, as long as it takes to read them. The socket of scontrol here is that
+# of the one that runs (disable_sack).
+try_topology() {
+  local conf folder pid result=1
+  folder=$(mktemp -d) conf=$folder/slurm.conf
+  cp /etc/slurm/* "$folder/" 2> /dev/null || true
+  rm -f "$folder"/topology.{conf,yaml}
+  cp "$wanted"/* "$folder/" 2> /dev/null || true
+  mkdir "$folder/state"
+  sed -i -E '/^(Slurmctld(Host|Port|PidFile|LogFile|Debug|PrimaryOnProg|PrimaryOffProg)|StateSaveLocation|FirstJobId)=/Id
+    /^AuthInfo=/I s/$/,disable_sack/
+    /^(PriorityWeightTRES|Accounting[A-Za-z]*|JobComp[A-Za-z]*)=/Id
+    /^PartitionName=/I s/ (TRESBillingWeights|QOS|AllowQos|DenyQos)=[^ ]*//Ig' "$conf"
+  printf '%s\n' "SlurmctldHost=$(hostname)(localhost)" "SlurmctldPort=6899" "StateSaveLocation=$folder/state" \
+    "SlurmctldPidFile=$folder/pid" "SlurmctldDebug=info" >> "$conf"
+  /usr/sbin/slurmctld -D -i -f "$conf" > "$folder/log" 2>&1 &
+  pid=$!
+  for _ in {1..300}; do
+    if grep -q 'Running as primary controller' "$folder/log"; then result=0 && break; fi
+    kill -0 "$pid" 2> /dev/null || break
+    sleep 0.1
+  done
+  kill -KILL "$pid" 2> /dev/null || true
+  wait "$pid" 2> /dev/null || true
+  [ "$result" = 0 ] || grep -E 'error:|fatal:' "$folder/log" | sed -E 's/^.*(error|fatal): /start-slurmctld:   /' || true
+  rm -rf "$folder"
+  return "$result"
+}
+
+load_wanted_topology() {
+  rm -rf "$kept.new" "$kept.before"
+  cp -r "$wanted" "$kept.new"
+  mv "$kept" "$kept.before" && mv "$kept.new" "$kept"
+  : > "$kept.loading"
+  rm -f /etc/slurm/topology.{conf,yaml}
+  cp "$kept"/* /etc/slurm/ 2> /dev/null || true
+  chmod 0644 /etc/slurm/*.conf
+  tell_nodes
+  sleep "${1:-2}" # slurmctld runs itself anew, and ends by then if it ends on them
+  wait_until_up
+  rm -f "$kept.loading"
+  echo "start-slurmctld: topology loaded:" "$kept"/*
+}
+
+# For as long as slurmctld runs. Of two, the one that has control loads it, and the other has it from $kept.
+keep_topology() {
+  local each=${1:-5} told='' lacks sum
+  gather_topology
+  [ -d /topology ] || compgen -G "$wanted/*" > /dev/null || compgen -G "$kept/*" > /dev/null || return 0
+  while sleep "$each"; do
+    if [ ! -d "$kept" ]; then
+      is_up || continue
+      rm -rf "$kept.new" && mkdir "$kept.new"
+      cp /etc/slurm/topology.{conf,yaml} "$kept.new/" 2> /dev/null || true
+      mv "$kept.new" "$kept"
+    fi
+    gather_topology
+    if diff -rq "$wanted" "$kept" > /dev/null; then
+      told=''
+      continue
+    fi
+    if [ ${#hosts[@]} = 2 ] && ! has_control; then
+      cp "$kept"/* /etc/slurm/ 2> /dev/null || true
+      continue
+    fi
+    sum=$(cat "$wanted"/* 2> /dev/null | sha256sum)
+    [ "$sum" != "$(cat "$kept.refused" 2> /dev/null)" ] || continue
+    lacks=$(lacking_units) || continue
+    if [ -n "$lacks" ]; then
+      [ "$told" = "$lacks" ] || echo "start-slurmctld: the new topology is not loaded yet, records of nodes name what it lacks: $lacks"
+      told=$lacks
+      continue
+    fi
+    if ! try_topology; then
+      echo "start-slurmctld: the new topology is not loaded: slurmctld does not start on it; it goes on with the one that it has"
+      echo "$sum" > "$kept.refused"
+      continue
+    fi
+    load_wanted_topology
+  done
+}

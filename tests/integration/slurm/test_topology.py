@@ -1,0 +1,220 @@
+"""Slurm's topology on real daemons: files are tried before they are loaded, and single nodes are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from devcluster.waiting import wait_until
+from sunkpy.core.topology import files
+from sunkpy.core.topology.places import Place, named, spec_of
+from sunkpy.slurm import NodeChange, Slurm
+from sunkpy.slurm.errors import Rejected
+from tests.integration.slurm.asking import connect
+from tests.integration.slurm.daemons import ROOT, RealSlurm
+from tests.integration.slurm.gangs import NODES, five_nodes
+from tests.integration.slurm.test_check_config import SUITE
+from tests.unit.charts.rendering import of_kind, render
+
+pytestmark = pytest.mark.integration
+
+IS_NEW: Final = SUITE != "trixie"
+KEEP: Final = """\
+install -d -o slurm -g slurm /run/slurmctld && chown slurm /etc/slurm /etc/slurm/* && mkdir -p /topology
+start() {
+  set -euo pipefail
+  state=/var/lib/slurm/state hosts=()
+  is_up() { scontrol ping | grep -q ' is UP'; }
+  wait_until_up() { until is_up; do sleep 0.2; done; }
+  tell_nodes() { until scontrol reconfigure; do sleep 1; done; }
+  . /config/load-topology.sh
+  use_kept_topology
+  keep_topology 1 &
+  exec /usr/sbin/slurmctld -i -D
+}
+export -f start
+begin() { as slurm bash -c start; pkill -u slurm -x sleep; }
+keep begin >> /var/log/slurmctld.log 2>&1 &
+"""
+"""As start-slurmctld does."""
+PLACES: Final = {
+    "n1": Place(switches=named(("s1", "l1"))),
+    "n2": Place(switches=named(("s1", "l2"))),
+    "n3": Place(switches=named(("s1", "l1"))),
+    "n4": Place(switches=named(("s2", "l3"))),
+    "n5": Place(switches=named(("s1", "l2"))),
+}
+CONF: Final = files.write_conf(PLACES, records=[])
+LEAVES: Final = "".join(f"SwitchName=r{number} Nodes={node}\n" for number, node in enumerate(NODES))
+HAND_WRITTEN: Final = f"{LEAVES}SwitchName=top Switches=r[0-{len(NODES) - 1}]\n"
+
+
+class Running:
+    """A Slurm whose slurmctld has what the chart makes of values."""
+
+    def __init__(self, folder: Path, values: dict[str, object]) -> None:
+        data = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
+        conf = "".join(line + "\n" for line in data["slurm.conf"].splitlines() if line.startswith("Topology"))
+        machines = five_nodes(conf=conf)
+        own = {name: text for name, text in data.items() if name.startswith("topology.")}
+        machines = msgspec.structs.replace(machines, files={**machines.files, **own}, slurmctld=KEEP)
+        self._folder = folder
+        self._config = own | {"load-topology.sh": (ROOT / "charts/slurm/files/load-topology.sh").read_text()}
+        self.slurm = RealSlurm(folder, SUITE, machines=_with_config(machines, self._config))
+        idle = ("sinfo", "--noheader", "--states=idle", "--Node", "--format=%N")
+        self.wait(lambda: len(set(self.run(*idle)[1].split())) == len(NODES), "all nodes are idle")
+
+    def run(self, *command: str) -> tuple[int, str]:
+        return self.slurm.run_as("slurm", *command)
+
+    def submit(self, *words: str) -> tuple[int, str]:
+        return self.run("sbatch", "--parsable", "--mem=10", "--output=/dev/null", *words, "--wrap=true")
+
+    def write(self, name: str, text: str) -> None:
+        """As the kubelet brings what the syncer has written."""
+        part = self.slurm.root / "topology/.part"
+        part.write_text(text)
+        part.rename(self.slurm.root / "topology" / name)
+
+    def says(self) -> str:
+        return (self.slurm.root / "var/log/slurmctld.log").read_text()
+
+    def loads(self) -> int:
+        return self.says().count("start-slurmctld: topology loaded")
+
+    def shown(self) -> str:
+        return self.run("scontrol", "show", "topology")[1]
+
+    def wait(self, holds, what: str) -> None:
+        if not wait_until(holds, timeout_s=90):
+            raise AssertionError(f"{what}: not so:\n{self.slurm.logs()}")
+
+    def restart(self) -> None:
+        starts = self.slurm.starts("slurmctld")
+        self.slurm.send("TERM", "slurmctld")
+        self.wait(
+            lambda: self.slurm.starts("slurmctld") > starts and "UP" in self.run("scontrol", "ping")[1], "it is up"
+        )
+
+    async def tell(self, node: str, topology: str) -> None:
+        slurm: Slurm = connect(self.slurm, "slurm")
+        try:
+            await slurm.update_node(node, NodeChange(topology_str=topology))
+        finally:
+            await slurm.close()
+
+    async def record(self, node: str) -> str:
+        slurm = connect(self.slurm, "slurm")
+        try:
+            return (await slurm.node(node)).topology
+        finally:
+            await slurm.close()
+
+
+def _with_config(machines, config):
+    """Its files are there as a ConfigMap is mounted."""
+    lines = ["mkdir -p /config"]
+    for name, text in config.items():
+        lines.append(f"cat > /config/{name} << 'END_OF_FILE'\n{text}\nEND_OF_FILE")
+    return msgspec.structs.replace(machines, slurmctld="\n".join(lines) + "\n" + machines.slurmctld)
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    topology = {"source": "auto", "plugins": ["tree", "block"], "blockSizes": [2]} if IS_NEW else {"source": "auto"}
+    running = Running(tmp_path_factory.mktemp("labelled"), {"topology": topology})
+    yield running
+    running.slurm.stop()
+
+
+def test_a_file_on_which_slurmctld_would_end_is_not_loaded_and_told(labelled: Running):
+    name = files.YAML if IS_NEW else files.CONF
+    before = labelled.shown()
+    labelled.write(name, "- nonsense: [\n" if IS_NEW else "SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n")
+    says = "start-slurmctld: the new topology is not loaded: slurmctld does not start on it"
+    labelled.wait(lambda: says in labelled.says(), "it is told")
+    labelled.restart()
+    assert labelled.shown() == before
+    assert labelled.submit("--nodes=1")[0] == 0
+
+
+@pytest.mark.skipif(IS_NEW, reason="26.05 is told of each node")
+def test_24_11_loads_the_tree_and_keeps_it_over_a_restart(labelled: Running):
+    conf = labelled.run("scontrol", "show", "config")[1]
+    assert "TopoOptional" in conf
+    assert labelled.submit("--nodes=5")[0] == 0  # before there is a tree
+    labelled.write(files.CONF, CONF)
+    labelled.wait(lambda: labelled.loads() > 0, "the tree is loaded")
+    assert "SwitchName=s1/l1 Level=0" in labelled.shown()
+    assert labelled.submit("--nodes=2", "--switches=1", "--nodelist=n1,n3")[0] == 0
+    labelled.restart()
+    assert "SwitchName=s1/l1 Level=0" in labelled.shown()
+
+
+@pytest.mark.skipif(not IS_NEW, reason="24.11 is told by its file")
+def test_26_05_is_told_of_single_nodes_and_of_blocks_by_its_file(labelled: Running):
+    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b2"], [2]))
+    labelled.wait(
+        lambda: "BlockName=b1" in labelled.run("scontrol", "show", "topology", "block")[1], "blocks are loaded"
+    )
+    for node, place in PLACES.items():
+        block = {"n1": "b1", "n3": "b1", "n2": "b2", "n5": "b2"}.get(node, "")
+        wanted = spec_of(msgspec.structs.replace(place, block=block), ["tree", "block"])
+        asyncio.run(labelled.tell(node, wanted))
+        assert asyncio.run(labelled.record(node)) == wanted
+    assert "SwitchName=s1/l1 Level=0 LinkSpeed=0 Nodes=n[1,3]" in labelled.shown()
+    assert labelled.submit("--nodes=2", "--switches=1")[0] == 0
+    assert labelled.submit("--nodes=5")[0] == 0
+    with pytest.raises(Rejected):
+        asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b9"))
+
+
+@pytest.mark.skipif(not IS_NEW, reason="24.11 has no record of it")
+def test_26_05_does_not_load_a_file_that_lacks_what_records_name_until_they_do_not(labelled: Running):
+    asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b2"))
+    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b3"], [2]))
+    says = "start-slurmctld: the new topology is not loaded yet, records of nodes name what it lacks: block:b2"
+    labelled.wait(lambda: says in labelled.says(), "it is told")
+    labelled.restart()
+    assert "BlockName=b2" in labelled.run("scontrol", "show", "topology", "block")[1]
+    loads = labelled.loads()
+    for node in ("n2", "n4", "n5"):
+        asyncio.run(labelled.tell(node, "tree:all:unknown"))
+    labelled.wait(lambda: labelled.loads() > loads, "it is loaded")
+    assert "BlockName=b3" in labelled.run("scontrol", "show", "topology", "block")[1]
+    labelled.restart()
+    assert asyncio.run(labelled.record("n1")).endswith("block:b1")
+
+
+def test_a_slurmctld_that_ends_while_it_loads_a_file_starts_with_the_one_before(labelled: Running):
+    """Twice, and the file is given up: whatever ended slurmctld, jobs go on."""
+    state = labelled.slurm.root / "var/lib/slurm/state"
+    labelled.wait(lambda: not (state / "topology.loading").exists(), "nothing is loaded")
+    for _ in range(2):
+        before = (state / "topology.before").exists()
+        (state / "topology.before").mkdir(exist_ok=before)
+        for file in (state / "topology").iterdir():
+            (state / "topology.before" / file.name).write_text(file.read_text())
+        (state / "topology.loading").touch()
+        labelled.restart()
+        assert not (state / "topology.loading").exists()
+    assert (state / "topology.refused").exists()
+    assert labelled.says().count("start-slurmctld: slurmctld ended while a topology was loaded") == 2
+    assert labelled.submit("--nodes=1")[0] == 0
+
+
+def test_nodes_of_a_hand_written_tree_get_jobs_once_it_is_read_again(tmp_path: Path):
+    """Which the syncer brings about when they have registered: it writes the same file with another last line."""
+    values = {"slurmConfig": {"conf": {"TopologyPlugin": "topology/tree"}, "files": {files.CONF: HAND_WRITTEN}}}
+    running = Running(tmp_path, values)
+    try:
+        assert "configuration is not available" in running.submit("--nodes=2")[1]
+        running.write(files.CONF, files.stamped(HAND_WRITTEN, [f"{node} uid" for node in NODES]))
+        running.wait(lambda: running.submit("--nodes=2")[0] == 0, "a job of two nodes is taken")
+    finally:
+        running.slurm.stop()
