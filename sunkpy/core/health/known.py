@@ -63,6 +63,7 @@ KNOWN: Final[Mapping[str, Mapping[str, Rule]]] = {
         "EpilogFailed": Rule(slurm_reason="Epilog error"),
         "HookOfProlog": Rule(slurm_reason="sunkpy prolog: "),
         "HookOfEpilog": Rule(slurm_reason="sunkpy epilog: "),
+        "CheckNode": Rule(slurm_reason="sunkpy check: "),
         "DuplicateJobid": Rule(slurm_reason="Duplicate jobid"),
         "SlurmdFails": Rule(failed_starts=5),
     },

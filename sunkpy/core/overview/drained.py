@@ -28,7 +28,7 @@ from sunkpy.core.overview.table import Table, count, first_of, printable
 _ITS_OWN: Final = (
     "Not responding", "Node unexpectedly rebooted", "Kill task failed", "Prolog error", "Epilog error", "Low ",
     "batch job complete failure", "Duplicate jobid", "gres/", "ResumeTimeout reached", "Reboot ",
-    "SlurmdSpoolDir is full",
+    "SlurmdSpoolDir is full", "sunkpy check: ",
 )  # fmt: skip
 """How reasons begin that slurmctld and slurmd write by themselves."""
 

@@ -24,3 +24,31 @@ def test_the_operator_reads_what_values_say() -> None:
     known = {name for rules in KNOWN.values() for name in rules}
     assert set(health.rules.signals) == {*known, "gpu"} - {"NTPProblem"}
     assert health.max_percent == 10
+
+
+def checks(values: dict[str, object]) -> dict[str, str | None]:
+    """What slurmd of each NodeSet looks at."""
+    found = {}
+    for name, nodeset in of_kind(render("slurm", values), "NodeSet").items():
+        (slurmd,) = (each for each in nodeset["spec"]["template"]["spec"]["containers"] if each["name"] == "slurmd")
+        found[name] = next((each["value"] for each in slurmd["env"] if each["name"] == "SUNKPY_CHECKS"), None)
+    return found
+
+
+CHECKED = {"conf": {"HealthCheckProgram": "/usr/local/bin/check-node", "HealthCheckInterval": 60}}
+
+
+def test_nodes_are_checked_by_what_values_leave_on() -> None:
+    both = {"cpu": {"checks": {"gpus": False, "disk": 0}}, "gpu": {"checks": {"rdma": 8}}}
+    assert checks({"slurmConfig": CHECKED, "nodeSets": both}) == {
+        "cpu": "clock=30 files memory zombies=100",
+        "gpu": "clock=30 disk=95 files gpus memory rdma=8 zombies=100",
+    }
+    conf = of_kind(render("slurm", {"slurmConfig": CHECKED}), "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"]
+    assert "HealthCheckProgram=/usr/local/bin/check-node\n" in conf
+
+
+def test_without_the_program_the_slurmd_pods_stay_as_they_are() -> None:
+    assert checks({}) == {"compute": None}
+    own = {"conf": {"HealthCheckProgram": "/site/nhc", "HealthCheckInterval": 60}}
+    assert checks({"slurmConfig": own}) == {"compute": None}
