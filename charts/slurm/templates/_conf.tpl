@@ -78,9 +78,17 @@ that go with what is wanted). */}}
 {{- range $partition.nodeSets }}
 {{- if not (or (hasKey $sets .) (eq . "ALL")) }}{{ fail (printf "%s.nodeSets: there is no NodeSet %s; nodeSets has %s" $path . (keys $sets | sortAlpha | join ", ")) }}{{ end }}
 {{- end }}
+{{- if and $partition.features $partition.nodeSets }}{{ fail (printf "%s: features or nodeSets, not both: a node would be in the partition by either" $path) }}{{ end }}
 {{- include "slurm.noGang" $partition.preemptMode }}
+{{- $nodes := $partition.nodeSets | default (list "ALL") }}
+{{- /* No NodeSet of values has such a name. */}}
+{{- range $at, $feature := $partition.features }}
+{{- $set := printf "feature_%s_%d" $name $at }}
+{{- $nodes = eq $at 0 | ternary (list $set) (append $nodes $set) }}
+NodeSet={{ $set }} Feature={{ $feature }}
+{{ end }}
 {{- $conf := include "slurm.confMap" (dict "root" $ "path" (printf "%s.conf" $path) "wanted" $partition.conf) | fromYaml }}
-PartitionName={{ $name }} Nodes={{ join "," ($partition.nodeSets | default (list "ALL")) }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
+PartitionName={{ $name }} Nodes={{ join "," $nodes }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
 {{- if $partition.default }} Default=YES{{ end }}
 {{- with $partition.maxTime }} MaxTime={{ include "slurm.confValue" . }}{{ end }}
 {{- with $partition.defaultTime }} DefaultTime={{ include "slurm.confValue" . }}{{ end }}

@@ -26,7 +26,7 @@ def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
         remembered_name(nodeset, node) == pod.name
         and pod.labels.get(names.LABEL_CLUSTER) == nodeset.spec.cluster
         and is_offer_of(pod, offer(nodeset, node))
-        and pod.annotations.get(names.ANNOTATION_FEATURES) == features(nodeset)
+        and pod.annotations.get(names.ANNOTATION_FEATURES) == features(nodeset, node)
         and pod.annotations.get(names.ANNOTATION_SMT, "") == nodeset.spec.smt
     )
 

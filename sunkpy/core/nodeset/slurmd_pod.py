@@ -22,6 +22,8 @@ Json = dict[str, object]
 _UID_VARIABLE = "SUNKPY_POD_UID"
 
 _DEVICES = "devices="
+_HEAVIEST = 0xFFFFFFF0
+"""The largest weight that Slurm takes."""
 
 
 def template_hash(nodeset: NodeSet) -> str:
@@ -35,7 +37,10 @@ def template_hash(nodeset: NodeSet) -> str:
         "features": list(spec.features),
         "gpu": msgspec.to_builtins(spec.gpu),
         "reserved": msgspec.to_builtins(spec.reserved),
+        # Left out where a NodeSet of an older release has none: its pods would be made anew for nothing.
         **({"smt": spec.smt} if spec.smt else {}),
+        **({"labels": [*spec.feature_labels, spec.weight_label]} if spec.feature_labels or spec.weight_label else {}),
+        **({"weight": spec.weight} if spec.weight != 1 else {}),
     }
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -48,7 +53,7 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
     notes = {
         **_child(metadata, "annotations"),
         names.ANNOTATION_OFFERED: offer(nodeset, node),
-        names.ANNOTATION_FEATURES: features(nodeset),
+        names.ANNOTATION_FEATURES: features(nodeset, node),
         **({names.ANNOTATION_SMT: smt} if (smt := nodeset.spec.smt) else {}),
         **_drains_at_start(node),
     }
@@ -112,7 +117,8 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
         "SUNKPY_DEVICES": ";".join(each.words for each in _gpus(nodeset, node)),
-        "SUNKPY_FEATURES": features(nodeset),
+        "SUNKPY_FEATURES": features(nodeset, node),
+        "SUNKPY_WEIGHT": str(weight(nodeset, node)),
         "SUNKPY_START_DRAINED": start_drained(node) or "",
         "SUNKPY_COMMENT": json.dumps(comment, separators=(",", ":")),
     }
@@ -138,25 +144,46 @@ def memory_offered_mib(node: Node, reserved: Reserved) -> int:
 
 def offer(nodeset: NodeSet, node: Node) -> str:
     """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:2 devices=a;b`,
-    without devices that have no names.
+    without devices that have no names. Where labels of the Node say more, `features=gpu,k8s/rack=a weight=3` as well.
     """
     cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
     words = ";".join(word for each in _gpus(nodeset, node) for word in sorted(each.words.split()))
-    return f"cpus={cpus} memory={memory} gres={gres_offered(nodeset, node)}" + (f" {_DEVICES}{words}" if words else "")
+    found = [f"cpus={cpus}", f"memory={memory}", f"gres={gres_offered(nodeset, node)}"]
+    found += [f"{_DEVICES}{words}"] if words else []
+    found += [f"features={features(nodeset, node)}"] if nodeset.spec.feature_labels else []
+    found += [f"weight={weight(nodeset, node)}"] if nodeset.spec.weight_label else []
+    return " ".join(found)
 
 
 def is_offer_of(pod: Pod, offers_now: str) -> bool:
     """The pod was made for this offer; one without the annotation is of an older operator, and nobody knows."""
-    made_for = pod.annotations.get(names.ANNOTATION_OFFERED, "").split()
-    now = offers_now.split()
+    made_for, now = _offer_of(pod), _by_key(offers_now)
     # An older operator wrote no devices, and a driver may learn their names later.
-    both = min(len(made_for), len(now))
-    return both > 0 and made_for[:both] == now[:both]
+    both = made_for.keys() & now.keys()
+    return bool(both) and all(made_for[key] == now[key] for key in both)
 
 
-def features(nodeset: NodeSet) -> str:
-    """Those of the Slurm nodes: `gpu,ib`."""
-    return ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features)))
+def _offer_of(pod: Pod) -> dict[str, str]:
+    return _by_key(pod.annotations.get(names.ANNOTATION_OFFERED, ""))
+
+
+def _by_key(offer: str) -> dict[str, str]:
+    """`cpus` → `cpus=8`."""
+    return {word.partition("=")[0]: word for word in offer.split()}
+
+
+def features(nodeset: NodeSet, node: Node) -> str:
+    """Those of its Slurm node: `gpu,ib,k8s/topology.kubernetes.io/zone=eu-1a`."""
+    labels = node.metadata.labels
+    of_labels = (f"k8s/{key}={labels[key]}" for key in nodeset.spec.feature_labels if key in labels)
+    return ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features, *of_labels)))
+
+
+def weight(nodeset: NodeSet, node: Node) -> int:
+    """That of its Slurm node; a label that says no weight counts for nothing."""
+    said = node.metadata.labels.get(nodeset.spec.weight_label, "") if nodeset.spec.weight_label else ""
+    is_weight = said.isascii() and said.isdecimal() and 0 < int(said) <= _HEAVIEST
+    return int(said) if is_weight else nodeset.spec.weight
 
 
 def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
@@ -174,9 +201,9 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
 
 def explain_offer(pod: Pod, offers_now: str) -> str:
     """What the node of a pod offers by now, and what it did when the pod was made; empty when nothing is known."""
-    made_for = pod.annotations.get(names.ANNOTATION_OFFERED, "").split()
-    pairs = zip(offers_now.split(), made_for, strict=False)
-    changes = (_but_for_the_same(now, before) for now, before in pairs if now != before)
+    made_for, now = _offer_of(pod), _by_key(offers_now)
+    both = [key for key in now if key in made_for and now[key] != made_for[key]]
+    changes = (_but_for_the_same(now[key], made_for[key]) for key in both)
     return ", ".join(f"its node offers {now} in place of {before or 'none'}" for now, before in changes)
 
 

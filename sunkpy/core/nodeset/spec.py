@@ -126,6 +126,9 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
     pod_name_prefix: str = ""
     naming: str = "InternalIP"
     features: tuple[str, ...] = ()
+    feature_labels: tuple[str, ...] = ()
+    weight: int = 1
+    weight_label: str = ""
     gpu: Gpu | None = None
     reserved: Reserved = Reserved()
     smt: str = ""

@@ -227,6 +227,23 @@ async def test_a_job_outlives_the_change_and_the_node_is_as_it_was_until_it_is_e
     assert _shape(real) == ("15 15 1:15:1" if then == "apart" else "16 14 2:4:2")
 
 
+async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made_for_others(
+    real: RealSlurm, admin: Slurm
+) -> None:
+    zone = "k8s/topology.kubernetes.io/zone"
+    await _next_pod(real, admin, f"export SUNKPY_WEIGHT=7 SUNKPY_FEATURES=compute,{zone}=a,k8s/rack=3_x.y\n")
+    assert " Weight=7 " in _told(real, "node", NODE)
+    constraint = f"--constraint=({zone}=b|{zone}=a)&k8s/rack=3_x.y"
+    await _next_pod(real, admin, f"export SUNKPY_WEIGHT=9 SUNKPY_FEATURES=compute,{zone}=b,{zone}=a,k8s/rack=3_x.y\n")
+    assert " Weight=9 " in _told(real, "node", NODE)
+    await _submit(real, admin, "ann", constraint)
+    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+    assert " Weight=9 " in _told(real, "node", NODE)
+    await _clear(real, admin)
+    await _next_pod(real, admin, "")
+    assert " Weight=1 " in _told(real, "node", NODE)
+
+
 async def test_on_reconfigure_a_slurmd_says_the_same_again(real: RealSlurm, admin: Slurm) -> None:
     job = await _submit(real, admin, "ann", "-n1")
     assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0

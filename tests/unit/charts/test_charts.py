@@ -245,6 +245,11 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"partitions": {"gpu": {"nodeSets": ["h200"]}}}, "there is no NodeSet h200; nodeSets has compute"),
         (
             "slurm",
+            {"partitions": {"near": {"nodeSets": ["compute"], "features": ["ib"]}}},
+            "partitions.near: features or nodeSets, not both: a node would be in the partition by either",
+        ),
+        (
+            "slurm",
             {"partitions": {"gpulow": {"default": True}}},
             "gpulow and low are default, .*set partitions.gpulow.default",
         ),
@@ -485,6 +490,19 @@ def test_a_partition_has_further_keys():
         line for line in _lines({"partitions": {"high": {"conf": conf}}}) if line.startswith("PartitionName=high")
     ]
     assert line.endswith(" AllowAccounts=chem,phys GraceTime=60 LLN=YES TRESBillingWeights=CPU=1,Mem=0.25G")
+
+
+def test_a_partition_takes_nodes_by_their_features():
+    partitions = {"near": {"features": ["k8s/zone=a", "ib"]}, "high": {"nodeSets": ["h100"]}}
+    lines = _lines({"partitions": partitions, "nodeSets": {"h100": {"featureLabels": ["zone"], "weight": 3}}})
+    assert [line for line in lines if line.startswith("NodeSet=")] == [
+        "NodeSet=h100 Feature=h100",
+        "NodeSet=feature_near_0 Feature=k8s/zone=a",
+        "NodeSet=feature_near_1 Feature=ib",
+    ]
+    of = {line.split()[0]: line.split()[1] for line in lines if line.startswith("PartitionName=")}
+    assert of["PartitionName=near"] == "Nodes=feature_near_0,feature_near_1"
+    assert (of["PartitionName=high"], of["PartitionName=low"]) == ("Nodes=h100", "Nodes=ALL")
 
 
 def test_the_default_nodeset_is_there_only_where_none_is_named():

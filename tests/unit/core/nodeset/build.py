@@ -62,6 +62,9 @@ def make_nodeset(
     gpu: Gpu | None = None,
     features: tuple[str, ...] = (),
     smt: str = "",
+    feature_labels: tuple[str, ...] = (),
+    weight: int = 1,
+    weight_label: str = "",
     deleting: bool = False,
     drain_timeout_s: int | None = None,
     drain_timeout_policy: str = "Wait",
@@ -87,6 +90,9 @@ def make_nodeset(
             naming=naming,
             features=features,
             smt=smt,
+            feature_labels=feature_labels,
+            weight=weight,
+            weight_label=weight_label,
             gpu=gpu,
             update_strategy=UpdateStrategy(
                 type=strategy, rolling_update=RollingUpdate(max_unavailable=max_unavailable)

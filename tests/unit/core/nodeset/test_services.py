@@ -25,7 +25,7 @@ def pod(number, *, nodeset=NODESET, told=JUST_NOW, token=ROLL, answer=ROLL, jobs
     """Made from an older template, marked by a roll, services on its node."""
     notes = {
         names.ANNOTATION_OFFERED: offer(NODESET, node(number)),
-        names.ANNOTATION_FEATURES: features(NODESET),
+        names.ANNOTATION_FEATURES: features(NODESET, node(number)),
         names.ANNOTATION_JOBS: jobs,
         names.ANNOTATION_REPLACEABLE: answer,
         names.ANNOTATION_REPLACEABLE_AT: told,
@@ -198,7 +198,7 @@ def test_a_slurmd_that_would_have_other_devices_stays_under_services():
         msgspec.structs.replace(node(1), devices={"d": tuple(NodeDevice(word=word) for word in words)})
         for words in ("ab", "ac")
     )
-    notes = {names.ANNOTATION_OFFERED: offer(nodeset, a), names.ANNOTATION_FEATURES: features(nodeset)}
+    notes = {names.ANNOTATION_OFFERED: offer(nodeset, a), names.ANNOTATION_FEATURES: features(nodeset, a)}
     there = make_pod(nodeset, 1, annotations=notes)
     assert has_successor(nodeset, a, there)
     assert not has_successor(nodeset, b, there)

@@ -5,7 +5,15 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import NodeDevice, Pod
-from sunkpy.core.nodeset.slurmd_pod import build_pod, changed_offer, explain_offer, gres_offered, node_of, template_hash
+from sunkpy.core.nodeset.slurmd_pod import (
+    build_pod,
+    changed_offer,
+    explain_offer,
+    gres_offered,
+    node_of,
+    offer,
+    template_hash,
+)
 from sunkpy.core.nodeset.spec import Gpu, GpuType
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
@@ -98,6 +106,48 @@ def test_building_leaves_the_template_alone():
     assert msgspec.json.encode(nodeset) == before
 
 
+ZONE = "topology.kubernetes.io/zone"
+
+
+def test_labels_of_the_node_are_features_where_the_nodeset_names_them():
+    nodeset = make_nodeset(features=("ib",), feature_labels=(ZONE, "rack", "nowhere"))
+    body = build(nodeset, make_node(1, labels={ZONE: "eu-1a", "rack": "", "other": "x"}))
+    said = f"gpu,ib,k8s/{ZONE}=eu-1a,k8s/rack="
+    assert env(body)["SUNKPY_FEATURES"] == body["metadata"]["annotations"][names.ANNOTATION_FEATURES] == said
+    assert body["metadata"]["annotations"][names.ANNOTATION_OFFERED].endswith(f" features={said}")
+
+
+@pytest.mark.parametrize(
+    ("labels", "weight"),
+    [
+        pytest.param({}, "7", id="no label"),
+        pytest.param({"weight": "20"}, "20", id="its label"),
+        pytest.param({"weight": "0"}, "7", id="no weight"),
+        pytest.param({"weight": "4294967281"}, "7", id="more than Slurm knows"),
+        pytest.param({"weight": "heavy"}, "7", id="no number"),
+    ],
+)
+def test_the_weight_is_that_of_the_nodeset_or_of_a_label(labels, weight):
+    nodeset = make_nodeset(weight=7, weight_label="weight")
+    assert env(build(nodeset, make_node(1, labels=labels)))["SUNKPY_WEIGHT"] == weight
+    assert env(build(make_nodeset(), make_node(1, labels=labels)))["SUNKPY_WEIGHT"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ({"rack": "a", "weight": "3", "more": "b"}, ""),
+        ({"rack": "b", "weight": "3"}, "its node offers features=gpu,k8s/rack=b in place of gpu,k8s/rack=a"),
+        ({"rack": "a"}, "its node offers weight=1 in place of 3"),
+    ],
+)
+def test_a_label_that_changes_is_another_offer(labels, told):
+    nodeset = make_nodeset(feature_labels=("rack",), weight_label="weight")
+    made_for = offer(nodeset, make_node(1, labels={"rack": "a", "weight": "3"}))
+    pod = make_pod(nodeset, 1, annotations={names.ANNOTATION_OFFERED: made_for})
+    assert explain_offer(pod, changed_offer(nodeset, make_node(1, labels=labels), pod)) == told
+
+
 def test_what_cores_of_several_threads_are_is_left_to_slurmd_unless_it_is_said():
     assert env(build(make_nodeset()))["SUNKPY_SMT"] == ""
     assert names.ANNOTATION_SMT not in build(make_nodeset())["metadata"]["annotations"]
@@ -114,6 +164,9 @@ def test_the_hash_follows_what_shapes_pods():
         make_nodeset(gpu=Gpu()),
         make_nodeset(prefix="h100"),
         make_nodeset(smt="apart"),
+        make_nodeset(weight=2),
+        make_nodeset(weight_label="a"),
+        make_nodeset(feature_labels=("a",)),
     ):
         assert template_hash(other) != same
 
