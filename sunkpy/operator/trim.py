@@ -30,6 +30,7 @@ from sunkpy.core.model.objects import (
     Terminated,
 )
 from sunkpy.core.model.slurmd import is_slurmd
+from sunkpy.core.placement.occupancy import as_much
 
 _READ_CONDITIONS = frozenset({"Ready", "DisruptionTarget", *names.SLURM_CONDITIONS})
 _KINDS = 4096  # of pods by their requests, of conditions by their content
@@ -70,9 +71,8 @@ def is_heartbeat(old: Node, new: Node) -> bool:
 def trim_pod(pod: Pod) -> Pod:
     """Of a slurmd pod what decisions read; of any other pod its requests and the job in its annotation."""
     meta, status = pod.metadata, pod.status
-    spec = msgspec.structs.replace(
-        _room(msgspec.json.encode(_asked(pod.spec))), node_name=sys.intern(pod.spec.node_name)
-    )
+    room = _room(msgspec.json.encode(as_much(pod.spec)))
+    spec = PodSpec(containers=(room,), node_name=sys.intern(pod.spec.node_name))
     if not is_slurmd(pod):
         job = meta.annotations.get(names.ANNOTATION_JOB_ID)
         kept = Meta(
@@ -127,23 +127,9 @@ def _undated(condition: Condition) -> Condition:
     return msgspec.structs.replace(condition, last_transition_time=None)
 
 
-def _asked(spec: PodSpec) -> PodSpec:
-    """The fields that give the requests of a pod (`core.model.matching.pod_requests`)."""
-    return PodSpec(
-        containers=tuple(map(_resources, spec.containers)),
-        init_containers=tuple(map(_resources, spec.init_containers)),
-        overhead=spec.overhead,
-        resources=spec.resources,
-    )
-
-
-def _resources(container: Container) -> Container:
-    return Container(resources=container.resources, restart_policy=container.restart_policy)
-
-
 @functools.lru_cache(maxsize=_KINDS)
-def _room(asked: bytes) -> PodSpec:
-    return msgspec.json.decode(asked, type=PodSpec)
+def _room(taken: bytes) -> Container:
+    return msgspec.json.decode(taken, type=Container)
 
 
 @functools.lru_cache(maxsize=_KINDS)

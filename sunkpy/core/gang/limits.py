@@ -36,20 +36,26 @@ from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
+    LabelSelector,
     Meta,
     Node,
     Pod,
     PodAffinityTerm,
     PodSpec,
+    PodVolume,
+    SelectorRequirement,
     Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
+from sunkpy.core.placement.occupancy import as_much
 from sunkpy.core.placement.spreading import constraints_of, crowded, is_counted, labels_compared
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
 MOST_TO_PODS: Final = 16
 """Lines of affinity to pods: each is compared with every pod of the cluster."""
+MOST_VALUES: Final = 2000
+"""In all lines of affinity, as names of nodes: each takes a hundred bytes for as long as the pod is there."""
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
@@ -84,30 +90,86 @@ def within_limits(
     )
 
 
+class LongSpec(PodSpec, frozen=True, kw_only=True):
+    """What is remembered of a spec with a list that is too long."""
+
+    why: str
+
+
+def shortened(spec: PodSpec) -> PodSpec:
+    """The spec with those of its volumes that have claims; of one with a list that is too long what it takes, where it
+    is, and why it is refused.
+
+    Anybody may make pods of a megabyte, which takes up to nine in memory.
+    """
+    why = explain_length(spec)
+    if not why:
+        return msgspec.structs.replace(spec, volumes=_with_claims(spec)) if spec.volumes else spec
+    return LongSpec(
+        why=why,
+        containers=(as_much(spec),),
+        node_name=spec.node_name,
+        scheduler_name=spec.scheduler_name,
+        restart_policy=spec.restart_policy,
+        scheduling_gates=spec.scheduling_gates[:1],
+        termination_grace_period_seconds=spec.termination_grace_period_seconds,
+    )
+
+
 def explain_length(spec: PodSpec) -> str:
-    """Which list of a pod is too long to be compared with that of each node or pod; empty when none is."""
+    """Which list of a pod is too long to be kept, or compared with that of each node or pod; empty when none is."""
+    if isinstance(spec, LongSpec):
+        return spec.why
     containers, affinity = matching.containers_of(spec), spec.affinity or Affinity()
     required = affinity.node_affinity.required if affinity.node_affinity is not None else None
     terms = required.node_selector_terms if required is not None else ()
-    selectors = [term.label_selector for term in (*_anti(spec), *_affinity(spec)) if term.label_selector is not None]
+    node_lines = [line for term in terms for line in (*term.match_expressions, *term.match_fields)]
+    of_pods, constraints = (*_anti(spec), *_affinity(spec)), spec.topology_spread_constraints
+    selectors = [term.label_selector for term in of_pods if term.label_selector is not None]
+    others = [term.namespace_selector for term in of_pods] + [each.label_selector for each in constraints]
+    lines = [*node_lines, *_lines_of([*selectors, *others])]
     counts = {
         "containers": len(containers),
         "resources": len({name for each in containers for name in matching.wanted(each.resources)}),
-        "host ports": len(spec.host_ports),
+        "ports": sum(len(each.ports) for each in containers),
         "labels in its nodeSelector": len(spec.node_selector),
         "tolerations": len(spec.tolerations),
-        "lines of node affinity": sum(len(term.match_expressions) + len(term.match_fields) for term in terms),
+        "lines of node affinity": max(len(terms), len(node_lines)),
+        "scheduling gates": len(spec.scheduling_gates),
+        "claims for devices": len(spec.resource_claims),
+        "volumes with claims": len(_with_claims(spec)),
     }
-    of_pods = {
-        "terms of affinity to pods": len(_anti(spec)) + len(_affinity(spec)),
-        "topologySpreadConstraints": len(constraints_of(spec)),
+    to_pods = {
+        "terms of affinity to pods": len(of_pods),
+        "topologySpreadConstraints": len(constraints),
         "lines of affinity to pods": sum(len(each.match_labels) + len(each.match_expressions) for each in selectors),
     }
-    for each, limit in ((counts, MOST_LINES), (of_pods, MOST_TO_PODS)):
+    values = {
+        "values in its affinity": sum(len(line.values) for line in lines)
+        + sum(len(term.namespaces) for term in of_pods)
+        + sum(len(each.match_labels) + len(each.match_expressions) for each in others if each is not None)
+    }
+    for each, limit in ((counts, MOST_LINES), (to_pods, MOST_TO_PODS), (values, MOST_VALUES)):
         most = max(each, key=each.__getitem__)
         if each[most] > limit:
             return f"has {each[most]} {most}, and {limit} are the most"
     return ""
+
+
+def _lines_of(selectors: Iterable[LabelSelector | None]) -> Iterator[SelectorRequirement]:
+    return (line for selector in selectors if selector is not None for line in selector.match_expressions)
+
+
+def _with_claims(spec: PodSpec) -> tuple[PodVolume, ...]:
+    return tuple(each for each in spec.volumes if each.persistent_volume_claim or each.ephemeral)
+
+
+def is_short(term: PodAffinityTerm) -> bool:
+    """It can be remembered of any pod."""
+    selector = term.label_selector or LabelSelector()
+    lines = len(selector.match_labels) + len(selector.match_expressions)
+    values = sum(len(line.values) for line in _lines_of([selector, term.namespace_selector]))
+    return lines <= MOST_LINES and len(term.namespaces) + values <= MOST_VALUES
 
 
 ShutOut = tuple[PodAffinityTerm, Meta, Iterable[Pod]]

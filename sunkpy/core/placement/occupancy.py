@@ -11,11 +11,14 @@ from typing import Final
 
 from sunkpy.core import names
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Pod, PodSpec
+from sunkpy.core.model.objects import Container, Pod, PodSpec, Resources
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.placement.eligibility import Candidate
 
 _COUNTED: Final = frozenset({"cpu", "memory"})
+_MOST_RESOURCES: Final = 100
+_FIRST: Final = ("cpu", "memory", "ephemeral-storage")
+_NOTHING: Final[dict[str, str]] = {}
 
 
 def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) -> matching.Amounts:
@@ -60,6 +63,18 @@ def requests(spec: PodSpec) -> matching.Amounts:
         return matching.pod_requests(spec)
     except BadQuantity:  # the apiserver would not have stored it
         return {}
+
+
+def as_much(spec: PodSpec) -> Container:
+    """One container that takes as much of a node as the whole pod: some have ten thousand. Of more than a hundred
+    resources those count that all pods ask for, and some.
+    """
+    asked = {name: amount for name, amount in requests(spec).items() if name != "pods"}
+    if len(asked) > _MOST_RESOURCES:
+        names = [*filter(asked.__contains__, _FIRST), *asked][:_MOST_RESOURCES]
+        asked = {name: asked[name] for name in names}
+    amounts = {name: f"{n}m" if name == "cpu" else str(n) for name, n in asked.items()}
+    return Container(resources=Resources(requests=amounts, limits=_NOTHING))
 
 
 def _is_without_job(pod: Pod) -> bool:

@@ -16,6 +16,7 @@ from sunkpy.core.gang.limits import (
     depend_on,
     labels_asked,
     looks_around,
+    shortened,
     shut_out_by,
     shuts_out,
     spreads_by,
@@ -69,7 +70,9 @@ class Cluster:
         self._by_name: dict[str, Node] | None = None
         by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
-        self.pods = Together(Informer(kube, paths.ALL_PODS, Pod, field_selector=each, tell=on_pod) for each in by_name)
+        self.pods = Together(
+            Informer(kube, paths.ALL_PODS, Pod, field_selector=each, keep=_remembered, tell=on_pod) for each in by_name
+        )
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
         self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
         self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
@@ -268,6 +271,16 @@ class Cluster:
         self._eligible.doubt()
         self.fullness.doubt()
         self._wake.nodes.set()
+
+
+def _remembered(pod: Pod) -> Pod:
+    """A pod of ours as it is stored. Of finalizers it counts that there are some."""
+    spec, meta = shortened(pod.spec), pod.metadata
+    if spec is pod.spec and len(meta.finalizers) <= 1:
+        return pod
+    return msgspec.structs.replace(
+        pod, spec=spec, metadata=msgspec.structs.replace(meta, finalizers=meta.finalizers[:1])
+    )
 
 
 def _best(slurmds: Iterable[Pod]) -> Pod | None:

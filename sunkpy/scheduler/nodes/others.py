@@ -14,9 +14,9 @@ from typing import Final, TypeVar, cast
 import cachetools
 import msgspec
 
-from sunkpy.core.gang.limits import MOST_TO_PODS
-from sunkpy.core.model.objects import Affinity, Container, Meta, Pod, PodAffinity, PodSpec, Resources
-from sunkpy.core.placement.occupancy import requests
+from sunkpy.core.gang.limits import MOST_LINES, MOST_TO_PODS, is_short, shut_out_by
+from sunkpy.core.model.objects import Affinity, Meta, Pod, PodAffinity, PodSpec
+from sunkpy.core.placement.occupancy import as_much
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Tell
@@ -42,12 +42,10 @@ class Cut:
 
     def __call__(self, pod: Pod) -> Pod:
         """The pod as it is stored."""
-        meta, asks = pod.metadata, requests(pod.spec)
-        amounts = {name: f"{n}m" if name == "cpu" else str(n) for name, n in asks.items() if name != "pods"}
-        container = Container(resources=Resources(requests=amounts, limits=_NOTHING), ports=pod.spec.host_ports)
-        terms = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
+        meta = pod.metadata
+        container = msgspec.structs.replace(as_much(pod.spec), ports=pod.spec.host_ports[:MOST_LINES])
         # Nobody has refused it for too many of them.
-        few = PodAffinity(required=terms.required[:MOST_TO_PODS] if terms is not None else ())
+        few = PodAffinity(required=tuple(filter(is_short, shut_out_by(pod)[:MOST_TO_PODS])))
         return Pod(
             metadata=Meta(
                 name=meta.name,
