@@ -180,14 +180,15 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that are on nodes, of all schedulers. A node has daemons with ports and pods that keep away their like:
     so of those only what one of the pods in question could meet is looked at.
 
-    `shutting_out`: each term of required anti-affinity (`shut_out_by`), with the pods of one namespace that have it.
+    `shutting_out`: each term of required anti-affinity (`shut_out_by`) that may mean one of some pods, with the pods of
+    one namespace that have it.
     `on_port`: those with a host port of this number.
     `everyone`: all of them; asked for only when a pod has terms of its own, for it may take long.
     `is_usable`: a job could have the node of this name.
     """
 
     nodes: Mapping[str, Node]
-    shutting_out: Callable[[], Iterable[ShutOut]] = tuple
+    shutting_out: Callable[[Sequence[Pod]], Iterable[ShutOut]] = lambda _: ()
     on_port: Callable[[int], Iterable[Pod]] = lambda _: ()
     everyone: Callable[[], Iterable[Pod]] = tuple
     is_usable: Callable[[str], bool] = lambda _: True
@@ -197,7 +198,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         """Of a few pods, which are looked through for each question."""
         return cls(
             nodes=nodes,
-            shutting_out=lambda: ((term, pod.metadata, (pod,)) for pod in pods for term in shut_out_by(pod)),
+            shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in shut_out_by(pod)),
             on_port=lambda port: (pod for pod in pods if port in host_ports_of(pod)),
             everyone=lambda: pods,
         )
@@ -247,6 +248,28 @@ def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     return _anti(pod.spec) + _affinity(pod.spec)
 
 
+Place = tuple[str, tuple[str, str] | None]
+"""A namespace, or any (empty), and a label with its value, or any (None)."""
+
+_ANYWHERE: Final = ""
+
+
+def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[Place]:
+    """Where the pods stand that the term, which stands on the pod `of`, may mean."""
+    if term.label_selector is not None:
+        namespaces = term.namespaces or (of.namespace,)
+        if term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS:
+            namespaces = (_ANYWHERE,)
+        label = next(iter(term.label_selector.match_labels.items()), None)
+        yield from ((namespace, label) for namespace in namespaces)
+
+
+def places_of(pod: Pod) -> Iterator[Place]:
+    """Where a pod stands."""
+    for namespace in (pod.metadata.namespace, _ANYWHERE):
+        yield from ((namespace, label) for label in (None, *pod.labels.items()))
+
+
 def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
     """The names of the labels by which terms tell pods apart."""
     for term in terms:
@@ -285,7 +308,7 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         for other in others:
             if _selects(term, pod.metadata, other.metadata):
                 _avoid(avoided, near(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
-    for term, of, shutting_out in around.shutting_out():
+    for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
             for other in shutting_out:
                 if _counts(other, but):

@@ -78,10 +78,10 @@ class Cluster:
         self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
         self._labels_asked: frozenset[str] = frozenset()
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
-        self._everybody = Together((*self.pods.parts, self._others))
-        self.neighbours = Neighbours(pods=self._everybody.values, on_moved=self._pod_moved)
+        everybody = self._everybody = Together((*self.pods.parts, self._others))
+        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved)
         for update in (self.neighbours.update, self._taken.update):
-            self._everybody.add_handler(update)
+            everybody.add_handler(update)
         self.volumes = Volumes(kube, on_change=wake.nodes.set, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(

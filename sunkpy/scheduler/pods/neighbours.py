@@ -8,11 +8,21 @@ are found by port number and by term, so that a binding looks only at those that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from sunkpy.core.gang.limits import ShutOut, Surroundings, host_ports_of, labels_asked, shut_out_by, shuts_out
+from sunkpy.core.gang.limits import (
+    Place,
+    ShutOut,
+    Surroundings,
+    host_ports_of,
+    labels_asked,
+    places_meant,
+    places_of,
+    shut_out_by,
+    shuts_out,
+)
 from sunkpy.core.model.objects import Meta, Node, Pod, PodAffinityTerm
 from sunkpy.runtime.groups import Groups
 
@@ -33,6 +43,7 @@ class Neighbours:
         self._on_port: Groups[int, str, Pod] = Groups()
         self._with_term: Groups[bytes, str, Pod] = Groups()
         self._terms: dict[bytes, tuple[PodAffinityTerm, Meta]] = {}
+        self._meaning: Groups[Place, bytes, bytes] = Groups()
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
@@ -47,9 +58,10 @@ class Neighbours:
             yield from (pod for pod in self._pods() if pod.spec.node_name and pod.spec.node_name not in listed)
             yield from further
 
-        def shutting_out() -> Iterator[ShutOut]:
-            for key, pods in self._with_term.items():
-                yield *self._terms[key], still(pods.values())
+        def shutting_out(pods: Sequence[Pod]) -> Iterator[ShutOut]:
+            places = dict.fromkeys(place for pod in pods for place in places_of(pod))
+            for key in dict.fromkeys(key for place in places for key in self._meaning.of(place)):
+                yield *self._terms[key], still(self._with_term.of(key))
             yield from ((term, pod.metadata, (pod,)) for pod in further for term in shut_out_by(pod))
 
         def on_port(port: int) -> Iterator[Pod]:
@@ -101,6 +113,8 @@ class Neighbours:
             key = _key(term, pod)
             self._terms[key] = (term, pod.metadata)
             self._with_term.put(key, pod.uid, pod)
+            for place in places_meant(term, pod.metadata):
+                self._meaning.put(place, key, key)
 
     def _drop(self, pod: Pod) -> None:
         for port in host_ports_of(pod):
@@ -110,6 +124,8 @@ class Neighbours:
             self._with_term.drop(key, pod.uid)
             if key not in self._with_term:
                 self._terms.pop(key, None)
+                for place in places_meant(term, pod.metadata):
+                    self._meaning.drop(place, key)
 
     def _moved(self, before: Pod | None, now: Pod | None) -> None:
         """A pod is on a node now, or is there no more; None: it is on none."""

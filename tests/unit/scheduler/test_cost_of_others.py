@@ -63,6 +63,44 @@ def test_a_binding_costs_as_much_with_daemons_on_many_nodes_as_with_daemons_on_f
     assert costs[0] == costs[1]
 
 
+@pytest.mark.parametrize("namespace", ["default", "tenant"])
+def test_a_binding_costs_as_much_with_many_workloads_that_keep_away_their_like(namespace):
+    costs = []
+    for count in (FEW, MANY):
+        pods = [make(f"web-{n}", namespace=namespace, node="n1", **apart_from(app=f"web-{n}")) for n in range(count)]
+        neighbours = Neighbours(pods=lambda pods=pods: pods)
+        for pod in pods:
+            neighbours.update(None, pod)
+        nodes = {"n1": make_node("n1", labels={HOST: "n1"})}
+        mine = [make("mine", labels={"app": "web-3"})]
+        costs.append(calls_of(lambda: avoid_nodes(mine, neighbours.around(nodes))))  # noqa: B023
+        assert bool(avoid_nodes(mine, neighbours.around(nodes))) == (namespace == "default")
+    assert costs[0] == costs[1]
+
+
+def everywhere(**labels):
+    term = apart_from(**labels)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    required = [term | {"namespaceSelector": {}}]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+@pytest.mark.parametrize(
+    ("term", "is_kept_away"),
+    [
+        (apart_from(app="web"), False),
+        (everywhere(app="web"), True),
+        (everywhere(app="other"), False),
+        (everywhere(), True),
+    ],
+    ids=["its own namespace", "any", "others of any", "everybody"],
+)
+def test_who_means_pods_of_another_namespace_is_found(term, is_kept_away):
+    neighbours = Neighbours(pods=lambda: ())
+    neighbours.update(None, make("tenant", namespace="tenant", node="n1", **term))
+    around = neighbours.around({"n1": make_node("n1", labels={HOST: "n1"})})
+    assert bool(avoid_nodes([make("mine", labels={"app": "web"})], around)) == is_kept_away
+
+
 def test_what_is_in_its_way_is_found_among_them():
     nodes, neighbours = crowded(FEW)
     neighbours.update(None, make("web-0", node="n2", labels={"app": "web"}, **apart_from(app="web")))
@@ -83,7 +121,7 @@ def test_an_index_holds_no_more_than_is_there():
         neighbours.update(None, pod)
         neighbours.update(pod, None)
     assert len(neighbours._on_port) == len(DAEMON_PORTS)
-    assert len(neighbours._with_term) == len(neighbours._terms) == 1
+    assert len(neighbours._with_term) == len(neighbours._terms) == len(neighbours._meaning) == 1
 
 
 @pytest.mark.parametrize("asked", ["app", "job-name"])
