@@ -2,16 +2,16 @@
 
 A value that comes out as before is the same: so it is cheap to see which gangs that wait a change concerns.
 
-Templates belong to those who hold a verdict, and go with the last of them: each change looks at all that are there, and
+Templates belong to those who hold a verdict, and go with the last of them: each change looks at those that are there, and
 pods that ever ran are without number. The few that were asked for last stay a moment, until somebody holds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import cachetools
 
@@ -19,6 +19,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 _ASKED_LAST: Final = 64
+_FEW_TOPICS: Final = 256
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -40,10 +41,15 @@ class Verdict(Generic[T, V]):
 
 
 class Verdicts(Generic[T, V]):
-    """Those of one question; `work_out` answers it."""
+    """Those of one question; `work_out` answers it. `topics` says what a template is about: a change of one thing looks
+    only at those that are about it.
+    """
 
-    def __init__(self, work_out: Callable[[T], V]) -> None:
+    def __init__(self, work_out: Callable[[T], V], *, topics: Callable[[T], Iterable[Hashable]] = lambda _: ()) -> None:
         self._work_out = work_out
+        self._topics = topics
+        self._about: dict[Hashable, WeakSet[_Template[T, V]]] = {}
+        self._most_topics = _FEW_TOPICS
         self._known: WeakValueDictionary[bytes, _Template[T, V]] = WeakValueDictionary()
         self._asked_last: cachetools.LRUCache[bytes, _Template[T, V]] = cachetools.LRUCache(_ASKED_LAST)
 
@@ -55,6 +61,7 @@ class Verdicts(Generic[T, V]):
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Template(key, template, self._work_out(template))
+            self._index(known)
         self._asked_last[key] = known
         return Verdict(self._now(known), known)
 
@@ -68,14 +75,29 @@ class Verdicts(Generic[T, V]):
     def forget(self) -> None:
         """None holds any more: something else has changed that decides with them."""
         self._known.clear()
+        self._about.clear()
         self._asked_last.clear()
 
-    def doubt(self, is_concerned: Callable[[T], bool] = lambda _: True) -> bool:
-        """Work them out again when somebody asks; whether there are any that this concerns."""
-        concerned = [each for each in self._known.values() if each.is_current and is_concerned(each.template)]
+    def doubt(
+        self, is_concerned: Callable[[T], bool] = lambda _: True, *, about: Iterable[Hashable] | None = None
+    ) -> bool:
+        """Work them out again when somebody asks; whether there are any that this concerns, among all or among those
+        that are about one of these topics.
+        """
+        among = (
+            self._known.values() if about is None else {each for topic in about for each in self._about.get(topic, ())}
+        )
+        concerned = [each for each in among if each.is_current and is_concerned(each.template)]
         for each in concerned:
             each.is_current = False
         return bool(concerned)
+
+    def _index(self, known: _Template[T, V]) -> None:
+        for topic in self._topics(known.template):
+            self._about.setdefault(topic, WeakSet()).add(known)
+        if len(self._about) > self._most_topics:  # most may be those of templates that are gone
+            self._about = {topic: those for topic, those in self._about.items() if those}
+            self._most_topics = max(_FEW_TOPICS, 2 * len(self._about))
 
     def _now(self, known: _Template[T, V]) -> V:
         if not known.is_current:

@@ -256,11 +256,14 @@ _ANYWHERE: Final = ""
 
 def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[Place]:
     """Where the pods stand that the term, which stands on the pod `of`, may mean."""
-    if term.label_selector is not None:
-        namespaces = term.namespaces or (of.namespace,)
-        if term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS:
-            namespaces = (_ANYWHERE,)
-        label = next(iter(term.label_selector.match_labels.items()), None)
+    namespaces = term.namespaces or (of.namespace,)
+    is_anywhere = term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS
+    return _places(term.label_selector, (_ANYWHERE,) if is_anywhere else namespaces)
+
+
+def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterator[Place]:
+    if selector is not None:
+        label = next(iter(selector.match_labels.items()), None)
         yield from ((namespace, label) for namespace in namespaces)
 
 
@@ -268,6 +271,28 @@ def places_of(pod: Pod) -> Iterator[Place]:
     """Where a pod stands."""
     for namespace in (pod.metadata.namespace, _ANYWHERE):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
+
+
+Topic = tuple[str, Place | int]
+
+
+def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
+    """What others have to be about, so that where one of these pods may go depends on them: see `touches`."""
+    for pod in pods:
+        for term in terms_of(pod):
+            yield from (("meant", place) for place in places_meant(term, pod.metadata))
+        for each in constraints_of(pod.spec):
+            yield from (("meant", place) for place in _places(each.label_selector, (pod.metadata.namespace,)))
+        yield from (("port", port) for port in host_ports_of(pod))
+        yield from (("shut out", place) for place in places_of(pod))
+
+
+def touches(pod: Pod) -> Iterator[Topic]:
+    """What a pod that comes to a node or leaves it is about: only those can depend on it that share a topic."""
+    yield from (("meant", place) for place in places_of(pod))
+    yield from (("port", port) for port in host_ports_of(pod))
+    for term in shut_out_by(pod):
+        yield from (("shut out", place) for place in places_meant(term, pod.metadata))
 
 
 def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:

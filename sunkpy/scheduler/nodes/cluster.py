@@ -13,6 +13,7 @@ from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import (
     Surroundings,
     avoid_nodes,
+    concerns,
     depend_on,
     labels_asked,
     looks_around,
@@ -21,6 +22,7 @@ from sunkpy.core.gang.limits import (
     shuts_out,
     spreads_by,
     terms_of,
+    touches,
 )
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
@@ -74,8 +76,8 @@ class Cluster:
             Informer(kube, paths.ALL_PODS, Pod, field_selector=each, keep=_remembered, tell=on_pod) for each in by_name
         )
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
-        self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
-        self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by)
+        self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
+        self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
         self._labels_asked: frozenset[str] = frozenset()
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
         everybody = self._everybody = Together((*self.pods.parts, self._others))
@@ -189,8 +191,8 @@ class Cluster:
         is_shutting_out = shuts_out(pod)
         if is_shutting_out:
             self._tell_apart_by(labels_asked(shut_out_by(pod)))
-            self._shut_out.doubt(lambda pods: depend_on(pods, pod))
-        if self._looking.doubt(lambda pods: depend_on(pods, pod)) or is_shutting_out:
+            self._shut_out.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
+        if self._looking.doubt(lambda pods: depend_on(pods, pod), about=touches(pod)) or is_shutting_out:
             self._wake.neighbours.set()
 
     def _tell_apart_by(self, labels: Iterable[str]) -> None:

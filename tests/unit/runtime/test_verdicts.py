@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from sunkpy.core.gang.limits import avoid_nodes, depend_on
+from sunkpy.core.gang.limits import avoid_nodes, concerns, depend_on, touches
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.verdicts import _ASKED_LAST, Verdicts
 from sunkpy.scheduler.pods.neighbours import Neighbours
@@ -37,11 +37,11 @@ class Cluster:
     def __init__(self):
         self.judged, self.woken = 0, 0
         self.pods = {}
-        self.verdicts = Verdicts(self._judge)
+        self.verdicts = Verdicts(self._judge, topics=concerns)
         self.neighbours = Neighbours(pods=self.pods.values, on_moved=self._moved)
 
     def _moved(self, pod):
-        self.woken += self.verdicts.doubt(lambda pods: depend_on(pods, pod))
+        self.woken += self.verdicts.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
 
     def _judge(self, pods):
         self.judged += 1
@@ -146,3 +146,13 @@ def test_whether_pods_without_terms_have_to_be_looked_at():
     assert not cluster.neighbours.is_open
     cluster.neighbours.drop_sent("sent")
     assert cluster.neighbours.is_open
+
+
+def test_what_templates_are_about_goes_with_them():
+    verdicts = Verdicts(lambda pods: {}, topics=concerns)
+    for number in range(5_000):
+        verdicts.of(
+            str(number).encode(), [make("waits", app=f"app-{number}", **terms("podAntiAffinity", f"app-{number}"))]
+        )
+    assert len(verdicts) <= _ASKED_LAST
+    assert len(verdicts._about) <= 1_000

@@ -166,3 +166,25 @@ async def test_a_binding_does_not_add_up_the_containers_of_strangers_on_its_node
         with entered(matching._requests) as count:
             await bound_pod(world, call)
             assert count() < 500
+
+
+async def test_workloads_that_wait_and_keep_away_their_like_make_no_event_of_other_pods_dearer(tmp_path):
+    world = World()
+    world.add_node(1, cpu="0")
+    async with leading(world, tmp_path):
+        neighbours, templates = world.term._cluster.neighbours, world.term._cluster._looking
+        strangers = [make("plain", node="node-1"), make("apart", node="node-1", **apart_from(app="stranger"))]
+
+        def come_and_go():
+            for stranger in strangers:
+                neighbours.update(None, stranger)
+                neighbours.update(stranger, None)
+
+        counts = []
+        for number in range(30):
+            world.add_pod(f"web-{number}", labels={"app": f"web-{number}"}, **apart_from(app=f"web-{number}"))
+            if number in (0, 29):
+                await world.until(lambda number=number: len(templates) == number + 1)
+                come_and_go()
+                counts.append(calls_of(come_and_go))
+        assert counts[0] == counts[1]

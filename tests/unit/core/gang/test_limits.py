@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sunkpy.core.gang.gang import Role
 from sunkpy.core.gang.limits import (
     Surroundings,
     avoid_nodes,
+    concerns,
     deciding_specs,
+    depend_on,
+    touches,
     within_limits,
 )
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
-from sunkpy.core.model.objects import PodSpec, Toleration
+from sunkpy.core.model.objects import Pod, PodSpec, Toleration
 from tests.unit.core.gang.families.makers import bare, job, jobs_of, stateful_set, sums
 from tests.unit.core.gang.families.workload import gang, manifest, owner, pod
 from tests.unit.core.gang.pods import make_node
@@ -272,3 +277,46 @@ def test_each_part_of_a_pulsar_avoids_the_nodes_of_its_set_only():
     assert set(avoid_nodes([proxies[1]], around(theirs))) == {"n1"}
     brokers = stateful_set(sets["log-broker"])[1]
     assert avoid_nodes([brokers[1]], around({"n1": [brokers[0]]})) == {}, "a preferred term binds nobody"
+
+
+LABELS = st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"))
+SELECTOR = st.none() | st.builds(
+    lambda labels, keys: {
+        "matchLabels": labels,
+        "matchExpressions": [{"key": key, "operator": "Exists"} for key in keys],
+    },
+    LABELS,
+    st.lists(st.sampled_from("xy"), max_size=1),
+)
+TERM = st.fixed_dictionaries(
+    {"topologyKey": st.just("kubernetes.io/hostname"), "labelSelector": SELECTOR},
+    optional={"namespaces": st.lists(st.sampled_from("ab"), max_size=2), "namespaceSelector": st.just({})},
+)
+REQUIRED = st.lists(TERM, max_size=2).map(lambda terms: {"requiredDuringSchedulingIgnoredDuringExecution": terms})
+SPREAD = st.fixed_dictionaries(
+    {"topologyKey": st.just("zone"), "whenUnsatisfiable": st.just("DoNotSchedule"), "labelSelector": SELECTOR}
+)
+AMONG_OTHERS = st.builds(
+    lambda namespace, labels, apart, near, ports, spread: msgspec.convert(
+        {
+            "metadata": {"namespace": namespace, "labels": labels},
+            "spec": {
+                "affinity": {"podAntiAffinity": apart, "podAffinity": near},
+                "containers": [{"ports": [{"hostPort": port} for port in ports]}],
+                "topologySpreadConstraints": spread,
+            },
+        },
+        Pod,
+    ),
+    st.sampled_from("ab"),
+    LABELS,
+    REQUIRED,
+    REQUIRED,
+    st.lists(st.sampled_from([80, 443]), max_size=1),
+    st.lists(SPREAD, max_size=1),
+)
+
+
+@given(st.lists(AMONG_OTHERS, min_size=1, max_size=2), AMONG_OTHERS)
+def test_who_depends_on_another_pod_shares_a_topic_with_it(pods, other):
+    assert not depend_on(pods, other) or {*concerns(pods)} & {*touches(other)}
