@@ -2,7 +2,7 @@
 
 A value that comes out as before is the same: so it is cheap to see which gangs that wait a change concerns.
 
-Templates belong to those who hold a verdict, and go with the last of them: each change looks at those that are there, and
+Templates belong to those who hold a verdict, and go with the last of them: a change may look at all that are there, and
 pods that ever ran are without number. The few that were asked for last stay a moment, until somebody holds them.
 """
 
