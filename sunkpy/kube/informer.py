@@ -96,6 +96,7 @@ class Informer(Generic[T]):
         self._until_served = until_served
         self.synced = asyncio.Event()
         self.connected = False
+        self._connected_at = 0.0
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Hear of each change from now on; add before `run`."""
@@ -113,6 +114,11 @@ class Informer(Generic[T]):
     def version(self) -> str:
         """The resourceVersion up to which all changes have been handled; empty while that is not known."""
         return self._version
+
+    @property
+    def connected_s(self) -> float:
+        """Seconds since the server opened a watch, at whose begin it tells what has changed meanwhile."""
+        return asyncio.get_running_loop().time() - self._connected_at
 
     def __len__(self) -> int:
         return len(self._store)
@@ -172,7 +178,7 @@ class Informer(Generic[T]):
             await turns.rest()
 
     def _opened(self) -> None:
-        self.connected = True
+        self.connected, self._connected_at = True, asyncio.get_running_loop().time()
 
     def _handle(self, event: decoding.Event) -> None:
         if event.type == "ERROR":

@@ -90,6 +90,7 @@ class Times(Settings, frozen=True, kw_only=True):
     * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
     * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
     * `preemptors_each_s`: how often it is looked for which jobs took the places of others.
+    * `watch_settles_s`: by when a watch that is connected again has told what it missed, and is believed.
     * `budgets_after_s`: what Kubernetes may take to count a pod that was evicted in its disruption budget.
     """
 
@@ -113,6 +114,7 @@ class Times(Settings, frozen=True, kw_only=True):
     late_submit_s: float = 2.0
     allocation_refused_s: float = 10.0
     preemptors_each_s: float = 2.0
+    watch_settles_s: float = 2.0
     budgets_after_s: float = 1.0
 
 

@@ -126,6 +126,11 @@ class Cluster:
         namespaces = [self._namespaces] if self._settings.reads_namespaces else []
         return (*self.pods.parts, self.nodes, self.slurmd_pods, *namespaces)
 
+    def are_pods_known(self) -> bool:
+        """The watches show who is on the nodes, as far as the apiserver has told: none has just come back."""
+        settles_s = self._settings.times.watch_settles_s
+        return all(part.connected and part.connected_s >= settles_s for part in self._everybody.parts)
+
     def namespace_of(self, name: str) -> Namespace | None:
         """What `scheduler.access` looks at; None when a pod was seen before its namespace."""
         if not self._settings.reads_namespaces:

@@ -157,9 +157,7 @@ class Binder:
         placed, now = tuple(placed), self._leader.clock()
         obstacles = _unwanted(placed)  # whoever else is there: nobody is asked for that
         if not obstacles:
-            obstacles = await self._obstacles(record, placed, not_older_than=self._cluster.pods.version)
-            if obstacles:  # by an answer that may be old
-                obstacles = await self._obstacles(record, placed)
+            obstacles = await self._in_the_way(record, placed)
         obstacles = {**without_devices, **obstacles}
         for pod, _ in placed:
             member, admission = record.member(pod), obstacles.get(pod.uid)
@@ -174,10 +172,24 @@ class Binder:
                     raise Refused(pod, admission.why, is_of_others=admission.is_of_others)
         return not obstacles
 
-    async def _obstacles(
+    async def _in_the_way(self, record: Record, placed: Sequence[Placed]) -> dict[str, Admission]:
+        """The pods, by uid, that cannot be bound beside those that are on their nodes.
+
+        Who is there is known by the watches, while all of them are connected. The apiserver is asked when they are not,
+        and before a pod has to wait for somebody who may be gone by now.
+        """
+        nodes = sorted({node.name for _, node in placed})
+        if self._cluster.are_pods_known():
+            there = {node: self._cluster.neighbours.on(node) for node in nodes}
+            obstacles = self._obstacles(record, placed, there, surroundings=self._cluster.surroundings())
+        else:
+            obstacles = await self._obstacles_listed(record, placed, not_older_than=self._cluster.pods.version)
+        return await self._obstacles_listed(record, placed) if obstacles else {}
+
+    async def _obstacles_listed(
         self, record: Record, placed: Sequence[Placed], *, not_older_than: str = ""
     ) -> dict[str, Admission]:
-        """The pods, by uid, that cannot be bound now, by what is on their nodes now or was at that version or later."""
+        """By what is on their nodes now, or was at that version or later."""
         listed: dict[str, tuple[Pod, ...]] = {}
         others: dict[str, list[Pod]] = {}
 
@@ -190,8 +202,13 @@ class Binder:
             others[node] = counted + [pod for pod in sent if pod.uid not in known and self._is_going_to(pod, node)]
 
         await fan_out(partial(read, name) for name in {node.name for _, node in placed})
-        around = self._cluster.surroundings(listed=listed)
-        kept_away = _kept_away(placed, around, but=record.members.keys()) | self._without_volumes(placed)
+        return self._obstacles(record, placed, others, surroundings=self._cluster.surroundings(listed=listed))
+
+    def _obstacles(
+        self, record: Record, placed: Sequence[Placed], others: Mapping[str, list[Pod]], *, surroundings: Surroundings
+    ) -> dict[str, Admission]:
+        """By who is on their nodes, and around them."""
+        kept_away = _kept_away(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
         return kept_away | _too_full(placed, others)
 
     def _without_volumes(self, placed: Iterable[Placed]) -> dict[str, Admission]:

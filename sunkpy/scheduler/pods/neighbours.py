@@ -3,7 +3,7 @@
 All are known by their watches, and pods of this scheduler before that by the bindings that were sent.
 
 Each node has daemons with ports, and some pods that keep away their like: tens of thousands in a large cluster. They
-are found by port number and by term, so that a binding looks only at those that its pods could meet.
+are found by node, by port number and by term, so that a binding looks only at those that its pods could meet.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Neighbours:
         self._pods = pods
         self._on_moved = on_moved
         self._shutting_out: set[str] = set()
+        self._there: Groups[str, str, Pod] = Groups()
         self._on_port: Groups[int, str, Pod] = Groups()
         self._with_term: Groups[bytes, str, Pod] = Groups()
         self._terms: dict[bytes, tuple[PodAffinityTerm, Meta]] = {}
@@ -85,6 +86,10 @@ class Neighbours:
         self._sent[pod.uid] = pod
         self._moved(None, pod)
 
+    def on(self, node: str) -> list[Pod]:
+        """Pods that the watches show on the node, and those that are on their way to it."""
+        return [*self._there.of(node), *self.sent_to(node)]
+
     def sent_to(self, node: str) -> list[Pod]:
         """Pods for which a binding to the node went out, and which the watch does not show there yet."""
         return [pod for pod in self._sent.values() if pod.spec.node_name == node]
@@ -107,6 +112,7 @@ class Neighbours:
         self._moved(before, there)
 
     def _put(self, pod: Pod) -> None:
+        self._there.put(pod.spec.node_name, pod.uid, pod)
         for port in host_ports_of(pod):
             self._on_port.put(port, pod.uid, pod)
         for term in shut_out_by(pod):
@@ -117,6 +123,7 @@ class Neighbours:
                 self._meaning.put(place, key, key)
 
     def _drop(self, pod: Pod) -> None:
+        self._there.drop(pod.spec.node_name, pod.uid)
         for port in host_ports_of(pod):
             self._on_port.drop(port, pod.uid)
         for term in shut_out_by(pod):

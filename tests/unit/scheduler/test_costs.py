@@ -14,9 +14,25 @@ RARELY_S = 3600.0
 
 @pytest.fixture
 def world():
+    """`lists` are the nodes of which the pods were asked for."""
     world = World()
     world.add_node(1)
+    world.lists = []
+
+    async def note(selector):
+        if selector.startswith("spec.nodeName="):
+            world.lists.append(selector.split(",")[0].removeprefix("spec.nodeName="))
+
+    world.api.before_list = note
     return world
+
+
+def stranger(world, *, cpu):
+    """Of another scheduler, on node-1."""
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    spec = {"nodeName": "node-1", "schedulerName": "other", "containers": containers}
+    meta = {"name": "stranger", "namespace": "other"}
+    return world.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
 
 
 async def test_a_pod_is_bound_in_two_passes_and_what_shows_it_needs_no_third(world, tmp_path, monkeypatch):
@@ -39,3 +55,60 @@ async def test_a_pod_is_bound_in_two_passes_and_what_shows_it_needs_no_third(wor
         await world.until(lambda: record.state is State.BOUND)
         assert passes == {"web": 2}
         assert record.recognised.pods == tuple(world.term._members.pods_of(record.id))
+
+
+@pytest.mark.parametrize(
+    ("settles_s", "lists"),
+    [
+        pytest.param(0.0, [], id="the watches are connected"),
+        pytest.param(RARELY_S, ["node-1"], id="they have just come back"),
+    ],
+)
+async def test_who_is_on_a_node_is_asked_only_when_the_watches_may_not_have_told(world, tmp_path, settles_s, lists):
+    world.hasten(watch_settles_s=settles_s)
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        world.set_job(*world.jobs, "RUNNING", nodes="n1")
+        await world.until(lambda: world.bindings)
+        assert world.lists == lists
+
+
+async def test_a_node_that_looks_full_is_asked_before_a_pod_has_to_wait(world, tmp_path):
+    world.hasten(watch_settles_s=0.0)
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        stranger(world, cpu="4")
+        await world.until(lambda: len(world.term._cluster.neighbours.on("node-1")) == 2)
+        world.api.watches_lag = True
+        world.remove("pods", "other", "stranger")
+        world.set_job(*world.jobs, "RUNNING", nodes="n1")
+        await world.until(lambda: world.bindings)
+        assert world.lists == ["node-1"]
+
+
+async def test_a_pod_is_not_bound_to_a_node_that_is_full(world, tmp_path):
+    world.hasten(watch_settles_s=0.0)
+    async with leading(world, tmp_path):
+        world.add_pod()
+        await world.until(lambda: world.submissions)
+        stranger(world, cpu="4")
+        await world.until(lambda: len(world.term._cluster.neighbours.on("node-1")) == 2)
+        world.set_job(*world.jobs, "RUNNING", nodes="n1")
+        await world.until(lambda: world.cancelled)
+        assert (world.bindings, world.lists) == ([], ["node-1"])
+
+
+async def test_pods_that_are_being_bound_take_their_room_before_any_watch_shows_them(world, tmp_path):
+    world.hasten(watch_settles_s=0.0)
+    async with leading(world, tmp_path):
+        for name in ("a", "b", "c"):
+            world.add_pod(name, cpu="2")
+        await world.until(lambda: len(world.submissions) == 3)
+        world.api.watches_lag = True
+        for job in tuple(world.jobs):
+            world.set_job(job, "RUNNING", nodes="n1")
+        await world.until(lambda: len(world.bindings) == 2)
+        await world.until(lambda: world.lists)
+        assert len(world.bindings) == 2, "a node of four cpus has room for two"

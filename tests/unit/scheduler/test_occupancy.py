@@ -134,6 +134,7 @@ async def test_a_binding_reads_no_pods_that_have_ended_however_many_somebody_lef
 
     world.add_node(1)
     world.api.before_list = note
+    world.hasten(watch_settles_s=3600.0)  # so that it is asked
     async with leading(world, tmp_path):
         world.add_pod()
         await world.until(lambda: world.jobs)

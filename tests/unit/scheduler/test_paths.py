@@ -31,7 +31,7 @@ MOST_CLIMBS = 2
 MOST_ENTERED = {
     "pass": (30, 90),
     "epilog": (24, 80),
-    "prolog": (25, 95),
+    "prolog": (25, 100),
     "recognition": (20, 75),
     "created to bound": (75, 420),
 }

@@ -178,6 +178,7 @@ async def test_a_pod_that_went_before_its_binding_was_sent_takes_no_room_though_
             await world.until(lambda: world.term._cluster.pods.get("default", "web") is None)
 
     world.api.before_list, world.api.loses_bindings = goes, True
+    world.hasten(watch_settles_s=3600.0)  # so that it is asked
     async with leading(world, tmp_path):
         world.add_pod(cpu="3")
         await world.until(lambda: world.jobs)
