@@ -125,7 +125,7 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
         "crashLoopBackOff": {"maxContainerRestartPeriod": "5s"},
         "shutdownGracePeriod": "0s",
         "enableServer": True,
-        "featureGates": {CLAIMS_FOR_RESOURCES: True},
+        "featureGates": {CLAIMS_FOR_RESOURCES: True, "KubeletCrashLoopBackOffMax": True},
     }
 
 
