@@ -23,7 +23,7 @@ AHEAD_S: Final = 5.0
 """A clock that is wrong by less harms nothing: tokens are valid from a moment earlier."""
 SILENT_S: Final = 40.0
 """A kubelet renews its Lease each 10 s, and is given up after 40 (node-monitor-grace-period)."""
-OLDEST: Final = (1, 30)
+OLDEST: Final = (1, 34)
 """The oldest Kubernetes that the charts take."""
 _SHOWN: Final = 5
 _ASK_AGAIN: Final = "Ask again as somebody who may read this; what only a pod can see with --exec."
@@ -116,7 +116,7 @@ def _apiserver(facts: Installation) -> _Verdict:
     major, minor, *_ = (*version.lstrip("v").split("."), "", "")
     known = (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
     if known is not None and known < OLDEST:
-        return _Verdict(f"Kubernetes {version}", "Upgrade Kubernetes: the charts need 1.30 or newer.")
+        return _Verdict(f"Kubernetes {version}", f"Upgrade Kubernetes: the charts need {OLDEST[0]}.{OLDEST[1]} or newer.")
     return _Verdict(f"Kubernetes {version} answers")
 
 

@@ -208,7 +208,7 @@ def seen(what):
 
 
 TROUBLES = {
-    "old Kubernetes": ({"server_version": "v1.29.3"}, "apiserver", "failed", "Kubernetes v1.29.3"),
+    "old Kubernetes": ({"server_version": "v1.33.3"}, "apiserver", "failed", "Kubernetes v1.33.3"),
     "no CRD": (
         {"has_nodeset_kind": False}, "CRD", "failed", "the apiserver knows no kind NodeSet of sunkpy.dev/v1alpha1",
     ),
