@@ -109,8 +109,8 @@ CORDONED_BY_SLURM = "slurm"
 
 ANNOTATION_HEALTH = PREFIX + "health"
 """On Node, by the operator. Where the Node stands on its way back from a signal of `health.signals`, as JSON: `state`
-is `well`, `suspect`, `closing`, `draining`, `drained`, `returning` or `needs-a-person`; `past` has the last steps.
-Remove it by hand to begin anew: a node that sunkpy drained opens, unless the signal is still there.
+is `well`, `suspect`, `closing`, `draining`, `drained`, `remedy`, `returning` or `needs-a-person`; `past` has the last
+steps. Remove it by hand to begin anew: a node that sunkpy drained opens, unless the signal is still there.
 """
 ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
 """On Node, by you. With any value: no signal counts on this Node."""

@@ -246,6 +246,13 @@ EVENTS: Final = {
         "drained, or Slurm has drained it. Jobs end in their own time. See [health](../tasks/health.md).",
     ),
     "HealthDrained": Row(_NODE, "Nothing runs on the sick Node any more; the text says what brings it back."),
+    "HealthRemedy": Row(_NODE, "The remedy of its signal begins: an object of `health.remedies` is written."),
+    "HealthRemedyWritten": Row(_NODE, "The object was written; another program takes care of it."),
+    "HealthRemedyFailed": Row(
+        _NODE,
+        "The apiserver refuses the object of the remedy, in its words; it is tried again. Mostly the operator lacks "
+        "the right to create it: [health](../tasks/health.md#remedies).",
+    ),
     "HealthReturned": Row(_NODE, "The Node takes jobs again; the text says why."),
     "HealthNeedsPerson": Row(
         _NODE,

@@ -151,6 +151,12 @@ def lease(namespace: str, name: str) -> str:
     return f"{leases(namespace)}/{name}"
 
 
+def collection(api_version: str, resource: str, namespace: str = "") -> str:
+    """All objects of a resource, in any group; of a namespace, if it has them."""
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    return f"{root}/namespaces/{namespace}/{resource}" if namespace else f"{root}/{resource}"
+
+
 def status(path: str) -> str:
     """The status subresource of the object at `path`: a write there changes no spec."""
     return f"{path}/status"

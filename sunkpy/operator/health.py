@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from sunkpy.core.health import HealthStep, HealthView, State, decide_health, read_record
-from sunkpy.core.health.decide import is_closed_by_us
+from sunkpy.core.health.decide import is_closed_by_us, is_remedied
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import utc_now
 from sunkpy.operator.metrics import HealthMetrics
@@ -28,6 +28,7 @@ class HealthWatch:
     ) -> None:
         self._rules = settings.rules
         self._cap = NodeCap(is_closed_by_us, settings.max_percent)
+        self._remedied = NodeCap(is_remedied, settings.max_percent)
         self._metrics = metrics
         self._now = now
         self._clock = clock
@@ -36,6 +37,7 @@ class HealthWatch:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """Follow the watch of Nodes."""
         self._cap.node_changed(old, new)
+        self._remedied.node_changed(old, new)
         self._metrics.node_changed(old, new)
         if old is None or (since_s := self._closing_since_s.get(old.name)) is None:
             return
@@ -47,9 +49,17 @@ class HealthWatch:
 
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
         """The next step of a Node; it counts towards the cap from now on, although no watch shows it yet."""
-        room = self._cap.has_room(node, pod)
-        view = HealthView(node=node, pod=pod, rules=self._rules, now=self._now(), has_room=room)
+        view = HealthView(
+            node=node,
+            pod=pod,
+            rules=self._rules,
+            now=self._now(),
+            has_room=self._cap.has_room(node, pod),
+            may_remedy=self._remedied.has_room(node, pod),
+        )
         step = decide_health(view)
+        if step.begins_remedy:
+            self._remedied.note(node, pod)
         if step.closes:
             self._cap.note(node, pod)
             self._closing_since_s[node.name] = self._clock()

@@ -32,6 +32,7 @@ from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.memory import Memory
 from sunkpy.operator.node_writer import NodeWriter
 from sunkpy.operator.pod_index import nodeset_key
+from sunkpy.operator.remedies import RemedyWriter
 from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.runtime.queue import WorkQueue
 
@@ -101,11 +102,13 @@ class NodeLoop:
         collector: Collector,
         cordon_cap: CordonCap,
         health: HealthWatch,
+        remedies: RemedyWriter,
         writer: NodeWriter,
         lock: Lock = UNLOCKED,
     ) -> None:
         self._lock = lock
         self._health = health
+        self._remedies = remedies
         self._collector = collector
         self._cordon_cap = cordon_cap
         self._writer = writer
@@ -128,7 +131,11 @@ class NodeLoop:
             self._cordon_cap.note(node, pod)
         step = self._health.step(node, pod)
         patch = msgspec.structs.replace(patch, annotations={**patch.annotations, **step.changes})
-        waits_s = [await self._writer.patch_node(node, patch, step), step.again_s]
+        waits_s = [
+            await self._remedies.ensure(node, step),
+            await self._writer.patch_node(node, patch, step),
+            step.again_s,
+        ]
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
 

@@ -112,10 +112,9 @@ class HealthMetrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The gauge (prometheus_client calls this at scrape)."""
-        text = (
-            "Nodes with a signal of health.signals, by where they stand: suspect, closing, draining, drained, returning"
-        )
-        family = GaugeMetricFamily("sunkpy_health_nodes", f"{text}, needs-a-person", labels=_HEALTH_LABELS)
+        states = ", ".join(state for state in State if state is not State.WELL)
+        text = f"Nodes with a signal of health.signals, by where they stand: {states}"
+        family = GaugeMetricFamily("sunkpy_health_nodes", text, labels=_HEALTH_LABELS)
         for key, count in self._nodes.items():
             family.add_metric(key, float(count))
         yield family

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from sunkpy.core.health import HealthRules, Rule
+from sunkpy.core.health import HealthRules, Remedy, Rule
 from sunkpy.core.health.known import KNOWN
 from sunkpy.core.nodeset.node_mark import DrainPolicy
 from sunkpy.runtime.settings import ProcessSettings, Settings
@@ -27,16 +27,23 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
     """What says that a node is sick, and how it comes back: `sunkpy.core.health`. Without signals nothing happens.
 
     `sources`: whose signals count as `core.health.known` has them, but for those `without`. `signals`: more of them, or
-    in place of one of that name. `max_percent` of a pool, at least three Nodes, are closed at once because of signals.
+    in place of one of that name; they name `remedies`. `max_percent` of a pool, at least three Nodes, are closed at
+    once because of signals, and as many are remedied.
     """
 
     sources: tuple[Source, ...] = ()
     without: tuple[str, ...] = ()
     signals: Mapping[str, Rule] = {}
+    remedies: Mapping[str, Remedy] = {}
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
     settle_seconds: Annotated[int, msgspec.Meta(ge=0)] = 60
     person_after_seconds: Annotated[int, msgspec.Meta(ge=0)] = 3600
     most_returns_a_day: Annotated[int, msgspec.Meta(ge=1)] = 3
+
+    def __post_init__(self) -> None:
+        for name, rule in self.signals.items():
+            if rule.remedy and rule.remedy not in self.remedies:
+                raise ValueError(f"health.signals.{name}: there is no remedy {rule.remedy} in health.remedies")
 
     @property
     def rules(self) -> HealthRules:
@@ -45,6 +52,7 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
         left = {name: rule for name, rule in known.items() if name not in {*self.signals, *self.without}}
         return HealthRules(
             signals={**self.signals, **left},
+            remedies=self.remedies,
             settle_s=self.settle_seconds,
             person_after_s=self.person_after_seconds,
             most_returns=self.most_returns_a_day,

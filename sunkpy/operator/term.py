@@ -28,6 +28,7 @@ from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.node_devices import NodeDevices, trim_slice, until_slices_are_served
 from sunkpy.operator.node_writer import NodeWriter
 from sunkpy.operator.pod_index import PodIndex
+from sunkpy.operator.remedies import RemedyWriter
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.operator.surveys import Surveys
@@ -74,7 +75,14 @@ class Term:
             memory=memory,
         )
         lock = Lock(key=settings.lock.key, is_dry_run=settings.lock.dry_run)
-        self.node_loop = NodeLoop(collector, cap, health, NodeWriter(kube, events), lock)
+        self.node_loop = NodeLoop(
+            collector,
+            cap,
+            health,
+            RemedyWriter(kube, events, settings.health.rules),
+            NodeWriter(kube, events),
+            lock,
+        )
         # In this order: a key that a change wakes finds the change in the indexes.
         pods.add_handler(surveys.touch)
         for pod_changed in (pods.update, memory.pod_changed, self._wakes.pod_changed):

@@ -8,7 +8,7 @@
 
 from sunkpy.core.health.decide import HealthStep, HealthView, decide_health
 from sunkpy.core.health.record import Record, State, drain_text, lifted_reason, read_record
-from sunkpy.core.health.rules import Cure, HealthRules, Rule
+from sunkpy.core.health.rules import Cure, HealthRules, Remedy, Rule
 
 __all__ = [
     "Cure",
@@ -16,6 +16,7 @@ __all__ = [
     "HealthStep",
     "HealthView",
     "Record",
+    "Remedy",
     "Rule",
     "State",
     "decide_health",

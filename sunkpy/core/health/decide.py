@@ -7,6 +7,7 @@ it has come back too often: then a person is asked for. Nothing here ends a job:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
@@ -27,13 +28,16 @@ _LOOK_AGAIN_S: Final = 15.0
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a step is decided on. `pod` is the Node's slurmd pod; `has_room`: the cap lets one more be closed."""
+    """All that a step is decided on. `pod` is the Node's slurmd pod; `has_room`: the cap lets one more be closed, and
+    `may_remedy` one more be remedied.
+    """
 
     node: Node
     pod: Pod | None
     rules: HealthRules
     now: datetime
     has_room: bool = True
+    may_remedy: bool = True
 
 
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +65,15 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def closes(self) -> bool:
         """One more Node is closed by this."""
-        return self.is_new_state and self.after is not None and self.after.state is State.CLOSING
+        return self._begins(State.CLOSING)
+
+    @property
+    def begins_remedy(self) -> bool:
+        """One more Node is remedied by this."""
+        return self._begins(State.REMEDY)
+
+    def _begins(self, state: State) -> bool:
+        return self.is_new_state and self.after is not None and self.after.state is state
 
 
 def decide_health(view: HealthView) -> HealthStep:
@@ -86,6 +98,18 @@ def is_closed_by_us(node: Node) -> bool:
     """It counts towards the cap."""
     record = read_record(node)
     return record is not None and record.is_closed and record.closes
+
+
+def is_remedied(node: Node) -> bool:
+    """It counts towards the cap on remedies."""
+    record = read_record(node)
+    return record is not None and record.state is State.REMEDY
+
+
+def remedy_name(node: Node, record: Record, remedy: str) -> str:
+    """Of the object for this Node and this time: whoever writes it again finds it there."""
+    digest = hashlib.sha256(f"{node.uid} {record.at}".encode()).hexdigest()
+    return f"{remedy[:40].lower()}-{digest[:10]}"
 
 
 # -------------------------------------------------------------------------------------------------- from well to closed
@@ -155,15 +179,30 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
         return HealthStep(before=record, after=kept)
     if record.state is State.DRAINED and record.cure == Cure.PERSON:
         return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why="no rule says what cures it"))
-    if record.state is not State.DRAINED and view.pod is not None:
+    remedy = view.rules.remedies.get(rule.remedy)
+    if record.state is State.DRAINED and remedy is not None and finding.sign is Sign.BAD:
+        if view.may_remedy:
+            return HealthStep(before=record, after=kept.moved(State.REMEDY, view.now))
+        return HealthStep(before=record, after=kept, again_s=_LOOK_AGAIN_S)
+    if record.state in (State.CLOSING, State.DRAINING) and view.pod is not None:
         return HealthStep(before=record, after=kept)
-    due = time_of(record.at) + timedelta(seconds=view.rules.person_after_s)
+    return _with_patience(view, kept, rule, before=record)
+
+
+def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Record) -> HealthStep:
+    """Wait for the cure, or for a slurmd pod; then ask for a person."""
+    remedy = view.rules.remedies.get(rule.remedy) if record.state is State.REMEDY else None
+    patience_s = remedy.timeout_seconds if remedy is not None else view.rules.person_after_s
+    due = time_of(record.at) + timedelta(seconds=patience_s)
     left_s = (due - view.now).total_seconds()
     if left_s > 0:
-        return HealthStep(before=record, after=msgspec.structs.replace(kept, due=rfc3339(due)), again_s=left_s)
-    minutes = view.rules.person_after_s // 60
-    why = f"not cured after {minutes} min" if view.pod is not None else f"no slurmd pod for {minutes} min"
-    return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
+        return HealthStep(before=before, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)
+    minutes = patience_s // 60
+    if remedy is not None:
+        why = f"remedy {rule.remedy} has not helped within {minutes} min"
+    else:
+        why = f"not cured after {minutes} min" if view.pod is not None else f"no slurmd pod for {minutes} min"
+    return HealthStep(before=before, after=record.moved(State.PERSON, view.now, why=why))
 
 
 def _drained_further(view: HealthView, record: Record) -> Record:

@@ -1,9 +1,10 @@
 """Where a Node stands on its way back: the annotation `sunkpy.dev/health`, the one thing that is remembered.
 
-    well ─▶ suspect ─▶ closing ─▶ draining ─▶ drained ─▶ well
-     ▲         │                     ▲           │  │
-     ├─────────┘         (drained by Slurm)      │  ├─▶ returning ─▶ well
-     └────────────────── a person ◀── needs-a-person
+    well ─▶ suspect ─▶ closing ─▶ draining ─▶ drained ─▶ remedy
+     ▲         │                     ▲           │           │
+     ├─────────┘         (drained by Slurm)      ├───────────┤
+     ├── returning ◀──────── cured ──────────────┤           │
+     └── a person ◀───── needs-a-person ◀────────┴───────────┘
 
 From any closed state a cured node goes on to `well`, or to `returning` while somebody else's drain is lifted for it.
 A record is a few hundred bytes: it keeps the last steps, and the returns of the last days.
@@ -34,11 +35,12 @@ class State(enum.StrEnum):
     CLOSING = "closing"  # its Slurm node is to be drained
     DRAINING = "draining"  # no new job starts, and something still runs
     DRAINED = "drained"  # nothing runs; the cure is waited for
+    REMEDY = "remedy"  # an object of its rule's remedy was written; the cure is waited for
     RETURNING = "returning"  # cured; the drain that others set in Slurm is being lifted
     PERSON = "needs-a-person"  # closed until somebody does something
 
 
-CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.PERSON})
+CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.REMEDY, State.PERSON})
 """No new job starts."""
 
 

@@ -23,13 +23,45 @@ class Cure(enum.StrEnum):
     PERSON = "person"  # somebody says so
 
 
+class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """An object by which some other program makes a sick machine whole: a Job, a custom resource.
+
+    `resource` is its kind as URLs have it, in the plural. `manifest`: the object but for apiVersion, name and
+    namespace; in each text `$(NODE)` is the name of the Node.
+    """
+
+    api_version: str
+    resource: str
+    namespace: str = ""
+    manifest: dict[str, object]
+    timeout_seconds: Seconds = 1800
+
+    def body(self, name: str, node: str) -> dict[str, object]:
+        """The object for one Node."""
+        body = {key: _for_node(value, node) for key, value in self.manifest.items()}
+        metadata = body.get("metadata")
+        own = {"name": name, **({"namespace": self.namespace} if self.namespace else {})}
+        merged = {**(metadata if isinstance(metadata, dict) else {}), **own}
+        return {**body, "apiVersion": self.api_version, "metadata": merged}
+
+
+def _for_node(value: object, node: str) -> object:
+    if isinstance(value, str):
+        return value.replace("$(NODE)", node)
+    if isinstance(value, dict):
+        return {key: _for_node(inner, node) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_for_node(inner, node) for inner in value]
+    return value
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One signal; exactly one of the first five is set.
 
     `condition`: a condition of the Node is one of `bad` (True if empty). `label`: that label of the Node is one of
     `bad`. `taint`: a taint of this key is there, with one of `bad` as its value (any if empty). `slurm_reason`: Slurm
     drained the node, or somebody did there, with a reason that begins so. `failed_starts`: slurmd is not ready, and
-    its container was started again so many times.
+    its container was started again so many times. `remedy`: what is done once nothing runs on the node, by name.
     """
 
     condition: str = ""
@@ -40,6 +72,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     bad: tuple[str, ...] = ()
     patience_seconds: Seconds = 0
     cure: Cure | None = None
+    remedy: str = ""
 
     def __post_init__(self) -> None:
         sources = (self.condition, self.label, self.taint, self.slurm_reason, self.failed_starts)
@@ -47,6 +80,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
             raise ValueError("give exactly one of condition, label, taint, slurmReason and failedStarts")
         if self.label and not self.bad:
             raise ValueError(f"label {self.label}: give its bad values in bad")
+        if self.remedy and self.cured_by is Cure.PERSON:
+            raise ValueError(f"remedy {self.remedy}: say in cure what shows that it has helped, clear or reboot")
 
     @property
     def bad_values(self) -> tuple[str, ...]:
@@ -72,6 +107,7 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     signals: Mapping[str, Rule] = {}
+    remedies: Mapping[str, Remedy] = {}
     settle_s: int = 60
     person_after_s: int = 3600
     most_returns: int = 3

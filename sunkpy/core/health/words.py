@@ -34,6 +34,8 @@ def news_of(step: HealthStep, node: str) -> News | None:
             return News(reason="HealthDrain", note=f"sick: {_evidence(record)}", is_warning=True)
         case State.DRAINED:
             return News(reason="HealthDrained", note=f"nothing runs there any more; {what_comes_next(record, node)}")
+        case State.REMEDY:
+            return News(reason="HealthRemedy", note=f"{_evidence(record)}; {what_comes_next(record, node)}")
         case State.PERSON:
             note = f"{record.why}: {_evidence(record)}. {what_comes_next(record, node)}"
             return News(reason="HealthNeedsPerson", note=note, is_warning=True)
@@ -70,6 +72,8 @@ def what_comes_next(record: Record, node: str) -> str:
             return _by_a_person(record, node)
         case State.DRAINED:
             return _after_the_drain(record)
+        case State.REMEDY:
+            return f"its remedy is under way; {_after_the_drain(record)}"
 
 
 def _after_the_drain(record: Record) -> str:

@@ -284,6 +284,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("sunkpy", {"health": {"sources": ["npd"]}}, "sources"),
         ("sunkpy", {"health": {"signals": {"gpu": {"condition": "GpuFell", "patience": 5}}}}, "patience"),
         ("sunkpy", {"health": {"signals": {"gpu": {"condition": "GpuFell", "cure": "hope"}}}}, "cure"),
+        ("sunkpy", {"health": {"remedies": {"reboot": {"apiVersion": "v1", "resource": "pods"}}}}, "manifest"),
         ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
     ],
 )

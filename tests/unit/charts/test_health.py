@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from sunkpy.core.health.known import KNOWN
 from sunkpy.operator.settings import OperatorSettings
@@ -24,6 +25,31 @@ def test_the_operator_reads_what_values_say() -> None:
     known = {name for rules in KNOWN.values() for name in rules}
     assert set(health.rules.signals) == {*known, "gpu"} - {"NTPProblem"}
     assert health.max_percent == 10
+
+
+JOB = {
+    "apiVersion": "batch/v1",
+    "resource": "jobs",
+    "namespace": "remedies",
+    "manifest": {"kind": "Job", "spec": {"template": {"spec": {"nodeName": "$(NODE)"}}}},
+}
+
+
+def test_a_remedy_reaches_the_operator_as_it_is_written() -> None:
+    signal = {"condition": "GpuFell", "cure": "reboot", "remedy": "reboot"}
+    rules = settings(signals={"gpu": signal}, remedies={"reboot": JOB}).health.rules
+    assert rules.remedies["reboot"].body("reboot-1", "n1") == {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "reboot-1", "namespace": "remedies"},
+        "spec": {"template": {"spec": {"nodeName": "n1"}}},
+    }
+
+
+def test_a_remedy_that_is_not_there_is_refused_by_name() -> None:
+    signal = {"condition": "GpuFell", "cure": "reboot", "remedy": "reboot"}
+    with pytest.raises(msgspec.ValidationError, match=r"health\.signals\.gpu: there is no remedy reboot"):
+        settings(signals={"gpu": signal})
 
 
 def checks(values: dict[str, object]) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from sunkpy.core.health.known import KNOWN
 from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.metrics import HealthMetrics
 from sunkpy.operator.settings import HealthSettings
-from tests.unit.core.health.build import LABEL, NOW, node, pod, record
+from tests.unit.core.health.build import LABEL, MENDER, NOW, node, pod, record
 
 BAD = Rule(label=LABEL, bad=("bad",))
 SETTINGS = HealthSettings(signals={"label": BAD})
@@ -89,6 +89,21 @@ def test_what_is_closed_already_counts_and_slurms_own_drains_do_not():
     for number in range(3):
         others.node_changed(None, named(number, record=record(State.DRAINED, "kill")))
     assert others.step(named(9, label="bad"), pod()).closes
+
+
+def test_as_many_are_remedied_at_once_as_may_be_closed():
+    mend = Rule(label=LABEL, bad=("broken",), remedy="mender")
+    watch = Watch(HealthSettings(signals={"mend": mend}, remedies={"mender": MENDER})).watch
+    nodes = [named(number, label="broken", record=record(State.DRAINED, "mend")) for number in range(5)]
+    for each in nodes:
+        watch.node_changed(None, each)
+    states = [watch.step(each, pod(drain=True)).after.state for each in nodes]
+    assert (states.count(State.REMEDY), states.count(State.DRAINED)) == (3, 2)
+
+
+def test_a_signal_whose_remedy_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"health\.signals\.fan: there is no remedy mender in health\.remedies"):
+        HealthSettings(signals={"fan": Rule(label=LABEL, bad=("x",), remedy="mender")})
 
 
 def test_the_figures_say_where_nodes_stand_and_how_fast_they_were_drained():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.health import Rule
+from sunkpy.core.health import Remedy, Rule
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
@@ -19,9 +19,15 @@ from sunkpy.runtime.process import Process
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 
+MENDER = Remedy(api_version="batch/v1", resource="jobs", namespace="mend", manifest={"spec": {"nodeName": "$(NODE)"}})
 SICK = Rule(condition="GpuFell", bad=("True",))
 SETTINGS = OperatorSettings(
-    lock=LockSettings(key="example.com/busy"), health=HealthSettings(signals={"gpu": SICK}, settle_seconds=0)
+    lock=LockSettings(key="example.com/busy"),
+    health=HealthSettings(
+        signals={"gpu": SICK, "fan": Rule(label="example.com/fan", bad=("stuck",), remedy="mender")},
+        remedies={"mender": MENDER},
+        settle_seconds=0,
+    ),
 )
 NODESETS = ("nodesets", "slurm", "gpu")
 TRUE = {names.READINESS_GATE: "True", "Ready": "True", names.CONDITION_RUNNING: "False"}
@@ -263,6 +269,33 @@ async def test_a_sick_node_is_drained_with_evidence_and_comes_back_cured(api):
     await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) is None)
     assert '"why":"cured: the signal has ended"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH)
     await api.until(lambda: {"HealthDrain", "HealthDrained", "HealthReturned"} <= set(api.reasons()))
+
+
+async def test_a_remedy_is_written_once_nothing_runs_there(api):
+    api.define("batch/v1", "Job", "jobs")
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True", names.CONDITION_DRAIN: "True"})
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": "stuck"}}})
+    await api.until(lambda: '"state":"draining"' in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
+    assert api.names("jobs") == []
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: len(api.names("jobs")) == 1)
+    (name,) = api.names("jobs")
+    assert api.find("jobs", name)["spec"] == {"nodeName": "n1"}
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": None}}})
+    await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    await api.until(lambda: {"HealthRemedy", "HealthRemedyWritten", "HealthReturned"} <= set(api.reasons()))
+    assert api.names("jobs") == [name]
+
+
+async def test_a_remedy_that_the_apiserver_refuses_is_told(api):
+    api.forbidden.add("jobs")
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": "stuck"}}})
+    await api.until(lambda: "HealthRemedyFailed" in api.reasons())
 
 
 async def test_the_next_slurmd_of_a_sick_node_starts_drained(api):

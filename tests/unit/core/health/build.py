@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from sunkpy.core import names
-from sunkpy.core.health import Cure, HealthRules, HealthView, Record, Rule, State, decide_health
+from sunkpy.core.health import Cure, HealthRules, HealthView, Record, Remedy, Rule, State, decide_health
 from sunkpy.core.model.objects import (
     Condition,
     ContainerState,
@@ -28,6 +28,7 @@ KILLED = "Kill task failed: job 7"
 REBOOT = Taint(key="example.com/reboot", effect="NoSchedule")
 DEADLOCK = Rule(condition="KernelDeadlock", patience_seconds=60)
 KILL = Rule(slurm_reason="Kill task failed", cure=Cure.REBOOT)
+MENDER = Remedy(api_version="example.com/v1", resource="mends", manifest={"kind": "Mend", "spec": {"node": "$(NODE)"}})
 RULES = HealthRules(
     signals={
         "deadlock": DEADLOCK,
@@ -36,7 +37,9 @@ RULES = HealthRules(
         "prolog": Rule(slurm_reason="Prolog error"),
         "fan": Rule(label=LABEL, bad=("loud",), cure=Cure.PERSON),
         "reboot": Rule(taint="example.com/reboot", cure=Cure.REBOOT),
-    }
+        "mend": Rule(label=LABEL, bad=("broken",), remedy="mender"),
+    },
+    remedies={"mender": MENDER},
 )
 
 
@@ -90,10 +93,10 @@ def record(state: State, signal: str, *, ago_s: float = 0, **changes) -> Record:
     return Record(state=state, at=at, signal=signal, **fields)
 
 
-def step(at: Node, on: Pod | None, *, after_s: float = 0, rules: HealthRules = RULES, has_room: bool = True):
+def step(at: Node, on: Pod | None, *, after_s: float = 0, rules: HealthRules = RULES, **room: bool):
     """The next step."""
     now = NOW + timedelta(seconds=after_s)
-    return decide_health(HealthView(node=at, pod=on, rules=rules, now=now, has_room=has_room))
+    return decide_health(HealthView(node=at, pod=on, rules=rules, now=now, **room))
 
 
 def stepped(at: Node, on: Pod | None, **asked) -> Node:
@@ -105,7 +108,7 @@ def stepped(at: Node, on: Pod | None, **asked) -> Node:
 
 NODES = st.builds(
     node,
-    label=st.sampled_from(("", "bad", "loud")),
+    label=st.sampled_from(("", "bad", "loud", "broken")),
     deadlock=st.sampled_from(("", "True", "False", "Unknown")),
     boot=st.sampled_from(("", "one", "two")),
     taints=st.sampled_from(((), (REBOOT,))),

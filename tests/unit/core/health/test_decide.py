@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.health import HealthRules, Record, State, drain_text, lifted_reason, read_record
-from sunkpy.core.health.decide import is_closed_by_us
+from sunkpy.core.health.decide import is_closed_by_us, remedy_name
 from sunkpy.core.health.record import CLOSED
 from sunkpy.core.model.times import rfc3339
 from tests.unit.core.health.build import (
     KILLED,
+    MENDER,
     NODES,
     NOW,
     PODS,
@@ -187,6 +188,45 @@ def test_a_reboot_alone_cures_nothing_whose_signal_stays():
     assert state_of(stepped(node(boot="one", record=drained), pod(drain=True))) is State.DRAINED
 
 
+def test_a_remedy_begins_once_nothing_runs_there_and_a_cure_brings_the_node_back():
+    drained = node(label="broken", record=record(State.DRAINED, "mend"))
+    assert step(drained, pod(drain=True), may_remedy=False).changes == {}, "too many are remedied"
+    mending = stepped(drained, pod(drain=True))
+    assert (state_of(mending), drain_text(mending)) == (State.REMEDY, "mend: evidence")
+    assert step(mending, pod(drain=True)).after.due == "2026-11-28T12:30:00Z"
+    settling = stepped(node(record=read_record(mending)), pod(drain=True), after_s=100)
+    assert state_of(stepped(settling, pod(drain=True), after_s=160)) is State.WELL
+    late = stepped(mending, pod(drain=True), after_s=1800)
+    assert (state_of(late), read_record(late).why) == (State.PERSON, "remedy mender has not helped within 30 min")
+    assert state_of(stepped(late, pod(drain=True), after_s=9000)) is State.PERSON, "it is tried once"
+
+
+@pytest.mark.parametrize(
+    ("at", "on"),
+    [
+        pytest.param(node(label="broken", record=record(State.CLOSING, "mend")), pod(), id="not drained"),
+        pytest.param(
+            node(label="broken", record=record(State.DRAINING, "mend")), pod(drain=True, busy=True), id="jobs"
+        ),
+        pytest.param(node(label="broken", record=record(State.DRAINING, "mend")), None, id="nobody knows of jobs"),
+        pytest.param(node(record=record(State.DRAINED, "mend")), pod(drain=True), id="the signal has ended"),
+    ],
+)
+def test_no_remedy_begins_while_a_job_may_run_or_without_its_signal(at, on):
+    assert not step(at, on, after_s=10).begins_remedy
+
+
+def test_a_remedy_is_one_object_for_a_node_and_a_time():
+    at = node(label="broken", record=record(State.REMEDY, "mend"))
+    name = remedy_name(at, read_record(at), "Mender")
+    assert name.startswith("mender-")
+    assert name == remedy_name(at, read_record(at), "Mender")
+    assert name != remedy_name(at, record(State.REMEDY, "mend", ago_s=60), "Mender")
+    assert MENDER.body(name, "n1") == {
+        "apiVersion": "example.com/v1", "kind": "Mend", "metadata": {"name": name}, "spec": {"node": "n1"},
+    }  # fmt: skip
+
+
 def test_another_signal_keeps_a_cured_node_closed():
     cured = record(State.DRAINED, "deadlock", good_since=rfc3339(NOW - timedelta(minutes=2)))
     other = stepped(node(deadlock="False", label="bad", record=cured), pod(drain=True))
@@ -241,7 +281,7 @@ def test_whatever_happens(days):
         if asked.after is not None and asked.after.state is State.RETURNING:
             assert asked.after.reason == KILLED, "only the reason that a rule names is ever lifted"
         if drain_text(at) is not None and drain_text(after) is None and asked.after is not None:
-            shown = [rule for rule in ("deadlock", "label", "fan", "reboot") if rule == read_record(at).signal]
+            shown = [rule for rule in ("deadlock", "label", "fan", "reboot", "mend") if rule == read_record(at).signal]
             assert shown, "only what sunkpy closed is opened"
         assert len(after.annotations.get(names.ANNOTATION_HEALTH, "")) < 4096
         again = [stepped(after, on, after_s=now_s, has_room=has_room)]
@@ -254,7 +294,7 @@ def test_whatever_happens(days):
 @given(st.sampled_from(sorted(CLOSED)), st.sampled_from(sorted(RULES.signals)), st.integers(0, 3599))
 def test_a_closed_node_of_which_nothing_is_known_stays_closed(state, signal, after_s):
     unknown = node(boot="", record=record(state, signal, reason=KILLED), taints=(REBOOT,))
-    label = {"label": "bad", "fan": "loud"}.get(signal, "")
+    label = {"label": "bad", "fan": "loud", "mend": "broken"}.get(signal, "")
     unknown = with_record(node(boot="", label=label, taints=(REBOOT,)), unknown)
     after = read_record(stepped(unknown, None, after_s=after_s))
     assert after is not None

@@ -16,6 +16,10 @@ ONE_SOURCE = "give exactly one of condition, label, taint, slurmReason and faile
         ({"label": "a"}, "label a: give its bad values in bad"),
         ({"condition": "A", "patience": 3}, "unknown field `patience`"),
         ({"condition": "A", "patienceSeconds": -1}, "`int` >= 0"),
+        (
+            {"slurmReason": "Kill", "remedy": "reboot"},
+            "remedy reboot: say in cure what shows that it has helped, clear or reboot",
+        ),
         ({"condition": "A", "cure": "hope"}, "Invalid enum value 'hope'"),
     ],
 )

@@ -1,0 +1,64 @@
+"""The objects by which other programs make sick machines whole, written once the record on the Node says so.
+
+An object has one name for a Node and a time, so that whoever writes it again finds it there: the pass after this one,
+or the next leader.
+"""
+
+from __future__ import annotations
+
+import cachetools
+import structlog
+
+from sunkpy.core.health import HealthRules, HealthStep, Record, Remedy, State
+from sunkpy.core.health.decide import remedy_name
+from sunkpy.core.model.objects import Node
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.events import EventRecorder
+
+_AGAIN_S = 15.0
+
+
+class RemedyWriter:
+    """Writes the remedy of a Node; it remembers what it has written, and asks the apiserver about the rest."""
+
+    def __init__(self, kube: Kube, events: EventRecorder, rules: HealthRules) -> None:
+        self._kube = kube
+        self._events = events
+        self._rules = rules
+        self._written: cachetools.LRUCache[str, bool] = cachetools.LRUCache(maxsize=4096)
+        self._log = structlog.get_logger("operator")
+
+    async def ensure(self, node: Node, step: HealthStep) -> float | None:
+        """Write the object, if the Node as it was seen is to be remedied, and still is.
+
+        Returns:
+            After how many seconds to try again, because the apiserver refused it.
+        """
+        record = step.before
+        rule = self._rules.signals.get(record.signal) if record is not None else None
+        if record is None or record.state is not State.REMEDY or step.is_new_state or rule is None:
+            return None
+        remedy = self._rules.remedies.get(rule.remedy)
+        return await self._write(node, record, rule.remedy, remedy) if remedy is not None else None
+
+    async def _write(self, node: Node, record: Record, called: str, remedy: Remedy) -> float | None:
+        name = remedy_name(node, record, called)
+        if name in self._written:
+            return None
+        path = paths.collection(remedy.api_version, remedy.resource, remedy.namespace)
+        what = f"{remedy.resource} {'/'.join(filter(None, (remedy.namespace, name)))}"
+        try:
+            await self._kube.create(path, remedy.body(name, node.name))
+        except errors.Conflict:
+            pass  # written by an earlier pass
+        except errors.KubeError as error:
+            note = f"remedy {called}: {what} could not be written: {error.message}"
+            self._log.error(note, node=node.name)
+            await self._events.warning(node, "Node", reason="HealthRemedyFailed", action="Health", note=note)
+            return _AGAIN_S
+        else:
+            note = f"remedy {called}: {what} written for {record.signal}: {record.text}"
+            await self._events.normal(node, "Node", reason="HealthRemedyWritten", action="Health", note=note)
+        self._written[name] = True
+        return None
