@@ -74,7 +74,7 @@ class OperatorMetrics(Collector):
         return family
 
 
-_HEALTH_LABELS = ("cluster", "nodeset", "state", "signal")
+_HEALTH_LABELS = (*_LABELS, "state", "signal")
 _DRAINED_WITHIN_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -124,5 +124,5 @@ def _health_of(node: Node) -> tuple[str, ...] | None:
     record = read_record(node)
     if record is None or record.state is State.WELL:
         return None
-    of = (node.labels.get(names.LABEL_CLUSTER, ""), node.labels.get(names.LABEL_NODESET, ""))
-    return (*of, record.state, record.signal)
+    labels = (names.LABEL_NAMESPACE, names.LABEL_NODESET, names.LABEL_CLUSTER)
+    return (*(node.labels.get(label, "") for label in labels), record.state, record.signal)

@@ -73,6 +73,7 @@ HEALTHY = {
     f"slurm_nodes_drained{{{OWN}}}": always(20),
     f"slurm_nodes_draining{{{OWN}}}": always(5),
     f'sunkpy_nodeset_removal_held{{{OWN}, nodeset="a"}}': always(0),
+    f'sunkpy_health_nodes{{{OWN}, nodeset="a", state="drained"}}': always(2),
     f'sunkpy_nodeset_pods_deleted_total{{{OWN}, nodeset="a", why="drained"}}': growing(10),
     f"sunkpy_scheduler_failed_looks_total{{{OWN}}}": always(0),
     f'sunkpy_reconcile_total{{{OWN}, container="syncer", queue="mirror", result="ok"}}': growing(100),
@@ -138,6 +139,10 @@ CASES = [
     Case(
         "NodeSetRemovalHeld", {f'sunkpy_nodeset_removal_held{{{OWN}, nodeset="a"}}': always(1)},
         RESEARCH | {"nodeset": "a"}, "NodeSet a waits for a person, as too many pods would have to leave at once",
+    ),
+    Case(
+        "SlurmNodeNeedsPerson", {f'sunkpy_health_nodes{{{OWN}, nodeset="a", state="needs-a-person"}}': always(2)},
+        RESEARCH | {"nodeset": "a"}, "2 sick nodes of NodeSet a do not come back by themselves",
     ),
     Case(
         "SlurmTooManyAtOnce", {f'sunkpy_syncer_capped_total{{{OWN}, action="DrainNode"}}': growing(1)},

@@ -18,7 +18,7 @@ from tests.unit.core.health.build import LABEL, MENDER, NOW, node, pod, record
 
 BAD = Rule(label=LABEL, bad=("bad",))
 SETTINGS = HealthSettings(signals={"label": BAD})
-CLUSTER = {names.LABEL_CLUSTER: "c1", names.LABEL_NODESET: "gpu"}
+CLUSTER = {names.LABEL_NAMESPACE: "slurm", names.LABEL_CLUSTER: "c1", names.LABEL_NODESET: "gpu"}
 
 
 class Watch:
@@ -112,7 +112,7 @@ def test_the_figures_say_where_nodes_stand_and_how_fast_they_were_drained():
     rig.watch.node_changed(None, seen)
     closing = named(1, label="bad", record=rig.watch.step(seen, pod()).after)
     rig.watch.node_changed(seen, closing)
-    at = {"cluster": "c1", "nodeset": "gpu", "signal": "label"}
+    at = {"namespace": "slurm", "cluster": "c1", "nodeset": "gpu", "signal": "label"}
     assert rig.figure("sunkpy_health_nodes", state="closing", **at) == 1
     rig.passed_s = 0.4
     draining = named(1, label="bad", record=rig.watch.step(closing, pod(drain=True)).after)
