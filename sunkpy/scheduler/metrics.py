@@ -44,5 +44,5 @@ class SchedulerMetrics:
         self.odd_objects = counter("sunkpy_scheduler_odd_objects", odd, ["kind"])
         self.poll_age_seconds = gauge(
             "sunkpy_scheduler_poll_age_seconds",
-            "Age of the newest job states. Above some seconds while pods run: Slurm cannot be read",
+            "Age of the newest job states. Above ten seconds while pods run: Slurm cannot be read",
         )

@@ -1,13 +1,16 @@
-"""Which jobs are to be read in full, kept in the order in which they were read, so that no poll walks over all."""
+"""Which jobs are to be read in full, and which of them wait for a poll at all, kept so that no poll walks over all."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from sunkpy.core.gang.job.job import WAITS_FOR_PROLOG, Job
+from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.model.states import JobId
 
 _FIRST_REASON_S: Final = 2.0
@@ -16,26 +19,36 @@ _LONGEST_REASON_S: Final = 30.0
 _MOST_LOOKED_AT: Final = 1000
 _NEVER: Final = float("-inf")
 
+_Lane = OrderedDict[JobId, Job]
+
 
 class DueJobs:
-    """Of all gangs. A job that was never read goes before all others."""
+    """Of all gangs. Those that were never read go before all others, the oldest first."""
 
     def __init__(self) -> None:
-        self._started: OrderedDict[JobId, Job] = OrderedDict()
-        self._waiting: OrderedDict[JobId, Job] = OrderedDict()
+        self._started: tuple[_Lane, _Lane] = (OrderedDict(), OrderedDict())
+        self._waiting: tuple[_Lane, _Lane] = (OrderedDict(), OrderedDict())
+        self._changing: set[JobId] = set()
+        self._changes = asyncio.Event()
 
     def file(self, job: Job) -> None:
         """The job is new, or something about it has changed."""
-        self.forget(job.id)
-        if details_due_at(job) is not None:
-            lane = self._started if job.has_started else self._waiting
+        lanes = self._started if job.has_started else self._waiting
+        lane = lanes[job.read_at != _NEVER] if details_due_at(job) is not None else None
+        if lane is None or job.read_at != _NEVER or job.id not in lane:  # else it keeps its place
+            self._take_out(job.id)
+        if lane is not None:
             lane[job.id] = job
-            lane.move_to_end(job.id, last=job.read_at != _NEVER)
+        if waits_for_poll(job):
+            self._changing.add(job.id)
+            self._changes.set()
+        else:
+            self._settle(job.id)
 
     def forget(self, job: JobId) -> None:
         """It is nobody's any more."""
-        self._started.pop(job, None)
-        self._waiting.pop(job, None)
+        self._take_out(job)
+        self._settle(job)
 
     def take(self, now: float, *, started: int, waiting: int) -> list[Job]:
         """The jobs to read: those that have started, for pods wait to hear where; then why others wait.
@@ -44,11 +57,40 @@ class DueJobs:
         """
         return [*islice(_due(self._started, now), started), *islice(_due(self._waiting, now), waiting)]
 
+    async def wait_for_poll(self, *, within_s: float) -> None:
+        """Return when some job waits for a poll, or after `within_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._changes.wait()
 
-def _due(lane: OrderedDict[JobId, Job], now: float) -> Iterator[Job]:
-    for job in islice(lane.values(), _MOST_LOOKED_AT):
+    def _take_out(self, job: JobId) -> None:
+        for lane in (*self._started, *self._waiting):
+            lane.pop(job, None)
+
+    def _settle(self, job: JobId) -> None:
+        self._changing.discard(job)
+        if not self._changing:
+            self._changes.clear()
+
+
+def _due(lanes: tuple[_Lane, _Lane], now: float) -> Iterator[Job]:
+    for job in chain.from_iterable(islice(lane.values(), _MOST_LOOKED_AT) for lane in lanes):
         if (due_at := details_due_at(job)) is not None and due_at <= now:
             yield job
+
+
+def waits_for_poll(job: Job) -> bool:
+    """Nothing but a poll may tell what becomes of it next.
+
+    Of one that is queued a prolog will tell where it begins, and of one that has begun on all its nodes the epilogs.
+    """
+    if job.is_anothers:
+        return False
+    if job.missing or (job.cancelled_at is not None and not job.has_started):
+        return True
+    if job.phase is JobPhase.RUNNING:
+        return not job.nodes or not job.prologs.keys() >= set(job.nodes)
+    return job.phase not in (JobPhase.SUBMITTED, JobPhase.PENDING)
 
 
 def details_due_at(job: Job) -> float | None:

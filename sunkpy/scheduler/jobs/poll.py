@@ -1,5 +1,8 @@
-"""The states of all jobs, read each second while there is a job of ours, and the details of those that need them. Where
-an answer takes long, it is asked for less often: a tenth of the time at most, and each half a minute at least.
+"""The states of all jobs, read each second while there is a job of ours, and the details of those that need them.
+
+Prologs and epilogs tell first where jobs begin and end. So while they call from all nodes, and no job is in a state of
+which they tell nothing, it is asked less often: each 5 s. Where an answer takes long, a tenth of the time at most, and
+each half a minute at least.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ NOT_SEALED = (
     "slurm.conf needs JobSubmitPlugins=lua and the job_submit.lua of the chart; "
     "slurmctld needs the same jwt.key as the scheduler"
 )
-_WAITING_PER_POLL = 50
+_STEADY = 5
+"""Times the usual pause."""
+_REASONS_EACH_S, _MOST_REASONS = 10, 50
 _STARTED_PER_POLL = 500
 _DETAILS_IN_FLIGHT = 8
 _UNWATCHED_S = 60.0
@@ -35,20 +40,27 @@ class JobPoller:
     """Reads the states of all jobs while there is a job of ours, tells the ledger, and enqueues the gangs whose jobs
     have changed.
 
-    `on_states` is called with each answer, before anything follows from it.
+    `on_states` is called with each answer, before anything follows from it. `have_hooks`: prologs and epilogs call from
+    all nodes.
     """
 
     def __init__(
-        self, leader: Leader, *, on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None
+        self,
+        leader: Leader,
+        *,
+        on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None,
+        have_hooks: Callable[[], bool] = lambda: False,
     ) -> None:
         self._leader = leader
         self._ledger = leader.ledger
         self._clock = leader.clock
         self._poll_s = leader.settings.poll_seconds
         self._on_states = on_states
+        self._have_hooks = have_hooks
         self._log = structlog.get_logger("jobs")
         self._read_at = self._clock()
         self._watched_since = float("-inf")
+        self._reasons_at = float("-inf")
         self._took_s = 0.0
         self._is_away = False
         leader.metrics.poll_age_seconds.set_function(lambda: self._clock() - self._read_at)
@@ -69,11 +81,19 @@ class JobPoller:
                     self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
                 self._is_away = True
             await asyncio.sleep(self.pause_s)
+            if self.is_steady:
+                await self._ledger.due.wait_for_poll(within_s=(_STEADY - 1) * self._poll_s)
 
     @property
     def pause_s(self) -> float:
-        """Until the next poll: states are not read for more than a share of the time."""
+        """Until the next poll, at least: states are not read for more than a share of the time."""
         return max(self._poll_s, pace.Cost(took_s=self._took_s).pause_s)
+
+    @property
+    def is_steady(self) -> bool:
+        """Hooks tell all that counts: they call from all nodes, and Slurm has been read for a while."""
+        was_away = self._is_away or self._clock() - self._watched_since < _UNWATCHED_S
+        return not was_away and self._ledger.all_jobs_known and self._have_hooks()
 
     async def poll(self) -> None:
         """One reading of all states, and of the jobs of which more must be known."""
@@ -83,7 +103,7 @@ class JobPoller:
         self._saw_all(asked_at)
         self._on_states(states)
         changed = await self._ledger.observe(states, asked_at=asked_at)
-        due = self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=_WAITING_PER_POLL)
+        due = self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=self._reasons_due(asked_at))
         wanted = [(record, job) for job in due if (record := self._ledger.by_job(job.id)) is not None]
         # Of a job that has started nothing follows before it is known where.
         told_later = {record.id for record, job in wanted if job.has_started and len(record.jobs) == 1}
@@ -95,13 +115,21 @@ class JobPoller:
 
         async def read(record: Record, job: Job) -> None:
             async with limit:
-                is_new = await self._read(record, job.id)
+                known = record.jobs.get(job.id)
+                is_read = known is None or known.read_at > job.read_at  # for a hook that called meanwhile
+                is_new = not is_read and await self._read(record, job.id)
             if is_new or record.id in told_later:
                 self._ledger.queue.add(record.id)
 
         async with asyncio.TaskGroup() as group:
             for record, job in wanted:
                 group.create_task(read(record, job))
+
+    def _reasons_due(self, now: float) -> int:
+        """Of how many jobs it may be asked now why they wait: so many a second, whatever the pause is."""
+        count = int(min(_REASONS_EACH_S * (now - self._reasons_at), _MOST_REASONS))
+        self._reasons_at = now if count else self._reasons_at
+        return count
 
     def is_watched_since(self, at: float) -> bool:
         """A job that had a node then and runs has it still: no job was queued again, and began elsewhere, unseen.

@@ -6,7 +6,7 @@ import pytest
 
 from sunkpy.core.gang.phases import State
 from sunkpy.scheduler.loop import GangLoop
-from tests.unit.scheduler.test_scheduler import hook_client
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
 RARELY_S = 3600.0
@@ -112,3 +112,38 @@ async def test_pods_that_are_being_bound_take_their_room_before_any_watch_shows_
         await world.until(lambda: len(world.bindings) == 2)
         await world.until(lambda: world.lists)
         assert len(world.bindings) == 2, "a node of four cpus has room for two"
+
+
+async def test_a_job_that_was_read_for_its_prolog_is_not_read_again_for_the_poll(world, tmp_path):
+    many = 12
+    async with leading(world, tmp_path, poll_seconds=0.2) as server, hook_client(server) as call:
+        for number in range(many):
+            world.add_pod(f"web-{number}", cpu="10m")
+        await world.until(lambda: len(world.jobs) == many)
+        *_, record = world.term._ledger
+        (last,) = record.jobs
+        world.slurm.unreadable.update(world.jobs.keys() - {last})
+        for job in world.jobs:
+            world.set_job(job, "RUNNING", nodes="n1")
+        await world.until(lambda: world.slurm.reading == 8)
+        assert await call("prolog", last) == (200, {"done": True})
+        world.slurm.unreadable.clear()
+        world.note_change()
+        await world.until(lambda: len(world.bindings) == many)
+        assert world.slurm.asked.count(f"job {last}") == 1
+
+
+async def test_a_short_pod_costs_three_requests_to_slurmrestd_and_a_poll(world, tmp_path):
+    async with leading(world, tmp_path, poll_seconds=1.0) as server, hook_client(server) as call:
+        await world.until(lambda: world.term._ledger.all_jobs_known)
+        world.slurm.requests.clear()
+        job = await bound_pod(world, call)
+        world.pod_ends("Succeeded")
+        await world.until(lambda: world.signals)
+        world.set_job(job, "COMPLETED", nodes="n1")
+        assert await call("epilog", job) == (200, {"done": True})
+        await world.until(lambda: not len(world.term._ledger))
+        asked = Counter(world.slurm.requests)
+        own = {"POST job/submit": 1, f"GET job/{job}": 1, f"DELETE job/{job}": 1}
+        assert {what: count for what, count in asked.items() if "job/" in what} == own
+        assert asked["GET jobs/state/"] <= 2, "a second may have begun before"
