@@ -72,11 +72,17 @@ class Verdicts(Generic[T, V]):
             return True
         return self._known.get(template.key) is template and self._now(template) is verdict.value
 
-    def forget(self) -> None:
-        """None holds any more: something else has changed that decides with them."""
-        self._known.clear()
-        self._about.clear()
-        self._asked_last.clear()
+    def forget(self, topic: Hashable | None = None) -> None:
+        """None holds any more, or none that is about a topic: something else has changed that decides with them."""
+        if topic is None:
+            self._known.clear()
+            self._about.clear()
+            self._asked_last.clear()
+            return
+        for each in tuple(self._about.pop(topic, ())):
+            if self._known.get(each.key) is each:
+                del self._known[each.key]
+            self._asked_last.pop(each.key, None)
 
     def doubt(
         self, is_concerned: Callable[[T], bool] = lambda _: True, *, about: Iterable[Hashable] | None = None

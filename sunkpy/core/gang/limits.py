@@ -269,8 +269,13 @@ def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterat
 
 def places_of(pod: Pod) -> Iterator[Place]:
     """Where a pod stands."""
-    for namespace in (pod.metadata.namespace, _ANYWHERE):
+    for namespace, _ in anywhere_in(pod.metadata.namespace):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
+
+
+def anywhere_in(namespace: str) -> tuple[Place, ...]:
+    """Where all pods of a namespace stand."""
+    return ((namespace, None), (_ANYWHERE, None))
 
 
 Topic = tuple[str, Place | int]
@@ -293,6 +298,11 @@ def touches(pod: Pod) -> Iterator[Topic]:
     yield from (("port", port) for port in host_ports_of(pod))
     for term in shut_out_by(pod):
         yield from (("shut out", place) for place in places_meant(term, pod.metadata))
+
+
+def shut_out_from(place: Place) -> Topic:
+    """What all pods that stand there are about."""
+    return ("shut out", place)
 
 
 def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:

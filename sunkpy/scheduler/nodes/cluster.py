@@ -11,6 +11,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import (
+    Place,
     Surroundings,
     avoid_nodes,
     concerns,
@@ -19,6 +20,7 @@ from sunkpy.core.gang.limits import (
     looks_around,
     shortened,
     shut_out_by,
+    shut_out_from,
     shuts_out,
     spreads_by,
     terms_of,
@@ -78,10 +80,9 @@ class Cluster:
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
         self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
         self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
-        self._labels_asked: frozenset[str] = frozenset()
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
         everybody = self._everybody = Together((*self.pods.parts, self._others))
-        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved)
+        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._tell_apart)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
         self.volumes = Volumes(kube, on_change=wake.nodes.set, on_unreadable=on_unreadable)
@@ -195,18 +196,14 @@ class Cluster:
         """Most pods are nothing to those that wait: only one that shuts out others is to pods that do not look."""
         is_shutting_out = shuts_out(pod)
         if is_shutting_out:
-            self._tell_apart_by(labels_asked(shut_out_by(pod)))
             self._shut_out.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
         if self._looking.doubt(lambda pods: depend_on(pods, pod), about=touches(pod)) or is_shutting_out:
             self._wake.neighbours.set()
 
-    def _tell_apart_by(self, labels: Iterable[str]) -> None:
-        """Pods that differ in these labels are no longer alike. They are again when no term asks for these."""
-        asked = frozenset(labels)
-        if not asked <= self._labels_asked:
-            self._labels_asked = frozenset(self.neighbours.labels_asked()) | asked
-            self._looking.forget()
-            self._shut_out.forget()
+    def _tell_apart(self, place: Place) -> None:
+        """Pods there that differ in another label are no longer alike."""
+        self._looking.forget(shut_out_from(place))
+        self._shut_out.forget(shut_out_from(place))
 
     def _around_which(self, pod: Pod) -> tuple[object, ...]:
         """All of the pod that decides where others are in its way.
@@ -214,7 +211,7 @@ class Cluster:
         Of its labels those that a term asks for: each Job, each index and each replica has some of its own.
         """
         terms = terms_of(pod)
-        asked = self._labels_asked.union(labels_asked(terms), labels_compared(pod))
+        asked = self.neighbours.labels_asked(pod).union(labels_asked(terms), labels_compared(pod))
         labels = {name: pod.labels[name] for name in sorted(asked & pod.labels.keys())}
         return (pod.metadata.namespace, labels, terms, shut_out_by(pod), pod.spec.host_ports, spreads_by(pod))
 

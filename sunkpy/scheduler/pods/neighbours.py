@@ -16,6 +16,7 @@ from sunkpy.core.gang.limits import (
     Place,
     ShutOut,
     Surroundings,
+    anywhere_in,
     host_ports_of,
     labels_asked,
     places_meant,
@@ -34,17 +35,27 @@ class Neighbours:
     """Pods that are on nodes. `pods`: all that are watched, of all schedulers.
 
     `on_moved` is called with each that came to a node or left it, and with both forms of one whose labels changed.
+    Before that `on_asked` is called with each place of whose pods another label matters from now on.
     """
 
-    def __init__(self, *, pods: Callable[[], Iterable[Pod]], on_moved: Callable[[Pod], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        *,
+        pods: Callable[[], Iterable[Pod]],
+        on_moved: Callable[[Pod], None] = lambda _: None,
+        on_asked: Callable[[Place], None] = lambda _: None,
+    ) -> None:
         self._pods = pods
         self._on_moved = on_moved
+        self._on_asked = on_asked
         self._shutting_out: set[str] = set()
         self._there: Groups[str, str, Pod] = Groups()
         self._on_port: Groups[int, str, Pod] = Groups()
         self._with_term: Groups[bytes, str, Pod] = Groups()
         self._terms: dict[bytes, tuple[PodAffinityTerm, Meta]] = {}
         self._meaning: Groups[Place, bytes, bytes] = Groups()
+        self._asking: Groups[tuple[Place, str], str, str] = Groups()
+        self._asked: Groups[Place, str, str] = Groups()
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
@@ -76,10 +87,9 @@ class Neighbours:
         """No pod on a node shuts out others by their labels."""
         return not self._shutting_out
 
-    def labels_asked(self) -> Iterator[str]:
-        """The names of labels by which pods that are on nodes shut out others."""
-        yield from labels_asked(term for term, _ in self._terms.values())
-        yield from (name for pod in self._sent.values() for name in labels_asked(shut_out_by(pod)))
+    def labels_asked(self, pod: Pod) -> set[str]:
+        """The names of labels by which pods that are on nodes shut out others in the namespace of this one."""
+        return {label for place in anywhere_in(pod.metadata.namespace) for label in self._asked.get(place, {})}
 
     def note_sent(self, pod: Pod) -> None:
         """A binding goes out for this pod, which is as it will be then."""
@@ -138,10 +148,29 @@ class Neighbours:
         """A pod is on a node now, or is there no more; None: it is on none."""
         if before is not None and now is not None and _facts(before) == _facts(now):
             return
-        for pod, is_there in ((before, False), (now, True)):
-            if pod is not None:
-                (self._shutting_out.add if is_there and shuts_out(pod) else self._shutting_out.discard)(pod.uid)
-                self._on_moved(pod)
+        if before is not None:
+            self._shutting_out.discard(before.uid)
+            self._ask_no_more(before)
+            self._on_moved(before)
+        if now is not None:
+            if shuts_out(now):
+                self._shutting_out.add(now.uid)
+            self._ask(now)
+            self._on_moved(now)
+
+    def _ask(self, pod: Pod) -> None:
+        new = [(place, label) for place, label in _asked_by(pod) if label not in self._asked.get(place, {})]
+        for place, label in _asked_by(pod):
+            self._asking.put((place, label), pod.uid, pod.uid)
+            self._asked.put(place, label, label)
+        for place in {place for place, _ in new}:
+            self._on_asked(place)
+
+    def _ask_no_more(self, pod: Pod) -> None:
+        for place, label in _asked_by(pod):
+            self._asking.drop((place, label), pod.uid)
+            if (place, label) not in self._asking:
+                self._asked.drop(place, label)
 
 
 def _on_node(pod: Pod | None) -> Pod | None:
@@ -151,6 +180,13 @@ def _on_node(pod: Pod | None) -> Pod | None:
 def _key(term: PodAffinityTerm, pod: Pod) -> bytes:
     """Pods with the same one shut out the same pods: what a term means depends on the namespace where it stands."""
     return msgspec.json.encode((pod.metadata.namespace, term), order="sorted")
+
+
+def _asked_by(pod: Pod) -> Iterator[tuple[Place, str]]:
+    """In which namespaces, or in any, a pod on a node tells others apart by which labels."""
+    for term in shut_out_by(pod):
+        for namespace in {namespace for namespace, _ in places_meant(term, pod.metadata)}:
+            yield from (((namespace, None), label) for label in labels_asked([term]))
 
 
 def _facts(pod: Pod) -> tuple[object, ...]:

@@ -23,6 +23,12 @@ def apart_from(**labels):
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
+def everywhere(**labels):
+    term = apart_from(**labels)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    required = [term | {"namespaceSelector": {}}]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
 def make(name, *, node="", ports=(), namespace="default", labels=None, **spec):
     containers = [{"ports": [{"hostPort": port} for port in ports]}]
     body = {
@@ -78,12 +84,6 @@ def test_a_binding_costs_as_much_with_many_workloads_that_keep_away_their_like(n
     assert costs[0] == costs[1]
 
 
-def everywhere(**labels):
-    term = apart_from(**labels)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
-    required = [term | {"namespaceSelector": {}}]
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
-
-
 @pytest.mark.parametrize(
     ("term", "is_kept_away"),
     [
@@ -131,7 +131,7 @@ async def test_jobs_that_ever_ran_make_no_event_of_a_pod_dearer(tmp_path, monkey
     world = World()
     world.add_node(1)
     meta = {"name": "operator", "namespace": "kube-system", "labels": {"app": "cni-operator"}}
-    apart = apart_from(**{asked: "cni-operator"})
+    apart = everywhere(**{asked: "cni-operator"})
     world.put("pods", {"metadata": meta, "spec": {"nodeName": "node-1", **apart}, "status": {"phase": "Running"}})
     async with leading(world, tmp_path):
         neighbours, templates = world.term._cluster.neighbours, world.term._cluster._shut_out
@@ -188,3 +188,28 @@ async def test_workloads_that_wait_and_keep_away_their_like_make_no_event_of_oth
                 come_and_go()
                 counts.append(calls_of(come_and_go))
         assert counts[0] == counts[1]
+
+
+async def test_by_which_labels_another_namespace_keeps_pods_away_concerns_nobody_else(tmp_path):
+    """Whoever may make one pod may make one each second that asks for a label that was never asked for."""
+    world = World()
+    world.add_node(1, cpu="0")
+    operator = {"metadata": {"name": "operator", "namespace": "kube-system"}}
+    world.put("pods", operator | {"spec": {"nodeName": "node-1", **apart_from(app="operator")}})
+    async with leading(world, tmp_path):
+        world.add_pod(labels={"app": "web"}, **apart_from(app="web"))
+        world.add_pod("plain")
+        await world.until(
+            lambda: len(list(world.term._ledger)) == 2 and all(each.grounds.avoided for each in world.term._ledger)
+        )
+        before = {each.id: each.grounds.avoided for each in world.term._ledger}
+        neighbours, cluster = world.term._cluster.neighbours, world.term._cluster
+        for number in range(3):
+            odd = make(f"odd-{number}", namespace="tenant", node="node-1", **apart_from(**{f"label-{number}": "x"}))
+            neighbours.update(None, odd)
+            assert all(cluster.avoid_as_before(each) for found in before.values() for each in found)
+            neighbours.update(odd, None)
+        assert not [label for found in neighbours._asked.values() for label in found if label.startswith("label-")]
+        everybody = make("everybody", namespace="tenant", node="node-1", **everywhere(tier="x"))
+        neighbours.update(None, everybody)
+        assert not any(cluster.avoid_as_before(each) for found in before.values() for each in found)
