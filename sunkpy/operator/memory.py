@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.nodeset.actions import CreatePod, NodeSetAction
-from sunkpy.core.nodeset.slurmd_pod import node_of, template_hash
+from sunkpy.core.nodeset.slurmd_pod import node_of, offer_lasts_s, template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetSpec
 from sunkpy.core.nodeset.world import WAVE
 from sunkpy.operator.pod_index import nodeset_key
 
-OFFER_LASTS_S = 60.0
 GUARD_LASTS_S = 300.0
 """After so long a disruption budget is written again: whoever deleted it may have forgotten that jobs need it."""
 
@@ -146,9 +145,9 @@ class Memory:
     # ---------------------------------------------------------------- offers
 
     def lasting_offers(self, nodeset: NodeSet, changed: Mapping[str, str]) -> tuple[frozenset[str], float | None]:
-        """The pods (by uid) whose nodes have offered something else than at their creation for `OFFER_LASTS_S`.
+        """The pods (by uid) whose nodes have long enough offered something else than at their creation.
 
-        And after how many seconds there may be more of them. A device plugin that restarts offers nothing for a moment.
+        And after how many seconds there may be more of them.
         """
         notes, now_s = self._of(nodeset), self._clock()
         known = notes.offers
@@ -156,7 +155,9 @@ class Memory:
             uid: known[uid] if uid in known and known[uid][0] == offer else (offer, now_s)
             for uid, offer in changed.items()
         }
-        left_s = {uid: since_s + OFFER_LASTS_S - now_s for uid, (_, since_s) in notes.offers.items()}
+        left_s = {
+            uid: since_s + offer_lasts_s(nodeset, offer) - now_s for uid, (offer, since_s) in notes.offers.items()
+        }
         lasting = frozenset(uid for uid, seconds in left_s.items() if seconds <= 0)
         return lasting, min((seconds for seconds in left_s.values() if seconds > 0), default=None)
 

@@ -25,6 +25,13 @@ _DEVICES = "devices="
 _HEAVIEST = 0xFFFFFFF0
 """The largest weight that Slurm takes."""
 
+OFFER_LASTS_S = 60.0
+"""So long a node must offer something else than its pod was made for before the pod counts as outdated."""
+GPUS_AWAY_S = 600.0
+"""So long if it offers no GPUs at all. A device plugin that is away looks like that, and Slurm needs none. The kubelet
+itself keeps the resource of one for five minutes.
+"""
+
 
 def template_hash(nodeset: NodeSet) -> str:
     """Fingerprint of everything in the spec that shapes a pod; what a node offers is not part of it."""
@@ -197,6 +204,16 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
         return ""
     now = offer(nodeset, node)
     return now if not is_offer_of(pod, now) else ""
+
+
+def lacks_gpus(nodeset: NodeSet, offers_now: str) -> bool:
+    """The node of a NodeSet with GPUs offers none now."""
+    return nodeset.spec.gpu is not None and "gres=" in offers_now.split()
+
+
+def offer_lasts_s(nodeset: NodeSet, offers_now: str) -> float:
+    """How long a node must have offered this until its pod, which was made for something else, is outdated."""
+    return GPUS_AWAY_S if lacks_gpus(nodeset, offers_now) else OFFER_LASTS_S
 
 
 def explain_offer(pod: Pod, offers_now: str) -> str:

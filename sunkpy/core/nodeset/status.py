@@ -27,6 +27,7 @@ from sunkpy.core.nodeset.health import health
 from sunkpy.core.nodeset.pod_state import last_words
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
+from sunkpy.core.nodeset.slurmd_pod import GPUS_AWAY_S, lacks_gpus
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.version_skew import version_skew
@@ -203,21 +204,31 @@ def _going_text(world: World) -> str:
 def _feasible(world: World, plan: Plan) -> Condition | None:
     if world.nodeset.is_deleting:
         return None
-    total, possible = world.survey.nodes, world.survey.possible
+    total, possible, away = world.survey.nodes, world.survey.possible, _gpus_away(world)
     why = explain_exclusions(world.survey.exclusions)
     nodes = f"{total} node{'' if total == 1 else 's'}"
     if possible == 0 and plan.desired == 0 and world.nodeset.spec.replicas == 0:
         return Condition(type="Feasible", status="True", reason="NothingWanted", message="replicas is 0")
     if possible == 0:
         return Condition(
-            type="Feasible", status="False", reason="NoNodeFits", message=f"{nodes}: {why}" if why else "no nodes"
+            type="Feasible", status="False", reason="NoNodeFits", message=f"{nodes}: {why}{away}" if why else "no nodes"
         )
     if possible < plan.desired:
-        message = f"{plan.desired} wanted, {possible} of {nodes} fit; {why}" if why else (
+        message = f"{plan.desired} wanted, {possible} of {nodes} fit; {why}{away}" if why else (
             f"{plan.desired} wanted, there are only {nodes}"
         )  # fmt: skip
         return Condition(type="Feasible", status="False", reason="TooFewNodes", message=message)
-    return Condition(type="Feasible", status="True", reason="NodesFit", message=f"{possible} of {nodes} fit")
+    return Condition(type="Feasible", status="True", reason="NodesFit", message=f"{possible} of {nodes} fit{away}")
+
+
+def _gpus_away(world: World) -> str:
+    """Which pods stay for a while although a new one would not fit: no idle node is taken from Slurm for nothing."""
+    others = world.survey.those(Trait.OTHER_OFFER).values()
+    pods = [judged.pod for judged in others if lacks_gpus(world.nodeset, judged.offer)]
+    if not pods:
+        return ""
+    stay = f"pods stay for {GPUS_AWAY_S / 60:g} minutes"
+    return f"; no GPUs are offered on the nodes of {_range(pods)}: is a device plugin away? The {stay}"
 
 
 def _removal_held(world: World, plan: Plan) -> Condition | None:

@@ -2,8 +2,10 @@ import msgspec
 import pytest
 
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
+from sunkpy.core.nodeset.slurmd_pod import GPUS_AWAY_S, OFFER_LASTS_S
+from sunkpy.core.nodeset.spec import Gpu
 from sunkpy.core.nodeset.world import WAVE
-from sunkpy.operator.memory import CREATED_PER_S, GUARD_LASTS_S, OFFER_LASTS_S, Memory
+from sunkpy.operator.memory import CREATED_PER_S, GUARD_LASTS_S, Memory
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
 NODESET = make_nodeset()
@@ -114,6 +116,19 @@ def test_an_offer_counts_as_changed_when_it_has_lasted():
     assert memory.lasting_offers(NODESET, {"a": "gres=", "b": "gres="})[0] == {"a"}
     assert memory.lasting_offers(NODESET, {"a": "gres=gpu:4"})[0] == frozenset(), "another change starts anew"
     assert memory.lasting_offers(NODESET, {}) == (frozenset(), None)
+
+
+def test_a_device_plugin_may_be_away_for_minutes():
+    """Then nodes with GPUs offer none, and Slurm needs no plugin. Fewer GPUs are no plugin that is away."""
+    now_s = 0.0
+    memory = Memory(lambda: now_s)
+    gpus = make_nodeset(gpu=Gpu())
+    offers = {"away": "cpus=8 memory=32000 gres=", "fewer": "cpus=8 memory=32000 gres=gpu:7"}
+    assert memory.lasting_offers(gpus, offers) == (frozenset(), OFFER_LASTS_S)
+    now_s = OFFER_LASTS_S
+    assert memory.lasting_offers(gpus, offers) == ({"fewer"}, GPUS_AWAY_S - OFFER_LASTS_S)
+    now_s = GPUS_AWAY_S
+    assert memory.lasting_offers(gpus, offers) == ({"away", "fewer"}, None), "by then they are gone"
 
 
 def test_pods_are_created_in_waves_that_fill_up_with_time():

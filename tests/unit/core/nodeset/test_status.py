@@ -5,7 +5,8 @@ from sunkpy.core import names
 from sunkpy.core.health import State
 from sunkpy.core.model.objects import Condition, ContainerState, ContainerStatus, Terminated
 from sunkpy.core.nodeset.decide import decide_nodeset
-from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.nodeset.slurmd_pod import offer
+from sunkpy.core.nodeset.spec import Gpu, NodeSetStatus
 from sunkpy.core.nodeset.status import report, report_unreadable
 from sunkpy.operator.trim import trim_pod
 from tests.unit.core.health.build import record
@@ -64,6 +65,19 @@ def test_a_nodeset_that_fits_no_node_says_which_rule_excluded_how_many():
     assert said(status, "Feasible") == ("False", "NoNodeFits")
     text = "3 nodes: 2 do not match nodeSelector, 1 lacks memory: needs 64Gi, has 32Gi"
     assert [(notice.type, notice.reason, notice.message) for notice in notices] == [("Warning", "NoNodeFits", text)]
+
+
+def test_nodes_whose_device_plugin_is_away_are_told():
+    nodeset = make_nodeset(gpu=Gpu())
+    before, away = (make_node(1, allocatable={"nvidia.com/gpu": count}) for count in ("4", "0"))
+    pod = make_pod(nodeset, 1, annotations={names.ANNOTATION_OFFERED: offer(nodeset, before)})
+    other = make_node(2, allocatable={"nvidia.com/gpu": "4"})
+    status, notices = status_of(make_world(nodeset, [away, other], [pod, make_pod(nodeset, 2)]))
+    assert status.condition("Feasible").message == (
+        "1 of 2 nodes fit; no GPUs are offered on the nodes of gpu-012-001: is a device plugin away? The pods stay for "
+        "10 minutes"
+    )
+    assert notices == []
 
 
 def test_too_few_nodes():
