@@ -116,7 +116,8 @@ def _apiserver(facts: Installation) -> _Verdict:
     major, minor, *_ = (*version.lstrip("v").split("."), "", "")
     known = (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
     if known is not None and known < OLDEST:
-        return _Verdict(f"Kubernetes {version}", f"Upgrade Kubernetes: the charts need {OLDEST[0]}.{OLDEST[1]} or newer.")
+        oldest = ".".join(map(str, OLDEST))
+        return _Verdict(f"Kubernetes {version}", f"Upgrade Kubernetes: the charts need {oldest} or newer.")
     return _Verdict(f"Kubernetes {version} answers")
 
 
