@@ -266,6 +266,7 @@ class Explainer:
                 asked=asked.name if asked is not None else "",
                 beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,
+                places=around.places,
                 devices=devices_of(asked, node) if asked is not None and node is not None else (),
                 admissions=await self._admissions(snapshot, around),
                 unread=tuple(dict.fromkeys((*around.unread, *(node.unread if node is not None else ()), *silence))),
@@ -276,7 +277,7 @@ class Explainer:
     async def _view(self, gang: Gang, known: _Known, around: ReadableCluster) -> Snapshot:
         placed = {pod.uid: around.slurm_node_of(pod) for pod in gang.members if pod.spec.node_name}
         told = read_job(gang.members, placed=placed.values())
-        job = along_switches(await self._asked(told.job), around.switch_of) if told.job is not None else None
+        job = along_switches(await self._asked(told.job), around.path_to) if told.job is not None else None
         named_nodes, where = around.named_nodes(gang)
         return Snapshot(
             id=gang.id,

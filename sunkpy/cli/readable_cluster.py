@@ -25,6 +25,7 @@ from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common, minus
 from sunkpy.core.placement.occupancy import taken_by_others
 from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
+from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import Forbidden, NotFound, NotServed
@@ -97,11 +98,18 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if slurm_node_of(pod) == slurm_node}
         return next((node for node in self.nodes or () if node.name in hosts), None)
 
-    def switch_of(self, slurm_node: str) -> str:
-        """By the label that the scheduler looks at; empty without one."""
-        label = self.settings.switch_label if self.settings is not None else ""
-        node = self.node_behind(slurm_node) if label else None
-        return node.labels.get(label, "") if node is not None else ""
+    def path_to(self, slurm_node: str) -> tuple[str, ...]:
+        """The switches above it, widest first, as the scheduler sees them; empty if nobody knows."""
+        if label := (self.settings.switch_label if self.settings is not None else ""):
+            node = self.node_behind(slurm_node)
+            return (node.labels[label],) if node is not None and node.labels.get(label) else ()
+        return path_told(self.places.get(slurm_node, ""))
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Slurm node → where it stands in the network, as the syncer wrote it on the slurmd pod."""
+        pods = self.slurmd_pods or ()
+        return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_TOPOLOGY, "") for pod in pods}
 
     def restricted(self, gang: Gang) -> Gang:
         """As the scheduler sees it, with what its namespace may ask for, as far as that is known."""

@@ -57,8 +57,8 @@ ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"
 only jobs cause appears as late as in `SlurmRunning`.
 """
 ANNOTATION_TOPOLOGY = PREFIX + "topology"
-"""On slurmd Pod, by the syncer, with `topology.source`. Where its node stands: `spine1/leaf4`; what is missing for that
-is in parentheses behind it.
+"""On slurmd Pod, by the syncer, with `topology.source` or a hand-written tree. Where its node stands: `spine1/leaf4`;
+what is missing for that is in parentheses behind it. Ranks of gangs follow it.
 """
 ANNOTATION_TOPOLOGY_AT = PREFIX + "topology-at"
 """On the ConfigMap of the topology, by the syncer. When its file was written. The next one comes ten minutes later."""

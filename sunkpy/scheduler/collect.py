@@ -69,11 +69,11 @@ class Collector:
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         snapshot = record.snapshot(seen, placed=placed, now=self._clock())
-        along, devices = self._settings.switch_label, self._cluster.devices
+        along, devices = self._cluster.has_paths, self._cluster.devices
         return msgspec.structs.replace(
             snapshot,
             has_left_out=any(pod_phase(pod) is PodPhase.WAITING for pod in seen.beyond),
-            jobs=tuple(along_switches(job, self._switch_of) for job in snapshot.jobs) if along else snapshot.jobs,
+            jobs=tuple(along_switches(job, self._cluster.path_to) for job in snapshot.jobs) if along else snapshot.jobs,
             named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
             waits_for=self._generation_in_the_way(record.id),
             reserved=devices.reserved(claiming if self._ledger.all_jobs_known else ()) if claiming else frozenset(),
@@ -94,10 +94,6 @@ class Collector:
         placed = dict.fromkeys(pods, self._cluster.slurm_node_on(node))
         here = Recognised(gang=msgspec.structs.replace(seen, roles=(role,)))
         return record.snapshot(here, placed=placed, now=self._clock())
-
-    def _switch_of(self, slurm_node: str) -> str:
-        node = self._cluster.node_behind(slurm_node)
-        return node.labels.get(self._settings.switch_label, "") if node is not None else ""
 
     def is_concerned(self, record: RecordView) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""

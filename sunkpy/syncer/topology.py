@@ -85,7 +85,7 @@ class Topology:
         """Where a node should stand, for Slurm and for people; see `core.mirror.view.View`."""
         record = node.topology if node is not None else ""
         if not self._settings.source:
-            return ("" if is_ours(record) else None), ""
+            return ("" if is_ours(record) else None), "/".join(files.path_in(self._layouts, name))
         place = self._places.of(name)
         if place is None:
             return None, None

@@ -21,6 +21,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         asked: name of the pod that the question is about; empty when it is about the gang.
         beyond: names of pods for which the gang has no seat: jobs of their own.
         states: Slurm node → its state by the last report of Slurm.
+        places: Slurm node → where it stands in the network, if anybody knows.
         admissions: what the kubelet of its node would say, by uid of a pod that is to be bound.
         devices: those of the pods that have some, in words.
         unread: what could not be read, and why.
@@ -33,6 +34,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     asked: str = ""
     beyond: tuple[str, ...] = ()
     states: Mapping[str, str] = {}
+    places: Mapping[str, str] = {}
     admissions: Mapping[str, Admission] = {}
     devices: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()

@@ -16,7 +16,6 @@ from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role, is_apart, solo_p
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import is_over, is_running
 from sunkpy.core.gang.seating.seating import Seat
-from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
@@ -41,7 +40,7 @@ def explain_gang(facts: Facts) -> Explanation:
         lines = (
             Line(title="because", texts=_because(facts, found)),
             Line(title="recognised as", texts=_recognised(facts, snapshot.gang)),
-            Line(title="members", texts=_members(snapshot, snapshot.gang, is_past=found.cause in _OVER)),
+            Line(title="members", texts=_members(facts, snapshot.gang, is_past=found.cause in _OVER)),
             Line(title="solo gangs", texts=_beyond(facts)),
             Line(title="Slurm job", texts=_jobs(facts)),
             Line(title="devices", texts=facts.devices),
@@ -117,7 +116,8 @@ def _what_to_do(facts: Facts, found: Why) -> str:
 # --------------------------------------------------------------------- members
 
 
-def _members(snapshot: Snapshot, gang: Gang, *, is_past: bool) -> tuple[str, ...]:
+def _members(facts: Facts, gang: Gang, *, is_past: bool) -> tuple[str, ...]:
+    snapshot = facts.snapshot
     job = snapshot.bound_job or next(iter(snapshot.live_jobs), None)
     seats = snapshot.seating(job).seats if job is not None and job.nodes else {}
     texts: list[str] = []
@@ -125,7 +125,7 @@ def _members(snapshot: Snapshot, gang: Gang, *, is_past: bool) -> tuple[str, ...
         if gang.seats > 1:
             texts.append(f"role {role.name}" if is_past else _role(role))
         shown = role.members[:MOST_MEMBERS]
-        texts += [_member(snapshot, role, member, seats.get(member.pod.uid)) for member in shown]
+        texts += [_member(facts, role, member, seats.get(member.pod.uid)) for member in shown]
         if more := len(role.members) - len(shown):
             texts.append(f"… and {more} more")
     return tuple(texts)
@@ -154,8 +154,8 @@ def _wave(role: Role) -> str:
     return f"{'all' if role.first == role.seats else role.first} must exist before the job is submitted"
 
 
-def _member(snapshot: Snapshot, role: Role, member: Member, seat: Seat | None) -> str:
-    pod, place = member.pod, ""
+def _member(facts: Facts, role: Role, member: Member, seat: Seat | None) -> str:
+    snapshot, pod, place = facts.snapshot, member.pod, ""
     if snapshot.gang is not None and snapshot.gang.seats > 1:
         index = f"{role.name}/{member.index} " if member.index != ANY_SEAT else ""
         place = f"{seat.note} " if seat is not None else index
@@ -163,6 +163,7 @@ def _member(snapshot: Snapshot, role: Role, member: Member, seat: Seat | None) -
     if pod.spec.node_name:
         slurm_node = seat.node if seat is not None else snapshot.placed.get(pod.uid, "")
         where = f", node {pod.spec.node_name}{f' (Slurm node {slurm_node})' if slurm_node else ''}"
+        where += f", at {path}" if (path := facts.places.get(slurm_node, "")) else ""
     return f"{place}pod {pod.name}: {_how(pod)}{where}"
 
 

@@ -2,8 +2,8 @@
 
 The order is Slurm's: of nodes that come and go it is that in which they first registered, whatever its topology plugin
 knows of switches (slurmctld, read_config.c: only nodes of slurm.conf are sorted). So those of one switch are neighbours
-only where somebody else says which they are. Slurm does not tell the tasks per node of a job without steps; they follow
-from what it allocated.
+only where somebody else says which they are (`grouped`). Slurm does not tell the tasks per node of a job without steps;
+they follow from what it allocated.
 """
 
 from __future__ import annotations
@@ -45,12 +45,18 @@ def spread(nodes: Sequence[str], tasks: int) -> Layout:
     return tuple((node, max(1, each + (number < more))) for number, node in enumerate(nodes))
 
 
-def grouped(nodes: Iterable[str], group_of: Callable[[str], str]) -> tuple[str, ...]:
-    """The same nodes, one group after the other, in the order of the first of each; a node of no group stands alone."""
+def grouped(nodes: Iterable[str], path_of: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
+    """The same nodes, one group after the other at each level of their paths, in the order of the first of each.
+
+    A path begins with the widest group; a node without one stands alone.
+    """
     nodes = tuple(nodes)
-    groups = {node: group_of(node) or node for node in nodes}
-    rank = {group: at for at, group in enumerate(dict.fromkeys(groups.values()))}
-    return tuple(sorted(nodes, key=lambda node: rank[groups[node]]))
+    paths = {node: tuple(path_of(node)) or (node,) for node in nodes}
+    first: dict[tuple[str, ...], int] = {}
+    for at, path in enumerate(paths.values()):
+        for depth in range(1, len(path) + 1):
+            first.setdefault(path[:depth], at)
+    return tuple(sorted(nodes, key=lambda node: [first[paths[node][: depth + 1]] for depth in range(len(paths[node]))]))
 
 
 def _fitting(share: Share, task: Share) -> int:

@@ -105,7 +105,13 @@ def tell(place: Place, spec: str) -> str:
     if not place.problem:
         return place.path
     last = place.leaf or units_of(spec).get(TREE, "").rpartition(":")[2]
-    return f"{last} ({place.problem})" if last else place.problem
+    return f"{last} ({place.problem})".lstrip()
+
+
+def path_told(text: str) -> tuple[str, ...]:
+    """The path in what `tell` said, widest first; empty if nobody knows it."""
+    path = text.partition(" (")[0] if not text.startswith("(") else ""
+    return tuple(path.split("/")) if path and path != UNKNOWN else ()
 
 
 def named(values: Sequence[str]) -> tuple[str, ...]:

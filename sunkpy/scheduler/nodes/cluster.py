@@ -34,6 +34,7 @@ from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, eligible_nodes
 from sunkpy.core.placement.occupancy import taken_without_job
 from sunkpy.core.placement.spreading import labels_compared
+from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.groups import Watched
@@ -69,6 +70,7 @@ class Cluster:
         self._slurmd_of: Watched[str, Pod] = Watched(lambda pod: [slurm_node_of(pod)] if is_slurmd(pod) else [])
         self._slurmd_on: Watched[str, Pod] = Watched(lambda pod: [pod.spec.node_name] if is_slurmd(pod) else [])
         self._by_hostname: Watched[str, Node] = Watched(lambda node: [node.labels.get(HOSTNAME, "")])
+        self._has_paths = False
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
@@ -143,6 +145,19 @@ class Cluster:
         """The Kubernetes node on which the slurmd of a Slurm node runs."""
         pod = _best(self._slurmd_of.of(slurm_node))
         return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
+
+    def path_to(self, slurm_node: str) -> tuple[str, ...]:
+        """The switches above a Slurm node, widest first: by the label of the settings, or as the syncer has noted."""
+        if label := self._settings.switch_label:
+            node = self.node_behind(slurm_node)
+            return (node.labels[label],) if node is not None and node.labels.get(label) else ()
+        pod = _best(self._slurmd_of.of(slurm_node)) if self._has_paths else None
+        return path_told(pod.annotations.get(names.ANNOTATION_TOPOLOGY, "")) if pod is not None else ()
+
+    @property
+    def has_paths(self) -> bool:
+        """Somebody says which switches are above nodes."""
+        return bool(self._settings.switch_label) or self._has_paths
 
     def slurm_node_on(self, node: str) -> str:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
@@ -239,6 +254,7 @@ class Cluster:
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._slurmd_of.follow(old, new)
         self._slurmd_on.follow(old, new)
+        self._has_paths |= new is not None and names.ANNOTATION_TOPOLOGY in new.annotations
         if _is_registered(old) != _is_registered(new):
             self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:

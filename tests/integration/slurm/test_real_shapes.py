@@ -229,7 +229,7 @@ async def test_ranks_follow_the_order_of_slurm_and_where_switches_are_told_those
     assert by_rank == [node for node in order for _ in range(2)]
     switches = {node: f"s{at % 2}" for at, node in enumerate(order)}
     (job,) = ring.snapshot().jobs
-    told = along_switches(job, lambda node: switches[node])
+    told = along_switches(job, lambda node: (switches[node],))
     assert told.nodes == (*order[::2], *order[1::2])
     assert told.slurm.layout == tuple((node, 2) for node in told.nodes)
 

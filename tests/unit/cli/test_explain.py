@@ -86,6 +86,14 @@ async def test_a_job_that_slurm_does_not_know_is_lost(world, tmp_path):
     assert "pod web: runs, node node-1 (Slurm node n1)" in text
 
 
+async def test_where_a_member_stands_in_the_network_is_told(world, tmp_path):
+    configure(world)
+    world.api.change("pods", "slurm", "slurmd-1", {"metadata": {"annotations": {"sunkpy.dev/topology": "s1/l1"}}})
+    world.add_pod(node="node-1", running=True, annotations={"sunkpy.dev/job-id": "9999"})
+    text = await of_pod(world, tmp_path)
+    assert "pod web: runs, node node-1 (Slurm node n1), at s1/l1" in text
+
+
 def with_port(world, name, node="", **how):
     port = {"containerPort": 80, "hostPort": 80}
     world.add_pod(name, node=node, containers=[{"name": "a", "image": "x", "ports": [port]}], **how)

@@ -81,6 +81,16 @@ async def test_ranks_go_switch_by_switch_where_a_label_of_the_nodes_says_which_i
         assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-3", "worker-2": "node-2"}
 
 
+async def test_ranks_go_along_the_path_that_the_syncer_has_noted_on_slurmd_pods(world, tmp_path):
+    for number, place in ((1, "s1/l1"), (2, "s2/l1"), (3, "s1/l2 (no label x)")):
+        note = {"metadata": {"annotations": {"sunkpy.dev/topology": place}}}
+        world.api.change("pods", "slurm", f"slurmd-{number}", note)
+    async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
+        await start(world, call)
+        await world.until(lambda: len(world.bindings) == 3)
+        assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-3", "worker-2": "node-2"}
+
+
 async def test_a_gang_is_handed_over_whole_and_each_node_waits_for_its_own_member(world, tmp_path):
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         job_id = await start(world, call)

@@ -152,6 +152,7 @@ async def test_a_hand_written_file_is_read_again_when_nodes_have_registered(worl
         world.slurm.put(NAME)
         await world.until(lambda: world.slurm.nodes[NAME]["comment"] != "")
         await world.until(lambda: file(world, "topology.conf") != "")
+        await world.until(lambda: world.annotation(names.ANNOTATION_TOPOLOGY) == "rack0")
     assert file(world, "topology.conf").startswith(HAND_WRITTEN + "# records: ")
     assert record(world) == ""
 

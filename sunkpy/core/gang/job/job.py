@@ -5,7 +5,7 @@ The record of a gang and the snapshot of a decision hold the same objects. What 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -261,10 +261,10 @@ def is_news(job: Job, before: Job) -> bool:
     return known != was or (job.slurm is not before.slurm and _what_counts(job.slurm) != _what_counts(before.slurm))
 
 
-def along_switches(job: Job, switch_of: Callable[[str], str]) -> Job:
+def along_switches(job: Job, path_of: Callable[[str], Sequence[str]]) -> Job:
     """The job with its nodes in an order in which those of one switch are neighbours, and so are ranks on them."""
-    nodes, tasks = grouped(job.nodes, switch_of), dict(job.slurm.layout)
-    layout = tuple((node, tasks[node]) for node in grouped(tasks, switch_of))
+    nodes, tasks = grouped(job.nodes, path_of), dict(job.slurm.layout)
+    layout = tuple((node, tasks[node]) for node in grouped(tasks, path_of))
     return _with(job, slurm=_with(job.slurm, nodes=nodes, layout=layout))
 
 

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,5 +48,23 @@ def test_all_tasks_lie_somewhere_where_there_is_room_and_evenly_where_there_is_m
 
 def test_nodes_of_one_switch_become_neighbours_and_the_first_stays_the_first():
     switches = {"n3": "s1", "n1": "s2", "n5": "s1", "n2": "s2", "n4": ""}
-    assert grouped(("n3", "n1", "n4", "n5", "n2"), lambda node: switches[node]) == ("n3", "n5", "n1", "n2", "n4")
-    assert grouped(("n3", "n1", "n4"), lambda _: "") == ("n3", "n1", "n4")
+    paths = {node: (switch,) if switch else () for node, switch in switches.items()}
+    assert grouped(("n3", "n1", "n4", "n5", "n2"), paths.__getitem__) == ("n3", "n5", "n1", "n2", "n4")
+    assert grouped(("n3", "n1", "n4"), lambda _: ()) == ("n3", "n1", "n4")
+
+
+def test_within_a_spine_the_nodes_of_a_leaf_are_neighbours():
+    paths = {"a": ("s1", "l1"), "b": ("s2", "l1"), "c": ("s1", "l2"), "d": ("s2", "l2"), "e": ("s1", "l1"), "f": ()}
+    assert grouped("abcdef", paths.__getitem__) == ("a", "e", "c", "b", "d", "f")
+
+
+@given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from("lmn")), max_size=12), st.randoms())
+def test_ranks_never_go_back_to_a_switch_whatever_the_order_of_registration(where, random):
+    paths = {f"n{number}": path for number, path in enumerate(where)}
+    nodes = list(paths)
+    random.shuffle(nodes)
+    order = [paths[node] for node in grouped(nodes, paths.__getitem__)]
+    for depth in (1, 2):
+        switches = [path[:depth] for path in order]
+        changes = sum(one != other for one, other in itertools.pairwise(switches))
+        assert changes == max(len(set(switches)) - 1, 0)

@@ -4,7 +4,18 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sunkpy.core.topology.places import BLOCK, TREE, Place, is_ours, named, place_of, place_of_slinky, spec_of, tell
+from sunkpy.core.topology.places import (
+    BLOCK,
+    TREE,
+    Place,
+    is_ours,
+    named,
+    path_told,
+    place_of,
+    place_of_slinky,
+    spec_of,
+    tell,
+)
 from sunkpy.core.topology.sources import SOURCES, known
 
 TIER = "fabric.topograph.run/tier-"
@@ -81,6 +92,22 @@ def test_slurm_is_told_the_whole_path_for_it_makes_what_is_missing(place, plugin
 def test_what_is_not_known_stays_as_slurm_has_it_and_is_told(place, record, spec, told):
     assert spec_of(place, [TREE, BLOCK], record) == spec
     assert tell(place, spec) == told
+
+
+@pytest.mark.parametrize(
+    ("told", "path"),
+    [
+        ("s1/l1", ("s1", "l1")),
+        ("s1/l1 (no label x)", ("s1", "l1")),
+        ("(no label x)", ()),
+        ("unknown (no label x)", ()),
+        ("topo-switch:s2", ("topo-switch:s2",)),
+        ("", ()),
+    ],
+)
+def test_what_is_told_of_a_place_can_be_read_again(told, path):
+    assert path_told(told) == path
+    assert path_told(tell(Place(problem="no label x"), "")) == ()
 
 
 @pytest.mark.parametrize(
