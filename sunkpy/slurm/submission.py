@@ -56,6 +56,7 @@ def _asked(spec: JobSpec, seal: str) -> dict[str, object]:
         "dependency": spec.dependency,
         "wckey": spec.wckey,
         **_switches(spec.switches),
+        "segment_size": _number(spec.segment or 0),
         "maximum_nodes": spec.maximum_nodes,
         "tres_per_node": spec.gres_per_node,
         "tres_per_task": spec.gres_per_task,

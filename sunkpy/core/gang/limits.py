@@ -58,6 +58,9 @@ MOST_VALUES: Final = 2000
 """In all lines of affinity, as names of nodes: each takes a hundred bytes for as long as the pod is there."""
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
+KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+"""On a pod, by you, the key of a Node label: all pods of its kind go where that has one value."""
+
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
 
 
@@ -75,7 +78,8 @@ def within_limits(
     if not gang.is_sized or gang.never_queues:
         return gang
     gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
-    apart, together, evenly = _inner(gang, _anti), _inner(gang, _affinity), _spread_evenly(gang)
+    apart, evenly = _inner(gang, _anti), _spread_evenly(gang)
+    together = [*_inner(gang, _affinity), *_podsets(gang)]
     by_claim = claimed.by_claim if claimed is not None else {}
     refused = _refused_devices(of_family, {*gpu_resources, *by_claim}) or refused_claims(
         of_family, claimed, gpu_resources
@@ -485,6 +489,13 @@ def _inner(gang: Gang, terms: _Terms) -> _Inner:
                 if others > 0:
                     found.append((f"pod {pod.name}", term))
     return found
+
+
+def _podsets(gang: Gang) -> _Inner:
+    """The domain that Kueue's annotation asks for: Slurm keeps the whole job in one."""
+    members = gang.members if gang.seats > 1 else ()
+    asking = {pod.annotations[KUEUE_REQUIRED]: pod for pod in members if pod.annotations.get(KUEUE_REQUIRED)}
+    return [(f"pod {pod.name}", PodAffinityTerm(topology_key=label)) for label, pod in asking.items()]
 
 
 def _ports_clash(gang: Gang) -> bool:

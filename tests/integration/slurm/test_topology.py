@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from devcluster.waiting import wait_until
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.topology import files
 from sunkpy.core.topology.places import Place, named, spec_of
 from sunkpy.slurm import NodeChange, Slurm
@@ -60,7 +61,9 @@ class Running:
     def __init__(self, folder: Path, values: dict[str, object]) -> None:
         data = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
         conf = "".join(line + "\n" for line in data["slurm.conf"].splitlines() if line.startswith("Topology"))
-        machines = five_nodes(conf=conf)
+        machines = five_nodes(
+            conf=conf + ("PartitionName=b Nodes=ALL Topology=block\n" if "block" in data.get(files.YAML, "") else "")
+        )
         own = {name: text for name, text in data.items() if name.startswith("topology.")}
         machines = msgspec.structs.replace(machines, files={**machines.files, **own}, slurmctld=KEEP)
         self._folder = folder
@@ -107,6 +110,20 @@ class Running:
             await slurm.update_node(node, NodeChange(topology_str=topology))
         finally:
             await slurm.close()
+
+    async def submit_segments(self, partition: str, *, nodes: int, segment: int) -> str:
+        """What Slurm says of such a job, as the scheduler submits one."""
+        slurm = connect(self.slurm, "slurm")
+        script = "#!/bin/bash\ntrue\n"
+        spec = JobSpec(
+            name="seg", partition=partition, minimum_nodes=nodes, maximum_nodes=nodes, tasks=nodes, script=script
+        )
+        spec = msgspec.structs.replace(spec, segment=segment, memory_mib_per_node=10, hold=True)
+        try:
+            job = await slurm.submit_job(spec)
+        finally:
+            await slurm.close()
+        return self.run("scontrol", "show", "job", str(job.job_id))[1]
 
     async def record(self, node: str) -> str:
         slurm = connect(self.slurm, "slurm")
@@ -170,6 +187,8 @@ def test_26_05_is_told_of_single_nodes_and_of_blocks_by_its_file(labelled: Runni
     assert "SwitchName=s1/l1 Level=0 LinkSpeed=0 Nodes=n[1,3]" in labelled.shown()
     assert labelled.submit("--nodes=2", "--switches=1")[0] == 0
     assert labelled.submit("--nodes=5")[0] == 0
+    shown = asyncio.run(labelled.submit_segments("b", nodes=2, segment=2))
+    assert "SegmentSize=2" in shown, shown
     with pytest.raises(Rejected):
         asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b9"))
 

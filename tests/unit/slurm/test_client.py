@@ -316,6 +316,16 @@ def test_whoever_gets_whole_nodes_shares_them_with_nobody(spec: JobSpec, shared:
     assert job.get("shared") == shared
 
 
+def test_a_segment_is_asked_for_where_somebody_wants_one() -> None:
+    with_segment, without = (
+        batch_body(JobSpec(name="a", script="", comment="", segment=segment))["job"] for segment in (4, None)
+    )
+    assert isinstance(with_segment, dict)
+    assert isinstance(without, dict)
+    assert with_segment["segment_size"] == {"set": True, "infinite": False, "number": 4}
+    assert "segment_size" not in without
+
+
 def test_switches_are_asked_for_with_the_time_to_wait_for_them() -> None:
     job = batch_body(JobSpec(name="a", script="", comment="", switches=Switches(count=1, wait_s=600), wckey="k"))["job"]
     assert isinstance(job, dict)

@@ -202,6 +202,13 @@ def _switches(text: str) -> Switches:
     return Switches(count=int(count), wait_s=seconds)
 
 
+def _segment(text: str) -> int:
+    """How many nodes are in one block, as sbatch reads it."""
+    if not _NUMBER.match(text) or not 0 < int(text) < 2**15:
+        raise BadOption(f"{text!r} is not a number of nodes: write 4 to keep each four nodes in one block")
+    return int(text)
+
+
 def _text(is_valid: Callable[[str], object], must_be: str) -> Callable[[str], str]:
     """Reads a text that is taken as it stands; `must_be`: what is wrong with another."""
 
@@ -294,6 +301,9 @@ OPTIONS: Final[dict[str, Option]] = {
     "job-name": Option("name", _word, "Name of the job.", (SLINKY + "job-name",)),
     "wckey": Option("wckey", _word, "Workload characterization key.", (SLINKY + "wckey",)),
     "switches": Option("switches", _switches, "Most switches, and how long to wait for them, as `sbatch --switches`."),
+    "segment": Option(
+        "segment", _segment, "Each so many nodes are in one block, as `sbatch --segment`: of topology/block."
+    ),
     "on-preemption": Option(
         "on_preemption", _on_preemption, "`evict` the pods, or `suspend` their owner, with `scheduler.suspendOwners`."
     ),

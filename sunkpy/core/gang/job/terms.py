@@ -28,6 +28,7 @@ _LAST_TURN: Final = 10**9
 _FIXED: Final = {
     "shared": "exclusive: only an administrator of Slurm may change who shares the nodes of a job",
     "wckey": "wckey: only an administrator of Slurm may change that of a job",
+    "segment": "segment: how a job is cut into segments is part of its size",
     "gpu_type": "gpu-type: the GPUs of a job are part of its size",
     "user": "user: a job stays that of the user who submitted it",
 }

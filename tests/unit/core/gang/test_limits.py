@@ -145,6 +145,28 @@ def test_a_role_that_must_not_be_beside_another_role_spreads_the_gang():
     assert within_limits(gang(pods), gpu_resources={}).one_per_node
 
 
+@pytest.mark.parametrize(
+    ("asked", "one_domain", "refused"),
+    [
+        (("rack", "rack"), "rack", ""),
+        (("rack", ""), "rack", ""),
+        (("", ""), "", ""),
+        ((HOST, HOST), HOST, ""),
+        (
+            ("rack", ZONE),
+            "rack",
+            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job within one of them",
+        ),
+    ],
+)
+def test_a_domain_that_pods_require_as_for_kueue_is_that_of_the_gang(asked, one_domain, refused):
+    said = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
+    wishes = [{"kueue.x-k8s.io/podset-required-topology": label} if label else {} for label in asked]
+    pods = [pod(f"p{number}", annotations=said | wish) for number, wish in enumerate(wishes)]
+    made = within_limits(gang(pods), gpu_resources={})
+    assert (made.one_domain, made.refused) == (one_domain, refused)
+
+
 def test_what_a_family_found_out_stays():
     pods = [bare(each) for each in manifest("armada/gang-pods.shape.yaml")]
     made = gang(pods)

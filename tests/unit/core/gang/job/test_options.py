@@ -115,7 +115,7 @@ HOSTILE = (
 )
 NAMES = (
     "account", "dependency", "exclusive", "gpu-type", "job-name", "on-preemption", "partition", "qos", "reservation",
-    "switches", "time-limit", "user", "wckey",
+    "segment", "switches", "time-limit", "user", "wckey",
 )  # fmt: skip
 LINES = ("comment", "constraint", "licenses")
 
@@ -137,6 +137,7 @@ def test_what_a_shell_would_read_is_refused_wherever_slurm_wants_a_name(text):
         ({"slurmjob.slinky.slurm.net/job-name": "train"}, "name", "train"),
         ({"slurmjob.slinky.slurm.net/wckey": "chem"}, "wckey", "chem"),
         ({"sunkpy.dev/switches": "1"}, "switches", Switches(count=1)),
+        ({"sunkpy.dev/segment": "4"}, "segment", 4),
         ({"sunkpy.dev/switches": "2@10:00"}, "switches", Switches(count=2, wait_s=600)),
         ({"sunkpy.dev/switches": "1@30m"}, "switches", Switches(count=1, wait_s=1800)),
         ({"sunkpy.dev/on-preemption": "suspend"}, "on_preemption", "suspend"),
@@ -173,6 +174,12 @@ def test_a_bad_dependency_says_what_to_write(text):
     options, (problem,) = read([{"sunkpy.dev/dependency": text}])
     assert (options.dependency, problem.fatal) == ("", True)
     assert "is not a dependency: write afterok:123" in problem.text
+
+
+@pytest.mark.parametrize("text", ["0", "four", "-4", "40000", "4.0"])
+def test_a_bad_segment_says_what_to_write(text):
+    _, (problem,) = read([{"sunkpy.dev/segment": text}])
+    assert problem.text == f"{text!r} is not a number of nodes: write 4 to keep each four nodes in one block"
 
 
 @pytest.mark.parametrize("text", ["0", "one", "1@", "1@soon", "-1", "99999", "1@1:2:3:4"])
