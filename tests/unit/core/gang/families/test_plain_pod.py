@@ -48,6 +48,7 @@ def flink(path):
 EXPANDED = {
     "native/deployment.yaml": lambda path: deployment(documents(path)["Deployment"]),
     "native/statefulset-ordered.yaml": lambda path: stateful_set(manifest(path)[-1]),
+    "kubespawner/singleuser.yaml": bare_pods,
     "slurm-bridge/pod-sleep.yaml": bare_pods,
     "yunikorn/sleeppods.yaml": bare_pods,
     "noderesourcetopology/test-deployment.yaml": lambda path: deployment(documents(path)["Deployment"]),
