@@ -21,10 +21,11 @@
 # there could say otherwise; PAM would still refuse every password, and everybody below uid 1000.
 Port {{ .compute | ternary 22 2222 }}
 PidFile /run/sshd.pid
-AuthenticationMethods publickey
+{{- $asks := and $ssh.secondFactor (not .compute) | empty | not }}
+AuthenticationMethods publickey{{ if $asks }},keyboard-interactive:pam{{ end }}
 PubkeyAuthentication yes
 PasswordAuthentication no
-KbdInteractiveAuthentication no
+KbdInteractiveAuthentication {{ $asks | ternary "yes" "no" }}
 HostbasedAuthentication no
 PermitRootLogin no
 PermitUserEnvironment no

@@ -122,6 +122,9 @@ spec:
         - {name: sshd, mountPath: /config, readOnly: true}
         - {name: host-keys, mountPath: /keys, readOnly: true}
         - {name: ssh-keys, mountPath: /etc/ssh/people, readOnly: true}
+        {{- if .root.Values.login.ssh.secondFactor }}
+        - {name: sshd, mountPath: /etc/pam.d/sshd, subPath: sshd.pam, readOnly: true}
+        {{- end }}
         {{- if .root.Values.login.ssh.existingCASecret }}
         - {name: ssh-ca, mountPath: /ca, readOnly: true}
         {{- end }}

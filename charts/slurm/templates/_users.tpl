@@ -75,6 +75,10 @@ they are. Arguments as above. */}}
 {{- define "slurm.sshdFiles" -}}
 {{- $ssh := .root.Values.login.ssh }}
 {{- $files := dict "sshd_config" (printf "%s\n" (include "slurm.sshdConfig" . | trim)) }}
+{{- if and $ssh.secondFactor (not .compute) }}
+{{- $_ := set $files "sshd.pam" (.root.Files.Get "files/sshd.pam") }}
+{{- $_ := set $files "second_factor" (printf "%s\n" (trim $ssh.secondFactor)) }}
+{{- end }}
 {{- with $ssh.trustedUserCAKeys }}{{ $_ := set $files "trusted_user_ca_keys" (printf "%s\n" (join "\n" .)) }}{{ end }}
 {{- with $ssh.revokedKeys }}{{ $_ := set $files "revoked_keys" (printf "%s\n" (join "\n" .)) }}{{ end }}
 {{- if $ssh.principals }}

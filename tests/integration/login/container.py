@@ -14,7 +14,7 @@ mount -t proc proc root/proc
 mount --bind /dev root/dev && mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts root/dev/pts
 for each in "$@"; do
   IFS=: read -r from to mode <<< "$each"
-  [ -d "root/$to" ] || mkdir -p "root/$to"
+  [ -e "root/$to" ] || mkdir -p "root/$to"
   if [ "$from" = tmpfs ]; then mount -t tmpfs -o mode=0777 tmpfs "root/$to"; continue; fi
   mount --bind "$from" "root/$to"
   [ "$mode" != ro ] || mount -o remount,bind,ro "root/$to"

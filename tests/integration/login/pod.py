@@ -116,7 +116,8 @@ class LoginPod:
 
     def start_again(self, env: Mapping[str, str]) -> None:
         """sshd alone, as a kubelet starts a container that has ended."""
-        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()), env)
+        asks = ("config/sshd.pam:etc/pam.d/sshd:ro",) if (self.folder / "config/sshd.pam").exists() else ()
+        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()) + asks, env)
 
     def _make_homes(self) -> None:
         make_homes = ["chroot", self.folder / "root", "/usr/local/bin/make-homes", "65520"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
+from tests.unit.charts.rendering import ROOT, Manifest, Refused, of_kind, render
 
 POD = "demo-login-0"
 ANN = {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBGPPXOXcMTZaPZIqgVbxFGqbVLYLHjwZdSpIrVTSLxX"]}
@@ -135,6 +135,39 @@ def test_people_with_a_key_find_sshd_behind_a_service():
     assert (service["type"], service["ports"]) == ("LoadBalancer", [{"name": "ssh", "port": 2022, "targetPort": "ssh"}])
     ingress = of_kind(manifests, "NetworkPolicy")["demo-login"]["spec"]["ingress"]
     assert {"ports": [{"port": 2222, "protocol": "TCP"}]} in ingress
+
+
+def test_a_second_factor_stands_behind_the_key_in_login_pods_and_not_on_nodes():
+    line = "auth required pam_google_authenticator.so"
+    values = BY_SSH | {"login": {"ssh": {"secondFactor": f"{line}\n"}}, "compute": {"ssh": {"enabled": True}}}
+    manifests = render("slurm", values)
+    data = of_kind(manifests, "ConfigMap")["demo-login"]["data"]
+    assert "\nAuthenticationMethods publickey,keyboard-interactive:pam\n" in data["sshd_config"]
+    assert "\nPasswordAuthentication no\nKbdInteractiveAuthentication yes\n" in data["sshd_config"]
+    assert data["second_factor"] == f"{line}\n"
+    (pod,) = _login_pods(manifests)
+    mounts = [mount for mount in _container(pod, "sshd")["volumeMounts"] if mount["mountPath"] == "/etc/pam.d/sshd"]
+    assert mounts == [{"name": "sshd", "mountPath": "/etc/pam.d/sshd", "subPath": "sshd.pam", "readOnly": True}]
+    node = of_kind(manifests, "ConfigMap")["demo-compute-sshd"]["data"]
+    assert list(node) == ["sshd_config"]
+    assert "\nAuthenticationMethods publickey\n" in node["sshd_config"]
+    without = of_kind(render("slurm", BY_SSH), "ConfigMap")["demo-login"]["data"]
+    assert sorted(without) == ["motd", "sshd_config"]
+    assert "\nAuthenticationMethods publickey\n" in without["sshd_config"]
+
+
+def test_but_for_what_it_asks_it_is_the_pam_of_the_image():
+    ours, images = (
+        [line for line in (ROOT / file).read_text().splitlines() if not line.startswith(("#", "auth"))]
+        for file in ("charts/slurm/files/sshd.pam", "slurm-images/etc/sshd.pam")
+    )
+    assert ours == images
+
+
+@pytest.mark.parametrize("lines", ["account sufficient pam_permit.so", "auth required x.so\nsession optional y.so"])
+def test_a_second_factor_is_lines_of_auth_alone(lines):
+    with pytest.raises(Refused, match="secondFactor"):
+        render("slurm", BY_SSH | {"login": {"ssh": {"secondFactor": lines}}})
 
 
 def test_the_host_key_is_made_unless_somebody_brings_it():
