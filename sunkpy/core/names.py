@@ -219,6 +219,12 @@ GOES_FIRST = "1"  # not in the chart: there each sync would wait until all else 
 REASON_PREFIX = "k8s: "
 JOB_COMMENT_PREFIX = "k8s:"
 
+
+def feature_of_label(label: str, value: str) -> str:
+    """Of a Slurm node: `k8s/topology.kubernetes.io/zone=eu-1a`."""
+    return f"k8s/{label}={value}"
+
+
 # Who may call the scheduler's hooks, and with what.
 HOOKS_AUDIENCE = "sunkpy-hooks"
 

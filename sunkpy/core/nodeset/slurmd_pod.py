@@ -182,7 +182,7 @@ def _by_key(offer: str) -> dict[str, str]:
 def features(nodeset: NodeSet, node: Node) -> str:
     """Those of its Slurm node: `gpu,ib,k8s/topology.kubernetes.io/zone=eu-1a`."""
     labels = node.metadata.labels
-    of_labels = (f"k8s/{key}={labels[key]}" for key in nodeset.spec.feature_labels if key in labels)
+    of_labels = (names.feature_of_label(key, labels[key]) for key in nodeset.spec.feature_labels if key in labels)
     return ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features, *of_labels)))
 
 

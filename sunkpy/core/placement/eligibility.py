@@ -1,8 +1,8 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
 Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job:
-whole NodeSets by the features of those that are left, so that no node that joins them later concerns a job that waits,
-and single nodes by name.
+whole NodeSets by the features of those that are left, or by that of a label, so that no node that joins later concerns
+a job that waits, and single nodes by name.
 Only lasting facts count: labels, taints, sizes, daemons. What is full, cordoned, not ready or drained now is Slurm's
 own business: the syncer drains such nodes there, and the job waits in the queue as it should.
 """
@@ -151,7 +151,7 @@ def eligible_nodes(
         eligible=tuple(sorted(c.slurm_node for c in allowed)),
         refused={name: why for name, why in sorted(verdicts.items()) if why is not None},
     )
-    return _by_features(found, allowed, candidates, foreign)
+    return _by_features(found, allowed, candidates, foreign, spec.node_selector)
 
 
 def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candidate]) -> frozenset[str]:
@@ -209,16 +209,33 @@ def by_names(eligibility: Eligibility) -> Eligibility:
 
 
 def _by_features(
-    eligibility: Eligibility, allowed: Sequence[Candidate], candidates: Iterable[Candidate], foreign: Iterable[str]
+    eligibility: Eligibility,
+    allowed: Sequence[Candidate],
+    candidates: Sequence[Candidate],
+    foreign: Iterable[str],
+    selector: Mapping[str, str],
 ) -> Eligibility:
-    """The same, with the NodeSets of the eligible nodes as features, if that spares some names."""
-    nodesets = {c.nodeset for c in allowed}
-    outside = {c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(nodesets)}
-    outside = outside & eligibility.refused.keys() | set(foreign)
-    is_of_its_nodeset = (c.slurm is not None and c.nodeset in c.slurm.features for c in allowed)
-    if not allowed or not outside or not all(is_of_its_nodeset):
-        return eligibility
-    return msgspec.structs.replace(eligibility, features=tuple(sorted(nodesets)), outside=frozenset(outside))
+    """The same, with features that spare the most names, if any do: the NodeSets of the eligible nodes, or a label that
+    the pod selects and NodeSets make a feature of.
+    """
+    nodesets = frozenset(c.nodeset for c in allowed)
+    of_labels = (frozenset({names.feature_of_label(*label)}) for label in sorted(selector.items()))
+    spared = {each: _outside(each, allowed, candidates) & eligibility.refused.keys() for each in (nodesets, *of_labels)}
+    if allowed and all(c.slurm is not None and c.nodeset in c.slurm.features for c in allowed):
+        spared[nodesets] |= set(foreign)
+    features, outside = max(spared.items(), key=lambda each: len(each[1]))
+    return (
+        msgspec.structs.replace(eligibility, features=tuple(sorted(features)), outside=outside)
+        if outside
+        else eligibility
+    )
+
+
+def _outside(features: frozenset[str], allowed: Sequence[Candidate], candidates: Iterable[Candidate]) -> frozenset[str]:
+    """The Slurm nodes that have none of these, if all that are allowed have one."""
+    if not allowed or any(c.slurm is None or c.slurm.features.isdisjoint(features) for c in allowed):
+        return frozenset()
+    return frozenset(c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(features))
 
 
 def explain_eligibility(eligibility: Eligibility) -> str:

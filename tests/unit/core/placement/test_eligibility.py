@@ -145,6 +145,17 @@ def test_within_a_nodeset_nodes_are_excluded_by_name():
     assert (found.features, excluded(found)) == (("gpu",), ("s-b",))
 
 
+def test_a_label_that_is_a_feature_tells_them_apart_where_the_pod_selects_it():
+    """Two of three nodes would be excluded by name, and one that joins later as well."""
+    nodes = {"a": make_node("a", **IN_A), "b": make_node("b", **IN_B), "c": make_node("c", **IN_B)}
+    pool = [c for name, n in nodes.items() for c in of_nodeset("gpu", n, features=[f"k8s/zone={n.labels['zone']}"])]
+    found = eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS, foreign={"bare"})
+    assert (found.features, excluded(found)) == (("k8s/zone=a",), ("bare",))
+    relabelled = [*pool, *of_nodeset("gpu", make_node("d", **IN_A), features=["k8s/zone=b"])]
+    found = eligible_nodes(WANTS_A.spec, relabelled, gpu_resources=GPUS)
+    assert (found.features, excluded(found)) == ((), ("s-b", "s-c")), "the next slurmd pod of d brings the feature"
+
+
 def test_a_node_with_the_feature_of_another_nodeset_is_excluded_by_name():
     pool = of_nodeset("gpu", make_node("a", **IN_A)) + of_nodeset("cpu", make_node("b"), features=["gpu"])
     found = eligible_nodes(WANTS_A.spec, pool, gpu_resources=GPUS)
