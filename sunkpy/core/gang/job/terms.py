@@ -41,7 +41,7 @@ _FIELDS: Final = (
 _NOTED: Final = (*(field for field in _FIELDS if field not in ("name", "comment")), *_FIXED)
 """A job never lacks a name and a comment."""
 
-_PLAIN: Final = re.compile(r"[\w.:-]+(?:&[\w.:-]+)*")
+_PLAIN: Final = re.compile(r"[\w.:/=-]+(?:&[\w.:/=-]+)*")
 """Features that a node must have all of."""
 
 _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})

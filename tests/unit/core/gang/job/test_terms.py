@@ -44,6 +44,7 @@ def test_what_was_changed_is_sent_and_what_is_gone_taken_away_if_it_can_be(wishe
         ("ib", [], "ib"),
         ("ib&h100", ["gpu"], "ib&h100&gpu"),
         ("ib", ["a", "b"], "ib&(a|b)"),
+        ("k8s/zone=a", ["gpu"], "k8s/zone=a&gpu"),
         ("ib|eth", [], "ib|eth"),
     ],
 )
