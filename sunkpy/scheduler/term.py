@@ -125,11 +125,6 @@ class Term:
         if self._slurm_nodes.problem is not None:  # the reads before this one failed
             self._wake.slurm_answers_again()
 
-    def _have_hooks(self) -> bool:
-        """No node is external: slurmctld starts jobs there without telling anybody."""
-        observation = self._slurm_nodes.observation
-        return observation is not None and not any("EXTERNAL" in each.state for each in observation.nodes.values())
-
     def _group_pods(self, families: Families) -> None:
         """Which pod is of which gang."""
         leader, owners = self._leader, Owners(self._watches, families)
@@ -159,7 +154,7 @@ class Term:
         self._collector = Collector(leader, cluster, members, self._gangs)
         self._takeover = Takeover(leader, cluster, members, self._gangs)
         causes = EndCauses(leader.slurm, known=self._ledger.details)
-        self._poller = JobPoller(leader, on_states=causes.saw, have_hooks=self._have_hooks)
+        self._poller = JobPoller(leader, on_states=causes.saw, have_hooks=cluster.have_hooks)
         jobs = JobWriter(leader, self._takeover.jobs)
         self._lines = jobs.lines
         resource = self._settings.handed_out

@@ -129,6 +129,11 @@ class Cluster:
         namespaces = [self._namespaces] if self._settings.reads_namespaces else []
         return (*self.pods.parts, self.nodes, self.slurmd_pods, *namespaces)
 
+    def have_hooks(self) -> bool:
+        """Prologs and epilogs call from all nodes: none is external, where slurmctld starts jobs and tells nobody."""
+        observation = self._slurm_nodes.observation
+        return observation is not None and not any("EXTERNAL" in each.state for each in observation.nodes.values())
+
     def are_pods_known(self) -> bool:
         """The watches show who is on the nodes, as far as the apiserver has told: none has just come back."""
         settles_s = self._settings.times.watch_settles_s
