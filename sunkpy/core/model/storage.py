@@ -49,10 +49,18 @@ class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
     required: NodeSelector | None = None
 
 
+class ClaimReference(Wire, frozen=True, kw_only=True):
+    """The claim whose volume it is."""
+
+    namespace: str = ""
+    name: str = ""
+
+
 class VolumeSpec(Wire, frozen=True, kw_only=True):
     """What the driver said of the volume when it was made."""
 
     node_affinity: VolumeNodeAffinity | None = None
+    claim_ref: ClaimReference | None = None
 
 
 class Volume(KubeObject, frozen=True, kw_only=True):

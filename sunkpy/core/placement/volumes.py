@@ -112,6 +112,12 @@ def claims_used(pod: Pod) -> tuple[Key, ...]:
     return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_there else ()
 
 
+def claims_awaited(pod: Pod) -> tuple[Key, ...]:
+    """Those of a pod that has no node yet."""
+    is_waiting = not pod.spec.node_name and not pod.is_finished
+    return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_waiting else ()
+
+
 def _claim_names(pod: Pod) -> Iterator[str]:
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:

@@ -53,7 +53,7 @@ from sunkpy.slurm import NodeCache
 
 
 class Cluster:
-    """Informers of one leader. `on_claim` is called with a pod of which a claim for devices changed."""
+    """Informers of one leader. `on_claim` is called with a pod of which a claim changed, for devices or a volume."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Cluster:
         self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._tell_apart)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
-        self.volumes = Volumes(kube, on_change=wake.nodes.set, on_unreadable=on_unreadable)
+        self.volumes = Volumes(kube, on_claim=on_claim, on_change=wake.nodes.set, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(
             kube, settings, self.nodes, on_unreadable, on_claim=on_claim, on_classes=self._classes_changed
@@ -102,6 +102,7 @@ class Cluster:
     def _listen(self) -> None:
         self.pods.add_handler(self.fullness.follow)
         self.pods.add_handler(self.volumes.used.follow)
+        self.pods.add_handler(self.volumes.awaited.follow)
         self.pods.add_handler(self.devices.users.follow)
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)

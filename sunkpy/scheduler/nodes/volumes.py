@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import partial
 
 from sunkpy.core.model.objects import Key, KubeObject, Node, Pod
-from sunkpy.core.model.storage import SELECTED_NODE, Claim, StorageClass, Volume
+from sunkpy.core.model.storage import SELECTED_NODE, Claim, ClaimReference, StorageClass, Volume, VolumeSpec
 from sunkpy.core.placement.volumes import (
     Storage,
+    claims_awaited,
     claims_to_place,
     claims_under_way,
     claims_used,
@@ -29,15 +30,27 @@ from sunkpy.scheduler.owners.watch import OnUnreadable
 
 
 class Volumes:
-    """`on_change` is called when pods that wait may reach their volumes now, or from other nodes."""
+    """`on_claim` is called with each pod that waits when it may reach its volume now, or from other nodes; `on_change`
+    when any may. Everybody's claims come and go all the time.
+    """
 
-    def __init__(self, kube: Kube, *, on_change: Callable[[], None], on_unreadable: OnUnreadable) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        on_claim: Callable[[Pod], None],
+        on_change: Callable[[], None],
+        on_unreadable: OnUnreadable,
+    ) -> None:
         self._kube = kube
+        self._on_claim = on_claim
         self._on_change = on_change
         self._chosen: dict[str, str] = {}
         self._given_back: dict[str, str] = {}
         self.used: Watched[Key, Pod] = Watched(claims_used)
         """The pods on nodes by their claims, kept from the watch of own pods."""
+        self.awaited: Watched[Key, Pod] = Watched(claims_awaited)
+        """The pods that have no node by their claims, kept likewise."""
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=partial(on_unreadable, "PersistentVolumeClaim"))
         self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
         self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
@@ -124,7 +137,25 @@ class Volumes:
         if isinstance(old, Claim) and isinstance(new, Claim) and old.uid == new.uid and (node := given_back(old, new)):
             self._given_back[new.uid] = node
         if self.storage is not None and (old is None or new is None or _facts(old) != _facts(new)):
+            self._wake(old, new)
+
+    def _wake(self, *changed: KubeObject | None) -> None:
+        claims = {_claim_of(each) for each in changed if each is not None}
+        if None in claims:
             self._on_change()
+            return
+        for pod in {pod.uid: pod for claim in claims if claim for pod in self.awaited.of(claim)}.values():
+            self._on_claim(pod)
+
+
+def _claim_of(changed: KubeObject) -> Key | None:
+    """The only claim that it can concern; None when it may concern others."""
+    match changed:
+        case Claim():
+            return changed.key
+        case Volume(spec=VolumeSpec(claim_ref=ClaimReference() as claim)):
+            return (claim.namespace, claim.name)
+    return None
 
 
 def _facts(found: KubeObject) -> object:

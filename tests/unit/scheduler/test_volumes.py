@@ -5,7 +5,7 @@ import time
 import pytest
 
 from sunkpy.core.model.objects import ClaimSource, Meta, Pod, PodSpec, PodStatus, PodVolume
-from sunkpy.core.model.storage import SELECTED_NODE
+from sunkpy.core.model.storage import SELECTED_NODE, Claim, ClaimReference, StorageClass, Volume, VolumeSpec
 from sunkpy.scheduler.nodes.volumes import Volumes
 from tests.unit.scheduler.world import World, leading
 
@@ -208,7 +208,7 @@ async def test_a_pod_waits_while_another_uses_a_claim_that_is_for_one_pod(world,
 
 def test_who_uses_a_claim_is_known_without_a_look_at_other_pods():
     """A cluster has tens of thousands, and many pods may wait for claims that are for one pod."""
-    volumes = Volumes(None, on_change=lambda: None, on_unreadable=lambda *_: None)
+    volumes = Volumes(None, on_claim=lambda _: None, on_change=lambda: None, on_unreadable=lambda *_: None)
 
     def pod(name, claim, node="node-1", phase="Running"):
         source = PodVolume(name="v", persistent_volume_claim=ClaimSource(claim_name=claim))
@@ -230,3 +230,29 @@ def test_who_uses_a_claim_is_known_without_a_look_at_other_pods():
     volumes.used.follow(ended, user)
     volumes.used.follow(user, None)
     assert volumes.user_of(("default", "data"), asks) == ""
+
+
+def test_a_claim_and_its_volume_concern_only_the_pods_that_wait_for_them():
+    """Whoever may make a claim may change it all day."""
+    told, everybody = [], []
+    volumes = Volumes(
+        None,
+        on_claim=lambda pod: told.append(pod.name),
+        on_change=lambda: everybody.append(True),
+        on_unreadable=lambda *_: None,
+    )
+    for each in (volumes._claims, volumes._volumes, volumes._classes):
+        each.synced.set()
+    for namespace, name in (("default", "mine"), ("default", "bound"), ("tenant", "other")):
+        source = PodVolume(name="v", persistent_volume_claim=ClaimSource(claim_name="data"))
+        spec = PodSpec(node_name="node-1" if name == "bound" else "", volumes=(source,))
+        volumes.awaited.follow(None, Pod(metadata=Meta(namespace=namespace, name=name, uid=name), spec=spec))
+    claim = Claim(metadata=Meta(namespace="tenant", name="data", uid="c"))
+    volumes._changed(None, claim)
+    made = VolumeSpec(claim_ref=ClaimReference(namespace="tenant", name="data"))
+    volumes._changed(None, Volume(metadata=Meta(name="pv", uid="v"), spec=made))
+    volumes._changed(claim, None)
+    assert (told, everybody) == (["other"] * 3, [])
+    volumes._changed(None, Volume(metadata=Meta(name="made before", uid="w")))
+    volumes._changed(None, StorageClass(metadata=Meta(name="fast", uid="s")))
+    assert (len(told), everybody) == (3, [True, True])
