@@ -82,10 +82,11 @@ def matches_term(node: Node, term: NodeSelectorTerm) -> bool:
     """All lines match; an empty term matches nothing, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
-    fields = {"metadata.name": node.name}
-    return all(matches_requirement(node.labels, line) for line in term.match_expressions) and all(
-        matches_requirement(fields, line) for line in term.match_fields
-    )
+    labels = node.metadata.labels
+    for line in term.match_expressions:  # asked for each node of each of up to a hundred terms
+        if not matches_requirement(labels, line):
+            return False
+    return all(matches_requirement({"metadata.name": node.name}, line) for line in term.match_fields)
 
 
 def matches_selector(node: Node, selector: NodeSelector) -> bool:

@@ -213,3 +213,14 @@ async def test_by_which_labels_another_namespace_keeps_pods_away_concerns_nobody
         everybody = make("everybody", namespace="tenant", node="node-1", **everywhere(tier="x"))
         neighbours.update(None, everybody)
         assert not any(cluster.avoid_as_before(each) for found in before.values() for each in found)
+
+
+def test_a_hundred_terms_of_node_affinity_cost_three_calls_for_each_node():
+    """The whole is judged in one turn of the loop."""
+    terms = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": [f"none-{n}"]}]} for n in range(100)]
+    spec = make(
+        "mine",
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+    ).spec
+    node = make_node("n1", labels={HOST: "n1"})
+    assert calls_of(lambda: matching.matches_affinity(node, spec)) < 3.2 * len(terms)
