@@ -25,6 +25,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 PAGE: Final = 500
 """Objects in one answer, as in client-go. The list of 10,000 nodes is 100 MB as text, and would stay in our memory."""
+_FEW, _MOST_LARGE = 20, 100
 _PAGE_BYTES: Final = 16 * 1024 * 1024
 """About the longest answer: of objects that are larger fewer are asked for."""
 
@@ -125,18 +126,18 @@ class Kube:
         return objects
 
     async def pages(
-        self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", first: int = PAGE
+        self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", are_large: bool = False
     ) -> AsyncIterator[decoding.Page]:
         """All objects, as they were at one moment, in parts; there is at least one. See `list_objects`.
 
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
-        `first`: so many in the first part, where each may be large.
+        If they `are_large`, up to 1.5 MB, the first part has a few, and none more than a leader has memory for.
 
         Raises:
             Gone: it took so long that the version is no longer available; begin again.
             Unreadable: an answer is no list.
         """
-        limit = first
+        limit, most = (_FEW, _MOST_LARGE) if are_large else (PAGE, PAGE)
         part = {"resourceVersion": "0"} if may_be_old else {"limit": str(limit)}
         if not_older_than:
             part = {"resourceVersion": not_older_than, "resourceVersionMatch": "NotOlderThan"}
@@ -149,7 +150,7 @@ class Kube:
             yield page
             if not page.next_page:
                 return
-            limit = max(1, min(PAGE, limit * _PAGE_BYTES // len(answer)))
+            limit = max(1, min(most, limit * _PAGE_BYTES // len(answer)))
             part = {"limit": str(limit), "continue": page.next_page}
 
     def watch_lines(

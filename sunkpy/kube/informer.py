@@ -23,7 +23,7 @@ from sunkpy.core.model.objects import Key, KubeObject
 from sunkpy.core.model.times import backoff_s
 from sunkpy.kube import decoding, errors, paths
 from sunkpy.kube.bounds import bounded
-from sunkpy.kube.client import PAGE, Kube
+from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Decoder, Unreadable
 from sunkpy.runtime.turns import Turns, in_turns
 
@@ -45,7 +45,6 @@ Rescue = Callable[[Unreadable], T | None]
 UntilServed = Callable[[], Awaitable[None]]
 """Awaited when the server has no such collection any more; when it returns, the collection is listed again."""
 
-_FEW = 20
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
 
 
@@ -63,7 +62,7 @@ def _nothing(_: Unreadable) -> None:
 
 
 class Informer(Generic[T]):
-    """List + watch of one collection. If its objects `are_large`, up to megabytes, a list begins with a few.
+    """List + watch of one collection. If its objects may be large, for anybody makes them, few are listed at a time.
 
     `synced` is set after the first list has been handled; `connected` is true while the server keeps a watch open.
     """
@@ -83,7 +82,7 @@ class Informer(Generic[T]):
         are_large: bool = False,
     ) -> None:
         self._kube = kube
-        self._first_page = _FEW if are_large else PAGE
+        self._are_large = are_large
         self._selection = paths.Selection(path, label_selector, field_selector)
         self._keep = keep
         self._rescue = rescue
@@ -161,7 +160,7 @@ class Informer(Generic[T]):
 
     async def _relist(self) -> None:
         listed: dict[Key, T | Unreadable] = {}
-        async for page in self._kube.pages(self._selection, first=self._first_page):
+        async for page in self._kube.pages(self._selection, are_large=self._are_large):
             listed |= {item.key: self._kept(item) for item in map(self._decoder.read, page.items)}
         for key in [key for key in self._store if key not in listed]:
             self._change(key, None)

@@ -77,7 +77,8 @@ class Cluster:
         by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(
-            Informer(kube, paths.ALL_PODS, Pod, field_selector=each, keep=_remembered, tell=on_pod) for each in by_name
+            Informer(kube, paths.ALL_PODS, Pod, field_selector=each, keep=_remembered, tell=on_pod, are_large=True)
+            for each in by_name
         )
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
         self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)

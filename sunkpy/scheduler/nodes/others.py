@@ -31,7 +31,7 @@ def pods_of_others(kube: Kube, scheduler_names: Collection[str], tell: Tell) -> 
     """Those that hold something of a node, cut to what matters."""
     where = [f"spec.schedulerName!={name}" for name in scheduler_names]
     where += ["spec.nodeName!=", "status.phase!=Succeeded", "status.phase!=Failed"]
-    return Informer(kube, paths.ALL_PODS, Pod, field_selector=",".join(where), keep=Cut(), tell=tell)
+    return Informer(kube, paths.ALL_PODS, Pod, field_selector=",".join(where), keep=Cut(), tell=tell, are_large=True)
 
 
 class Cut:

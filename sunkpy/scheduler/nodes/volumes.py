@@ -51,7 +51,8 @@ class Volumes:
         """The pods on nodes by their claims, kept from the watch of own pods."""
         self.awaited: Watched[Key, Pod] = Watched(claims_awaited)
         """The pods that have no node by their claims, kept likewise."""
-        self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=partial(on_unreadable, "PersistentVolumeClaim"))
+        on_claim_odd = partial(on_unreadable, "PersistentVolumeClaim")
+        self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=on_claim_odd, are_large=True)
         self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
         self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
         for informer in (self._claims, self._volumes, self._classes):

@@ -373,10 +373,10 @@ async def test_of_large_objects_fewer_are_asked_for_in_one_answer(tmp_path: Path
 
     async with connected(handle, tmp_path) as kube:
         selection = paths.Selection(PODS, "", "")
-        found = [item async for page in kube.pages(selection, first=20) for item in page.items]
+        found = [item async for page in kube.pages(selection, are_large=True) for item in page.items]
     assert len(found) == 300
     assert asked[:2] == [20, 15], "at most 16 MiB"
-    assert asked[2] == 500, "small ones are many to a page"
+    assert asked[2] == 100, "the next may be as large as can be, each of them"
 
 
 async def test_a_list_is_read_page_by_page(tmp_path: Path) -> None:

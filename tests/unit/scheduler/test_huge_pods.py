@@ -82,3 +82,5 @@ async def test_its_people_are_told_which_list_is_too_long(tmp_path):
         told = "pod web has 3000 values in its affinity, and 2000 are the most"
         await world.until(lambda: told in world.notes("FailedScheduling"))
         assert not world.submissions
+        pods = world.term._cluster._everybody.parts
+        assert all(each._are_large for each in pods), "a new leader does not list hundreds of them at once"
