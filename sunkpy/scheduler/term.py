@@ -165,6 +165,7 @@ class Term:
             leader.pods,
             leader.metrics,
             keeps=self._vanished.keeps,
+            slurmd_of=cluster.slurmd_of,
             handout=Handout(leader.pods, resource=resource, gres=self._settings.gpu_resources.get(resource, "")),
             maker=ClaimMaker(leader.kube, cluster.devices, self._settings, leader.clock),
         )

@@ -273,6 +273,7 @@ async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
             pods,
             SchedulerMetrics(CollectorRegistry()),
             keeps=lambda *_: None,
+            slurmd_of=lambda _: None,
             handout=Handout(pods, resource="", gres="gpu"),
             maker=maker,
         )

@@ -18,9 +18,19 @@ from sunkpy.core.gang.seating.devices import noted_indices, noted_on
 from sunkpy.core.handout import devices_on
 from sunkpy.core.health import Record, State
 from sunkpy.core.health.words import standing, what_comes_next
-from sunkpy.core.model.devices import PCI_ADDRESS, UUID, Device, DeviceId, ResourceClaim, SlurmDevice, read_extra
+from sunkpy.core.model.devices import (
+    PCI_ADDRESS,
+    UUID,
+    Device,
+    DeviceId,
+    ResourceClaim,
+    SlurmDevice,
+    read_extra,
+    why_unproved,
+)
 from sunkpy.core.model.gres import gres_counts, gres_name, gres_types
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, holds_something
 
 _NO_SLICE: Final = "in no ResourceSlice"
@@ -106,6 +116,7 @@ def explain_node(facts: NodeFacts) -> Explanation:
             Line(title="Slurm", texts=held),
             Line(title="health", texts=_health(facts)),
             Line(title="devices", texts=tuple(map(str, rows))),
+            Line(title="not proved", texts=_unproved(facts)),
             Line(title="not read", texts=facts.unread),
         ),
         what_to_do=what_to_do,
@@ -125,6 +136,15 @@ def _held(facts: NodeFacts) -> tuple[str, ...]:
     if slurm is None or not slurm.state or not (slurm.is_closed or slurm.is_down or slurm.is_not_responding):
         return ()
     return (f"{slurm.state_text}{f', {slurm.reason}' if slurm.reason else ''}: takes no new jobs",)
+
+
+def _unproved(facts: NodeFacts) -> tuple[str, ...]:
+    """Why no pod gets a device here now, as far as the slurmd pod could be read."""
+    slurmd = next(filter(is_slurmd, facts.pods), None)
+    if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
+        return ()
+    why = why_unproved(facts.slurm.extra, slurmd)
+    return (f"no pod gets a device of it: {why}",) if why else ()
 
 
 def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:

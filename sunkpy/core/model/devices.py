@@ -2,8 +2,9 @@
 
 A ResourceClaim asks for devices, and its status says which they are. The drivers list the devices of a node in
 ResourceSlices. Slurm knows devices by their index on the node; what stands behind an index the slurmd publishes as
-`extra` of its Slurm node, `{"gpu": ["nvidia0 GPU-5c… 0000:3b:00.0", …]}`: GRES name → for each index the device file,
-the uuid and the PCI address, `-` for what is not known.
+`extra` of its Slurm node, `{"gpu": ["nvidia0 GPU-5c… 0000:3b:00.0", …], "made": ["<uid>", "<time>"]}`: GRES name → for
+each index the device file, the uuid and the PCI address, `-` for what is not known; and in which pod the list was made,
+and when, in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from sunkpy.core import names
 from sunkpy.core.model import quantity
-from sunkpy.core.model.objects import KubeObject, Taint, Toleration, Wire
+from sunkpy.core.model.objects import KubeObject, Pod, Taint, Toleration, Wire
+from sunkpy.core.model.times import parse_rfc3339
 
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 """Before the name of a DeviceClass: devices of that class, asked for as a resource."""
@@ -32,6 +35,8 @@ MADE: Final = "resource.kubernetes.io/extended-resource-claim"
 UUID: Final = "uuid"
 PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
 UNKNOWN: Final = "-"
+
+_MADE: Final = "made"
 
 
 class DeviceId(NamedTuple):
@@ -332,11 +337,39 @@ class SlurmDevice(NamedTuple):
 
 def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
     """GRES name → what stands behind each index. Of a text that is none of ours nothing is known."""
+    return {name: tuple(map(_read_line, lines)) for name, lines in _lists(text).items() if name != _MADE}
+
+
+def why_unproved(text: str, slurmd: Pod | None) -> str:
+    """Why it is not proved that `extra` of a Slurm node says what stands behind its indices now; empty when it is.
+
+    It is when the list was made by the container that runs in the slurmd pod of the node. slurmctld may keep that of an
+    earlier one: 26.05 takes none from a slurmd that starts again, and a slurmctld that was killed has lost the last.
+
+    Args:
+        text: `extra`.
+        slurmd: the slurmd pod of the node, as the apiserver has it now.
+    """
+    if slurmd is None:
+        return "its slurmd pod is gone"
+    statuses = (each for each in slurmd.status.container_statuses if each.name == names.SLURMD_CONTAINER)
+    running = next((each.state.running for each in statuses), None)
+    if running is None or running.started_at is None:
+        return f"slurmd does not run in pod {slurmd.name}"
+    match _lists(text).get(_MADE):
+        case (slurmd.uid, made) if made.isdigit() and int(made) >= parse_rfc3339(running.started_at).timestamp():
+            return ""
+    return (
+        f"the list in Slurm is not of the slurmd that runs in pod {slurmd.name}, which writes it when it starts; "
+        "if this lasts, delete that pod"
+    )
+
+
+def _lists(text: str) -> dict[str, tuple[str, ...]]:
     try:
-        lists = msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
+        return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
     except msgspec.DecodeError:
         return {}
-    return {name: tuple(map(_read_line, lines)) for name, lines in lists.items()}
 
 
 def _read_line(line: str) -> SlurmDevice:

@@ -28,7 +28,7 @@ from sunkpy.core.gang.devices.chosen import (
     note_devices,
 )
 from sunkpy.core.gang.devices.made import OWN_NAME, requests_of
-from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra
+from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra, why_unproved
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
 from sunkpy.core.placement.admission import Admission
@@ -44,6 +44,8 @@ from sunkpy.slurm import Slurm
 
 Keeps = Callable[[str, JobId], str | None]
 """What is still waited for on a Kubernetes node of pods of a job that were deleted by force; None when nothing."""
+SlurmdOf = Callable[[str], Pod | None]
+"""The slurmd pod of a Slurm node, as it was watched."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ class Allocator:
         metrics: SchedulerMetrics,
         *,
         keeps: Keeps,
+        slurmd_of: SlurmdOf,
         handout: Handout,
         maker: ClaimMaker,
     ) -> None:
@@ -76,6 +79,7 @@ class Allocator:
         self._claims = metrics.claims
         self._mark = maker.mark
         self._keeps = keeps
+        self._slurmd_of = slurmd_of
         self._handout = handout
         self._maker = maker
 
@@ -84,6 +88,7 @@ class Allocator:
 
         Raises:
             SlurmError: a Slurm node could not be read.
+            KubeError: a slurmd pod, or the pods of a node, could not be read.
         """
         to = [(binding, node) for binding, (_, node) in zip(action.bindings, placed, strict=True)]
         asking = [(b, node) for b, node in to if b.pod.spec.resource_claims or devices_counted(b.pod)]
@@ -91,9 +96,13 @@ class Allocator:
         if not asking and not by_plugin:
             return Plan()
         listed: dict[str, SlurmNode] = {}
+        unproved: dict[str, str] = {}
 
         async def read(slurm_node: str) -> None:
             listed[slurm_node] = await self._slurm.node(slurm_node)
+            watched = self._slurmd_of(slurm_node)
+            slurmd = await self._pods.read(watched.key, watched.uid) if watched is not None else None
+            unproved[slurm_node] = why_unproved(listed[slurm_node].extra, slurmd)
 
         # What was read before may be of another boot, with other devices behind the indices.
         await fan_out(partial(read, name) for name in {binding.note.slurm_node for binding, _ in (*asking, *by_plugin)})
@@ -114,7 +123,12 @@ class Allocator:
         blind = await self._maker.blind({node.name: node for binding, node in asking if binding.pod.uid in made_for})
         obstacles |= {b.pod.uid: blind[n.name] for b, n in asking if b.pod.uid in made_for and n.name in blind}
         notes, held_up = await self._handout.plan(action.job, by_plugin, listed)
-        return Plan(chosen=chosen, obstacles={**obstacles, **held_up}, notes={**note_devices(chosen), **notes})
+        stale = {
+            binding.pod.uid: lacking(Lack.STALE, f"which devices node {node.name} has is not proved: {why}")
+            for binding, node in (*asking, *by_plugin)
+            if (why := unproved[binding.note.slurm_node])
+        }
+        return Plan(chosen=chosen, obstacles={**obstacles, **held_up, **stale}, notes={**note_devices(chosen), **notes})
 
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
         on = NodeDevices(

@@ -150,15 +150,19 @@ class Cluster:
 
     def node_behind(self, slurm_node: str) -> Node | None:
         """The Kubernetes node on which the slurmd of a Slurm node runs."""
-        pod = _best(self._slurmd_of.of(slurm_node))
+        pod = self.slurmd_of(slurm_node)
         return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
+
+    def slurmd_of(self, slurm_node: str) -> Pod | None:
+        """The slurmd pod of a Slurm node."""
+        return _best(self._slurmd_of.of(slurm_node))
 
     def path_to(self, slurm_node: str) -> tuple[str, ...]:
         """The switches above a Slurm node, widest first: by the label of the settings, or as the syncer has noted."""
         if label := self._settings.switch_label:
             node = self.node_behind(slurm_node)
             return (node.labels[label],) if node is not None and node.labels.get(label) else ()
-        pod = _best(self._slurmd_of.of(slurm_node)) if self._has_paths else None
+        pod = self.slurmd_of(slurm_node) if self._has_paths else None
         return path_told(pod.annotations.get(names.ANNOTATION_TOPOLOGY, "")) if pod is not None else ()
 
     @property

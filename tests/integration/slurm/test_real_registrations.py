@@ -8,18 +8,30 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from sunkpy.core.mirror import Answer, PatchPod, SetComment, View, decide_mirror
-from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
+from sunkpy.core.model.devices import read_extra, why_unproved
+from sunkpy.core.model.objects import (
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    Meta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Running,
+)
 from sunkpy.core.model.states import JobId, SlurmNode
-from sunkpy.core.model.times import utc_now
+from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.slurm import NodeCache, NodeChange, Slurm, errors
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.slurm_writer import SlurmWriter
 from tests.integration.slurm.asking import connect, happens
-from tests.integration.slurm.daemons import Machines, RealSlurm, free_ports
+from tests.integration.slurm.daemons import TELL_BEGUN, Machines, RealSlurm, free_ports
+from tests.integration.slurm.site import Site
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +88,9 @@ class Pair:
 
     def submit(self, *options: str, sleeps_s: int = 1) -> JobId:
         """A job of SlurmUser."""
-        code, said = self.real.run_as("slurm", "sbatch", "--output=/dev/null", *options, f"--wrap=sleep {sleeps_s}")
+        code, said = self.real.run_as(
+            "slurm", "sbatch", "--output=/dev/null", *options, f"--wrap={TELL_BEGUN}sleep {sleeps_s}"
+        )
         assert code == 0, said
         return JobId(int(said.split()[-1]))
 
@@ -84,7 +98,7 @@ class Pair:
         """The job begins within seconds."""
 
         async def has_begun() -> bool:
-            return not (await self.admin.job(job)).is_pending
+            return self.real.has_begun(job)
 
         await happens(self.real, has_begun, timeout_s=15)
 
@@ -191,6 +205,53 @@ async def test_one_that_a_person_has_set_down_stays_so_over_a_boot(pair: Pair) -
     node = await pair.admin.node("n2")
     assert (node.is_down, node.reason) == (True, "bad fan")
     await pair.admin.update_node("n2", NodeChange(state=("RESUME",), reason=" "))
+
+
+async def test_what_a_slurmd_says_of_its_devices_when_it_starts_again(pair: Pair) -> None:
+    """26.05 does not take it, so it is written to the record."""
+    old = (await pair.admin.node("n2")).extra
+    listed = '{"gpu":["nvidia0 GPU-5c 0000:3b:00.0"]}'
+    before = await pair.admin.node("n2")
+    pair.leave("n2")
+    pair.come_back("n2", f"--extra '{listed}'")
+
+    async def is_back() -> bool:
+        node = await pair.admin.node("n2")
+        return node.slurmd_since_s > before.slurmd_since_s and node.is_registered
+
+    await happens(pair.real, is_back)
+    is_taken = os.environ.get("SLURM_SUITE", "trixie") == "trixie"
+    assert (await pair.admin.node("n2")).extra == (listed if is_taken else old)
+
+
+async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site: Site) -> None:
+    admin = site.connect("slurm")
+    old = await admin.node("g1")
+    assert why_unproved(old.extra, _slurmd_pod(old.slurmd_since_s - 60)) == ""
+    died_s = int(utc_now().timestamp())
+
+    async def is_a_second_later() -> bool:
+        return utc_now().timestamp() > died_s + 1
+
+    await happens(site.slurm, is_a_second_later)
+    assert why_unproved(old.extra, _slurmd_pod(died_s + 1)) != ""
+    site.kill_slurmd_container("g1")
+
+    async def is_back() -> bool:
+        node = await admin.node("g1")
+        return node.slurmd_since_s > died_s and node.is_registered
+
+    await happens(site.slurm, is_back)
+    node = await admin.node("g1")
+    assert why_unproved(node.extra, _slurmd_pod(died_s + 1)) == ""
+    assert [device.file for device in read_extra(node.extra)["gpu"]] == ["gpu0", "gpu1"]
+    await admin.close()
+
+
+def _slurmd_pod(started_s: int) -> Pod:
+    started = ContainerState(running=Running(started_at=rfc3339(datetime.fromtimestamp(started_s, UTC))))
+    statuses = (ContainerStatus(name="slurmd", state=started),)
+    return Pod(metadata=Meta(name="g1", uid="g1"), status=PodStatus(container_statuses=statuses))
 
 
 async def boot(pair: Pair) -> None:

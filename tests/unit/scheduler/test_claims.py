@@ -14,7 +14,7 @@ from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.settings import SchedulerSettings
-from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import SLURMD_STARTED_S, World
 from tests.unit.scheduler.world import leading as leading_on
 
 DRIVER = "gpu.example.com"
@@ -39,8 +39,7 @@ def world():
 
 def add_node(world, number):
     world.add_node(number)
-    listed = ", ".join(f'"nvidia{at} {uuid} -"' for at, uuid in enumerate(UUIDS))
-    world.slurm.put(f"n{number}", extra=f'{{"gpu": [{listed}]}}', gres="gpu:4", cpus=4)
+    world.list_gpus(number, *(f"nvidia{at} {uuid} -" for at, uuid in enumerate(UUIDS)), gres="gpu:4", cpus=4)
     devices = [{"name": f"gpu-{at}", "attributes": {"uuid": {"string": u}}} for at, u in enumerate(reversed(UUIDS))]
     pool = {"name": f"node-{number}", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": f"node-{number}", "pool": pool, "devices": devices}
@@ -226,7 +225,7 @@ async def test_a_job_is_given_back_where_slurm_and_the_driver_do_not_agree(world
     async with leading(world, tmp_path):
         add_pod(world)
         await world.until(lambda: world.submissions)
-        world.slurm.put("n1", extra='{"gpu": ["nvidia0 GPU-9 -"]}')
+        world.list_gpus(1, "nvidia0 GPU-9 -")
         job = await start(world, "0")
         await world.until(lambda: world.cancelled == [job])
         why = "no devices in the ResourceSlices of node node-1 are gpu 0 of node node-1 (nvidia0 GPU-9)"
@@ -240,11 +239,27 @@ async def test_after_a_reboot_with_other_minors_an_index_is_another_device(world
     async with leading(world, tmp_path):
         add_pod(world)
         await world.until(lambda: world.submissions)
-        listed = ", ".join(f'"nvidia{at} {uuid} -"' for at, uuid in enumerate(reversed(UUIDS)))
-        world.slurm.put("n1", extra=f'{{"gpu": [{listed}]}}')
+        world.list_gpus(1, *(f"nvidia{at} {uuid} -" for at, uuid in enumerate(reversed(UUIDS))))
         await start(world, "0")
         await world.until(lambda: world.bindings)
     assert devices_of(world) == ["gpu-0"]
+
+
+async def test_no_device_is_given_by_the_list_of_an_earlier_slurmd(world, tmp_path):
+    """Slurm 26.05 keeps that of the slurmd before, and the driver may have put other devices behind the indices."""
+    add_claim(world)
+    lines = [f"nvidia{at} {uuid} -" for at, uuid in enumerate(UUIDS)]
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        world.list_gpus(1, *lines, made_s=SLURMD_STARTED_S - 1)
+        await start(world, "0")
+        record = next(iter(world.term._ledger))
+        await world.until(lambda: any(member.waits_since for member in record.members.values()))
+        assert (world.bindings, devices_of(world), world.cancelled) == ([], [], [])
+        world.list_gpus(1, *lines)
+        await world.until(lambda: world.bindings)
+    assert devices_of(world) == ["gpu-3"]
 
 
 async def test_nothing_is_bound_to_a_node_while_its_driver_is_away(world, tmp_path):

@@ -14,7 +14,7 @@ def world():
     """A node with four GPUs, of which the second has minor 3."""
     world = World()
     world.add_node(1, **{GPU: "4"})
-    world.slurm.put("n1", extra='{"gpu": ["nvidia0 GPU-a -", "nvidia3 GPU-b -", "nvidia4 - -"]}', gres="gpu:4", cpus=4)
+    world.list_gpus(1, "nvidia0 GPU-a -", "nvidia3 GPU-b -", "nvidia4 - -", gres="gpu:4", cpus=4)
     return world
 
 

@@ -7,6 +7,7 @@ waits with `until`.
 import asyncio
 import contextlib
 import copy
+import json
 
 import msgspec
 
@@ -45,6 +46,9 @@ def reference(owner):
 def token_of_slurmd(number, **forged):
     """The token in the slurmd pod of that node."""
     return token_of(f"slurmd-{number}", **{"uid": f"uid-of-slurmd-{number}"} | forged)
+
+
+SLURMD_STARTED, SLURMD_STARTED_S = "2026-11-21T00:00:00Z", 1795219200
 
 
 class World:
@@ -97,11 +101,19 @@ class World:
                     "ownerReferences": [NODESET_REFERENCE],
                 },
                 "spec": {"nodeName": f"node-{number}", "schedulerName": "default-scheduler"},
-                "status": {"phase": "Running"},
+                "status": {
+                    "phase": "Running",
+                    "containerStatuses": [{"name": "slurmd", "state": {"running": {"startedAt": SLURMD_STARTED}}}],
+                },
             },
         )
         if registers:
             self.register(number)
+
+    def list_gpus(self, number, *lines, made_s=SLURMD_STARTED_S, **fields):
+        """The slurmd of a node publishes what is behind Slurm's indices."""
+        listed = {"gpu": list(lines), "made": [f"uid-of-slurmd-{number}", str(made_s)]}
+        self.slurm.put(f"n{number}", extra=json.dumps(listed), **fields)
 
     def register(self, number):
         """Slurm has the node, and the slurmd pod says so."""

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 REGISTER_AGAIN = Path(__file__).parents[3] / "slurm-images" / "bin" / "register-again"
-SCONTROL = """\
-#!/bin/bash
+SAY = """\
 line=$(head -n 1 "$SAYS"); sed -i 1d "$SAYS"
 echo "$line"
 [[ $line == NodeName=* ]]
 """
+SCONTROL = f"#!/bin/bash\n{SAY}"
 SLURMD = "trap 'echo registers >> {folder}/told' HUP; echo ready; while :; do sleep 0.02; done"
 THERE, MISSING, SILENT = "NodeName=n1 Arch=x86_64", "Node n1 not found", "slurm_load_node error: Unable to contact"
 
@@ -55,6 +55,35 @@ def test_a_node_that_is_missing_twice_registers_again_until_it_is_there_twice(
     assert (
         (told.read_text().count("registers") if told.exists() else 0) == times == done.stdout.count("registers again")
     )
+
+
+LISTED = '{"gpu":["nvidia0 GPU-5c 0000:3b:00.0"],"made":["uid-1","1795219200"]}'
+
+
+@pytest.mark.parametrize(
+    ("says", "updates"),
+    [
+        ([f"{THERE} Extra={LISTED} ", f"{THERE} Extra={LISTED}"], 0),
+        (
+            [f"{THERE} Extra={LISTED.replace('uid-1', 'uid-0')}", f"{THERE} Extra={LISTED}", f"{THERE} Extra={LISTED}"],
+            1,
+        ),
+        ([THERE, THERE, f"{THERE} Extra={LISTED}", f"{THERE} Extra={LISTED}"], 2),
+        ([SILENT, f"{THERE} Extra={LISTED}", THERE, f"{THERE} Extra={LISTED}", f"{THERE} Extra={LISTED}"], 1),
+    ],
+)
+def test_slurmctld_is_told_of_the_devices_until_it_has_had_them_twice(
+    tmp_path: Path, says: Sequence[str], updates: int
+):
+    (tmp_path / "scontrol").write_text(f'#!/bin/bash\n[ "$1" != update ] || exec echo "$@" >> {tmp_path}/told\n{SAY}')
+    (tmp_path / "scontrol").chmod(0o755)
+    (tmp_path / "says").write_text("".join(f"{line}\n" for line in says))
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SAYS": str(tmp_path / "says")}
+    env |= {"SUNKPY_SLURM_NODE": "n1", "SUNKPY_SAVED_S": "0.1", "SUNKPY_LISTED": LISTED}
+    done = subprocess.run([REGISTER_AGAIN, str(os.getpid())], env=env, timeout=20, capture_output=True, text=True)
+    told = (tmp_path / "told").read_text().splitlines() if updates else []
+    assert (done.returncode, (tmp_path / "says").read_text()) == (0, "")
+    assert told == [f"update nodename=n1 extra={LISTED}"] * updates == done.stdout.count("is told") * told[:1]
 
 
 def test_it_ends_with_its_slurmd(tmp_path: Path):

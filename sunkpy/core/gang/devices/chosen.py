@@ -43,6 +43,7 @@ class Lack(enum.StrEnum):
     ENDING = "ending"  # containers of a pod that was deleted by force may still have it
     CLAIM = "claim"  # a claim is not there, or asks for what cannot be had
     INDICES = "indices"  # Slurm has not said which
+    STALE = "stale"  # what Slurm knows of the devices may be of an earlier slurmd
     UNKNOWN = "unknown"  # slurmd and driver do not agree on what is behind an index
     AHEAD = "ahead"  # the kubelet has yet to admit a pod of another job
     AWAY = "away"  # the driver offers nothing now

@@ -60,6 +60,14 @@ def other_driver() -> NodeFacts:
     return msgspec.structs.replace(node(), offered={**node().offered, **nics})
 
 
+def list_of_an_earlier_slurmd() -> NodeFacts:
+    owner = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "uid": "u", "controller": True}
+    running = {"name": "slurmd", "state": {"running": {"startedAt": "2026-11-21T00:00:00Z"}}}
+    meta = {"name": "n1", "namespace": "slurm", "uid": "of-n1", "ownerReferences": [owner]}
+    slurmd = msgspec.convert({"metadata": meta, "status": {"containerStatuses": [running]}}, Pod)
+    return node(pods=(slurmd,))
+
+
 NODES: dict[str, Callable[[], NodeFacts]] = {
     "both-doors": both_doors,
     "free": node,
@@ -81,6 +89,7 @@ NODES: dict[str, Callable[[], NodeFacts]] = {
         slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"IDLE", "DRAIN"}), reason="k8s: health: label"),
         health=record(State.PERSON, "label", why="not cured after 60 min"),
     ),
+    "list-of-an-earlier-slurmd": list_of_an_earlier_slurmd,
     "nothing": lambda: node(uuids=[], offered=[], slurm=slurm_node([], gres="")),
     "device-off-the-bus": lambda: node(offered=["GPU-c", "GPU-b"]),
     "device-not-in-slurm": lambda: node(uuids=["GPU-a", "GPU-b"], slurm=slurm_node(["GPU-a", "GPU-b"], "gpu:2")),

@@ -3,7 +3,16 @@
 import msgspec
 import pytest
 
-from sunkpy.core.model.devices import Device, ResourceClaim, ResourceSlice, SlurmDevice, current_devices, read_extra
+from sunkpy.core.model.devices import (
+    Device,
+    ResourceClaim,
+    ResourceSlice,
+    SlurmDevice,
+    current_devices,
+    read_extra,
+    why_unproved,
+)
+from sunkpy.core.model.objects import Pod
 
 
 def a_slice(*devices, pool="node-1", generation=1, count=1, driver="gpu.example.com"):
@@ -40,6 +49,7 @@ def test_devices_count_when_their_pool_is_complete_and_the_newest(slices, names)
             {"gpu": (SlurmDevice("nvidia0", "GPU-5c", "0000:3b:00.0"), SlurmDevice("nvidia1"))},
         ),
         ('{"gpu": ["nvidia0 GPU-5c"], "nic": []}', {"gpu": (SlurmDevice("nvidia0", "GPU-5c"),), "nic": ()}),
+        ('{"gpu": ["nvidia0 - -"], "made": ["uid", "7"]}', {"gpu": (SlurmDevice("nvidia0"),)}),
         ('{"gpu": ["", "a b c d"]}', {"gpu": (SlurmDevice(""), SlurmDevice("a", "b", "c"))}),
         ("", {}),
         ("rack 7", {}),
@@ -50,6 +60,41 @@ def test_devices_count_when_their_pool_is_complete_and_the_newest(slices, names)
 )
 def test_what_stands_behind_an_index(extra, known):
     assert read_extra(extra) == known
+
+
+STARTED, STARTED_S = "2026-11-21T00:00:00Z", 1795219200
+
+
+def slurmd(uid="uid-1", started=STARTED):
+    state = {"running": {"startedAt": started}} if started else {"waiting": {"reason": "CrashLoopBackOff"}}
+    statuses = [{"name": "services", "state": {}}, {"name": "slurmd", "state": state}]
+    return msgspec.convert({"metadata": {"name": "g1", "uid": uid}, "status": {"containerStatuses": statuses}}, Pod)
+
+
+OF_ANOTHER = (
+    "the list in Slurm is not of the slurmd that runs in pod g1, which writes it when it starts; if this lasts, delete "
+    "that pod"
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "pod", "why"),
+    [
+        pytest.param(["uid-1", str(STARTED_S)], slurmd(), "", id="of this container, in the second of its start"),
+        pytest.param(["uid-1", str(STARTED_S + 60)], slurmd(), "", id="of this container"),
+        pytest.param(["uid-1", str(STARTED_S - 1)], slurmd(), OF_ANOTHER, id="of the container before"),
+        pytest.param(["uid-0", str(STARTED_S + 60)], slurmd(), OF_ANOTHER, id="of the pod before, by another clock"),
+        pytest.param(["", str(STARTED_S)], slurmd(), OF_ANOTHER, id="of no pod"),
+        pytest.param(["uid-1"], slurmd(), OF_ANOTHER, id="without a time"),
+        pytest.param(["uid-1", "soon"], slurmd(), OF_ANOTHER, id="with none that is a number"),
+        pytest.param(None, slurmd(), OF_ANOTHER, id="of an image that does not say"),
+        pytest.param(["uid-1", str(STARTED_S)], slurmd(started=None), "slurmd does not run in pod g1", id="ended"),
+        pytest.param(["uid-1", str(STARTED_S)], None, "its slurmd pod is gone", id="no pod"),
+    ],
+)
+def test_a_list_is_proved_by_the_container_that_runs(made, pod, why):
+    extra = {"gpu": ["nvidia0 GPU-5c -"]} | ({"made": made} if made is not None else {})
+    assert why_unproved(msgspec.json.encode(extra).decode(), pod) == why
 
 
 def device(**attributes):
