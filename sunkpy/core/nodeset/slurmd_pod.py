@@ -28,8 +28,8 @@ _HEAVIEST = 0xFFFFFFF0
 OFFER_LASTS_S = 60.0
 """So long a node must offer something else than its pod was made for before the pod counts as outdated."""
 GPUS_AWAY_S = 600.0
-"""So long if it offers no GPUs at all. A device plugin that is away looks like that, and Slurm needs none. The kubelet
-itself keeps the resource of one for five minutes.
+"""So long if a device plugin offers no GPUs at all: one that is away looks like that, and Slurm needs none. The kubelet
+itself keeps its resource for five minutes.
 """
 
 
@@ -207,8 +207,12 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
 
 
 def lacks_gpus(nodeset: NodeSet, offers_now: str) -> bool:
-    """The node of a NodeSet with GPUs offers none now."""
-    return nodeset.spec.gpu is not None and "gres=" in offers_now.split()
+    """The node of a NodeSet whose GPUs are those of a device plugin offers none now.
+
+    A DRA driver that is away says nothing; one that says so has none that is healthy.
+    """
+    gpu = nodeset.spec.gpu
+    return gpu is not None and not gpu.driver and "gres=" in offers_now.split()
 
 
 def offer_lasts_s(nodeset: NodeSet, offers_now: str) -> float:

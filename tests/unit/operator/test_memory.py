@@ -127,6 +127,8 @@ def test_a_device_plugin_may_be_away_for_minutes():
     assert memory.lasting_offers(gpus, offers) == (frozenset(), OFFER_LASTS_S)
     now_s = OFFER_LASTS_S
     assert memory.lasting_offers(gpus, offers) == ({"fewer"}, GPUS_AWAY_S - OFFER_LASTS_S)
+    by_driver = make_nodeset(name="driver", gpu=Gpu(driver="d"))
+    assert memory.lasting_offers(by_driver, offers)[1] == OFFER_LASTS_S, "a driver that says so is not away"
     now_s = GPUS_AWAY_S
     assert memory.lasting_offers(gpus, offers) == ({"away", "fewer"}, None), "by then they are gone"
 
