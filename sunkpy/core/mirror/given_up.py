@@ -11,10 +11,14 @@ slurmctld writes a reason of its own, or INVALID_REG.
 
 from __future__ import annotations
 
-from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.states import NOT_RESPONDING, SlurmNode
 
 
 def is_given_up(node: SlurmNode) -> bool:
-    """slurmctld does not use the node although its slurmd answers, and nobody wants it so."""
+    """slurmctld does not use the node although its slurmd answers, and nobody wants it so.
+
+    With the reason `Not responding` alone slurmctld returns it by itself, or gives another reason.
+    """
     is_wanted = node.is_held_by_others or node.is_drain or node.is_invalid
-    return node.is_down and not node.is_not_responding and not is_wanted
+    is_awaited = node.is_not_responding or node.reason == NOT_RESPONDING
+    return node.is_down and not is_awaited and not is_wanted

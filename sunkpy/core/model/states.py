@@ -22,7 +22,8 @@ _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID_REG", "NOT_RESPONDING", "FAIL"})
 
 
-_SLURM_ITSELF = frozenset({"Not responding", "Node unexpectedly rebooted"})
+NOT_RESPONDING = "Not responding"
+_SLURM_ITSELF = frozenset({NOT_RESPONDING, "Node unexpectedly rebooted"})
 """The exact reasons that slurmctld itself writes when it gives a node up; nobody holds the node then."""
 
 
