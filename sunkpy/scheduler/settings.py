@@ -134,6 +134,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `gpu_sharing`: who gets whole nodes for its GPUs; with `plugin`, `plugin_resource` is handed out device by device.
     `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
     `private_jobs`: slurm.conf has PrivateData=jobs, so no Event says whose job preempted.
+    `jobs_per_namespace`: the most jobs that pods of one namespace make within five minutes; 0 for any number.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
     """
 
@@ -156,6 +157,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     gpu_sharing: GpuSharing = GpuSharing.EXCLUSIVE
     plugin_resource: str = "nvidia.com/gpu"
     largest_gang: int = LARGEST_GANG
+    jobs_per_namespace: int = 0
     daemon_set_namespaces: tuple[str, ...] = DAEMON_SET_NAMESPACES
     switch_label: str = ""
     hooks: HooksSettings = HooksSettings()

@@ -66,6 +66,8 @@ workloads: {{ toJson .Values.scheduler.workloads }}
 suspendOwners: {{ .Values.scheduler.suspendOwners }}
 immediateAllocation: {{ .Values.scheduler.immediateAllocation }}
 largestGang: {{ .Values.scheduler.largestGang }}
+{{- $share := int .Values.scheduler.namespaceShare }}
+jobsPerNamespace: {{ if lt $share 100 }}{{ max 1 (div (mul (int (.Values.slurmConfig.conf.MaxJobCount | default 10000)) $share) 100) }}{{ else }}0{{ end }}
 daemonSetNamespaces: {{ toJson .Values.scheduler.daemonSetNamespaces }}
 switchLabel: {{ .Values.scheduler.switchLabel | quote }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}

@@ -18,6 +18,7 @@ from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.jobs.lines import SubmitLines
 from sunkpy.scheduler.jobs.search import JobSearch
+from sunkpy.scheduler.jobs.shares import Shares
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 from sunkpy.slurm import errors
@@ -47,6 +48,7 @@ class JobWriter:
         self._ledger = leader.ledger
         self._search = search
         self.lines = SubmitLines(leader)
+        self._shares = Shares(leader.settings.jobs_per_namespace, leader.clock)
         self._refused_at: dict[str, float] = {}
         self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
         self._log = structlog.get_logger("jobs")
@@ -61,6 +63,7 @@ class JobWriter:
             return None
         if why := self.lines.why_waits(record, spec):
             raise NotSubmitted(why)
+        self._wait_for_share(record)
         try:
             async with self._queuing:
                 if record.has_live_job:
@@ -80,6 +83,13 @@ class JobWriter:
         record.was_submitted()
         self._ledger.change_job(record, job, lambda known: replace(known, spec=spec))
         return job
+
+    def _wait_for_share(self, record: Record) -> None:
+        """Pods that run without a job get one at once: others may be started beside them."""
+        wait_s = self._shares.wait_s(record.id.namespace)
+        if wait_s and not any(pod.spec.node_name for pod in record.recognised.pods):
+            record.retry_at, record.refused = self._clock() + wait_s, self._shares.explain(record.id.namespace)
+            raise NotSubmitted(record.refused)
 
     async def _hand_over(self, record: Record, spec: JobSpec) -> JobId:
         """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
@@ -101,6 +111,7 @@ class JobWriter:
             required_nodes=spec.required_nodes,
         )
         self._ledger.add_job(record, job)
+        self._shares.note(record.id.namespace)
         return submitted.job_id
 
     def _may_have_room(self, partition: str) -> bool:

@@ -834,6 +834,19 @@ def test_how_large_a_gang_may_be_and_where_daemons_need_no_job():
     assert (settings.largest_gang, settings.daemon_set_namespaces) == (9, ())
 
 
+@pytest.mark.parametrize(
+    ("values", "most"),
+    [
+        ({}, 5000),
+        ({"slurmConfig": {"conf": {"MaxJobCount": 200000}}}, 100000),
+        ({"slurmConfig": {"conf": {"MaxJobCount": None}}, "scheduler": {"namespaceShare": 20}}, 2000),
+        ({"scheduler": {"namespaceShare": 100}}, 0),
+    ],
+)
+def test_how_many_of_slurms_jobs_one_namespace_may_make(values, most):
+    assert _scheduler_settings(values).jobs_per_namespace == most
+
+
 def _scheduler_settings(values: dict[str, object]) -> SchedulerSettings:
     text = of_kind(render("slurm", values), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
     return msgspec.yaml.decode(text, type=SchedulerSettings)
