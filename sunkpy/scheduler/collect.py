@@ -98,7 +98,8 @@ class Collector:
     def is_concerned(self, record: RecordView) -> bool:
         """A node has changed since the last decision about the gang, in a way that may change that decision."""
         found = record.grounds
-        is_same = found.is_all and all(map(self._cluster.may_run_as_before, found.templates))
+        is_same = found.is_all and found.reach in (None, self._cluster.reach)
+        is_same = is_same and all(map(self._cluster.may_run_as_before, found.templates))
         return not is_same or self.has_other_neighbours(record)
 
     def has_other_neighbours(self, record: RecordView) -> bool:
@@ -150,7 +151,8 @@ class Collector:
             templates=tuple(templates),
             avoided=(avoided,),
             full=full,
-            is_all=not has_other and not any(has_claims(pod.spec) for pod in gang.members),
+            reach=self._cluster.reach if any(has_claims(pod.spec) for pod in gang.members) else None,
+            is_all=not has_other,
         )
         known = msgspec.structs.replace(
             snapshot,

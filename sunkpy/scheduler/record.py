@@ -101,12 +101,14 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         templates: where its pods might run.
         avoided: which nodes others kept it from.
         full: which nodes were full for it.
+        reach: `Cluster.reach` then, if it has volumes; of these themselves each change wakes it.
         is_all: nothing else than nodes and neighbours decided with them.
     """
 
     templates: tuple[Verdict[PodSpec, Eligibility], ...] = ()
     avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
     full: tuple[Answer, ...] = ()
+    reach: int | None = None
     is_all: bool = False
 
 

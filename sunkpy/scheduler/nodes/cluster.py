@@ -74,6 +74,8 @@ class Cluster:
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
+        self.reach = 0
+        """Another number whenever nodes, or storage classes, have changed so that other volumes may be within reach."""
         by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(
@@ -88,7 +90,7 @@ class Cluster:
         self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._tell_apart)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
-        self.volumes = Volumes(kube, on_claim=on_claim, on_change=wake.nodes.set, on_unreadable=on_unreadable)
+        self.volumes = Volumes(kube, on_claim=on_claim, on_change=self._reach_changed, on_unreadable=on_unreadable)
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(
             kube, settings, self.nodes, on_unreadable, on_claim=on_claim, on_classes=self._classes_changed
@@ -289,14 +291,24 @@ class Cluster:
         while True:
             await self._takes_other.wait()
             self._takes_other.clear()
-            self._invalidate()
+            self._doubt_nodes()
             await asyncio.sleep(self._settings.times.occupancy_each_s)
 
     def _classes_changed(self) -> None:
         self._eligible.forget()
         self._invalidate()
 
+    def _reach_changed(self) -> None:
+        self.reach += 1
+        self._wake.nodes.set()
+
     def _invalidate(self) -> None:
+        """There are other nodes, or other ones than they were."""
+        self.reach += 1
+        self._doubt_nodes()
+
+    def _doubt_nodes(self) -> None:
+        """More or less is left on nodes."""
         self.candidates.invalidate()
         self.devices.doubt_resources()
         self._eligible.doubt()

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from sunkpy.core.gang.phases import State
 from sunkpy.core.model.objects import ClaimSource, Meta, Pod, PodSpec, PodStatus, PodVolume
 from sunkpy.core.model.storage import SELECTED_NODE, Claim, ClaimReference, StorageClass, Volume, VolumeSpec
 from sunkpy.scheduler.nodes.volumes import Volumes
@@ -256,3 +257,21 @@ def test_a_claim_and_its_volume_concern_only_the_pods_that_wait_for_them():
     volumes._changed(None, Volume(metadata=Meta(name="made before", uid="w")))
     volumes._changed(None, StorageClass(metadata=Meta(name="fast", uid="s")))
     assert (len(told), everybody) == (3, [True, True])
+
+
+async def test_what_others_take_of_nodes_has_no_gang_with_a_volume_decided_anew(world, tmp_path):
+    add_volume(world, "west")
+    add_claim(world, is_bound=True)
+    async with leading(world, tmp_path):
+        add_pod(world)
+        await world.until(lambda: world.submissions)
+        (record,), cluster, collector = world.term._ledger, world.term._cluster, world.term._collector
+        await world.until(lambda: record.state is State.SUBMITTED and not collector.is_concerned(record))
+        cluster._doubt_nodes()
+        assert not collector.is_concerned(record)
+        world.api.change("nodes", "", "node-2", {"metadata": {"labels": {ZONE: "east"}}})
+        world.api.change("nodes", "", "node-1", {"metadata": {"labels": {ZONE: "west"}}})
+        await world.until(lambda: "n2" in world.jobs[100]["excluded_nodes"])
+        before = cluster.reach
+        add_class(world, "fast", "Immediate")
+        await world.until(lambda: cluster.reach > before)
