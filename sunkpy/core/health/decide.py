@@ -89,9 +89,20 @@ def decide_health(view: HealthView) -> HealthStep:
     finding = find(rule, view.node, view.pod)
     if record.state is State.SUSPECT:
         return _of_a_suspect(view, record, rule, finding, before=record)
-    if record.state is State.RETURNING:
-        return _of_a_returning_node(view, record, finding)
-    return _of_a_closed_node(view, record, rule, finding)
+    told = _with_slurms_words(view, record, rule, finding)
+    step = (
+        _of_a_returning_node(view, told, finding)
+        if record.state is State.RETURNING
+        else _of_a_closed_node(view, told, rule, finding)
+    )
+    return msgspec.structs.replace(step, before=record)
+
+
+def _with_slurms_words(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record:
+    """The reason in Slurm as it reads now: only that may be lifted, and slurmd and slurmctld write it in turns."""
+    if rule.closes or finding.sign is not Sign.BAD:
+        return record
+    return msgspec.structs.replace(record, reason=slurms_reason(view.pod), text=finding.text)
 
 
 def is_closed_by_us(node: Node) -> bool:
@@ -184,13 +195,13 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
         if view.may_remedy:
             return HealthStep(before=record, after=kept.moved(State.REMEDY, view.now))
         return HealthStep(before=record, after=kept, again_s=_LOOK_AGAIN_S)
-    if record.state in (State.CLOSING, State.DRAINING) and view.pod is not None:
-        return HealthStep(before=record, after=kept)
+    if record.state is State.DRAINING and view.pod is not None:
+        return HealthStep(before=record, after=kept)  # jobs take their time
     return _with_patience(view, kept, rule, before=record)
 
 
 def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Record) -> HealthStep:
-    """Wait for the cure, or for a slurmd pod; then ask for a person."""
+    """Wait for the cure, for Slurm's drain or for a slurmd pod; then ask for a person."""
     remedy = view.rules.remedies.get(rule.remedy) if record.state is State.REMEDY else None
     patience_s = remedy.timeout_seconds if remedy is not None else view.rules.person_after_s
     due = time_of(record.at) + timedelta(seconds=patience_s)
@@ -200,8 +211,11 @@ def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Reco
     minutes = patience_s // 60
     if remedy is not None:
         why = f"remedy {rule.remedy} has not helped within {minutes} min"
+    elif view.pod is None:
+        why = f"no slurmd pod for {minutes} min"
     else:
-        why = f"not cured after {minutes} min" if view.pod is not None else f"no slurmd pod for {minutes} min"
+        what = "Slurm shows no drain" if record.state is State.CLOSING else "not cured"
+        why = f"{what} after {minutes} min"
     return HealthStep(before=before, after=record.moved(State.PERSON, view.now, why=why))
 
 

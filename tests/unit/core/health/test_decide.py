@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core import names
-from sunkpy.core.health import HealthRules, Record, State, drain_text, lifted_reason, read_record
+from sunkpy.core.health import HealthRules, Record, Rule, State, drain_text, lifted_reason, read_record
 from sunkpy.core.health.decide import is_closed_by_us, remedy_name
 from sunkpy.core.health.record import CLOSED
 from sunkpy.core.model.times import rfc3339
@@ -124,6 +124,16 @@ def test_what_is_not_cured_in_time_needs_a_person(ago_s, on, why):
     assert (after.why or None, after.state is State.PERSON) == (why, why is not None)
 
 
+def test_a_slurmd_that_never_came_up_needs_a_person_in_time():
+    """Slurm has no node of its name, so it shows no drain."""
+    rules = HealthRules(signals={"starts": Rule(failed_starts=3)})
+    closing = stepped(node(), pod(restarts=9, words="no cgroups"), rules=rules)
+    assert state_of(closing) is State.CLOSING
+    assert state_of(stepped(closing, pod(restarts=9), rules=rules, after_s=3599)) is State.CLOSING
+    asks = read_record(stepped(closing, pod(restarts=9), rules=rules, after_s=3600))
+    assert (asks.state, asks.why) == (State.PERSON, "Slurm shows no drain after 60 min")
+
+
 def test_a_drain_waits_for_its_jobs_as_long_as_they_take():
     busy = node(label="bad", record=record(State.DRAINING, "label", ago_s=1_000_000))
     assert step(busy, pod(drain=True, busy=True)).changes == {}
@@ -173,6 +183,20 @@ def test_a_drain_of_slurm_is_lifted_after_a_reboot_where_a_rule_says_so():
     fails = stepped(lifting, pod(slurm=KILLED), after_s=360)
     assert (state_of(fails), read_record(fails).why) == (State.PERSON, "cured, but Slurm still has the drain")
     assert state_of(stepped(fails, pod(slurm=KILLED), after_s=10_000)) is State.PERSON
+
+
+def test_the_reason_that_is_lifted_is_the_one_that_slurm_has_now():
+    """Slurm 24.11 first writes its own words, and report-unkillable then more."""
+    first = stepped(node(), pod(slurm="Kill task failed", busy=True))
+    later = stepped(first, pod(slurm=KILLED))
+    assert read_record(later).reason == KILLED
+    unread = stepped(later, pod(slurm=None))
+    assert read_record(unread).reason == KILLED
+    rebooted = node(boot="two", record=read_record(unread))
+    lifting = stepped(stepped(rebooted, pod(slurm=KILLED)), pod(slurm=KILLED), after_s=60)
+    assert lifted_reason(lifting) == KILLED
+    renamed = stepped(lifting, pod(slurm=KILLED + " again"), after_s=61)
+    assert lifted_reason(renamed) == KILLED + " again"
 
 
 def test_a_late_reboot_brings_back_a_node_for_which_a_person_was_asked():
