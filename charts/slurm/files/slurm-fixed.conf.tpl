@@ -29,7 +29,7 @@ AuthAltParameters=jwt_key=/etc/slurm/jwt.key
 ReturnToService=1
 
 SelectType=select/cons_tres
-GresTypes=gpu
+GresTypes={{ include "slurm.gresTypes" . }}
 {{- if eq .Values.slurmConfig.cgroup "auto" }}
 ProctrackType=proctrack/cgroup
 JobAcctGatherType=jobacct_gather/cgroup

@@ -66,6 +66,12 @@ that go with what is wanted). */}}
 {{- toYaml $sets }}
 {{- end }}
 
+{{- define "slurm.gresTypes" -}}
+{{- $names := list }}
+{{- range include "slurm.nodeSets" . | fromYaml }}{{ range (. | default dict).gres }}{{ $names = append $names .name }}{{ end }}{{ end }}
+{{- prepend ($names | uniq | sortAlpha) "gpu" | join "," }}
+{{- end }}
+
 {{- /* Lines of the partitions. Slurm ends at a NodeSet that it does not know. */}}
 {{- define "slurm.partitions" -}}
 {{- $sets := include "slurm.nodeSets" . | fromYaml }}

@@ -17,6 +17,7 @@ Types of one GRES are counted on: after four of the first type, the first of the
 """
 
 _COUNT: Final = re.compile(r":(\d+)(?:\(|$)")
+_WITHOUT_DEVICES: Final = re.compile(r"\(CNT:(\d+)\)")
 _INDICES: Final = re.compile(r"\(IDX:([0-9,-]+)\)")
 
 
@@ -26,8 +27,9 @@ def gres_name(gres: str) -> str:
 
 
 def gres_count(text: str) -> int:
-    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` or `gres/gpu:h100:2` → how many in all."""
-    return sum(int(count) for part in _entries(text) for count in _COUNT.findall(part)[:1])
+    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)`, `gres/gpu:h100:2` or `nic:0(CNT:3)` → how many in all."""
+    counts = (_WITHOUT_DEVICES.findall(part) or _COUNT.findall(part) for part in _entries(text))
+    return sum(int(count) for found in counts for count in found[:1])
 
 
 def gres_counts(text: str) -> dict[str, int]:

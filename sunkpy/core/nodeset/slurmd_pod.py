@@ -48,6 +48,7 @@ def template_hash(nodeset: NodeSet) -> str:
         **({"smt": spec.smt} if spec.smt else {}),
         **({"labels": [*spec.feature_labels, spec.weight_label]} if spec.feature_labels or spec.weight_label else {}),
         **({"weight": spec.weight} if spec.weight != 1 else {}),
+        **({"gres": msgspec.to_builtins(spec.gres)} if spec.gres else {}),
     }
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -123,6 +124,7 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
         "SUNKPY_SMT": nodeset.spec.smt,
         "SUNKPY_MEMORY_MIB": str(memory_offered_mib(node, nodeset.spec.reserved)),
         "SUNKPY_GRES": gres_offered(nodeset, node),
+        "SUNKPY_COUNTED_GRES": counted_gres(nodeset, node),
         "SUNKPY_DEVICES": ";".join(each.words for each in _gpus(nodeset, node)),
         "SUNKPY_FEATURES": features(nodeset, node),
         "SUNKPY_WEIGHT": str(weight(nodeset, node)),
@@ -151,12 +153,14 @@ def memory_offered_mib(node: Node, reserved: Reserved) -> int:
 
 def offer(nodeset: NodeSet, node: Node) -> str:
     """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:2 devices=a;b`,
-    without devices that have no names. Where labels of the Node say more, `features=gpu,k8s/rack=a weight=3` as well.
+    without devices that have no names. With what else the NodeSet asks for:
+    `counted=nic:8 features=gpu,k8s/rack=a weight=3`.
     """
     cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
     words = ";".join(word for each in _gpus(nodeset, node) for word in sorted(each.words.split()))
     found = [f"cpus={cpus}", f"memory={memory}", f"gres={gres_offered(nodeset, node)}"]
     found += [f"{_DEVICES}{words}"] if words else []
+    found += [f"counted={counted_gres(nodeset, node)}"] if nodeset.spec.gres else []
     found += [f"features={features(nodeset, node)}"] if nodeset.spec.feature_labels else []
     found += [f"weight={weight(nodeset, node)}"] if nodeset.spec.weight_label else []
     return " ".join(found)
@@ -240,6 +244,12 @@ def _but_for_the_same(now: str, before: str) -> tuple[str, str]:
 def gres_offered(nodeset: NodeSet, node: Node) -> str:
     """`gpu:a100:4,gpu:l40s:2`, or empty for a node set without GPUs."""
     return ",".join(f"{each.gres}:{each.count}" for each in _gpus(nodeset, node))
+
+
+def counted_gres(nodeset: NodeSet, node: Node) -> str:
+    """`fpga:1,nic:8`, or empty."""
+    counts = {each.name: each.count_on(node) for each in nodeset.spec.gres}
+    return ",".join(f"{name}:{count}" for name, count in sorted(counts.items()) if count > 0)
 
 
 def _gpus(nodeset: NodeSet, node: Node) -> tuple[GpusOffered, ...]:

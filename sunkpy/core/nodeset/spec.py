@@ -96,6 +96,18 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return self.driver or ", ".join(each.resource for each in self.types) or self.resource
 
 
+class CountedGres(Wire, frozen=True, kw_only=True):
+    """A GRES that Slurm counts and gives no device of: so many on each node, or as many as it has of a resource."""
+
+    name: str = ""
+    count: int = 0
+    resource: str = ""
+
+    def count_on(self, node: Node) -> int:
+        """How many the node offers."""
+        return self.count or quantity.whole(node.status.allocatable.get(self.resource, "0"))
+
+
 class Reserved(Wire, frozen=True, kw_only=True):
     """Part of the node's allocatable that Slurm must not hand out, as quantities."""
 
@@ -130,6 +142,7 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
     weight: int = 1
     weight_label: str = ""
     gpu: Gpu | None = None
+    gres: tuple[CountedGres, ...] = ()
     reserved: Reserved = Reserved()
     smt: str = ""
     update_strategy: UpdateStrategy = UpdateStrategy()

@@ -28,6 +28,7 @@ SlurmctldParameters=enable_configless
 SlurmdParameters=config_overrides
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=10
+GresTypes=gpu,nic
 TaskPluginParam=SlurmdOffSpec
 """
 _OWN: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
@@ -52,7 +53,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     suite = os.environ.get("SLURM_SUITE", "trixie")
-    machines = Machines(conf=_CONF, start=f"export HWLOC_SYNTHETIC='{_MACHINE}' SUNKPY_CPUS=15\n{_START}")
+    gres = {"gres.conf": "Include /etc/sunkpy/gres.conf\n"}
+    machines = Machines(conf=_CONF, files=gres, start=f"export HWLOC_SYNTHETIC='{_MACHINE}' SUNKPY_CPUS=15\n{_START}")
     slurm = RealSlurm(tmp_path_factory.mktemp("cores"), suite, people=_PEOPLE, machines=machines)
     yield slurm
     slurm.stop()
@@ -242,6 +244,20 @@ async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made
     await _clear(real, admin)
     await _next_pod(real, admin, "")
     assert " Weight=1 " in _told(real, "node", NODE)
+
+
+async def test_a_gres_beside_gpus_is_counted(real: RealSlurm, admin: Slurm) -> None:
+    await _next_pod(real, admin, "export SUNKPY_COUNTED_GRES=nic:8\n")
+    job = await _submit(real, admin, "ann", "--gres=nic:3")
+    assert (await admin.job(job)).capacity[NODE].gres == {"nic": 3}
+    code, said = real.run_as("bob", "sbatch", "--mem=10", "--gres=nic:9", "--wrap=true")
+    assert (code, "Requested node configuration is not available" in said) == (1, True)
+    records = _log(real).count("replacing the record")
+    await _next_pod(real, admin, "export SUNKPY_COUNTED_GRES=nic:8\n")
+    assert (_log(real).count("replacing the record"), (await admin.job(job)).is_running) == (records, True)
+    await _clear(real, admin)
+    await _next_pod(real, admin, "")
+    assert (await admin.node(NODE)).gres == ""
 
 
 async def test_on_reconfigure_a_slurmd_says_the_same_again(real: RealSlurm, admin: Slurm) -> None:

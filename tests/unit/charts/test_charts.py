@@ -493,6 +493,13 @@ def test_a_partition_has_further_keys():
     assert line.endswith(" AllowAccounts=chem,phys GraceTime=60 LLN=YES TRESBillingWeights=CPU=1,Mem=0.25G")
 
 
+def test_slurm_knows_each_gres_that_nodes_have():
+    nic, fpga = {"name": "nic", "resource": "rdma/hca"}, {"name": "fpga", "count": 1}
+    sets = {"a": {"gres": [nic, fpga]}, "b": {"gres": [nic]}, "c": None}
+    assert "GresTypes=gpu,fpga,nic" in _lines({"nodeSets": sets})
+    assert "GresTypes=gpu" in _lines({})
+
+
 def test_a_partition_takes_nodes_by_their_features():
     partitions = {"near": {"features": ["k8s/zone=a", "ib"]}, "high": {"nodeSets": ["h100"]}}
     lines = _lines({"partitions": partitions, "nodeSets": {"h100": {"featureLabels": ["zone"], "weight": 3}}})

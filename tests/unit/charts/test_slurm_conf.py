@@ -80,7 +80,7 @@ def _refused(values: Mapping[str, object]) -> str:
         (
             "GresTypes",
             ["gpu", "nic"],
-            "use gpu of NodeSets: a node has GPUs and no other GRES; Licenses count what is not on nodes",
+            "use gpu of NodeSets, and gres for what Slurm counts beside GPUs; Licenses count what is not on nodes",
         ),
         ("PrologEpilogTimeout", 60, "use hooks.prologTimeoutSeconds and hooks.epilogTimeoutSeconds: Slurm's own would"),
         ("TLSType", "tls/s2n", "the parts of sunkpy speak to Slurm without TLS"),

@@ -13,6 +13,7 @@ from sunkpy.core.model.gres import gres_count, gres_counts, gres_indices, gres_n
         ("gpu:h100:2(IDX:0-1),nic:1(IDX:0)", 3),
         ("gres/gpu:h100:2", 2),
         ("gres/gpu:1,gres/nic:2", 3),
+        ("gpu:2(IDX:0-1),nic:0(CNT:3)", 5),
         ("", 0),
     ],
 )

@@ -28,6 +28,7 @@ from sunkpy.core.model.objects import (
 )
 from sunkpy.core.nodeset.slurmd_pod import node_of, pod_labels
 from sunkpy.core.nodeset.spec import (
+    CountedGres,
     Gpu,
     NodeSet,
     NodeSetSpec,
@@ -60,6 +61,7 @@ def make_nodeset(
     naming: str = "InternalIP",
     prefix: str = "",
     gpu: Gpu | None = None,
+    gres: tuple[CountedGres, ...] = (),
     features: tuple[str, ...] = (),
     smt: str = "",
     feature_labels: tuple[str, ...] = (),
@@ -94,6 +96,7 @@ def make_nodeset(
             weight=weight,
             weight_label=weight_label,
             gpu=gpu,
+            gres=gres,
             update_strategy=UpdateStrategy(
                 type=strategy, rolling_update=RollingUpdate(max_unavailable=max_unavailable)
             ),

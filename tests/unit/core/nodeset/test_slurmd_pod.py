@@ -14,7 +14,7 @@ from sunkpy.core.nodeset.slurmd_pod import (
     offer,
     template_hash,
 )
-from sunkpy.core.nodeset.spec import Gpu, GpuType
+from sunkpy.core.nodeset.spec import CountedGres, Gpu, GpuType
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
 
@@ -133,6 +133,20 @@ def test_the_weight_is_that_of_the_nodeset_or_of_a_label(labels, weight):
     assert env(build(make_nodeset(), make_node(1, labels=labels)))["SUNKPY_WEIGHT"] == "1"
 
 
+def test_other_gres_are_counted_by_a_resource_or_as_many_as_the_nodeset_says():
+    nics = CountedGres(name="nic", resource="rdma/hca")
+    nodeset = make_nodeset(gres=(nics, CountedGres(name="fpga", count=2), CountedGres(name="none", resource="x/none")))
+    node = make_node(1, allocatable={"cpu": "8", "memory": "32Gi", "rdma/hca": "8"})
+    body = build(nodeset, node)
+    assert env(body)["SUNKPY_COUNTED_GRES"] == "fpga:2,nic:8"
+    assert env(body)["SUNKPY_GRES"] == ""
+    pod = make_pod(nodeset, 1, annotations={names.ANNOTATION_OFFERED: offer(nodeset, node)})
+    less = make_node(1, allocatable={"cpu": "8", "memory": "32Gi", "rdma/hca": "7"})
+    told = "its node offers counted=fpga:2,nic:7 in place of fpga:2,nic:8"
+    assert explain_offer(pod, changed_offer(nodeset, less, pod)) == told
+    assert env(build(make_nodeset(), node))["SUNKPY_COUNTED_GRES"] == ""
+
+
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
@@ -165,6 +179,7 @@ def test_the_hash_follows_what_shapes_pods():
         make_nodeset(prefix="h100"),
         make_nodeset(smt="apart"),
         make_nodeset(weight=2),
+        make_nodeset(gres=(CountedGres(name="nic", count=1),)),
         make_nodeset(weight_label="a"),
         make_nodeset(feature_labels=("a",)),
     ):
