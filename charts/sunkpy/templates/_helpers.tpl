@@ -22,8 +22,8 @@ resyncSeconds: {{ .Values.resyncSeconds }}
 slurmDrains:
   policy: {{ .Values.slurmDrains.policy }}
   maxPercent: {{ .Values.slurmDrains.maxPercent }}
-health:
-  {{- toYaml .Values.health | nindent 2 }}
+{{- include "sunkpy.checkSignals" . }}
+health: {{ toJson .Values.health }}
 lock:
   key: {{ ternary .Values.lock.key "" .Values.lock.enabled | quote }}
   dryRun: {{ .Values.lock.dryRun }}
@@ -35,6 +35,20 @@ http: {secretFolder: {{ include "sunkpy.metricsFolder" . }}}
 log:
   level: {{ .Values.log.level }}
   format: {{ .Values.log.format }}
+{{- end }}
+
+{{- /* What the schema cannot say of signals: the operator would not start on it. */}}
+{{- define "sunkpy.checkSignals" -}}
+{{- range $name, $rule := .Values.health.signals }}
+{{- $path := printf "health.signals.%s" $name }}
+{{- if and $rule.label (not $rule.bad) }}{{ fail (printf "%s.bad: say which values of label %s are bad" $path $rule.label) }}{{ end }}
+{{- with $rule.remedy }}
+{{- if not (hasKey $.Values.health.remedies .) }}{{ fail (printf "%s.remedy: health.remedies has no %s" $path .) }}{{ end }}
+{{- if eq ($rule.cure | default (ternary "person" "clear" (hasKey $rule "slurmReason"))) "person" }}
+{{- fail (printf "%s.cure: say what shows that remedy %s has helped: clear or reboot" $path .) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "sunkpy.priorityClass" -}}

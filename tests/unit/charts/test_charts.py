@@ -284,6 +284,28 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("sunkpy", {"health": {"sources": ["npd"]}}, "sources"),
         ("sunkpy", {"health": {"signals": {"gpu": {"condition": "GpuFell", "patience": 5}}}}, "patience"),
         ("sunkpy", {"health": {"signals": {"gpu": {"condition": "GpuFell", "cure": "hope"}}}}, "cure"),
+        ("sunkpy", {"health": {"signals": {"gpu": {"patienceSeconds": 5}}}}, "gpu"),
+        ("sunkpy", {"health": {"signals": {"gpu": {"condition": "GpuFell", "taint": "gpu"}}}}, "gpu"),
+        (
+            "sunkpy",
+            {"health": {"signals": {"gpu": {"label": "gpu"}}}},
+            r"health\.signals\.gpu\.bad: say which values of label gpu are bad",
+        ),
+        (
+            "sunkpy",
+            {"health": {"signals": {"gpu": {"condition": "GpuFell", "remedy": "reboot"}}}},
+            r"health\.signals\.gpu\.remedy: health\.remedies has no reboot",
+        ),
+        (
+            "sunkpy",
+            {
+                "health": {
+                    "signals": {"kill": {"slurmReason": "Kill", "remedy": "reboot"}},
+                    "remedies": {"reboot": {"apiVersion": "v1", "resource": "pods", "manifest": {}}},
+                }
+            },
+            r"health\.signals\.kill\.cure: say what shows that remedy reboot has helped: clear or reboot",
+        ),
         ("sunkpy", {"health": {"remedies": {"reboot": {"apiVersion": "v1", "resource": "pods"}}}}, "manifest"),
         ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from sunkpy.core.health.known import KNOWN
 from sunkpy.operator.settings import OperatorSettings
-from tests.unit.charts.rendering import of_kind, render
+from tests.unit.charts.rendering import Refused, of_kind, render
 
 
 def settings(**health: object) -> OperatorSettings:
@@ -48,8 +48,13 @@ def test_a_remedy_reaches_the_operator_as_it_is_written() -> None:
 
 def test_a_remedy_that_is_not_there_is_refused_by_name() -> None:
     signal = {"condition": "GpuFell", "cure": "reboot", "remedy": "reboot"}
-    with pytest.raises(msgspec.ValidationError, match=r"health\.signals\.gpu: there is no remedy reboot"):
+    with pytest.raises(Refused, match=r"health\.signals\.gpu\.remedy: health\.remedies has no reboot"):
         settings(signals={"gpu": signal})
+
+
+def test_two_weeks_of_patience_reach_the_operator_as_a_number() -> None:
+    """Helm writes a million as 1e+06 into YAML."""
+    assert settings(personAfterSeconds=1_209_600).health.person_after_seconds == 1_209_600
 
 
 def checks(values: dict[str, object]) -> dict[str, str | None]:
