@@ -42,8 +42,6 @@ from sunkpy.core.model.objects import (
     Pod,
     PodAffinityTerm,
     PodSpec,
-    PodVolume,
-    SelectorRequirement,
     Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
@@ -100,24 +98,30 @@ class LongSpec(PodSpec, frozen=True, kw_only=True):
     why: str
 
 
-def shortened(spec: PodSpec) -> PodSpec:
-    """The spec with those of its volumes that have claims; of one with a list that is too long what it takes, where it
-    is, and why it is refused.
+def shortened(pod: Pod) -> Pod:
+    """The pod with those of its volumes that have claims, and with one finalizer: it counts that there are some. Of one
+    with a list that is too long there is what it takes, where it is, and why it is refused.
 
     Anybody may make pods of a megabyte, which takes up to nine in memory.
     """
-    why = explain_length(spec)
-    if not why:
-        return msgspec.structs.replace(spec, volumes=_with_claims(spec)) if spec.volumes else spec
-    return LongSpec(
-        why=why,
-        containers=(as_much(spec),),
-        node_name=spec.node_name,
-        scheduler_name=spec.scheduler_name,
-        restart_policy=spec.restart_policy,
-        scheduling_gates=spec.scheduling_gates[:1],
-        termination_grace_period_seconds=spec.termination_grace_period_seconds,
-    )
+    spec, meta = pod.spec, pod.metadata
+    if why := explain_length(spec):
+        spec = LongSpec(
+            why=why,
+            containers=(as_much(spec),),
+            node_name=spec.node_name,
+            scheduler_name=spec.scheduler_name,
+            restart_policy=spec.restart_policy,
+            scheduling_gates=spec.scheduling_gates[:1],
+            termination_grace_period_seconds=spec.termination_grace_period_seconds,
+        )
+    elif spec.volumes:
+        with_claims = tuple(each for each in spec.volumes if each.persistent_volume_claim or each.ephemeral)
+        spec = msgspec.structs.replace(spec, volumes=with_claims)
+    if len(meta.finalizers) > 1:
+        meta = msgspec.structs.replace(meta, finalizers=meta.finalizers[:1])
+    is_same = spec is pod.spec and meta is pod.metadata
+    return pod if is_same else msgspec.structs.replace(pod, spec=spec, metadata=meta)
 
 
 def explain_length(spec: PodSpec) -> str:
@@ -131,7 +135,7 @@ def explain_length(spec: PodSpec) -> str:
     of_pods, constraints = (*_anti(spec), *_affinity(spec)), spec.topology_spread_constraints
     selectors = [term.label_selector for term in of_pods if term.label_selector is not None]
     others = [term.namespace_selector for term in of_pods] + [each.label_selector for each in constraints]
-    lines = [*node_lines, *_lines_of([*selectors, *others])]
+    lines = [*node_lines, *(line for each in (*selectors, *others) if each for line in each.match_expressions)]
     counts = {
         "containers": len(containers),
         "resources": len({name for each in containers for name in matching.wanted(each.resources)}),
@@ -141,7 +145,7 @@ def explain_length(spec: PodSpec) -> str:
         "lines of node affinity": max(len(terms), len(node_lines)),
         "scheduling gates": len(spec.scheduling_gates),
         "claims for devices": len(spec.resource_claims),
-        "volumes with claims": len(_with_claims(spec)),
+        "volumes with claims": sum(bool(each.persistent_volume_claim or each.ephemeral) for each in spec.volumes),
     }
     to_pods = {
         "terms of affinity to pods": len(of_pods),
@@ -160,19 +164,11 @@ def explain_length(spec: PodSpec) -> str:
     return ""
 
 
-def _lines_of(selectors: Iterable[LabelSelector | None]) -> Iterator[SelectorRequirement]:
-    return (line for selector in selectors if selector is not None for line in selector.match_expressions)
-
-
-def _with_claims(spec: PodSpec) -> tuple[PodVolume, ...]:
-    return tuple(each for each in spec.volumes if each.persistent_volume_claim or each.ephemeral)
-
-
 def is_short(term: PodAffinityTerm) -> bool:
     """It can be remembered of any pod."""
-    selector = term.label_selector or LabelSelector()
-    lines = len(selector.match_labels) + len(selector.match_expressions)
-    values = sum(len(line.values) for line in _lines_of([selector, term.namespace_selector]))
+    selectors = [each for each in (term.label_selector, term.namespace_selector) if each is not None]
+    lines = sum(len(each.match_labels) + len(each.match_expressions) for each in selectors)
+    values = sum(len(line.values) for each in selectors for line in each.match_expressions)
     return lines <= MOST_LINES and len(term.namespaces) + values <= MOST_VALUES
 
 

@@ -63,7 +63,11 @@ class JobWriter:
             return None
         if why := self.lines.why_waits(record, spec):
             raise NotSubmitted(why)
-        self._wait_for_share(record)
+        # Pods that run without a job get one at once: others may be started beside them.
+        is_new = not any(pod.spec.node_name for pod in record.recognised.pods)
+        if is_new and (wait_s := self._shares.wait_s(record.id.namespace)):
+            record.retry_at, record.refused = self._clock() + wait_s, self._shares.explain(record.id.namespace)
+            raise NotSubmitted(record.refused)
         try:
             async with self._queuing:
                 if record.has_live_job:
@@ -83,13 +87,6 @@ class JobWriter:
         record.was_submitted()
         self._ledger.change_job(record, job, lambda known: replace(known, spec=spec))
         return job
-
-    def _wait_for_share(self, record: Record) -> None:
-        """Pods that run without a job get one at once: others may be started beside them."""
-        wait_s = self._shares.wait_s(record.id.namespace)
-        if wait_s and not any(pod.spec.node_name for pod in record.recognised.pods):
-            record.retry_at, record.refused = self._clock() + wait_s, self._shares.explain(record.id.namespace)
-            raise NotSubmitted(record.refused)
 
     async def _hand_over(self, record: Record, spec: JobSpec) -> JobId:
         """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""

@@ -79,7 +79,7 @@ class Cluster:
         by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(
-            Informer(kube, paths.ALL_PODS, Pod, field_selector=each, keep=_remembered, tell=on_pod, are_large=True)
+            Informer(kube, paths.ALL_PODS, Pod, field_selector=each, keep=shortened, tell=on_pod, are_large=True)
             for each in by_name
         )
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
@@ -225,7 +225,8 @@ class Cluster:
         is_shutting_out = shuts_out(pod)
         if is_shutting_out:
             self._shut_out.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
-        if self._looking.doubt(lambda pods: depend_on(pods, pod), about=touches(pod)) or is_shutting_out:
+        is_met = self._looking and self._looking.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
+        if is_met or is_shutting_out:
             self._wake.neighbours.set()
 
     def _tell_apart(self, place: Place) -> None:
@@ -314,16 +315,6 @@ class Cluster:
         self._eligible.doubt()
         self.fullness.doubt()
         self._wake.nodes.set()
-
-
-def _remembered(pod: Pod) -> Pod:
-    """A pod of ours as it is stored. Of finalizers it counts that there are some."""
-    spec, meta = shortened(pod.spec), pod.metadata
-    if spec is pod.spec and len(meta.finalizers) <= 1:
-        return pod
-    return msgspec.structs.replace(
-        pod, spec=spec, metadata=msgspec.structs.replace(meta, finalizers=meta.finalizers[:1])
-    )
 
 
 def _best(slurmds: Iterable[Pod]) -> Pod | None:

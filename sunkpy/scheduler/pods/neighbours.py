@@ -149,13 +149,14 @@ class Neighbours:
         if before is not None and now is not None and _facts(before) == _facts(now):
             return
         if before is not None:
-            self._shutting_out.discard(before.uid)
-            self._ask_no_more(before)
+            if before.uid in self._shutting_out:
+                self._shutting_out.remove(before.uid)
+                self._ask_no_more(before)
             self._on_moved(before)
         if now is not None:
             if shuts_out(now):
                 self._shutting_out.add(now.uid)
-            self._ask(now)
+                self._ask(now)
             self._on_moved(now)
 
     def _ask(self, pod: Pod) -> None:

@@ -7,10 +7,10 @@ import tracemalloc
 import msgspec
 import pytest
 
+from sunkpy.core.gang.limits import shortened
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.bounds import bounded
 from sunkpy.operator import trim
-from sunkpy.scheduler.nodes.cluster import _remembered
 from sunkpy.scheduler.nodes.others import Cut
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading
@@ -59,7 +59,7 @@ def texts(what):
         yield msgspec.json.encode({"metadata": meta, "spec": {"nodeName": "n", **HUGE[what]}})
 
 
-@pytest.mark.parametrize("keep", [_remembered, Cut(), trim.trim_pod], ids=["ours", "others", "operator"])
+@pytest.mark.parametrize("keep", [shortened, Cut(), trim.trim_pod], ids=["ours", "others", "operator"])
 @pytest.mark.parametrize("what", HUGE)
 def test_of_a_huge_pod_little_is_kept(what, keep):
     def read():
