@@ -28,6 +28,7 @@ _KINDS_GROUP = "crowd.example.com"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _AT_ONCE = 24
 _JOBS_AT_ONCE = 500
+_HUGE_AT_ONCE = 4
 _PATIENCE_S = 900.0
 _OTHERS = "default-scheduler"
 
@@ -61,11 +62,12 @@ def pod(
 
 
 class Crowd:
-    """Of a cluster with these nodes. `pods` shows its own."""
+    """Of a cluster with these nodes. `pods` shows its own; the largest are on the `first` node."""
 
     def __init__(self, kube: Kube, nodes: Sequence[str]) -> None:
         self._kube = kube
         self._nodes = nodes
+        self.first = nodes[0]
         self.pods = Pods(kube, namespace=NAMESPACE)
 
     async def settle(self, *, jobs: int, kinds: int, waiting: int) -> None:
@@ -85,9 +87,7 @@ class Crowd:
 
     def _operator(self) -> Body:
         """As that of a CNI: it keeps away its like, and so everybody is asked whether they are that."""
-        like = {"labelSelector": {"matchLabels": {"app": "operator"}}, "topologyKey": "kubernetes.io/hostname"}
-        affinity: Body = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [like]}}
-        return pod("operator", scheduler=_OTHERS, node=self._nodes[0], affinity=affinity)
+        return pod("operator", scheduler=_OTHERS, node=self.first, affinity=_apart("app", ["operator"]))
 
     async def _finish_jobs(self, count: int) -> None:
         """Jobs whose pods have run under jobs of Slurm; nobody removes them."""
@@ -172,10 +172,43 @@ class Crowd:
         await self.pods.create([pod(each, disk_mib=1) for each in names])
         return await self._until_bound(names) - began_s
 
+    async def swell(self, count: int) -> None:
+        """Pods of a megabyte are there: on the first node with many labels or containers, or waiting."""
+        await in_flight(_HUGE_AT_ONCE, (partial(self._make_huge, number) for number in range(count)))
+
+    async def _make_huge(self, number: int) -> None:
+        name, node = f"huge-{number}", self.first
+        match number % 3:
+            case 0:
+                body = pod(name, scheduler=_OTHERS, node=node)
+                body["metadata"] = {"name": name, "labels": {f"l{each:x}": "" for each in range(20_000)}}
+            case 1:
+                body = pod(name, scheduler=_OTHERS, node=node)
+                body["spec"] = {**_spec_of(body), "containers": [_small_container(each) for each in range(4_000)]}
+            case _:
+                body = pod(name, affinity=_apart("app", [f"value-{each}" for each in range(60_000)]))
+        await self._kube.create(paths.pods(NAMESPACE), body)
+
     async def leave(self, *prefixes: str) -> None:
         """Pods with these names are gone."""
         for prefix in prefixes:
             await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
+
+
+def _apart(label: str, values: Sequence[str]) -> Body:
+    lines = [{"key": label, "operator": "In", "values": values}]
+    term = {"labelSelector": {"matchExpressions": lines}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _small_container(number: int) -> Body:
+    return {"name": f"c{number}", "image": "none", "resources": {"requests": {"cpu": "0", "memory": f"{number % 999}"}}}
+
+
+def _spec_of(body: Body) -> Body:
+    spec = body["spec"]
+    assert isinstance(spec, dict)
+    return spec
 
 
 def _controller(owner: Body) -> Body:

@@ -32,6 +32,7 @@ MACHINE = "two shared cores run the scheduler, the apiserver, etcd, Slurm, the b
 _HELD_S = 0.05
 _TIMES_AS_LONG = 2.0
 _GROWTH = 1.1
+_KEPT = "what is kept"
 _PATIENCE_S = 900.0
 _REST_S = 10.0
 _SHORT_OF_JOBS = "MinJobAge=30\n"
@@ -48,12 +49,13 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     foreign_each_s: float = 500.0
     foreign_for_s: float = 10.0
     submitted: int = 2_000
+    huge: int = 60
     good: int = 25
     gone: int = 100_000
     rounds: int = 50
 
 
-QUICK = Sizes(nodes=250, jobs=300, foreign_for_s=6.0, submitted=400, good=8, gone=2_000, rounds=8)
+QUICK = Sizes(nodes=250, jobs=300, foreign_for_s=6.0, submitted=400, huge=15, good=8, gone=2_000, rounds=8)
 """The same within five minutes."""
 
 
@@ -99,7 +101,19 @@ class Bench:
         what = f"another namespace submits {sizes.submitted}"
         figures += [report.observed(f"{what}: until all are bound", await done), *self._against(alone, what, took)]
         await self._part("those of another namespace go", crowd.leave("burst"))
+        figures += await self._amid_huge(alone)
         return [*figures, *await self._part("pods come and go", self._memory())]
+
+    async def _amid_huge(self, alone: Sequence[float]) -> list[report.Figure]:
+        """Good pods on the node of pods of a megabyte, and what those take in memory."""
+        count, before_mib = self._sizes.huge, (await self._scheduler.spent()).memory_mib
+        what = f"{count} pods of a megabyte"
+        await self._part(f"{what} come", self._crowd.swell(count))
+        took = await self._part(f"{what} are there", self._good("amid-huge", self._sizes.good, node=self._crowd.first))
+        figures = self._against(alone, f"{what} on its node", took)
+        taken_mib = (await self._scheduler.spent()).memory_mib - before_mib
+        await self._part(f"{what} go", self._crowd.leave("huge"))
+        return [*figures, report.at_most(f"memory for {what}", taken_mib, bound=count, unit="MiB", limited_by=_KEPT)]
 
     def turn(self, holds: Sequence[Hold]) -> report.Figure:
         """How long the scheduler's loop was held at most, and in which part."""
@@ -128,8 +142,8 @@ class Bench:
 
     # ------------------------------------------------------------- good pods
 
-    async def _good(self, name: str, count: int) -> list[float]:
-        return [await self._good_pod(f"{name}-{number}") for number in range(count)]
+    async def _good(self, name: str, count: int, *, node: str = "") -> list[float]:
+        return [await self._good_pod(f"{name}-{number}", node=node) for number in range(count)]
 
     async def _good_until(self, done: asyncio.Task[float], name: str) -> list[float]:
         """As many as there is time for; one at least."""
@@ -138,9 +152,9 @@ class Bench:
             took.append(await self._good_pod(f"{name}-{len(took)}"))
         return took
 
-    async def _good_pod(self, name: str) -> float:
-        """Seconds until it was bound; then it is gone."""
-        wave = Wave(name=f"good-{name}", count=1, is_service=True)
+    async def _good_pod(self, name: str, *, node: str = "") -> float:
+        """Seconds until it was bound, on any node or on this; then it is gone."""
+        wave = Wave(name=f"good-{name}", count=1, is_service=True, nodes=(node,) if node else ())
         (pod,) = wave.names
         await self._pods.create(wave.bodies)
         await self._pods.until(lambda: pod in self._pods.bound_s, what=f"{pod} is bound", timeout_s=_PATIENCE_S)
@@ -172,7 +186,7 @@ class Bench:
         what = f"memory after {sizes.gone} pods came and went"
         peer = report.against(f"after {each * (1 + sizes.rounds // 4)}", warm, ours=last)
         bound = round(_GROWTH * warm, 1)
-        return [report.at_most(what, last, bound=bound, unit="MiB", n=sizes.gone, peer=peer, limited_by="what is kept")]
+        return [report.at_most(what, last, bound=bound, unit="MiB", n=sizes.gone, peer=peer, limited_by=_KEPT)]
 
 
 def _observed(what: str, took: Sequence[float]) -> list[report.Figure]:

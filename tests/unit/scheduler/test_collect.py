@@ -58,7 +58,7 @@ async def test_from_the_first_pod_to_the_last_epilog_no_look_changes_anything(wo
         job = await start(world, call)
         await world.until(lambda: len(world.bindings) == 3)
         await preempt_trio(world, call, job)
-        assert world.looks > 20
+        assert world.looks > 10
 
 
 async def test_pods_become_gangs_of_their_own_and_not_by_a_look(world, tmp_path, monkeypatch):
