@@ -1,7 +1,7 @@
 """Slurm's topology as Kubernetes says it: what each node is told (26.05), and the file of slurmctld.
 
 Slurm 26.05 is told of single nodes, at once (`wish`, by the mirror). The file goes into a ConfigMap, from which
-load-topology in slurmctld's pod tries and loads it: the whole tree for 24.11, the blocks for 26.05, a hand-written one
+load_topology in slurmctld's pod tries and loads it: the whole tree for 24.11, the blocks for 26.05, a hand-written one
 again when other nodes have registered. `core.topology.pace` says when.
 
 A block stays in the file as long as the record of a node names it: slurmctld 26.05 ends on a record whose unit is not
@@ -73,11 +73,19 @@ class Topology:
         self._kept: tuple[files.Layout, ...] = ()
         self._log = structlog.get_logger("syncer")
         self._changed: Changed = lambda _: None
-        self._layouts = files.read(settings.file_name, settings.file) if settings.file else ()
+        self._layouts = self._read_file() if settings.file else ()
 
     def on_change(self, changed: Changed) -> None:
         """Who hears of nodes that may have to be told something else now."""
         self._changed = changed
+
+    def _read_file(self) -> tuple[files.Layout, ...]:
+        """What a person has written. Slurm may understand more of it: then it is not read again for new nodes."""
+        try:
+            return files.read(self._settings.file_name, self._settings.file)
+        except files.BadTopology as error:
+            self._log.warning("slurmConfig.files: it is not read again when nodes have registered", why=str(error))
+            return ()
 
     # ------------------------------------------------------------------------------------------------- single nodes
 

@@ -32,8 +32,9 @@ start() {
   state=/var/lib/slurm/state hosts=()
   is_up() { scontrol ping | grep -q ' is UP'; }
   wait_until_up() { until is_up; do sleep 0.2; done; }
+  requeue_forgotten() { :; }
   tell_nodes() { until scontrol reconfigure; do sleep 1; done; }
-  . /config/load-topology.sh
+  . /config/load_topology.sh
   use_kept_topology
   keep_topology 1 &
   exec /usr/sbin/slurmctld -i -D
@@ -67,7 +68,7 @@ class Running:
         own = {name: text for name, text in data.items() if name.startswith("topology.")}
         machines = msgspec.structs.replace(machines, files={**machines.files, **own}, slurmctld=KEEP)
         self._folder = folder
-        self._config = own | {"load-topology.sh": (ROOT / "charts/slurm/files/load-topology.sh").read_text()}
+        self._config = own | {"load_topology.sh": (ROOT / "charts/slurm/files/load_topology.sh").read_text()}
         self.slurm = RealSlurm(folder, SUITE, machines=_with_config(machines, self._config))
         idle = ("sinfo", "--noheader", "--states=idle", "--Node", "--format=%N")
         self.wait(lambda: len(set(self.run(*idle)[1].split())) == len(NODES), "all nodes are idle")

@@ -99,7 +99,10 @@ def test_each_source_that_values_may_name_is_known():
             {"topology": {"source": "slinky"}},
             "topology.source: slinky names units of a topology.yaml: write it in slurmConfig.files",
         ),
-        ({"slurmConfig": {"files": {"load-topology.sh": "x"}}}, "load-topology.sh"),
+        (
+            {"slurmConfig": {"files": {"load_topology.sh": "x"}}},
+            "slurmConfig.files: load_topology.sh is made by the chart",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(values, says):

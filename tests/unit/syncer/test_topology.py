@@ -157,6 +157,16 @@ async def test_a_hand_written_file_is_read_again_when_nodes_have_registered(worl
     assert record(world) == ""
 
 
+async def test_a_hand_written_file_that_only_slurm_understands_is_left_alone(world: World) -> None:
+    say(world, fileName="topology.conf", file="SwitchName=rack0 Nodes=gpu-[a-\n")
+    world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: world.slurm.nodes[NAME]["comment"] != "")
+        await world.some_answers()
+    assert file(world, "topology.conf") == ""
+
+
 async def test_a_config_map_of_topograph_says_where_nodes_stand(world: World) -> None:
     say(world, source="configMap", name="topograph")
     text = "SwitchName=sw1 Switches=sw[2-3]\nSwitchName=sw2 Nodes=gpu-000-001\nSwitchName=sw3 Nodes=gpu-000-003\n"

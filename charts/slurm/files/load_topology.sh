@@ -89,6 +89,7 @@ load_wanted_topology() {
   cp "$kept"/* /etc/slurm/ 2> /dev/null || true
   chmod 0644 /etc/slurm/*.conf
   tell_nodes
+  requeue_forgotten & # which waits a minute
   sleep "${1:-2}" # slurmctld runs itself anew, and ends by then if it ends on them
   wait_until_up
   rm -f "$kept.loading"
