@@ -142,8 +142,8 @@ class Places:
         )
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if old is not None:
-            self._on.pop(old.spec.node_name, None)
+        if old is not None and self._on.get(old.spec.node_name) == slurm_node_of(old):
+            del self._on[old.spec.node_name]  # a pod of another name may have come there meanwhile
         if new is not None and is_slurmd(new) and new.spec.node_name:
             self._on[new.spec.node_name] = slurm_node_of(new)
 

@@ -200,8 +200,10 @@ class Topology:
 
     def _why(self, name: str, text: str) -> str:
         """In what it differs from the one before, for people."""
-        if name != files.CONF or self._layouts:
-            return "other blocks" if BLOCK in self._plugins else "other nodes have registered"
+        if self._layouts:
+            return "nodes have registered"
+        if name == files.YAML:
+            return "other blocks" if BLOCK in self._plugins else "the root"
         before, after = (
             {node: path for each in layouts for node, path in each.paths.items()}
             for layouts in (self._kept, files.read(name, text))
