@@ -76,8 +76,8 @@ done
   missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
 problem=$(bash -n /etc/slurm/task_hooks.sh 2>&1) || [ ! -e /etc/slurm/task_hooks.sh ] || {
   echo "bash cannot read hooks.taskProlog and hooks.taskEpilog, one below the other:"
-  # shellcheck disable=SC2001 # of each line
-  sed 's|^/etc/slurm/||; s/^/  /' <<< "$problem"
+  problem=${problem//\/etc\/slurm\//}
+  echo "  ${problem//$'\n'/$'\n  '}"
   exit 3
 }
 mpi=$(values_of MpiDefault)

@@ -449,7 +449,7 @@ def test_slurm_gets_further_files_but_none_of_the_charts_own():
     for name in ("slurm.conf", "slurmdbd.conf", *(set(data) - set(files) - {"job_submit.lua", "plugstack.conf"})):
         with pytest.raises(Refused, match=f"slurmConfig.files: {name} is made by the chart"):
             render("slurm", {"slurmConfig": {"files": {name: "x"}}})
-    for name in ("../passwd", "job_submit.lua", "slurm.key"):
+    for name in ("../passwd", "site_job_submit.lua", "slurm.key"):
         with pytest.raises(Refused, match=f"invalid propertyName '{name}'"):
             render("slurm", {"slurmConfig": {"files": {name: "x"}}})
 
