@@ -246,6 +246,12 @@ async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made
     assert " Weight=1 " in _told(real, "node", NODE)
 
 
+async def test_what_an_earlier_slurmd_saw_of_the_machine_is_forgotten(real: RealSlurm, admin: Slurm) -> None:
+    told = len(_log(real))
+    await _next_pod(real, admin, "echo '<x/>' > /var/spool/slurmd/hwloc_topo_whole.xml\n")
+    assert "hwloc" not in _log(real)[told:]
+
+
 async def test_a_gres_beside_gpus_is_counted(real: RealSlurm, admin: Slurm) -> None:
     await _next_pod(real, admin, "export SUNKPY_COUNTED_GRES=nic:8\n")
     job = await _submit(real, admin, "ann", "--gres=nic:3")
