@@ -94,7 +94,7 @@ def _lay_over(values: Values, more: Mapping[str, Any]) -> None:
 def test_a_job_finds_what_the_page_says_and_a_pod_is_one(site: Stack) -> None:
     wait(lambda: _all_idle(site), timeout_s=180, what="nodes of the site")
     if "topology.conf" in values_of(site).get("slurmConfig", {}).get("files", {}):
-        site.scontrol("reconfigure")  # the tree knows nodes that are there: docs/limits.md
+        site.scontrol("reconfigure")  # the tree knows nodes that are there: docs/surprises.md
         wait(lambda: _all_idle(site), timeout_s=60, what="nodes of the site")
     forced = SITES[site.release]
     cpus, virtual_percent = os.cpu_count() or 1 if "cpus" in forced else 1, forced.get("virtual_percent", 0)

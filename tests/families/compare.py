@@ -64,7 +64,7 @@ def wrong_jobs(case: Case, seen: Sequence[SeenJob]) -> list[str]:
     """What is missing and what is too much, against the nearest of the sets of jobs that are right.
 
     A job that was given back before a pod came to it does not count: Slurm may start two jobs on one node whose pods
-    exclude each other (docs/limits.md).
+    exclude each other (docs/surprises.md).
     """
     held = [job for job in seen if job.shape.pods or job.state != "CANCELLED"]
     answers = [_difference(wanted, held) for wanted in (case.jobs, *case.also)]

@@ -444,7 +444,7 @@ def is_deleted_as_planned(job: Accepted, end: PodSeen) -> bool:
 
 def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, record: Record) -> bool:
     """slurmctld was killed before it had saved that the pod's job began: Slurm has it queue again, as it does with jobs
-    of `sbatch`, which it runs anew, or cancels it when it sends it to the node where it is already (docs/limits.md).
+    of `sbatch`, which it runs anew, or cancels it when it sends it to the node where it is already (docs/surprises.md).
     """
     bound_s = next((pod.at_s for pod in seen if pod.node), None)
     was_begun_anew = end.why.endswith("was queued again") or (

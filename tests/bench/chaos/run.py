@@ -177,7 +177,7 @@ def _settle(run: _Cast) -> Ending:
 
 
 def _end_forgotten(run: _Cast) -> tuple[str, ...]:
-    """Slurm would notice after a minute and a half (docs/limits.md) and hold their nodes until then."""
+    """Slurm would notice after a minute and a half (docs/surprises.md) and hold their nodes until then."""
     found = dict(forgotten(run.stack.jobs(), run.load.lines(), run.saboteur.inflicted))
     run.stack.cancel_jobs(list(found))
     return tuple(found.values())

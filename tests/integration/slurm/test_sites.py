@@ -39,7 +39,7 @@ def test_what_is_left_out_as_the_default_is_accepted(root: Path, tmp_path: Path)
 
 
 def test_a_tree_has_the_nodes_that_were_there_when_it_was_read(tmp_path: Path):
-    """As docs/limits.md says: the file knows them by name, and Slurm as they register."""
+    """As docs/surprises.md says: the file knows them by name, and Slurm as they register."""
     leaves = "".join(f"SwitchName=s{number} Nodes={node}\n" for number, node in enumerate(NODES))
     files = {"topology.conf": f"{leaves}SwitchName=top Switches=s[0-{len(NODES) - 1}]\n"}
     machines = five_nodes(conf="TopologyPlugin=topology/tree\n")

@@ -1,6 +1,6 @@
 """What must not be: jobs that were lost or run twice, records that are missing, doubled or wrong. Pure.
 
-What Slurm is known to do when slurmctld is killed (docs/limits.md) is found as well, and says which of two limits it
+What Slurm is known to do when slurmctld is killed (docs/surprises.md) is found as well, and says which of two limits it
 is: slurmctld forgot what it had not saved, or what it had not told slurmdbd. Each excuse needs a kill at a moment at
 which just that can happen: between the last save of the jobs and the kill, or while slurmdbd could not be told.
 """

@@ -3,7 +3,7 @@
 slurmctld is killed while accounting answers; slurmdbd and MariaDB are away while slurmctld lives, or is told to end;
 last, slurmctld is killed while they are away, which is the one thing that accounting cannot bear. A part that is killed
 is started again as its container is; one that is cut off is stopped, so that its connections stay and nobody answers.
-slurmctld is not killed then: the next one would wait for an answer before it does anything (docs/limits.md).
+slurmctld is not killed then: the next one would wait for an answer before it does anything (docs/surprises.md).
 """
 
 from __future__ import annotations
