@@ -19,21 +19,22 @@ MODULE_NAME = re.compile(r"`((?:cli|core|kube|operator|runtime|scheduler|slurm|s
 FILE_NAME = re.compile(r"`((?:charts|slurm-images|crds)/[\w./-]+)`")
 
 
-def _sections() -> list[tuple[str, str]]:
-    """(heading, text below it) of each section that has a picture with a table."""
+def _pictures() -> dict[str, str]:
+    """Heading to the lines of the picture below it."""
     parts = re.split(r"^#{2,3} (.+)$", TEXT, flags=re.MULTILINE)
-    pairs = zip(parts[1::2], parts[2::2], strict=True)
-    return [(heading, text) for heading, text in pairs if "| in the picture |" in text]
+    return {
+        heading: "\n".join(line for line in text.splitlines() if line.startswith("    "))
+        for heading, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
-def _picture(section: str) -> str:
-    return "\n".join(line for line in section.splitlines() if line.startswith("    "))
-
-
-def _rows(section: str) -> list[list[str]]:
-    """Cells of the rows of the table `in the picture`."""
-    table = section.partition("| in the picture |")[2].partition("\n\n")[0].splitlines()[2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+def _tables() -> dict[str, list[list[str]]]:
+    """Heading of a picture to the cells of the table of its words."""
+    found = re.findall(r"^\*\*(.+)\*\*\n\n\| in the picture \|.*\n.*\n((?:\|.*\n)+)", TEXT, flags=re.MULTILINE)
+    return {
+        heading: [[cell.strip() for cell in line.strip("|").split("|")] for line in rows.splitlines()]
+        for heading, rows in found
+    }
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULE_NAME.findall(TEXT))))
@@ -47,13 +48,16 @@ def test_every_file_is_there(path):
     assert (ROOT / path).is_file()
 
 
-@pytest.mark.parametrize(("heading", "section"), _sections(), ids=[heading for heading, _ in _sections()])
-def test_what_a_table_explains_is_in_its_picture_and_in_the_code(heading, section):
-    assert _rows(section), heading
-    picture = _picture(section)
-    for name, code, *_ in _rows(section):
-        assert name.strip("`") in picture
+@pytest.mark.parametrize("heading", _tables())
+def test_what_a_table_explains_is_in_its_picture_and_in_the_code(heading: str):
+    assert _tables()[heading], heading
+    for name, code, *_ in _tables()[heading]:
+        assert name.strip("`") in _pictures()[heading]
         assert MODULE_NAME.search(code) or FILE_NAME.search(code), f"{name}: where is it?"
+
+
+def test_there_is_a_table_of_each_life_cycle():
+    assert len(_tables()) == TEXT.count("| in the picture |") >= 4
 
 
 def test_every_name_of_sunkpy_on_an_object_is_one_of_the_code():
