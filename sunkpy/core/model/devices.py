@@ -361,7 +361,7 @@ def why_unproved(text: str, slurmd: Pod | None) -> str:
             return ""
     return (
         f"the list in Slurm is not of the slurmd that runs in pod {slurmd.name}, which writes it when it starts; "
-        "if this lasts, delete that pod"
+        "if this lasts, drain the node, and delete that pod once no job runs there"
     )
 
 
