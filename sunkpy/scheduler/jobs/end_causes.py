@@ -46,27 +46,39 @@ class EndCauses:
         self._polled = asyncio.Event()
         self._partitions: cachetools.TTLCache[str, Sequence[Partition]] = cachetools.TTLCache(1, ttl=_PARTITIONS_S)
         self._states: States = {}
-        self._waiting: tuple[JobId, ...] | None = None
+        self._unseen: cachetools.TTLCache[JobId, None] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
         self._waited: cachetools.TTLCache[JobId, tuple[JobId, ...]] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
         self._limit = asyncio.Semaphore(_IN_FLIGHT)
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
     def saw(self, states: States) -> None:
         """The states of all jobs were read."""
-        self._states, self._waiting = states, None
+        self._states = states
+        self._note_waiting()
         self._polled.set()
         self._polled = asyncio.Event()
 
     def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
         """Why a job ended, not by whom, by the state that it had last."""
         cause = ends.cause_of_end(job, known)
-        # Whoever waits in an answer that is older than the preemption may have begun beside the job.
-        seen = ends.cause_of_end(job, self._states.get(job, frozenset()))
-        if cause.is_preemption and seen.is_preemption and job not in self._waited:
-            if self._waiting is None:
-                self._waiting = ends.pending_to_look_at(self._states, self._is_known)
-            self._waited[job] = self._waiting
+        if cause.is_preemption and job not in self._waited:
+            self._unseen[job] = None
+            self._note_waiting()
         return cause
+
+    def _note_waiting(self) -> None:
+        """Who waits now, for each job that this answer is the first to show as preempted.
+
+        Whoever waits in an answer that is older than the preemption may have begun beside the job.
+        """
+        shown = [
+            job for job in self._unseen if ends.cause_of_end(job, self._states.get(job, frozenset())).is_preemption
+        ]
+        if shown:
+            waiting = ends.pending_to_look_at(self._states, self._is_known)
+            for job in shown:
+                self._waited[job] = waiting
+                self._unseen.pop(job, None)
 
     async def next_states(self) -> States:
         """The states of all jobs as the next poll has them; asked for when there is none soon. Empty: not known."""

@@ -45,6 +45,7 @@ ROWS = {
     "job-name": Row("one", "two", {"name": "two"}),
     "wckey": Row("w1", "w2", answered=DELETE),
     "switches": Row("1", "2", {"required_switches": number(2)}),
+    "segment": Row("1", "2", answered=DELETE),
     "on-preemption": Row("evict", "suspend", {}),
 }
 """By annotation. No field: the job is the same, the scheduler itself heeds it when the time comes."""

@@ -79,6 +79,19 @@ async def test_who_began_beside_a_job_before_that_was_preempted_is_not_named(wor
         assert {job: preemptor.id for job, preemptor in found.items()} == {earlier: beside}
 
 
+async def test_who_waits_in_the_first_answer_after_a_hook_told_of_the_preemption_is_named(world, tmp_path):
+    async with asking(world, tmp_path) as (causes, see):
+        job = world.slurm.add_job("RUNNING", comment="", nodes="n1")
+        preemptor = world.slurm.add_job("PENDING", **ABOVE)
+        await see()
+        causes.of(job, known=frozenset({"PREEMPTED"}))
+        world.set_job(job, "PREEMPTED", nodes="n1")
+        await see()
+        world.set_job(preemptor, "RUNNING", nodes="n1")
+        found = await causes.by_whom({job: "n1"}, await see())
+        assert {job: by.id for job, by in found.items()} == {job: preemptor}
+
+
 async def test_who_waited_and_runs_elsewhere_or_may_not_preempt_is_not_named(world, tmp_path):
     async with asking(world, tmp_path) as (causes, see):
         job = world.slurm.add_job("PREEMPTED", comment="", nodes="n1")
