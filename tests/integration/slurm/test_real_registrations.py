@@ -228,25 +228,29 @@ async def test_what_a_slurmd_says_of_its_devices_when_it_starts_again(pair: Pair
 
 async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site: Site) -> None:
     admin = site.connect("slurm")
-    old = await admin.node("g1")
-    assert why_unproved(old.extra, _slurmd_pod(old.slurmd_since_s - 60)) == ""
-    died_s = int(utc_now().timestamp())
 
-    async def is_a_second_later() -> bool:
-        return utc_now().timestamp() > died_s + 1
+    async def start_anew() -> tuple[int, SlurmNode]:
+        """Not before when the container starts that runs then, and what Slurm says of its node."""
+        begun_s = int(utc_now().timestamp()) + 1
 
-    await happens(site.slurm, is_a_second_later)
-    assert why_unproved(old.extra, _slurmd_pod(died_s + 1)) != ""
-    site.kill_slurmd_container("g1")
+        async def is_later() -> bool:
+            return utc_now().timestamp() > begun_s
 
-    async def is_back() -> bool:
-        node = await admin.node("g1")
-        return node.slurmd_since_s > died_s and node.is_registered
+        async def is_back() -> bool:
+            node = await admin.node("g1")
+            return node.slurmd_since_s >= begun_s and node.is_registered
 
-    await happens(site.slurm, is_back)
-    node = await admin.node("g1")
-    assert why_unproved(node.extra, _slurmd_pod(died_s + 1)) == ""
-    assert [device.file for device in read_extra(node.extra)["gpu"]] == ["gpu0", "gpu1"]
+        await happens(site.slurm, is_later)
+        site.kill_slurmd_container("g1")
+        await happens(site.slurm, is_back)
+        return begun_s, await admin.node("g1")
+
+    first_s, old = await start_anew()
+    assert why_unproved(old.extra, _slurmd_pod(first_s)) == ""
+    second_s, new = await start_anew()
+    assert why_unproved(old.extra, _slurmd_pod(second_s)) != ""
+    assert why_unproved(new.extra, _slurmd_pod(second_s)) == ""
+    assert [device.file for device in read_extra(new.extra)["gpu"]] == ["gpu0", "gpu1"]
     await admin.close()
 
 
