@@ -290,7 +290,7 @@ class Run:
     # -------------------------------------------------------------------- at the end
 
     def _compare(self) -> None:
-        """What was taken has run once, with one record. What slurmctld had not saved counts for itself (surprises.md)."""
+        """What was taken has run once, with one record; what slurmctld had not saved counts for itself (surprises)."""
         wait_until_none(self._left, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)
         said = self._ran()
         taken = {sent.name: sent.asked_s for sent in self._load.sent if sent.answered_s}
