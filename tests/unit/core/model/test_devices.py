@@ -72,8 +72,8 @@ def slurmd(uid="uid-1", started=STARTED):
 
 
 OF_ANOTHER = (
-    "the list in Slurm is not of the slurmd that runs in pod g1, which writes it when it starts; if this lasts, delete "
-    "that pod"
+    "the list in Slurm is not of the slurmd that runs in pod g1, which writes it when it starts; if this lasts, drain "
+    "the node, and delete that pod once no job runs there"
 )
 
 
