@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sunkpy.core.mirror import Answer, PatchPod, SetComment, View, decide_mirror
+from sunkpy.core.mirror.given_up import is_given_up
 from sunkpy.core.model.devices import read_extra, why_unproved
 from sunkpy.core.model.objects import (
     Condition,
@@ -76,6 +77,14 @@ class Pair:
         except errors.SlurmError:
             return False
 
+    async def opens(self) -> bool:
+        """As `are_open`. A boot that the last test made may reach slurmctld only now, and the node is resumed again."""
+        for name in NODES:
+            with contextlib.suppress(errors.SlurmError):
+                if is_given_up(await self.admin.node(name)):
+                    await self.admin.update_node(name, NodeChange(state=("RESUME",), reason=" "))
+        return await self.are_open()
+
     def leave(self, node: str) -> None:
         """Its slurmd ends, and stays away."""
         (self._files / f"away-{node}").touch()
@@ -129,7 +138,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
 async def pair(real: RealSlurm) -> AsyncIterator[Pair]:
     """Both open, and no jobs, before and after."""
     pair = Pair(real, connect(real, "slurm"))
-    await happens(real, pair.are_open)
+    await happens(real, pair.opens)
     yield pair
     await happens(real, pair.is_idle)
     await pair.admin.close()
