@@ -206,7 +206,7 @@ def test_the_devices_of_a_claim_cannot_be_changed_in_place(stack: Stack, claims:
     status = claims.status("fixed")
     (result,) = status["allocation"]["devices"]["results"]
     result["device"] = "gpu-0" if result["device"] == "gpu-1" else "gpu-1"
-    with pytest.raises(CommandFailed, match="immutable|cannot be modified once set"):
+    with pytest.raises(CommandFailed, match=r"immutable|cannot be modified once set"):
         claims.write("fixed", status)
     with pytest.raises(CommandFailed, match="reservedFor"):
         claims.write("fixed", {"allocation": None})
