@@ -35,6 +35,14 @@ def stranger(world, *, cpu):
     return world.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
 
 
+async def submit_and_fill_the_node(world):
+    """A pod's job is submitted; then a pod of another scheduler takes node-1 whole, and the watch shows both."""
+    world.add_pod()
+    await world.until(lambda: world.submissions)
+    stranger(world, cpu="4")
+    await world.until(lambda: len(world.term._cluster.neighbours.on("node-1")) == 2)
+
+
 async def test_a_pod_is_bound_in_two_passes_and_what_shows_it_needs_no_third(world, tmp_path, monkeypatch):
     passes = Counter()
     reconcile = GangLoop.reconcile
@@ -77,10 +85,7 @@ async def test_who_is_on_a_node_is_asked_only_when_the_watches_may_not_have_told
 async def test_a_node_that_looks_full_is_asked_before_a_pod_has_to_wait(world, tmp_path):
     world.hasten(watch_settles_s=0.0)
     async with leading(world, tmp_path):
-        world.add_pod()
-        await world.until(lambda: world.submissions)
-        stranger(world, cpu="4")
-        await world.until(lambda: len(world.term._cluster.neighbours.on("node-1")) == 2)
+        await submit_and_fill_the_node(world)
         world.api.watches_lag = True
         world.remove("pods", "other", "stranger")
         world.set_job(*world.jobs, "RUNNING", nodes="n1")
@@ -91,10 +96,7 @@ async def test_a_node_that_looks_full_is_asked_before_a_pod_has_to_wait(world, t
 async def test_a_pod_is_not_bound_to_a_node_that_is_full(world, tmp_path):
     world.hasten(watch_settles_s=0.0)
     async with leading(world, tmp_path):
-        world.add_pod()
-        await world.until(lambda: world.submissions)
-        stranger(world, cpu="4")
-        await world.until(lambda: len(world.term._cluster.neighbours.on("node-1")) == 2)
+        await submit_and_fill_the_node(world)
         world.set_job(*world.jobs, "RUNNING", nodes="n1")
         await world.until(lambda: world.cancelled)
         assert (world.bindings, world.lists) == ([], ["node-1"])
