@@ -135,10 +135,10 @@ class _Collector:
         for name in ("nodes", "nodesets", "slurmd_pods", "processes"):
             self.add(f"objects/{name.replace('_', '-')}.json", public(getattr(found, name) or ()))
         for kind in _WORKLOADS:
-            where = f"/apis/apps/v1/{f'namespaces/{self._namespace}/' if self._namespace else ''}{kind}"
+            where = paths.collection("apps/v1", kind, self._namespace)
             self.add(f"objects/{kind}.json", public(await self._listed(kind, where, _Workload, _OURS)))
         self.add("objects/events.json", public(await self._events(found)))
-        where = f"/api/v1/{f'namespaces/{self._namespace}/' if self._namespace else ''}configmaps"
+        where = paths.collection("v1", "configmaps", self._namespace)
         for each in await self._listed("configurations", where, _ConfigMap, _OURS):
             for name, text in each.data.items():
                 if name.endswith(".conf"):

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from sunkpy.core.model.objects import Kind
+from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 
 _FORM: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -38,7 +39,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def collection(self) -> str:
         """Path of all objects, of all namespaces."""
-        return f"{_root(self.api_version)}/{self.plural}"
+        return paths.collection(self.api_version, self.plural)
 
     def path(self, namespace: str, name: str) -> str:
         """Path of one object; the namespace does not matter for a kind that has none.
@@ -46,7 +47,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         A pod may name any text as its owner.
         """
         within = f"/namespaces/{namespace}" if self.namespaced else ""
-        return f"{_root(self.api_version)}{within}/{self.plural}/{quote(name, safe='')}"
+        return f"{paths.root(self.api_version)}{within}/{self.plural}/{quote(name, safe='')}"
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +126,3 @@ def _of_group(group: _Group) -> Iterable[Resource]:
                 kind = Kind(group=name, kind=entry.response_kind.kind)
                 is_namespaced = entry.scope != "Cluster"
                 yield Resource(kind=kind, api_version=api_version, plural=entry.resource, namespaced=is_namespaced)
-
-
-def _root(api_version: str) -> str:
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"

@@ -151,10 +151,15 @@ def lease(namespace: str, name: str) -> str:
     return f"{leases(namespace)}/{name}"
 
 
+def root(api_version: str) -> str:
+    """What begins all paths of a group and version, such as `apps/v1`, or `v1`."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
 def collection(api_version: str, resource: str, namespace: str = "") -> str:
-    """All objects of a resource, in any group; of a namespace, if it has them."""
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    return f"{root}/namespaces/{namespace}/{resource}" if namespace else f"{root}/{resource}"
+    """All objects of a resource, in any group; of one namespace, if it is given."""
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root(api_version)}{within}/{resource}"
 
 
 def status(path: str) -> str:
