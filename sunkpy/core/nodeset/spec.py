@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from sunkpy.core import names
@@ -116,6 +118,22 @@ class Reserved(Wire, frozen=True, kw_only=True):
     memory: str | int = "512Mi"
 
 
+class Ask(enum.StrEnum):
+    """How autoscalers are asked for nodes that jobs want."""
+
+    NONE = "none"
+    AUTO = "auto"
+    PLACEHOLDERS = "placeholders"
+    CAPACITY_BUFFER = "capacityBuffer"
+    PROVISIONING_REQUEST = "provisioningRequest"
+
+
+class Growth(Wire, frozen=True, kw_only=True):
+    """How the NodeSet comes to more nodes: who is asked for those that jobs want."""
+
+    ask: Ask = Ask.NONE
+
+
 class RollingUpdate(Wire, frozen=True, kw_only=True):
     """How much of the set a roll may take at once: a number of pods or a percentage."""
 
@@ -146,6 +164,7 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
     gres: tuple[CountedGres, ...] = ()
     reserved: Reserved = Reserved()
     smt: str = ""
+    growth: Growth = Growth()
     update_strategy: UpdateStrategy = UpdateStrategy()
     paused: bool = False
     drain_timeout_seconds: int | None = None
