@@ -70,7 +70,8 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option(
     "--only",
     default="",
-    help="families: names like lws,kueue/job; busy: simulated or real; devices: plugin; gitops: flux.",
+    help="families: names like lws,kueue/job; busy: simulated or real; outage: scheduler, slurmrestd or apiserver;"
+    " devices: plugin; gitops: flux.",
 )
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
