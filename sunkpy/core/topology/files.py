@@ -99,7 +99,8 @@ def place_in(layouts: Sequence[Layout], node: str) -> Place:
     """Where a file of somebody else has the node, in names of ours, which carry their path."""
     path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
-    return Place(switches=named(path), block=block, problem="" if path or block else "not in the topology file")
+    problem = "" if path or block else "not in the topology file"
+    return Place(levels=path, switches=named(path), block=block, problem=problem)
 
 
 def path_in(layouts: Sequence[Layout], node: str) -> tuple[str, ...]:

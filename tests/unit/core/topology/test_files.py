@@ -117,7 +117,7 @@ def test_the_file_of_topograph_becomes_places_whose_names_carry_their_path():
     assert place_in(layouts, "node9") == Place(problem="not in the topology file")
     assert place_in(read("topology.conf", BLOCKS), "node4").block == "block02"
     layouts = read("topology.yaml", YAML)
-    assert place_in(layouts, "node2") == Place(switches=("core/", "core/leaf1"), block="b1")
+    assert place_in(layouts, "node2") == Place(levels=("core", "leaf1"), switches=("core/", "core/leaf1"), block="b1")
 
 
 def test_of_a_file_that_slurm_reads_itself_the_names_are_kept():
