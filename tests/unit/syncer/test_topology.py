@@ -120,6 +120,36 @@ async def test_a_block_that_a_record_names_stays_in_the_file_for_slurmctld_would
     assert '"b7"' in file(world, "topology.yaml")
 
 
+async def test_26_05_gets_the_nodes_in_its_file_once_its_start_would_take_long_without(world: World) -> None:
+    pace = {"each_s": 2.0, "settles_s": 0.1, "start_s": 0.0}
+    say(world, source="auto", pace=pace)
+    label(world, spine="s1", leaf="l1")
+    world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: f'{{switch: "s1/l1", nodes: "{NAME}"}}' in file(world, "topology.yaml"))
+        label(world, spine="s1", leaf="l2")
+        await world.until(lambda: f'{{switch: "s1/l2", nodes: "{NAME}"}}' in file(world, "topology.yaml"))
+    notes = world.api.find("configmaps", OURS)["metadata"]["annotations"]
+    says = f": slurmctld starts sooner with these nodes in it: {NAME}"
+    assert notes[names.ANNOTATION_TOPOLOGY_WHY].endswith(says)
+
+
+async def test_a_small_cluster_gets_no_file_for_a_node_that_joins_or_moves(world: World) -> None:
+    say(world, source="auto")
+    label(world, spine="s1", leaf="l1")
+    world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: record(world) == "tree:all:s1/:s1/l1")
+        await world.until(lambda: "- switch: all\n" in file(world, "topology.yaml"))
+        kept = file(world, "topology.yaml")
+        label(world, spine="s1", leaf="l2")
+        await world.until(lambda: record(world) == "tree:all:s1/:s1/l2")
+        await world.some_answers()
+    assert file(world, "topology.yaml") == kept
+
+
 async def test_24_11_gets_a_file_of_the_nodes_that_have_registered(world: World) -> None:
     as_24_11(world)
     say(world, source="auto")
