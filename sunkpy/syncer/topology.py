@@ -26,7 +26,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import parse_rfc3339, rfc3339, utc_now
 from sunkpy.core.topology import files, pace, restart
-from sunkpy.core.topology.places import BLOCK, TREE, Place, is_ours, spec_of, tell, units_of
+from sunkpy.core.topology.places import BLOCK, FILE_LACKS_IT, TREE, Place, is_ours, spec_of, tell, units_of
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -104,7 +104,7 @@ class Topology:
             return None, tell(self._with_last(name, place), "")
         wanted = spec_of(place, self._plugins, record)
         taken = self._not_refused(name, wanted)
-        told = tell(place, wanted) if taken == wanted else f"{tell(place, wanted)} (Slurm's file lacks it)"
+        told = tell(place, wanted) if taken == wanted else f"{tell(place, wanted)} ({FILE_LACKS_IT})"
         return taken or None, told
 
     def refused(self, name: str, topology: str) -> None:

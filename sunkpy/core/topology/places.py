@@ -22,6 +22,8 @@ UNKNOWN: Final = "unknown"
 TREE: Final = "tree"
 BLOCK: Final = "block"
 """The names of our topologies in topology.yaml, and what they are."""
+FILE_LACKS_IT: Final = "Slurm's file lacks it"
+"""Why Slurm does not have a place that is known: the next file brings it."""
 _LONGEST: Final = 63
 """slurmctld 24.11 ends on a name of more than 64 characters (switch_record.c), and one may have a slash behind it."""
 _HASH: Final = 12
@@ -116,6 +118,12 @@ def path_told(text: str) -> tuple[str, ...]:
     """The path in what `tell` said, widest first; empty if nobody knows it."""
     path = text.partition(" (")[0] if not text.startswith("(") else ""
     return tuple(path.split("/")) if path and path != UNKNOWN else ()
+
+
+def problem_told(text: str) -> str:
+    """Why `tell` said no place, or one that Slurm does not have; empty if all is well."""
+    _, bracket, problem = text.partition("(")
+    return problem.rpartition(")")[0] if bracket else ""
 
 
 def named(values: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from sunkpy.core.topology.places import (
     path_told,
     place_of,
     place_of_slinky,
+    problem_told,
     spec_of,
     tell,
 )
@@ -110,6 +111,7 @@ def test_what_is_not_known_stays_as_slurm_has_it_and_is_told(place, record, spec
 )
 def test_what_is_told_of_a_place_can_be_read_again(told, path):
     assert path_told(told) == path
+    assert problem_told(told) == ("no label x" if "no label x" in told else "")
     assert path_told(tell(Place(problem="no label x"), "")) == ()
 
 
