@@ -107,6 +107,18 @@ next slurmd may start without a drain.
 """
 CORDONED_BY_SLURM = "slurm"
 
+ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+"""On Node, by the operator or you. The Cluster Autoscaler does not remove this Node. The operator sets it while a
+slurmd pod is there, unless its Slurm node is closed and idle.
+"""
+ANNOTATION_KEPT_BY_KARPENTER = "karpenter.sh/do-not-disrupt"
+"""On Node, by the operator or you. The same for Karpenter."""
+ANNOTATION_KEPT = PREFIX + "kept-from-autoscalers"
+"""On Node, by the operator. Which of `scale-down-disabled` and `do-not-disrupt` it has set, and takes away again. One
+that you set stays; with another value than `true` none is set in its place.
+"""
+AUTOSCALER_MARKS = (ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER, ANNOTATION_KEPT_BY_KARPENTER)
+
 ANNOTATION_HEALTH = PREFIX + "health"
 """On Node, by the operator. Where the Node stands on its way back from a signal of `health.signals`, as JSON: `state`
 is `well`, `suspect`, `closing`, `draining`, `drained`, `remedy`, `returning` or `needs-a-person`; `past` has the last

@@ -125,7 +125,7 @@ class NodeLoop:
                 node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
-        has_jobs = bool(self._lock.key) and not is_sure(pod) and self._collector.has_jobs(name)
+        has_jobs = not is_sure(pod) and self._collector.has_jobs(name)
         patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock, has_jobs=has_jobs)
         if patch.marks and pod is not None:
             self._cordon_cap.note(node, pod)
@@ -167,7 +167,7 @@ class Wakes:
             if _has_room_changed(old, new):
                 self._wake_all_nodesets()
             if old is not None and jobs_of_pods([old]) and not (new is not None and jobs_of_pods([new])):
-                self.nodes.add(old.spec.node_name)  # its lock may have stayed for this one
+                self.nodes.add(old.spec.node_name)  # its lock or its marks may have stayed for this one
             return
         self.nodesets.add_after(key, self._gather_s)
         if pod.spec.node_name:

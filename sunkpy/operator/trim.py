@@ -51,7 +51,7 @@ def trim_node(node: Node, *, signals: Set[str] = frozenset()) -> Node:
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
             labels=_interned(meta.labels),
-            annotations=_ours(meta.annotations),
+            annotations={**_ours(meta.annotations), **_marks(meta.annotations)},
         ),
         status=NodeStatus(
             allocatable=_interned(status.allocatable),
@@ -144,6 +144,10 @@ def _one_owner(owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]
 
 def _ours(texts: Mapping[str, str]) -> dict[str, str]:
     return {sys.intern(key): text for key, text in texts.items() if key.startswith(names.PREFIX)}
+
+
+def _marks(texts: Mapping[str, str]) -> dict[str, str]:
+    return {key: texts[key] for key in names.AUTOSCALER_MARKS if key in texts}
 
 
 def _interned(texts: Mapping[str, str]) -> dict[str, str]:
