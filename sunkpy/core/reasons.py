@@ -253,6 +253,11 @@ EVENTS: Final = {
         "The apiserver refuses the object of the remedy, in its words; it is tried again. Mostly the operator lacks "
         "the right to create it: [health](../tasks/health.md#remedies).",
     ),
+    "HealthVerify": Row(
+        _NODE,
+        "The Node is cured, and its NodeSet has a check (`compute.verify`): its slurmd pod is replaced, and the next "
+        "one runs the check before slurmd.",
+    ),
     "HealthReturned": Row(_NODE, "The Node takes jobs again; the text says why."),
     "HealthNeedsPerson": Row(
         _NODE,
