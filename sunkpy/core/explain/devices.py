@@ -34,7 +34,7 @@ from sunkpy.core.model.gres import gres_counts, gres_name, gres_types
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, holds_something
-from sunkpy.core.topology.places import FILE_LACKS_IT, problem_told
+from sunkpy.core.topology.places import problem_told
 
 _NO_SLICE: Final = "in no ResourceSlice"
 _NOT_SLURMS: Final = "unknown to Slurm"
@@ -102,7 +102,7 @@ def explain_node(facts: NodeFacts) -> Explanation:
         what_to_do = f"Of its health: {what_comes_next(facts.health, facts.node)}"
     elif held:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
-    elif why := _unplaced(facts):
+    elif why := problem_told(_told(facts)):
         labels = f"kubectl get node {facts.node} --show-labels"
         what_to_do = f"Label the Node: {why}. Until then Slurm keeps it where it was. What it has: {labels}"
     if any(row.is_odd for row in rows):
@@ -141,12 +141,6 @@ def _topology(facts: NodeFacts) -> tuple[str, ...]:
     """Below which switches it is, as the syncer has told its slurmd pod, and as Slurm has it."""
     told, record = _told(facts), facts.slurm.topology if facts.slurm is not None else ""
     return (*((told,) if told else ()), *((f"in Slurm: {record}",) if record else ()))
-
-
-def _unplaced(facts: NodeFacts) -> str:
-    """What is missing on the Node to say where it stands."""
-    problem = problem_told(_told(facts))
-    return problem if problem != FILE_LACKS_IT else ""
 
 
 def _told(facts: NodeFacts) -> str:

@@ -121,9 +121,9 @@ def path_told(text: str) -> tuple[str, ...]:
 
 
 def problem_told(text: str) -> str:
-    """Why `tell` said no place, or one that Slurm does not have; empty if all is well."""
-    _, bracket, problem = text.partition("(")
-    return problem.rpartition(")")[0] if bracket else ""
+    """What `tell` said is wrong with the labels of the Node; empty if they are well."""
+    problem = text.partition("(")[2].rpartition(")")[0]
+    return problem if problem != FILE_LACKS_IT else ""
 
 
 def named(values: Sequence[str]) -> tuple[str, ...]:
