@@ -57,9 +57,7 @@ MOST_VALUES: Final = 2000
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement")
-"""Annotations on a pod, by you, as for Kueue and KAI: the key of a Node label. All pods of its kind go where that has one
-value.
-"""
+"""On a pod, by you, as for Kueue and KAI, the key of a Node label: all pods of its kind go where that has one value."""
 
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
 
