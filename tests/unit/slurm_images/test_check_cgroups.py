@@ -49,9 +49,9 @@ def test_a_kernel_that_can_hold_jobs_is_named(tmp_path: Path, there, version):
         ("\n", ""),
         (
             "0-5,8-71\n",
-            "check-cgroups: this pod may use cpus 0-5,8-71 alone, as by a kubelet's cpuManagerPolicy: static. Slurm does"
-            " not know which ones pods get for themselves: a job to which Slurm gave those shares the cores of other jobs."
-            " Set the policy to none where jobs run, or give the node to pods alone\n",
+            "check-cgroups: this pod may use cpus 0-5,8-71 alone, as by a kubelet's cpuManagerPolicy: static. Slurm"
+            " does not know which ones pods get for themselves: a job to which Slurm gave those shares the cores of"
+            " other jobs. Set the policy to none where jobs run, or give the node to pods alone\n",
         ),
     ],
 )
