@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health.decide import is_being_verified
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
@@ -227,5 +228,5 @@ def _takes_room(pod: Pod | None) -> bool:
 
 def _fit_facts(node: Node) -> tuple[object, ...]:
     """What feasibility and names depend on; a heartbeat changes none of it."""
-    leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations)
+    leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations, is_being_verified(node))
     return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving)

@@ -128,9 +128,21 @@ class Ask(enum.StrEnum):
     PROVISIONING_REQUEST = "provisioningRequest"
 
 
-class Growth(Wire, frozen=True, kw_only=True):
-    """How the NodeSet comes to more nodes: who is asked for those that jobs want."""
+class NodeShape(Wire, frozen=True, kw_only=True):
+    """What a node would offer that is not there yet; `gres` as Slurm writes it."""
 
+    cpus: int = 0
+    memory: str | int = "0"
+    gres: str = ""
+
+
+class Growth(Wire, frozen=True, kw_only=True):
+    """The most nodes that there may be in all, and what each offers; None: as those that there are. Who is asked for
+    nodes that jobs want.
+    """
+
+    potential: int = 0
+    shape: NodeShape | None = None
     ask: Ask = Ask.NONE
 
 

@@ -303,6 +303,35 @@ async def test_a_sick_node_is_drained_with_evidence_and_comes_back_cured(api):
     await api.until(lambda: {"HealthDrain", "HealthDrained", "HealthReturned"} <= set(api.reasons()))
 
 
+async def test_a_cured_node_comes_back_when_another_slurmd_pod_has_checked_it(api):
+    template = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    api.put("nodesets", nodeset(replicas=1, template={**template, **nodeset()["spec"]["template"]}))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+    drained = {names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"}
+    report(api, "gpu-012-001", **drained)
+    told(api, "n1", "True")
+    await api.until(lambda: '"state":"drained"' in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
+    told(api, "n1", "False")
+    await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/verification"))
+    receipt = {names.ANNOTATION_DRAINED: token(api, "gpu-012-001"), names.ANNOTATION_DRAINED_AT: rfc3339(utc_now())}
+    api.change("pods", "slurm", "gpu-012-001", {"metadata": {"annotations": receipt}})
+    await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
+    env = {each["name"]: each.get("value") for each in api.find("pods", "gpu-012-001")["spec"]["containers"][0]["env"]}
+    assert env["SUNKPY_START_DRAINED"].startswith("k8s: health: gpu: condition GpuFell=True")
+    failed = "GPU 3 is too hot\nrun-services: verify failed with 3"
+    slurmd = {"name": "slurmd", "restartCount": 1, "lastState": {"terminated": {"exitCode": 1, "message": failed}}}
+    place = {"spec": {"nodeName": "n1"}, "status": {"containerStatuses": [slurmd]}}
+    api.change("pods", "slurm", "gpu-012-001", place)
+    await api.until(lambda: '"log":"GPU 3 is too hot"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    api.remove("pods", "slurm", "gpu-012-001")
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **drained)
+    await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) is None)
+    await api.until(lambda: {"HealthVerify", "HealthNeedsPerson", "HealthReturned"} <= set(api.reasons()))
+
+
 async def test_a_remedy_is_written_once_nothing_runs_there(api):
     api.define("batch/v1", "Job", "jobs")
     api.put("nodesets", nodeset(replicas=1))
