@@ -98,7 +98,7 @@ CONDITION_REASONS: Final = {
     "PodsFailed": Row("Progressing", "slurmd pods failed; they are made again later."),
     "BadSpec": Row("Progressing", "The template cannot be read. Nothing changes until it is corrected."),
     "NodesFit": Row("Feasible", "Enough nodes fit."),
-    "NothingWanted": Row("Feasible", "`replicas` is 0."),
+    "NothingWanted": Row("Feasible", "`replicas` is 0, or nodes come when jobs want some: `growth.ask`."),
     "NoNodeFits": Row("Feasible", "No node fits; the message counts nodes by the failed rule."),
     "TooFewNodes": Row("Feasible", "Fewer nodes fit than `replicas` wants."),
     "DrainTimeout": Row("DrainTimeout", "Jobs take longer than `drainTimeoutSeconds`."),
@@ -285,6 +285,9 @@ EVENTS: Final = {
         _NODESET,
         "No node comes for what was asked: the text has the words of the autoscaler, or that none has said anything "
         "for a minute. What was asked for stays, and comes when the autoscaler can.",
+    ),
+    "NodesTakenBack": Row(
+        _NODESET, "Nodes that were left to autoscalers get slurmd pods again, because jobs want nodes."
     ),
     "NodesNotAsked": Row(
         _NODESET,

@@ -75,7 +75,7 @@ class Term:
             status=StatusWriter(kube, events=events, metrics=metrics),
             memory=memory,
         )
-        self.asker = Asker(kube, events, wake=self._wakes.asks.add)
+        self.asker = Asker(kube, events, nodes=self.node_watch.values, wake=self._wakes.asks.add)
         lock = Lock(key=settings.lock.key, is_dry_run=settings.lock.dry_run)
         self.node_loop = NodeLoop(
             collector,

@@ -21,6 +21,7 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import AddFinalizer, NodeSetAction, RemoveFinalizer
 from sunkpy.core.nodeset.creation import count_missing, plan_creations
 from sunkpy.core.nodeset.pod_state import RemovalOrder
+from sunkpy.core.nodeset.release import choose_idle
 from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, marks_to_move, next_look_s, plan_removals
 from sunkpy.core.nodeset.rollout import choose_for_rollout, choose_replaceable, max_unavailable
 from sunkpy.core.nodeset.spec import NodeSet
@@ -136,6 +137,7 @@ def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> d
     may_be_replaced = not world.create_error
     gone = dict.fromkeys(survey.those(Trait.TO_VERIFY) if may_be_replaced else (), RemovalCause.VERIFICATION)
     gone |= {pod.uid: RemovalCause.NODE_LEFT for pod in leaving}
+    gone |= dict.fromkeys(choose_idle(world, gone), RemovalCause.IDLE)
     if world.nodeset.spec.replicas is not None:
         gone |= dict.fromkeys(_choose_surplus(world, desired), RemovalCause.SCALE_DOWN)
     if _may_roll(world):

@@ -138,12 +138,13 @@ class NodeShape(Wire, frozen=True, kw_only=True):
 
 class Growth(Wire, frozen=True, kw_only=True):
     """The most nodes that there may be in all, and what each offers; None: as those that there are. Who is asked for
-    nodes that jobs want.
+    nodes that jobs want. After how long an idle one is released; None: never.
     """
 
     potential: int = 0
     shape: NodeShape | None = None
     ask: Ask = Ask.NONE
+    release_after_seconds: int | None = None
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):
@@ -220,6 +221,11 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
     def prefix(self) -> str:
         """First part of the names of its pods: the NodeSet's own name unless `podNamePrefix` says otherwise."""
         return self.spec.pod_name_prefix or self.name
+
+    @property
+    def title(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.name}"
 
     @property
     def pod_selector(self) -> str:

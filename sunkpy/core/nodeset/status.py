@@ -28,7 +28,7 @@ from sunkpy.core.nodeset.pod_state import last_words
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import GPUS_AWAY_S, lacks_gpus
-from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.nodeset.spec import Ask, NodeSet, NodeSetStatus
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.version_skew import version_skew
 from sunkpy.core.nodeset.world import World
@@ -210,6 +210,9 @@ def _feasible(world: World, plan: Plan) -> Condition | None:
     nodes = f"{total} node{'' if total == 1 else 's'}"
     if possible == 0 and plan.desired == 0 and world.nodeset.spec.replicas == 0:
         return Condition(type="Feasible", status="True", reason="NothingWanted", message="replicas is 0")
+    if possible == 0 and world.nodeset.spec.replicas is None and world.nodeset.spec.growth.ask is not Ask.NONE:
+        message = f"{nodes}{': ' if why else ''}{why}; autoscalers are asked when jobs want some"
+        return Condition(type="Feasible", status="True", reason="NothingWanted", message=message)
     if possible == 0:
         return Condition(
             type="Feasible", status="False", reason="NoNodeFits", message=f"{nodes}: {why}{away}" if why else "no nodes"

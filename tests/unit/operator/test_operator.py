@@ -424,6 +424,26 @@ async def test_nodes_that_jobs_want_are_asked_for_until_they_have_come(api):
     await api.until(lambda: api.names("pods") == [f"gpu-012-00{number}" for number in (1, 2, 3, 4)])
 
 
+async def test_idle_nodes_are_left_to_autoscalers_and_come_back_before_new_ones_are_asked_for(api):
+    api.put("nodesets", nodeset(growth={"ask": "placeholders", "releaseAfterSeconds": 1}))
+    pods = ["gpu-012-001", "gpu-012-002"]
+    await api.until(lambda: api.names("pods") == pods)
+    for pod in pods:
+        report(api, pod, **{names.CONDITION_DRAIN: "False"})
+    await api.until(lambda: all((told := token(api, pod)) and told.endswith("/idle: no job for 1 s") for pod in pods))
+    for pod in pods:
+        report(api, pod, **{names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: all(noted(api, "nodes", f"n{n}", names.ANNOTATION_RELEASED) == "slurm/gpu" for n in (1, 2)))
+    for pod in pods:
+        api.change("pods", "slurm", pod, receipt(token(api, pod)))
+    await api.until(lambda: not api.names("pods") and not marks(api, "n1") and not marks(api, "n2"))
+    api.remove("nodes", "", "n2")
+    api.change(*NODESETS, {"status": {"growth": {"wantedNodes": 3, "requests": [{"job": "7", "nodes": 3}]}}})
+    await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-wanted-1", "gpu-wanted-2"])
+    await api.until(lambda: noted(api, "nodes", "n1", names.ANNOTATION_RELEASED) is None)
+    assert "NodesTakenBack" in api.reasons()
+
+
 async def test_a_drain_of_all_nodes_in_slurm_leaves_some_open(api):
     for number in (3, 4, 5):
         api.put("nodes", node(number))
