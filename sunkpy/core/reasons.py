@@ -260,8 +260,8 @@ EVENTS: Final = {
     ),
     "HealthVerify": Row(
         _NODE,
-        "The Node is cured, and its NodeSet has a check (`compute.verify`): its slurmd pod is replaced, and the next "
-        "one runs the check before slurmd.",
+        "The Node is cured, or somebody asks for it, and its NodeSet has a check (`compute.verify`): its slurmd pod is "
+        "replaced, and the next one runs the check before slurmd.",
     ),
     "HealthReturned": Row(_NODE, "The Node takes jobs again; the text says why."),
     "HealthNeedsPerson": Row(

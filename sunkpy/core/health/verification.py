@@ -17,6 +17,9 @@ from sunkpy.core.model.objects import ContainerStatus, Pod
 FAILED: Final = "Verification"
 """The name of the signal that a check has failed; no value names it, and it needs a person."""
 FAILED_RULE: Final = Rule(failed_verification=True, cure=Cure.CLEAR)
+REQUESTED: Final = "verify"
+"""The name of the signal that somebody asks for a check."""
+REQUESTED_RULE: Final = Rule(is_request=True)
 
 _SERVICE: Final = "verify"
 _ENDS: Final = (f"run-services: {_SERVICE} failed with ", f"run-services: {_SERVICE} took more than ")
