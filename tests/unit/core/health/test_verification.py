@@ -221,6 +221,11 @@ def test_without_a_check_nothing_is_done_for_who_asks(on):
         ("run-services: verify failed with 1", ("verify failed with 1", "")),
         ("a\nrun-services: verify took more than 600 s", ("verify took more than 600 s", "a")),
         (CHECK_FAILED + "\nrun-services: agent was killed", ("verify failed with 3", "looking\nlink mlx5_3 is down")),
+        (
+            "mounted\nrun-services: running verify\na\nrun-services: verify failed with 1\nTerminated",
+            ("verify failed with 1", "a"),
+        ),
+        ("run-services: running verify\nrun-services: verify failed with 1\na", ("verify failed with 1", "a")),
         ("run-services: mount failed with 1", None),
         ("said: run-services: verify failed with 1", None),
         ("", None),
