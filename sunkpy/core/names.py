@@ -27,6 +27,12 @@ LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
 LABEL_EVICTABLE = PREFIX + "evictable"
 """On slurmd Pod, by the operator. The Node is cordoned, drained and idle: the disruption budget lets the pod go."""
 ROLE_COMPUTE = "compute"
+LABEL_WANTED = PREFIX + "wanted-for"
+"""On Pod, PodTemplate, CapacityBuffer and ProvisioningRequest, by the operator. NodeSet for which it asks autoscalers
+for nodes.
+"""
+ANNOTATION_WANTED_BY = PREFIX + "wanted-by"
+"""On ProvisioningRequest, by the operator. Slurm job that lacks these nodes."""
 
 ANNOTATION_LATE_AFTER = PREFIX + "late-after"
 """On CronJob of backups, by the chart. Seconds after which the newest backup is late."""

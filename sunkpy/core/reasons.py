@@ -278,6 +278,19 @@ EVENTS: Final = {
     "PodFailed": Row(_NODESET, "A slurmd pod failed. It is made again after 1, 2, 4 … 300 s."),
     "CreateFailed": Row(_NODESET, "The apiserver refuses the pod, in its words: quota, policy or the template."),
     "BadSpec": Row(_NODESET, "The template cannot be read. Nothing changes until it is corrected."),
+    "NodesAsked": Row(
+        _NODESET, "Autoscalers are asked for nodes; the text says how many, and for which jobs: `spec.growth.ask`."
+    ),
+    "NodesRefused": Row(
+        _NODESET,
+        "No node comes for what was asked: the text has the words of the autoscaler, or that none has said anything "
+        "for a minute. What was asked for stays, and comes when the autoscaler can.",
+    ),
+    "NodesNotAsked": Row(
+        _NODESET,
+        "Nothing can be asked for: the apiserver refuses it, in its words, such as a quota, or the kind that "
+        "`spec.growth.ask` names is not installed. It is tried again.",
+    ),
     "KillTaskFailed": Row(
         _NODESET,
         "Processes of a job outlived SIGKILL for `UnkillableStepTimeout`, so the node was drained. The text says "
