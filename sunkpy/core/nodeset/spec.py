@@ -7,6 +7,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.devices import UNKNOWN
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Condition, KubeObject, Node, Pod, PodSpec, Wire
 from sunkpy.core.model.slurmd import nodeset_owner
 from sunkpy.core.nodeset.gpu_label import agrees, explain_unclear, labelled_type
@@ -115,6 +116,21 @@ class Reserved(Wire, frozen=True, kw_only=True):
     memory: str | int = "512Mi"
 
 
+class NodeShape(Wire, frozen=True, kw_only=True):
+    """What a node would offer that is not there yet; `gres` as Slurm writes it."""
+
+    cpus: int = 0
+    memory: str | int = "0"
+    gres: str = ""
+
+
+class Growth(Wire, frozen=True, kw_only=True):
+    """The most nodes that there may be in all, and what each offers; None: as those that there are."""
+
+    potential: int = 0
+    shape: NodeShape | None = None
+
+
 class RollingUpdate(Wire, frozen=True, kw_only=True):
     """How much of the set a roll may take at once: a number of pods or a percentage."""
 
@@ -145,6 +161,7 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
     gres: tuple[CountedGres, ...] = ()
     reserved: Reserved = Reserved()
     smt: str = ""
+    growth: Growth = Growth()
     update_strategy: UpdateStrategy = UpdateStrategy()
     paused: bool = False
     drain_timeout_seconds: int | None = None
@@ -153,7 +170,10 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
 
 class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """What is there. Field names are those of SUNK, but for `number_unhealthy`: its dashboards read them unchanged."""
+    """What is there. Names are SUNK's, whose dashboards read them unchanged, but for `number_unhealthy` and `growth`.
+
+    All is the operator's, but `growth`, which is the syncer's.
+    """
 
     desired_number_scheduled: int = 0
     number_feasible: int = 0
@@ -167,6 +187,7 @@ class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     updated_number_scheduled: int = 0
     observed_generation: int = 0
     selector: str = ""
+    growth: GrowthStatus | None = None
     conditions: tuple[Condition, ...] = ()
 
     def condition(self, type_: str) -> Condition | None:

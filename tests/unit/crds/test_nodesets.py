@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from sunkpy.core import names
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
 
 CRD = yaml.safe_load((Path(__file__).parents[3] / "crds" / "sunkpy.dev_nodesets.yaml").read_text())
@@ -65,6 +66,8 @@ def every(schema: Any, path: str = ""):
         {"updateStrategy": {"type": "OnDelete"}},
         {"naming": "NodeName", "podNamePrefix": "h100", "features": ["ib", "k8s/x"], "paused": True},
         {"drainTimeoutSeconds": 600, "drainTimeoutPolicy": "Force"},
+        {"growth": {"potential": 100}},
+        {"growth": {"potential": 100, "shape": {"cpus": 96, "memory": "900Gi", "gres": "gpu:h100:8,nic:4"}}},
         {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"anything": 1, "containers": [{"name": "slurmd"}]}}},
     ],
 )
@@ -87,6 +90,9 @@ def test_good_specs_pass_and_decode(fields):
         {"updateStrategy": {"type": "Sometimes"}},
         {"drainTimeoutSeconds": 0},
         {"drainTimeoutPolicy": "Maybe"},
+        {"growth": {"potential": -1}},
+        {"growth": {"potential": 9, "shape": {"cpus": 96}}},
+        {"growth": {"potential": 9, "shape": {"cpus": 96, "memory": "1Gi", "gres": "gpu:h100"}}},
         {"template": {"spec": {}}},
         {"template": {"spec": {"containers": [{"image": "x"}]}}},
         {"cluster": ""},
@@ -109,6 +115,13 @@ def test_every_field_of_the_code_is_in_the_schema():
     in_status = {field.encode_name for field in msgspec.structs.fields(NodeSetStatus)}
     assert in_spec == set(SCHEMA["properties"]["spec"]["properties"])
     assert in_status == set(SCHEMA["properties"]["status"]["properties"])
+
+
+def test_every_field_of_growth_is_in_the_schema():
+    growth = SCHEMA["properties"]["status"]["properties"]["growth"]["properties"]
+    assert {field.encode_name for field in msgspec.structs.fields(GrowthStatus)} == set(growth)
+    fields = {field.encode_name for field in msgspec.structs.fields(GrowthRequest)}
+    assert fields == set(growth["requests"]["items"]["properties"])
 
 
 def test_every_field_of_spec_and_status_is_described():
