@@ -21,7 +21,7 @@ from sunkpy.core.placement.domains import Wish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
 from sunkpy.core.placement.needs import counted
 from sunkpy.core.placement.volumes import has_claims, within_reach
-from sunkpy.runtime.verdicts import Verdict
+from sunkpy.runtime.verdicts import CachedVerdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.nodes.fullness import Answer
@@ -108,7 +108,7 @@ class Collector:
         is_same = all(map(self._cluster.avoid_as_before, found.avoided))
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))
 
-    def _eligible(self, specs: Iterable[PodSpec]) -> list[Verdict[PodSpec, Eligibility]]:
+    def _eligible(self, specs: Iterable[PodSpec]) -> list[CachedVerdict[PodSpec, Eligibility]]:
         """Each by itself; none while Slurm's nodes have not been read."""
         return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
 
