@@ -60,7 +60,7 @@ _CLOSED_QOS: Final = QosRecord(
 )
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The changes. With `contradictions` nothing is done. `left_alone` is what others made and have to change
     themselves.
     """
@@ -70,14 +70,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
 
 
-def plan_accounts(wanted: Wanted, now: Accounting) -> Plan:
+def plan_accounts(wanted: Wanted, now: Accounting) -> AccountsPlan:
     """Plan what brings slurmdbd in line with these values."""
     tree = grow_tree(wanted, now)
     contradictions = find_contradictions(tree)
     if contradictions:
-        return Plan(contradictions=tuple(contradictions))
+        return AccountsPlan(contradictions=tuple(contradictions))
     found = [*_qos(tree), *_accounts(tree), *_memberships(tree), *_defaults(tree), *_closing(tree)]
-    return Plan(
+    return AccountsPlan(
         changes=tuple(each for each in found if not isinstance(each, str)),
         left_alone=tuple(each for each in found if isinstance(each, str)),
     )

@@ -48,7 +48,7 @@ SlurmdOf = Callable[[str], Pod | None]
 """The slurmd pod of a Slurm node, as it was watched."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of pods that are to be bound; by uid why one cannot have its own now, or what is noted on it."""
 
     chosen: Sequence[Chosen] = ()
@@ -83,7 +83,7 @@ class Allocator:
         self._handout = handout
         self._maker = maker
 
-    async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> Plan:
+    async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> DevicePlan:
         """Which devices the claims of these pods get.
 
         Raises:
@@ -94,7 +94,7 @@ class Allocator:
         asking = [(b, node) for b, node in to if b.pod.spec.resource_claims or devices_counted(b.pod)]
         by_plugin = [(binding, node) for binding, node in to if self._handout.gives_to(binding.pod)]
         if not asking and not by_plugin:
-            return Plan()
+            return DevicePlan()
         listed: dict[str, SlurmNode] = {}
         unproved: dict[str, str] = {}
 
@@ -128,7 +128,9 @@ class Allocator:
             for binding, node in (*asking, *by_plugin)
             if (why := unproved[binding.note.slurm_node])
         }
-        return Plan(chosen=chosen, obstacles={**obstacles, **held_up, **stale}, notes={**note_devices(chosen), **notes})
+        return DevicePlan(
+            chosen=chosen, obstacles={**obstacles, **held_up, **stale}, notes={**note_devices(chosen), **notes}
+        )
 
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
         on = NodeDevices(
@@ -143,7 +145,7 @@ class Allocator:
         counted = devices_counted(binding.pod)
         return Wanted(pod=pod, on=on, indices=binding.note.devices, claims=claims, mappings=mappings, counted=counted)
 
-    async def write(self, plan: Plan) -> None:
+    async def write(self, plan: DevicePlan) -> None:
         """Give the claims their devices; when one cannot have them, none has.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sunkpy.core.accounts import Accounting, Change, Plan, Wanted, plan_accounts
+from sunkpy.core.accounts import Accounting, AccountsPlan, Change, Wanted, plan_accounts
 from sunkpy.core.accounts.changes import (
     ChangeAssociation,
     ChangeQos,
@@ -36,7 +36,7 @@ def values(text: str) -> Wanted:
     return msgspec.yaml.decode(text, type=Wanted)
 
 
-def apply(plan: Plan, now: Accounting) -> Accounting:
+def apply(plan: AccountsPlan, now: Accounting) -> Accounting:
     """slurmdbd after all changes of a plan."""
     for change in plan.changes:
         now = _apply(change, now)
