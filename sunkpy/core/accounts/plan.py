@@ -50,7 +50,7 @@ from sunkpy.core.accounts.records import (
     mark,
 )
 from sunkpy.core.accounts.tree import Tree, grow_tree
-from sunkpy.core.accounts.wanted import Membership, Wanted, count_shares, default_account, limits_of
+from sunkpy.core.accounts.wanted import Membership, WantedAccounts, count_shares, default_account, limits_of
 
 COMMENT: Final = mark("values")
 """Comment of an association: set when it is made, because Slurm's API cannot change it."""
@@ -70,7 +70,7 @@ class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
 
 
-def plan_accounts(wanted: Wanted, now: Accounting) -> AccountsPlan:
+def plan_accounts(wanted: WantedAccounts, now: Accounting) -> AccountsPlan:
     """Plan what brings slurmdbd in line with these values."""
     tree = grow_tree(wanted, now)
     contradictions = find_contradictions(tree)
@@ -102,7 +102,7 @@ def _qos(tree: Tree) -> Iterator[Change | str]:
                 yield ChangeQos(name=name, after=after, before=before)
 
 
-def _preempted_first(wanted: Wanted) -> list[str]:
+def _preempted_first(wanted: WantedAccounts) -> list[str]:
     """All QoS, each after those that it preempts."""
     ordered: dict[str, None] = {}
     waiting = [(name, False) for name in reversed(list(wanted.qos))]
@@ -116,7 +116,7 @@ def _preempted_first(wanted: Wanted) -> list[str]:
     return list(ordered)
 
 
-def _wanted_qos(name: str, wanted: Wanted) -> QosRecord:
+def _wanted_qos(name: str, wanted: WantedAccounts) -> QosRecord:
     qos = wanted.qos[name]
     return QosRecord(
         description=mark(qos.description or name),

@@ -20,9 +20,9 @@ from sunkpy.core.gang.actions import Bind, Binding
 from sunkpy.core.gang.devices.asked import devices_counted
 from sunkpy.core.gang.devices.chosen import (
     Chosen,
+    DeviceDemand,
     Lack,
     NodeDevices,
-    Wanted,
     choose_devices,
     lacking,
     note_devices,
@@ -132,7 +132,7 @@ class Allocator:
             chosen=chosen, obstacles={**obstacles, **held_up, **stale}, notes={**note_devices(chosen), **notes}
         )
 
-    def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
+    def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> DeviceDemand:
         on = NodeDevices(
             node=node.name,
             listed=read_extra(slurm.extra),
@@ -143,7 +143,9 @@ class Allocator:
         mappings = tuple(whose for whose, _ in requests_of(pod.spec, self._devices.by_claim))
         claims = self._devices.claims_of(pod)
         counted = devices_counted(binding.pod)
-        return Wanted(pod=pod, on=on, indices=binding.note.devices, claims=claims, mappings=mappings, counted=counted)
+        return DeviceDemand(
+            pod=pod, on=on, indices=binding.note.devices, claims=claims, mappings=mappings, counted=counted
+        )
 
     async def write(self, plan: DevicePlan) -> None:
         """Give the claims their devices; when one cannot have them, none has.

@@ -63,7 +63,7 @@ class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[CounterId, int] = {}
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that is to be bound, with its claims by its own names for them. `indices`: those of its job, as noted;
     `mappings`: for which containers the requests of the claim are that is made for it; `counted`: how many devices its
     job was asked for in the name of claims.
@@ -130,7 +130,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_devices(
-    wanted: Iterable[Wanted], classes: Mapping[str, str], owner_of: OwnerOf
+    wanted: Iterable[DeviceDemand], classes: Mapping[str, str], owner_of: OwnerOf
 ) -> tuple[list[Chosen], dict[str, Admission]]:
     """The devices of all claims of these pods; in their place, by uid, why a pod cannot have its own, now or at all.
 
@@ -192,7 +192,7 @@ def is_noted(pod: Pod, device: DeviceId) -> bool:
 
 
 def _choose(
-    wanted: Wanted, classes: Mapping[str, str], owner_of: OwnerOf, given: set[DeviceId]
+    wanted: DeviceDemand, classes: Mapping[str, str], owner_of: OwnerOf, given: set[DeviceId]
 ) -> list[Chosen] | Admission:
     pod, on = wanted.pod, wanted.on
     if missing := missing_claim(pod, wanted.claims):
