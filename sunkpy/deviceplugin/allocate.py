@@ -15,7 +15,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
 
 
-class Allocator:
+class PluginAllocator:
     """Of one node. It remembers to whom it gave something until the apiserver lists that pod no longer."""
 
     def __init__(self, kube: Kube, settings: PluginSettings, *, node: str) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from sunkpy.core.handout import Gpu, Refused
 from sunkpy.deviceplugin import kubelet_pb2 as api
-from sunkpy.deviceplugin.allocate import Allocator
+from sunkpy.deviceplugin.allocate import PluginAllocator
 from sunkpy.deviceplugin.gpus import find_gpus
 from sunkpy.deviceplugin.metrics import PluginMetrics
 from sunkpy.deviceplugin.settings import PluginSettings
@@ -29,7 +29,7 @@ _Context = grpc.aio.ServicerContext[api.Empty, api.ListAndWatchResponse]
 class PluginServer:
     """Of one node."""
 
-    def __init__(self, allocator: Allocator, settings: PluginSettings, metrics: PluginMetrics) -> None:
+    def __init__(self, allocator: PluginAllocator, settings: PluginSettings, metrics: PluginMetrics) -> None:
         self._allocator = allocator
         self._settings = settings
         self._metrics = metrics
