@@ -19,18 +19,16 @@ from sunkpy.core.mirror.recheck import is_in_effect, still_holds
 from sunkpy.core.mirror.report import promises
 from sunkpy.core.mirror.services import Question, are_services_alone, is_service
 from sunkpy.core.mirror.trust import Budget, find_vanished, is_expected
-from sunkpy.core.mirror.view import Answer, Finding, Memory, View
+from sunkpy.core.mirror.view import MirrorMemory, Sighting, SlurmAnswer, View
 
 __all__ = [
-    "Answer",
     "Budget",
     "Decision",
     "DeleteSlurmNode",
     "DrainNode",
-    "Finding",
     "LiftDrain",
-    "Memory",
     "MirrorAction",
+    "MirrorMemory",
     "PatchPod",
     "Question",
     "RestoreDrain",
@@ -38,7 +36,9 @@ __all__ = [
     "SetAddress",
     "SetComment",
     "SetTopology",
+    "Sighting",
     "SlurmAction",
+    "SlurmAnswer",
     "UndrainNode",
     "View",
     "after_asking",

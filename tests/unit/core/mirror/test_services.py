@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
-    Answer,
     DrainNode,
-    Memory,
+    MirrorMemory,
     PatchPod,
     Question,
+    SlurmAnswer,
     View,
     after_asking,
     after_writing,
@@ -210,7 +210,7 @@ class World:
         self.jobs: dict[int, SlurmJob] = {}
         self.is_open = True
         self.pod = rolled(noted)
-        self.memory = Memory()
+        self.memory = MirrorMemory()
         self.answer = self._poll()
 
     def begin(self, number: int, is_service: bool, cpus: int) -> None:
@@ -276,14 +276,14 @@ class World:
         metadata = msgspec.structs.replace(self.pod.metadata, annotations=kept)
         self.pod = msgspec.structs.replace(self.pod, metadata=metadata)
 
-    def _poll(self) -> Answer:
+    def _poll(self) -> SlurmAnswer:
         self.number += 1
         running = [job for job in self.jobs.values() if job.is_running]
         cpus = sum(room.cpus for job in running for room in job.capacity.values())
         memory_mib = sum(room.memory_mib for job in self.jobs.values() for room in job.capacity.values())
         state = ("MIXED" if cpus else "IDLE") + ("" if self.is_open else "+DRAIN")
         node = closed(state, cpus=cpus, memory_mib=memory_mib, reason="" if self.is_open else REASON)
-        return Answer(node=node, number=self.number, at_s=self.now_s)
+        return SlurmAnswer(node=node, number=self.number, at_s=self.now_s)
 
 
 Event = tuple[object, ...]
