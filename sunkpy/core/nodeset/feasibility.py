@@ -89,7 +89,7 @@ class Exclusion(msgspec.Struct, frozen=True):
         return f"{text}: {self.detail}" if self.detail else text
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
     """What a NodeSet's pods ask of a node.
 
     `spec` is the template, with the tolerations that people wrote; ours are added here. `needs` are its requests.
@@ -111,7 +111,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return cls(spec=spec, needs=matching.pod_requests(spec), gpu=gpu)
 
 
-def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
+def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
     """None when the node may carry the pod, else the first rule that says no.
 
     Args:
@@ -171,14 +171,14 @@ def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
     return Exclusion(Rule.TAINT, detail=detail, may_stay=taint.effect == matching.NO_SCHEDULE)
 
 
-def _decide_gpu(node: Node, asked: Asked) -> Exclusion | None:
+def _decide_gpu(node: Node, asked: NodeDemand) -> Exclusion | None:
     gpu = asked.gpu
     if gpu is None or gpu.offered_on(node):
         return None
     return Exclusion(Rule.RESOURCE, subject=str(gpu), detail=gpu.why_none_on(node), may_stay=True)
 
 
-def _decide_room(node: Node, asked: Asked, occupants: Iterable[Pod]) -> Exclusion | None:
+def _decide_room(node: Node, asked: NodeDemand, occupants: Iterable[Pod]) -> Exclusion | None:
     short = matching.shortfalls(asked.needs, matching.free_allocatable(node, occupants))
     if not short:
         return None

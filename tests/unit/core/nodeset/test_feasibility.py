@@ -3,7 +3,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Container, Node, NodeDevice, Pod, PodSpec, PodStatus, Resources, Taint
-from sunkpy.core.nodeset.feasibility import Asked, Exclusion, Rule, decide_fit, explain_exclusions
+from sunkpy.core.nodeset.feasibility import Exclusion, NodeDemand, Rule, decide_fit, explain_exclusions
 from sunkpy.core.nodeset.spec import Gpu, GpuType
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
@@ -12,7 +12,7 @@ EVICTED = {names.ANNOTATION_EMPTIED: "evicted"}
 
 def judge(node: Node, *, occupants: tuple[Pod, ...] = (), rival: str | None = None, gpu: Gpu | None = None, **spec):
     template = make_nodeset(template=make_template(**spec)).pod_spec
-    return decide_fit(node, Asked.read(template, gpu), occupants=occupants, rival=rival)
+    return decide_fit(node, NodeDemand.read(template, gpu), occupants=occupants, rival=rival)
 
 
 def affinity(**line: object) -> dict[str, object]:
