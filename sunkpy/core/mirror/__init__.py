@@ -18,11 +18,11 @@ from sunkpy.core.mirror.decide import Decision, after_asking, after_writing, dec
 from sunkpy.core.mirror.recheck import is_in_effect, still_holds
 from sunkpy.core.mirror.report import promises
 from sunkpy.core.mirror.services import Question, are_services_alone, is_service
-from sunkpy.core.mirror.trust import Budget, find_vanished, is_expected
+from sunkpy.core.mirror.trust import ActionBudget, find_vanished, is_expected
 from sunkpy.core.mirror.view import MirrorMemory, Sighting, SlurmAnswer, View
 
 __all__ = [
-    "Budget",
+    "ActionBudget",
     "Decision",
     "DeleteSlurmNode",
     "DrainNode",
