@@ -16,7 +16,7 @@ from sunkpy.core.explain.no_gang import absent, ambiguous
 from sunkpy.core.explain.nodeset import NodeSetFacts
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.job_ends import JobEnd, find_job_ends
-from sunkpy.core.overview.roll import Change, Verb, busy_nodes, explain_roll, plan_roll
+from sunkpy.core.overview.roll import RollChange, Verb, busy_nodes, explain_roll, plan_roll
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import current_namespace
@@ -79,7 +79,7 @@ async def _find(access: Access, order: Order) -> str | Explanation:
     return there.pop() if there else absent("NodeSet", "", name)
 
 
-async def _changed(kube: Kube, facts: NodeSetFacts, change: Change) -> NodeSetFacts:
+async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeSetFacts:
     """Only if the NodeSet is as it was read."""
     meta, key = facts.nodeset.metadata, facts.nodeset.key
     seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from sunkpy.core.overview.sight import Sight
-from sunkpy.core.page.delta import Change, diff_tables
+from sunkpy.core.page.delta import TableChange, diff_tables
 from sunkpy.core.page.rows import EMPTY, HEAD, HeadRow, Tables
 from sunkpy.core.page.sight import filter_tables
 from sunkpy.core.page.tables import PageFacts, build_tables
@@ -37,7 +37,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     at: float
-    tables: Mapping[str, Change]
+    tables: Mapping[str, TableChange]
 
 
 class Channel:
