@@ -20,7 +20,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
-from sunkpy.web.auth import ClusterDoor, Door, LocalDoor
+from sunkpy.web.auth import ClusterDoor, Doorkeeper, LocalDoor
 from sunkpy.web.feed import Feed
 from sunkpy.web.server import PageServer
 from sunkpy.web.sessions import Sessions
@@ -187,7 +187,7 @@ async def page_of(
         async with await Kube.connect(kubeconfig) as kube:
             sides = Sides(kube=kube, slurm=slurm, settings=settings)
             feed = Feed(ClusterSource(sides, "slurm", private_jobs=private_jobs), every_s=every_s)
-            door: Door = LocalDoor(KEY)
+            door: Doorkeeper = LocalDoor(KEY)
             if is_shared:
                 seen = lambda: namespaces_in(feed.tables)  # noqa: E731
                 (folder / "page.key").write_text("p" * 64)

@@ -23,7 +23,7 @@ from sunkpy.core.page.sight import filter_tables
 from sunkpy.core.page.tables import PageFacts, build_tables
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm.pace import LONGEST_S, SHARE
-from sunkpy.web.source import Source
+from sunkpy.web.source import PageSource
 
 AGAIN: Final = "again"
 """Sent in place of a difference that is too large: the viewer reads the whole page, which is compressed."""
@@ -79,7 +79,7 @@ class Feed:
 
     def __init__(
         self,
-        source: Source,
+        source: PageSource,
         *,
         every_s: float,
         clock: Callable[[], float] = time.monotonic,
