@@ -127,7 +127,7 @@ class Kube:
 
     async def pages(
         self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", are_large: bool = False
-    ) -> AsyncIterator[decoding.Page]:
+    ) -> AsyncIterator[decoding.ListPage]:
         """All objects, as they were at one moment, in parts; there is at least one. See `list_objects`.
 
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
