@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.figures.family import Family, Sample, single
+from sunkpy.core.figures.family import MetricFamily, Sample, single
 from sunkpy.core.growth.waiting import WaitingJob
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.states import is_job_ended, is_job_pending
@@ -159,7 +159,7 @@ class Tally:
         return self.common | self._waiting | {"": open_, "wait_part_node_limit": self._over_limit}
 
 
-def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[Family]:
+def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[MetricFamily]:
     """All figures of jobs; `tiers`: partition → its PriorityTier. A partition without jobs has its zeros.
 
     A job that waits for several partitions counts in that of the highest tier, which slurmctld tries first.
@@ -183,7 +183,7 @@ def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[F
     yield from _labelled("slurm_account_jobs", "account", {name: tally.of_person for name, tally in accounts.items()})
     parts = {name: tally.of_partition for name, tally in by_partition.items()}
     yield from _labelled("slurm_partition_jobs", "partition", parts)
-    yield Family(
+    yield MetricFamily(
         name="sunkpy_jobs_pending",
         help="Jobs that wait, by partition and by Slurm's reason; of a job array each task",
         labels=("partition", "reason"),
@@ -191,11 +191,11 @@ def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[F
     )
 
 
-def _labelled(name: str, label: str, figures: Mapping[str, Mapping[str, int]]) -> Iterator[Family]:
+def _labelled(name: str, label: str, figures: Mapping[str, Mapping[str, int]]) -> Iterator[MetricFamily]:
     ends = next(iter(figures.values()), {})
     for end in ends:
         samples = [Sample((key,), each[end]) for key, each in figures.items()]
-        yield Family(name=_name(name, end), help=_help(end), labels=(label,), samples=samples)
+        yield MetricFamily(name=_name(name, end), help=_help(end), labels=(label,), samples=samples)
 
 
 def _name(name: str, end: str) -> str:

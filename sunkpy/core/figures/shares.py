@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,13 +32,13 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Share], float]]]] = {
 }
 
 
-def share_families(shares: Sequence[Share]) -> Iterator[Family]:
+def share_families(shares: Sequence[Share]) -> Iterator[MetricFamily]:
     """`slurm_user_fairshare*` and `slurm_account_fairshare_*`: Slurm gives accounts no factor."""
     users = [share for share in shares if share.user]
     accounts = [share for share in shares if not share.user]
     for end, (text, of) in _FIGURES.items():
         samples = [Sample((share.account, share.user), of(share)) for share in users]
-        yield Family(name=f"slurm_user_fairshare{end}", help=text, labels=("account", "user"), samples=samples)
+        yield MetricFamily(name=f"slurm_user_fairshare{end}", help=text, labels=("account", "user"), samples=samples)
         if end:
             samples = [Sample((share.account,), of(share)) for share in accounts]
-            yield Family(name=f"slurm_account_fairshare{end}", help=text, labels=("account",), samples=samples)
+            yield MetricFamily(name=f"slurm_account_fairshare{end}", help=text, labels=("account",), samples=samples)
