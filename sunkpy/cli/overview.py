@@ -14,7 +14,7 @@ from sunkpy.core.explain.explanation import Explained, render
 from sunkpy.core.explain.no_gang import absent, not_in_cluster, unfindable, without_slurmd
 from sunkpy.core.gang.identity import JOBS
 from sunkpy.core.model.times import rfc3339, utc_now
-from sunkpy.core.overview.drained import Held, HeldNode, explain_held, find_held, held_table
+from sunkpy.core.overview.drained import HeldNode, HeldNodes, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
 from sunkpy.core.overview.pool import (
     Pool,
@@ -100,7 +100,7 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
         before = "" if found else none
         return show([held_table(found)], is_wide=form == "wide", before=before, unread=facts.unread)
 
-    held = Held(nodes=tuple(found), unread=facts.unread)
+    held = HeldNodes(nodes=tuple(found), unread=facts.unread)
     return present(held, form, text, _exit_code(facts))
 
 
