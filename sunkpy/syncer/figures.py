@@ -66,7 +66,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
             yield device_family(self.jobs, self.nodes)
 
 
-class History:
+class TermTotals:
     """What adds up over a term."""
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
@@ -106,7 +106,7 @@ class FigureFeed:
         self._nodes = nodes
         self._settings = settings
         self._jobs = JobReader(slurm, scheduler_user=scheduler_user, most=settings.job_reads)
-        self._history = History(nodeset_of)
+        self._history = TermTotals(nodeset_of)
         self._shares: Sequence[Share] = ()
         self._shares_at_s = float("-inf")
         self._clock = clock
