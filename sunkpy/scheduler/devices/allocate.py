@@ -21,8 +21,8 @@ from sunkpy.core.gang.devices.asked import devices_counted
 from sunkpy.core.gang.devices.chosen import (
     Chosen,
     DeviceDemand,
-    Lack,
-    NodeDevices,
+    DeviceLack,
+    DevicesOnNode,
     choose_devices,
     lacking,
     note_devices,
@@ -114,17 +114,17 @@ class Allocator:
         for each in chosen:
             if absent := sorted(each.classes - known.keys()):
                 lacks = f"there is no DeviceClass {absent[0]}"
-                obstacles.setdefault(each.pod.uid, lacking(Lack.CLAIM, lacks))
+                obstacles.setdefault(each.pod.uid, lacking(DeviceLack.CLAIM, lacks))
         for binding, node in asking:
             if missing := self._devices.missing([binding.pod]):
-                obstacles.setdefault(binding.pod.uid, lacking(Lack.CLAIM, f"{missing} is not there"))
+                obstacles.setdefault(binding.pod.uid, lacking(DeviceLack.CLAIM, f"{missing} is not there"))
             if why := self._keeps(node.name, action.job):
-                obstacles.setdefault(binding.pod.uid, lacking(Lack.ENDING, why))
+                obstacles.setdefault(binding.pod.uid, lacking(DeviceLack.ENDING, why))
         blind = await self._maker.blind({node.name: node for binding, node in asking if binding.pod.uid in made_for})
         obstacles |= {b.pod.uid: blind[n.name] for b, n in asking if b.pod.uid in made_for and n.name in blind}
         notes, held_up = await self._handout.plan(action.job, by_plugin, listed)
         stale = {
-            binding.pod.uid: lacking(Lack.STALE, f"which devices node {node.name} has is not proved: {why}")
+            binding.pod.uid: lacking(DeviceLack.STALE, f"which devices node {node.name} has is not proved: {why}")
             for binding, node in (*asking, *by_plugin)
             if (why := unproved[binding.note.slurm_node])
         }
@@ -133,7 +133,7 @@ class Allocator:
         )
 
     def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> DeviceDemand:
-        on = NodeDevices(
+        on = DevicesOnNode(
             node=node.name,
             listed=read_extra(slurm.extra),
             offered=self._devices.offered(node.name),
