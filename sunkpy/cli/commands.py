@@ -17,7 +17,7 @@ from sunkpy.cli.options import FORM, NO_ANSWER, Form, Shown, answer_of, reaches,
 from sunkpy.runtime.settings import BadSettings
 
 if TYPE_CHECKING:
-    from sunkpy.cli.drain import Order
+    from sunkpy.cli.drain import DrainOrder
     from sunkpy.cli.overview import Ask
 
 _OF_CLUSTER: Final = "Only the Slurm cluster there; left out, that of --config, else all."
@@ -192,8 +192,8 @@ def undrain(
     _leave(carry_out(access, order, Door(door) if door else None))
 
 
-def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str, ...], *, is_trial: bool) -> Order:
-    from sunkpy.cli.drain import Order
+def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str, ...], *, is_trial: bool) -> DrainOrder:
+    from sunkpy.cli.drain import DrainOrder
     from sunkpy.core.model.hostlist import BadHostlist, expand
 
     if not nodes and not selector:
@@ -202,7 +202,7 @@ def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str,
         names = tuple(name for text in nodes for name in expand(text))
     except BadHostlist as error:
         raise click.BadParameter(str(error), param_hint="NODE") from error
-    return Order(nodes=names, selector=selector, form=form, set_by=set_by, is_trial=is_trial)
+    return DrainOrder(nodes=names, selector=selector, form=form, set_by=set_by, is_trial=is_trial)
 
 
 @click.command()
@@ -220,7 +220,7 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
 
     Example: kubectl sunk roll compute pause
     """
-    from sunkpy.cli.roll import Order
+    from sunkpy.cli.roll import RollOrder
     from sunkpy.cli.roll import roll as carry_out
     from sunkpy.core.overview.roll import Verb
 
@@ -229,7 +229,7 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
     if max_unavailable and verb == "status":
         raise click.UsageError("status changes nothing: --max-unavailable goes with pause, resume or now")
     limit = int(max_unavailable) if max_unavailable.isdecimal() else max_unavailable or None
-    _leave(carry_out(access, Order(nodeset=nodeset, verb=Verb(verb), max_unavailable=limit, form=form)))
+    _leave(carry_out(access, RollOrder(nodeset=nodeset, verb=Verb(verb), max_unavailable=limit, form=form)))
 
 
 @click.command()
@@ -249,14 +249,14 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
 
     Example: kubectl sunk jobs hold 812 813
     """
-    from sunkpy.cli.jobs import Order, act
+    from sunkpy.cli.jobs import JobOrder, act
     from sunkpy.cli.pod_exec import ExecFailed
     from sunkpy.core.overview.job_verbs import JobVerb, is_job_number
 
     if wrong := [number for number in numbers if not is_job_number(number)]:
         raise click.BadParameter(f"{wrong[0]!r} is not the number of a job", param_hint="JOB")
     try:
-        _leave(act(access, Order(verb=JobVerb(verb), numbers=numbers, form=form, is_trial=is_trial)))
+        _leave(act(access, JobOrder(verb=JobVerb(verb), numbers=numbers, form=form, is_trial=is_trial)))
     except ExecFailed as error:
         click.echo(f"sunkpy: {error}", err=True)
         sys.exit(NO_ANSWER)
