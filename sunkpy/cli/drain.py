@@ -20,8 +20,8 @@ from sunkpy.core.overview.drain_plan import (
     Asker,
     Cordon,
     Drain,
+    DrainOutcome,
     NodeNow,
-    Outcome,
     Outcomes,
     Resume,
     Step,
@@ -120,7 +120,7 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 
     now: NodeNow
     steps: Steps
-    outcome: Outcome
+    outcome: DrainOutcome
     failure: KubeError | errors.SlurmError | None = None
 
     @property
@@ -151,7 +151,7 @@ async def _at_node(
                 error.hint = _elsewhere(step, now)
             steps, failure = Steps(steps=steps.steps[:number], left=(*steps.left, str(error))), error
             break
-    outcome = Outcome(
+    outcome = DrainOutcome(
         node=now.held,
         is_done=not order.is_trial,
         steps=tuple(map(str, steps.steps)),

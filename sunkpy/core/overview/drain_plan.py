@@ -89,7 +89,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was done to a node, or would be (`is_done`): the node with all that held it before, each step, and what
     stays as it is and why; the jobs there."""
 
@@ -103,7 +103,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Of all nodes that were named; `unread`: what could not be read."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[DrainOutcome, ...]
     unread: tuple[str, ...] = ()
 
 
@@ -182,7 +182,7 @@ def _quoted(word: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- as text
 
 
-def outcome_table(outcomes: Iterable[Outcome]) -> Table:
+def outcome_table(outcomes: Iterable[DrainOutcome]) -> Table:
     """A row for each of several nodes."""
     rows = []
     for each in outcomes:
