@@ -25,11 +25,11 @@ from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.installation import (
+    AdmissionPolicy,
     HooksFound,
     Installation,
     Lease,
     OurPod,
-    Policy,
     PolicyBinding,
     SlurmFound,
     Workload,
@@ -145,7 +145,7 @@ class InstallationReader:
             found,
             has_nodeset_kind=served.find(kind) is not None if served is not None else None,
             rights=await self._try("rights", self._rights()),
-            policies=await self._listed("policies", _POLICIES, Policy, _OURS),
+            policies=await self._listed("policies", _POLICIES, AdmissionPolicy, _OURS),
             bindings=await self._listed("bindings", _BINDINGS, PolicyBinding, _OURS),
             workloads=await self._try("workloads", self._workloads()),
             nodes=await self._listed("nodes", paths.NODES, Node),

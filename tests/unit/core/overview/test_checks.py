@@ -14,6 +14,7 @@ from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.overview.backups import Backup
 from sunkpy.core.overview.checks import diagnose, render_checks
 from sunkpy.core.overview.installation import (
+    AdmissionPolicy,
     BindingSpec,
     Canary,
     CanaryJob,
@@ -24,7 +25,6 @@ from sunkpy.core.overview.installation import (
     OurContainer,
     OurPod,
     OurPodSpec,
-    Policy,
     PolicyBinding,
     Seen,
     SlurmFound,
@@ -58,7 +58,7 @@ def binding(*actions, of="slurm-notes"):
 
 
 def policies(*names):
-    return tuple(Policy(metadata=Meta(name=name)) for name in names)
+    return tuple(AdmissionPolicy(metadata=Meta(name=name)) for name in names)
 
 
 def workload(namespace, name, priority_class="system-node-critical"):
@@ -69,7 +69,9 @@ def workload(namespace, name, priority_class="system-node-critical"):
 def with_system_classes(**values):
     """Policy and binding of chart sunkpy as they are made."""
     made = [each for each in render("sunkpy", values) if each["metadata"]["name"].endswith("-critical-pods")]
-    policy, bound = (msgspec.convert(each, kind) for each, kind in zip(made, (Policy, PolicyBinding), strict=True))
+    policy, bound = (
+        msgspec.convert(each, kind) for each, kind in zip(made, (AdmissionPolicy, PolicyBinding), strict=True)
+    )
     return msgspec.structs.replace(
         WELL, policies=(*WELL.policies, policy), bindings=(*WELL.bindings, bound), workloads=OTHERS
     )
