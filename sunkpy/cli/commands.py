@@ -45,12 +45,12 @@ def explain(access: Access, kind: str, name: str, form: Form) -> None:
 
     Example: kubectl sunk explain pod web-0 -n team -o json
     """
-    from sunkpy.cli.explain import Question, answer
+    from sunkpy.cli.explain import ExplainRequest, answer
     from sunkpy.core.overview.job_verbs import is_job_number
 
     if kind == "job" and ("[" in name or not is_job_number(name)):
         raise click.BadParameter(f"{name!r} is not the number of a job", param_hint="NAME")
-    _leave(answer(Question.about(access, kind=kind, name=name), form))
+    _leave(answer(ExplainRequest.about(access, kind=kind, name=name), form))
 
 
 @click.command()

@@ -15,7 +15,7 @@ from sunkpy.core import names
 from sunkpy.core.mirror import (
     MirrorAction,
     MirrorMemory,
-    Question,
+    ServiceQuestion,
     SlurmAnswer,
     View,
     after_asking,
@@ -117,7 +117,7 @@ class Collector:
         memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_writing(memory, actions, now_s)
 
-    def remember_jobs(self, name: str, question: Question, *, is_yes: bool, at_s: float) -> None:
+    def remember_jobs(self, name: str, question: ServiceQuestion, *, is_yes: bool, at_s: float) -> None:
         """Slurm has answered the question about jobs that was sent at that time."""
         memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_asking(memory, question, is_yes=is_yes, at_s=at_s)

@@ -17,7 +17,7 @@ from sunkpy.core.mirror.actions import (
 from sunkpy.core.mirror.decide import Decision, after_asking, after_writing, decide_mirror
 from sunkpy.core.mirror.recheck import is_in_effect, still_holds
 from sunkpy.core.mirror.report import promises
-from sunkpy.core.mirror.services import Question, are_services_alone, is_service
+from sunkpy.core.mirror.services import ServiceQuestion, are_services_alone, is_service
 from sunkpy.core.mirror.trust import ActionBudget, find_vanished, is_expected
 from sunkpy.core.mirror.view import MirrorMemory, Sighting, SlurmAnswer, View
 
@@ -30,9 +30,9 @@ __all__ = [
     "MirrorAction",
     "MirrorMemory",
     "PatchPod",
-    "Question",
     "RestoreDrain",
     "ResumeNode",
+    "ServiceQuestion",
     "SetAddress",
     "SetComment",
     "SetTopology",

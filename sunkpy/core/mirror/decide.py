@@ -74,7 +74,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     memory: MirrorMemory
     wants_next_answer: bool = False
     again_s: float | None = None
-    question: services.Question | None = None
+    question: services.ServiceQuestion | None = None
 
 
 def decide_mirror(view: View, now_s: float) -> Decision:
@@ -120,7 +120,9 @@ def after_writing(memory: MirrorMemory, actions: Iterable[MirrorAction], now_s: 
     return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, drained=None, deletable=None, answered=None)
 
 
-def after_asking(memory: MirrorMemory, question: services.Question, *, is_yes: bool, at_s: float) -> MirrorMemory:
+def after_asking(
+    memory: MirrorMemory, question: services.ServiceQuestion, *, is_yes: bool, at_s: float
+) -> MirrorMemory:
     """The memory once Slurm has answered a question that was sent at this time."""
     answered = services.after_answer(memory.answered, question, is_yes=is_yes, at_s=at_s)
     return msgspec.structs.replace(memory, answered=answered)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sunkpy.cli import kubectl, main
-from sunkpy.cli.explain import Explainer, Question, answer
+from sunkpy.cli.explain import Explainer, ExplainRequest, answer
 from sunkpy.core.explain.explanation import render
 from tests.doubles.serving import answering, serving
 from tests.unit.scheduler.world import World, connections, leading
@@ -420,7 +420,7 @@ async def test_a_member_for_which_the_job_of_its_gang_has_no_room_waits_for_its_
 
 async def test_the_namespace_is_that_of_the_kubeconfig_unless_another_is_asked_for(world, tmp_path):
     async with answering(world.api.handle, tmp_path) as kubeconfig:
-        question = Question(kind="pod", name="nobody", kubeconfig=kubeconfig)
+        question = ExplainRequest(kind="pod", name="nobody", kubeconfig=kubeconfig)
         assert (await answer(question)).text.startswith("Pod default/nobody ")
         kubeconfig.write_text(kubeconfig.read_text().replace('"user": "u"}', '"user": "u", "namespace": "team"}'))
         assert (await answer(question)).text.startswith("Pod team/nobody ")
@@ -433,7 +433,7 @@ async def test_in_the_pod_of_the_scheduler_its_own_settings_lead_to_slurm(world,
     async with connections(world, tmp_path) as (_, _, settings):
         config = tmp_path / "config.yaml"
         config.write_bytes(msgspec.yaml.encode(settings))
-        question = Question(
+        question = ExplainRequest(
             kind="pod", name="web", namespace="default", config=config, kubeconfig=tmp_path / "kubeconfig"
         )
         text = (await answer(question)).text

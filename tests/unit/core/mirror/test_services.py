@@ -12,7 +12,7 @@ from sunkpy.core.mirror import (
     DrainNode,
     MirrorMemory,
     PatchPod,
-    Question,
+    ServiceQuestion,
     SlurmAnswer,
     View,
     after_asking,
@@ -69,7 +69,7 @@ def rolled(jobs: str | None = "12,15", *, token: str = ROLL, deleting: bool = Fa
     return make_pod(pending=token, annotations=notes, registered=True, deleting=deleting, started=STARTED)
 
 
-QUESTION = Question(node=NAME, token=ROLL, jobs=(JobId(12), JobId(15)), cpus=4, memory_mib=40)
+QUESTION = ServiceQuestion(node=NAME, token=ROLL, jobs=(JobId(12), JobId(15)), cpus=4, memory_mib=40)
 
 
 @pytest.mark.parametrize("state", ["MIXED+DRAIN", "ALLOCATED+DRAIN", "MIXED+DRAIN+NOT_RESPONDING"])
@@ -247,7 +247,7 @@ class World:
         if decision.question is not None and not self._wrote(decision):
             self._ask(decision.question, meanwhile)
 
-    def _ask(self, question: Question, meanwhile: list[Event]) -> None:
+    def _ask(self, question: ServiceQuestion, meanwhile: list[Event]) -> None:
         at_s, found, coming = self.now_s, [], list(meanwhile)
         for number in question.jobs:
             if number in self.jobs:
