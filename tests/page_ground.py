@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sunkpy.cli.connected import Sides
 from sunkpy.cli.page import ClusterSource
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.page.tables import namespaces_in
 from sunkpy.kube.client import Kube
@@ -177,7 +177,7 @@ async def page_of(
     private_jobs: bool = False,
 ) -> AsyncIterator[Shown]:
     """The page in front of a pool: for one person by `KEY`, or for all by their tokens."""
-    access = (Rule(namespaces=("*",), partitions=("*",)),)
+    access = (AccessRule(namespaces=("*",), partitions=("*",)),)
     (folder / "jwt.key").write_bytes(b"k" * 32)
     async with answering(pool.api.handle, folder) as kubeconfig, serving(pool.slurm.app()) as port:
         url = f"http://127.0.0.1:{port}"
