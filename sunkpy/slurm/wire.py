@@ -423,7 +423,7 @@ class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
         return self.message_type in ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO")
 
 
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+class WireStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The part of sdiag(1) that is about messages."""
 
     rpcs_by_message_type: tuple[WireRpc, ...] = ()
@@ -432,4 +432,4 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 class DiagReply(Reply, frozen=True, kw_only=True):
     """GET diag/."""
 
-    statistics: Statistics = Statistics()
+    statistics: WireStatistics = WireStatistics()
