@@ -13,7 +13,7 @@ from sunkpy.core.model.objects import KubeObject, Node, Pod, PodStatus, Wire
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.backups import Backup
-from sunkpy.core.overview.volumes import Watched
+from sunkpy.core.overview.volumes import VolumesOfPod
 
 
 class OurContainer(Wire, frozen=True, kw_only=True):
@@ -246,7 +246,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     hooks: HooksFound | None = None
     secrets: Mapping[str, bool] | None = None
     backups: tuple[Backup, ...] | None = None
-    volumes: tuple[Watched, ...] | None = None
+    volumes: tuple[VolumesOfPod, ...] | None = None
     slurm: SlurmFound | None = None
     tries: bool = False
     canary_job: CanaryJob | None = None

@@ -30,7 +30,7 @@ from sunkpy.core.overview.installation import (
     SlurmFound,
     Workload,
 )
-from sunkpy.core.overview.volumes import FILLING, NOT_SAVED_S, Watched
+from sunkpy.core.overview.volumes import FILLING, NOT_SAVED_S, VolumesOfPod
 from tests.unit.charts.rendering import render
 from tests.unit.core.overview.test_pool import node, slurmd
 
@@ -122,8 +122,10 @@ WELL = Installation(
     secrets={"slurm/slurm-jwt-key": True},
     backups=(backup("backup"), backup("state-backup")),
     volumes=(
-        Watched(pod="slurm-slurmctld-0", used={"state-slurm-slurmctld-0": 0.21}, job_state_saved=NOW.timestamp() - 300),
-        Watched(pod="slurm-mariadb-0", used={"data-slurm-mariadb-0": 0.5, "slurm-backup": 0.85}),
+        VolumesOfPod(
+            pod="slurm-slurmctld-0", used={"state-slurm-slurmctld-0": 0.21}, job_state_saved=NOW.timestamp() - 300
+        ),
+        VolumesOfPod(pod="slurm-mariadb-0", used={"data-slurm-mariadb-0": 0.5, "slurm-backup": 0.85}),
     ),
     slurm=SlurmFound(release="24.11.5", api_version="v0.0.42", cluster="c1", is_up=True, nodes=2),
 )
@@ -157,9 +159,15 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
     ("change", "says"),
     [
         ({"volumes": ()}, "nobody measures them; see volumeMetrics of chart slurm"),
-        ({"volumes": (Watched(pod="p", is_closed=True),)}, "metricsSecret keeps them for Prometheus; see its alerts"),
         (
-            {"volumes": (Watched(pod="p", used={"a": 0.1}, job_state_saved=0),), "slurm": SlurmFound(release="24.11")},
+            {"volumes": (VolumesOfPod(pod="p", is_closed=True),)},
+            "metricsSecret keeps them for Prometheus; see its alerts",
+        ),
+        (
+            {
+                "volumes": (VolumesOfPod(pod="p", used={"a": 0.1}, job_state_saved=0),),
+                "slurm": SlurmFound(release="24.11"),
+            },
             "1 volume; a is 10% full",
         ),
     ],
@@ -256,11 +264,11 @@ TROUBLES = {
         {"backups": ()}, "backups", "warning", "no CronJob of the charts makes backups",
     ),
     "a volume is full": (
-        {"volumes": (Watched(pod="p", used={"a": 0.1, "slurm-backup": 0.97}),)},
+        {"volumes": (VolumesOfPod(pod="p", used={"a": 0.1, "slurm-backup": 0.97}),)},
         "volumes", "failed", "volume slurm-backup is 97% full",
     ),
     "slurmctld saves nothing": (
-        {"volumes": (Watched(pod="p", used={"a": 0.1}, job_state_saved=NOW.timestamp() - 1230),)},
+        {"volumes": (VolumesOfPod(pod="p", used={"a": 0.1}, job_state_saved=NOW.timestamp() - 1230),)},
         "volumes", "failed", "slurmctld has not saved its jobs for 20 min",
     ),
     "Slurm refuses the token": (
