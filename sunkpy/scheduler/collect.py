@@ -17,7 +17,7 @@ from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.objects import Pod, PodSpec
-from sunkpy.core.placement.domains import Wish, in_one_domain
+from sunkpy.core.placement.domains import DomainWish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
 from sunkpy.core.placement.needs import counted
 from sunkpy.core.placement.volumes import has_claims, within_reach
@@ -196,7 +196,7 @@ class Collector:
         self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: RecordView
     ) -> Eligibility:
         slots = plan_slots(gang, eligibility, self._settings.counted)
-        wish = Wish(
+        wish = DomainWish(
             label=gang.one_domain,
             slots=slots.count,
             needs=counted(slots.needs, self._settings.counted, gpu_type=gang.options.gpu_type),
