@@ -20,8 +20,8 @@ from sunkpy.core.overview.drain_plan import (
     Asker,
     Cordon,
     Drain,
+    DrainOutcome,
     NodeNow,
-    Outcome,
     Outcomes,
     Resume,
     Step,
@@ -49,7 +49,7 @@ _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 Plan = Callable[[NodeNow, Asker], Steps]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for. `nodes`: names at either door; `selector`: those with these
     labels too; `set_by`: whose holds they name; `is_trial`: change nothing.
     """
@@ -73,7 +73,7 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-async def drain(access: Access, order: Order, door: Door, reason: str) -> Shown:
+async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
     """Take nodes out of service at a door. A name that is none of the pool changes nothing at all.
 
     Raises:
@@ -82,7 +82,7 @@ async def drain(access: Access, order: Order, door: Door, reason: str) -> Shown:
     return await _carry_out(access, order, lambda now, asker: plan_drain(now, door, reason, asker))
 
 
-async def undrain(access: Access, order: Order, door: Door | None = None) -> Shown:
+async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -> Shown:
     """Give nodes back; without a door at both.
 
     Raises:
@@ -92,7 +92,7 @@ async def undrain(access: Access, order: Order, door: Door | None = None) -> Sho
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
 
 
-async def verify(access: Access, order: Order) -> Shown:
+async def verify(access: Access, order: DrainOrder) -> Shown:
     """Have nodes checked by the site's check.
 
     Raises:
@@ -101,7 +101,7 @@ async def verify(access: Access, order: Order) -> Shown:
     return await _carry_out(access, order, plan_verify)
 
 
-async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
+async def _carry_out(access: Access, order: DrainOrder, plan: Plan) -> Shown:
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)
         facts = await reader.read()
@@ -131,7 +131,7 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 
     now: NodeNow
     steps: Steps
-    outcome: Outcome
+    outcome: DrainOutcome
     failure: KubeError | errors.SlurmError | None = None
 
     @property
@@ -147,7 +147,7 @@ async def _at_node(
     kube: Kube,
     slurm: Slurm | None,
     asker: Asker,
-    order: Order,
+    order: DrainOrder,
     plan: Plan,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
@@ -162,7 +162,7 @@ async def _at_node(
                 error.hint = _elsewhere(step, now)
             steps, failure = Steps(steps=steps.steps[:number], left=(*steps.left, str(error))), error
             break
-    outcome = Outcome(
+    outcome = DrainOutcome(
         node=now.held,
         is_done=not order.is_trial,
         steps=tuple(map(str, steps.steps)),
@@ -193,7 +193,7 @@ def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: 
     return present(Outcomes(outcomes=outcomes, unread=unread), form, text, exit_code)
 
 
-async def _named(kube: Kube, order: Order, facts: PoolFacts) -> tuple[list[NodeLine], str]:
+async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[NodeLine], str]:
     """The nodes of the pool that are meant, each once, and the first name that is none of them."""
     lines = find_nodes(facts)
     by_name = {name: line for line in lines for name in (line.slurm_node, line.node)}

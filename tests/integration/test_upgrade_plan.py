@@ -52,7 +52,7 @@ def test_it_says_what_is_made_anew_and_changes_nothing(api: Apiserver, monkeypat
 
 
 def test_values_of_the_release_make_nothing_anew(api: Apiserver, monkeypatch: pytest.MonkeyPatch):
-    assert plan(api, monkeypatch, "--reuse-values") == (0, "No pod is made anew.\n")
+    assert plan(api, monkeypatch, "--reuse-values") == (0, "No pod restarts.\n")
 
 
 def test_what_helm_refuses_is_told_in_its_words(api: Apiserver, monkeypatch: pytest.MonkeyPatch):

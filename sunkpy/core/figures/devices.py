@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.model.devices import SlurmDevice, read_extra
@@ -25,7 +25,7 @@ def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
     return found
 
 
-def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> Family:
+def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> MetricFamily:
     """`sunkpy_job_gpu`. Of a gang of several pods `pod` is the object that makes them belong together."""
     known: dict[str, Sequence[SlurmDevice]] = {}
     samples = []
@@ -33,7 +33,7 @@ def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> Fam
         if is_job_running(job.state) and job.devices:
             samples += [Sample(labels, 1) for labels in _labels(job, nodes, known)]
     text = "A GPU that a running job has; join with DCGM by uuid, which is empty where its slurmd does not publish it"
-    return Family(name="sunkpy_job_gpu", help=text, labels=_LABELS, samples=samples)
+    return MetricFamily(name="sunkpy_job_gpu", help=text, labels=_LABELS, samples=samples)
 
 
 def _labels(

@@ -98,7 +98,7 @@ class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
     jobs: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What one node and its pods mean for a NodeSet.
 
     `fits`: the node may carry a pod. `foreign_names` are names of slurmd pods of other NodeSets that cannot be given
@@ -112,7 +112,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     foreign_names: tuple[str, ...] = ()
 
 
-def judge(wanted: Wanted, view: NodeView) -> Verdict:
+def judge(wanted: Wanted, view: NodeView) -> NodeVerdict:
     """Judge one node for one NodeSet.
 
     Raises:
@@ -122,13 +122,13 @@ def judge(wanted: Wanted, view: NodeView) -> Verdict:
     own = sorted(filter(nodeset.owns, view.slurmd_pods), key=_primary_order)
     if nodeset.is_deleting:
         # The NodeSet is being deleted: no node is offered, and existing pods count as scheduled.
-        return Verdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, None, fits=True) for pod in own))
+        return NodeVerdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, None, fits=True) for pod in own))
     foreign = [pod for pod in view.slurmd_pods if not nodeset.owns(pod)]
     exclusion = _exclude(wanted, view, own, foreign)
     fits = view.node is not None and exclusion is None
     may_stay = view.node is not None and (exclusion is None or exclusion.may_stay)
     stayers, leavers = (own[:1], own[1:]) if may_stay else ([], own)
-    return Verdict(
+    return NodeVerdict(
         node=view.node,
         fits=fits,
         exclusion=exclusion,

@@ -101,7 +101,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was done to a node, or would be (`is_done`): the node with all that held it before, each step, and what
     stays as it is and why; the jobs there."""
 
@@ -115,7 +115,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Of all nodes that were named; `unread`: what could not be read."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[DrainOutcome, ...]
     unread: tuple[str, ...] = ()
 
 
@@ -218,7 +218,7 @@ def _quoted(word: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- as text
 
 
-def outcome_table(outcomes: Iterable[Outcome]) -> Table:
+def outcome_table(outcomes: Iterable[DrainOutcome]) -> Table:
     """A row for each of several nodes."""
     rows = []
     for each in outcomes:
@@ -269,6 +269,6 @@ def _next(name: str, plan: Steps, *, is_done: bool) -> Iterator[str]:
     elif any(isinstance(step, Cordon | Drain) for step in plan.steps):
         yield f"Its jobs and pods end in their own time. To give it back: kubectl sunk undrain {name}"
     elif plan.left:
-        yield f"See who else has to let go: kubectl sunk why-drained {name}"
+        yield f"See who else holds it: kubectl sunk why-drained {name}"
     else:
         yield "Nothing."

@@ -43,4 +43,4 @@ def test_each_line_says_what_people_notice():
     assert describe([left_out]).startswith(
         "NodeSet h100: removed. Its nodes are drained, and each slurmd pod goes when"
     )
-    assert describe([]) == "No pod is made anew."
+    assert describe([]) == "No pod restarts."

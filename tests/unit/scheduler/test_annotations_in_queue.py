@@ -13,7 +13,7 @@ from sunkpy.core.gang.job import options
 from tests.unit.scheduler.test_owners import KNOWN, add_crew
 from tests.unit.scheduler.world import OPEN, World, leading
 
-DELETE = "Who wants it otherwise deletes the pods, and the next ones are submitted so"
+DELETE = "To change it, delete the pods: the next ones are submitted with the new value"
 
 
 class Row(NamedTuple):
