@@ -1,4 +1,4 @@
-"""What a `helm upgrade` of chart slurm would make anew, and what that costs those who use the cluster.
+"""What a `helm upgrade` of chart slurm would replace, and what that costs the people who use the cluster.
 
 Pods follow their template, and slurmd pods what else of their NodeSet shapes them.
 """
@@ -43,7 +43,7 @@ class HelmFailed(Exception):
 
 
 class Restart(msgspec.Struct, frozen=True, order=True):
-    """A workload whose pods are made anew, made at all, or removed (`change`)."""
+    """A workload that is new or removed, or whose pods are replaced (`change`)."""
 
     part: str
     kind: str
@@ -59,7 +59,7 @@ class Restart(msgspec.Struct, frozen=True, order=True):
 
 
 def restarts(before: Sequence[Manifest], after: Sequence[Manifest]) -> list[Restart]:
-    """What is made anew by an upgrade, in the order of parts."""
+    """What an upgrade replaces, makes or removes, in the order of parts."""
     old, new = _templates(before), _templates(after)
     found = []
     for key in old.keys() | new.keys():
@@ -93,7 +93,7 @@ def describe(found: Sequence[Restart]) -> str:
     """A line for each."""
     if not found:
         return "No pod restarts."
-    words = {"anew": "made anew", "new": "made", "removed": "removed"}
+    words = {"anew": "pods are replaced", "new": "made", "removed": "removed"}
     lines = (f"{each.kind} {each.name}: {words[each.change]}" + (each.effect and f". {each.effect}") for each in found)
     return "\n".join(lines)
 

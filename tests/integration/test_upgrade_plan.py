@@ -44,9 +44,9 @@ def test_it_says_what_is_made_anew_and_changes_nothing(api: Apiserver, monkeypat
         0,
         "NodeSet gpu: removed. Its nodes are drained, and each slurmd pod goes when the jobs there have ended\n"
         "NodeSet h200: made\n"
-        f"DaemonSet demo-device-plugin: made anew. {EFFECTS['device-plugin']}\n"
-        f"StatefulSet demo-slurmctld: made anew. {EFFECTS['slurmctld']}\n"
-        f"Deployment demo-slurmrestd: made anew. {EFFECTS['slurmrestd']}\n",
+        f"DaemonSet demo-device-plugin: pods are replaced. {EFFECTS['device-plugin']}\n"
+        f"StatefulSet demo-slurmctld: pods are replaced. {EFFECTS['slurmctld']}\n"
+        f"Deployment demo-slurmrestd: pods are replaced. {EFFECTS['slurmrestd']}\n",
     )
     assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
 

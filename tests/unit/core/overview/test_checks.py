@@ -138,7 +138,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        CRD: kind NodeSet of sunkpy.dev/v1alpha1 is served",
         "ok        your rights: you may do all 2 things that the checks need",
         "ok        admission policies: 1 policy, each bound and denying",
-        "ok        system classes: everybody may make pods for which the kubelet ends others: "
+        "ok        system classes: everybody may make pods for which the kubelet evicts others: "
         "restrictCriticalPods is false",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
