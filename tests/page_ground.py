@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from sunkpy.cli.connected import Sides
 from sunkpy.cli.page import ClusterSource
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.page.tables import namespaces_in
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
-from sunkpy.web.auth import ClusterDoor, Door, LocalDoor
+from sunkpy.web.auth import ClusterDoor, Doorkeeper, LocalDoor
 from sunkpy.web.feed import Feed
 from sunkpy.web.server import PageServer
 from sunkpy.web.sessions import Sessions
@@ -177,7 +177,7 @@ async def page_of(
     private_jobs: bool = False,
 ) -> AsyncIterator[Shown]:
     """The page in front of a pool: for one person by `KEY`, or for all by their tokens."""
-    access = (Rule(namespaces=("*",), partitions=("*",)),)
+    access = (AccessRule(namespaces=("*",), partitions=("*",)),)
     (folder / "jwt.key").write_bytes(b"k" * 32)
     async with answering(pool.api.handle, folder) as kubeconfig, serving(pool.slurm.app()) as port:
         url = f"http://127.0.0.1:{port}"
@@ -187,7 +187,7 @@ async def page_of(
         async with await Kube.connect(kubeconfig) as kube:
             sides = Sides(kube=kube, slurm=slurm, settings=settings)
             feed = Feed(ClusterSource(sides, "slurm", private_jobs=private_jobs), every_s=every_s)
-            door: Door = LocalDoor(KEY)
+            door: Doorkeeper = LocalDoor(KEY)
             if is_shared:
                 seen = lambda: namespaces_in(feed.tables)  # noqa: E731
                 (folder / "page.key").write_text("p" * 64)

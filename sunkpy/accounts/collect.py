@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from sunkpy.core.accounts import Plan, Wanted, plan_accounts
+from sunkpy.core.accounts import AccountsPlan, WantedAccounts, plan_accounts
 from sunkpy.slurm import Slurm
 
 
-async def plan_now(slurm: Slurm, wanted: Wanted, *, cluster: str, is_guest: bool = False) -> Plan:
+async def plan_now(slurm: Slurm, wanted: WantedAccounts, *, cluster: str, is_guest: bool = False) -> AccountsPlan:
     """What has to be changed in slurmdbd as it is at this moment.
 
     Raises:

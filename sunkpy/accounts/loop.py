@@ -21,7 +21,7 @@ from sunkpy.accounts.collect import plan_now
 from sunkpy.accounts.execute import execute
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Change, Plan, describe_change, in_batches
+from sunkpy.core.accounts import AccountsPlan, Change, describe_change, in_batches
 from sunkpy.core.accounts.changes import MakeAccount, MakeMembership
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import LeaseOver, Rejected, SlurmError
@@ -88,7 +88,7 @@ class AccountsLoop:
         self._log.warning("still to be changed after it was written", change=describe_change(plan.changes[0]))
         return False
 
-    async def _plan(self) -> Plan:
+    async def _plan(self) -> AccountsPlan:
         began_s = self._clock()
         settings = self._settings
         plan = await plan_now(self._slurm, settings.wanted, cluster=settings.cluster, is_guest=settings.is_guest)
@@ -97,7 +97,7 @@ class AccountsLoop:
         self._due = frozenset(map(_identity, plan.changes))
         return plan
 
-    async def _carry_out(self, plan: Plan) -> None:
+    async def _carry_out(self, plan: AccountsPlan) -> None:
         """Carry out all changes; a refused one does not stop the rest."""
         for batch in in_batches(plan.changes):
             due = await self._still_due(batch)
@@ -129,7 +129,7 @@ class AccountsLoop:
             self._metrics.changes.labels(type(change).__name__).inc()
         return True
 
-    def _log_decisions_of_people(self, plan: Plan) -> None:
+    def _log_decisions_of_people(self, plan: AccountsPlan) -> None:
         """Log what a person has to decide, once and not at each reading."""
         self._metrics.left_alone.set(len(plan.left_alone))
         said = (*plan.contradictions, *plan.left_alone)

@@ -9,7 +9,7 @@ from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.accounts.term import check_cluster, serve_term
-from sunkpy.core.accounts import Wanted, describe_plan
+from sunkpy.core.accounts import WantedAccounts, describe_plan
 from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run
@@ -36,7 +36,7 @@ async def look(config_path: Path, wanted_path: Path | None) -> str:
         SlurmError: slurmdbd could not be read.
     """
     settings = load(config_path, AccountsSettings)
-    wanted = settings.wanted if wanted_path is None else load(wanted_path, Wanted)
+    wanted = settings.wanted if wanted_path is None else load(wanted_path, WantedAccounts)
     slurm = Slurm.connect(settings.slurm)
     try:
         await check_cluster(slurm, settings.cluster)

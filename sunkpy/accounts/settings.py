@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sunkpy.core.accounts import Wanted
+from sunkpy.core.accounts import WantedAccounts
 from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
 
 
@@ -15,6 +15,6 @@ class AccountsSettings(ProcessSettings, frozen=True, kw_only=True):
 
     cluster: str
     slurm: SlurmSettings
-    wanted: Wanted = Wanted()
+    wanted: WantedAccounts = WantedAccounts()
     poll_seconds: float = 60.0
     is_guest: bool = False

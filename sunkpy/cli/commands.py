@@ -17,13 +17,13 @@ from sunkpy.cli.options import FORM, NO_ANSWER, Form, Shown, answer_of, reaches,
 from sunkpy.runtime.settings import BadSettings
 
 if TYPE_CHECKING:
-    from sunkpy.cli.drain import Order
+    from sunkpy.cli.drain import DrainOrder
     from sunkpy.cli.overview import Ask
 
-_OF_CLUSTER: Final = "Only the Slurm cluster there; left out, that of --config, else all."
+_OF_CLUSTER: Final = "Only the Slurm cluster in this namespace; without it, that of --config, or else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 _EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds, with --watch.")
-_SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Change what WHO has set too.")
+_SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Also change what WHO has set.")
 _NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
 _SELECTOR: Final = click.option("-l", "--selector", default="", help="Also the nodes of the pool with these labels.")
 _TRIAL: Final = click.option("--dry-run", "is_trial", is_flag=True, help="Say what it would do, and do nothing.")
@@ -35,7 +35,7 @@ _AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In 
 @click.argument("kind", type=click.Choice(["pod", "gang", "job", "node", "nodeset"]))
 @click.argument("name")
 @FORM
-@reaches("Of the pod, gang or NodeSet; that of the kubeconfig if not given.")
+@reaches("Namespace of the pod, gang or NodeSet; without it, that of the kubeconfig.")
 def explain(access: Access, kind: str, name: str, form: Form) -> None:
     """Say why a pod, gang or job waits or ended, and what to do about it; of a node, whose each of its devices is; of
     a NodeSet, what is wanted, why a node is not feasible, and what a roll waits for.
@@ -45,12 +45,12 @@ def explain(access: Access, kind: str, name: str, form: Form) -> None:
 
     Example: kubectl sunk explain pod web-0 -n team -o json
     """
-    from sunkpy.cli.explain import Question, answer
+    from sunkpy.cli.explain import ExplainRequest, answer
     from sunkpy.core.overview.job_verbs import is_job_number
 
     if kind == "job" and ("[" in name or not is_job_number(name)):
         raise click.BadParameter(f"{name!r} is not the number of a job", param_hint="NAME")
-    _leave(answer(Question.about(access, kind=kind, name=name), form))
+    _leave(answer(ExplainRequest.about(access, kind=kind, name=name), form))
 
 
 @click.command()
@@ -125,7 +125,7 @@ def history(access: Access, node: str, form: Form) -> None:
 @click.command()
 @_NODES
 @_SELECTOR
-@click.option("--reason", required=True, help="Why, in words that others read.")
+@click.option("--reason", required=True, help="The reason, which others will read.")
 @_AT_KUBERNETES
 @_AT_SLURM
 @_SET_BY
@@ -192,8 +192,29 @@ def undrain(
     _leave(carry_out(access, order, Door(door) if door else None))
 
 
-def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str, ...], *, is_trial: bool) -> Order:
-    from sunkpy.cli.drain import Order
+@click.command()
+@_NODES
+@_SELECTOR
+@_TRIAL
+@FORM
+@reaches(_OF_CLUSTER)
+def verify(access: Access, nodes: tuple[str, ...], selector: str, form: Form, *, is_trial: bool) -> None:
+    """Have nodes checked by the site's check (compute.verify of chart slurm), and given back when they pass.
+
+    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Each is drained, checked by its next
+    slurmd pod once its jobs have ended, and returns; at most `health.maxPercent` of a pool at a time. It is the way
+    back of a node whose check has failed, too. Drains of others stay. It needs the right to patch Nodes. Exit code 1: a
+    node was left as it is.
+
+    Example: kubectl sunk verify 'gpu-[001-008]'
+    """
+    from sunkpy.cli.drain import verify as carry_out
+
+    _leave(carry_out(access, _order(nodes, selector, form, (), is_trial=is_trial)))
+
+
+def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str, ...], *, is_trial: bool) -> DrainOrder:
+    from sunkpy.cli.drain import DrainOrder
     from sunkpy.core.model.hostlist import BadHostlist, expand
 
     if not nodes and not selector:
@@ -202,15 +223,17 @@ def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str,
         names = tuple(name for text in nodes for name in expand(text))
     except BadHostlist as error:
         raise click.BadParameter(str(error), param_hint="NODE") from error
-    return Order(nodes=names, selector=selector, form=form, set_by=set_by, is_trial=is_trial)
+    return DrainOrder(nodes=names, selector=selector, form=form, set_by=set_by, is_trial=is_trial)
 
 
 @click.command()
 @click.argument("nodeset")
 @click.argument("verb", type=click.Choice(["status", "pause", "resume", "now"]), default="status")
-@click.option("--max-unavailable", default="", metavar="PODS", help="How many at once from now on: 3, or 25%.")
+@click.option(
+    "--max-unavailable", default="", metavar="PODS", help="How many pods may be away at a time from now on: 3, or 25%."
+)
 @FORM
-@reaches("Of the NodeSet; that of the kubeconfig, or the only one with such a NodeSet, if not given.")
+@reaches("Namespace of the NodeSet; without it, that of the kubeconfig, or the only one with such a NodeSet.")
 def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Form) -> None:
     """Show how the roll of a NodeSet stands and which jobs it waits for; pause it, resume it, or take all nodes now.
 
@@ -220,7 +243,7 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
 
     Example: kubectl sunk roll compute pause
     """
-    from sunkpy.cli.roll import Order
+    from sunkpy.cli.roll import RollOrder
     from sunkpy.cli.roll import roll as carry_out
     from sunkpy.core.overview.roll import Verb
 
@@ -229,7 +252,7 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
     if max_unavailable and verb == "status":
         raise click.UsageError("status changes nothing: --max-unavailable goes with pause, resume or now")
     limit = int(max_unavailable) if max_unavailable.isdecimal() else max_unavailable or None
-    _leave(carry_out(access, Order(nodeset=nodeset, verb=Verb(verb), max_unavailable=limit, form=form)))
+    _leave(carry_out(access, RollOrder(nodeset=nodeset, verb=Verb(verb), max_unavailable=limit, form=form)))
 
 
 @click.command()
@@ -249,14 +272,14 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
 
     Example: kubectl sunk jobs hold 812 813
     """
-    from sunkpy.cli.jobs import Order, act
+    from sunkpy.cli.jobs import JobOrder, act
     from sunkpy.cli.pod_exec import ExecFailed
     from sunkpy.core.overview.job_verbs import JobVerb, is_job_number
 
     if wrong := [number for number in numbers if not is_job_number(number)]:
         raise click.BadParameter(f"{wrong[0]!r} is not the number of a job", param_hint="JOB")
     try:
-        _leave(act(access, Order(verb=JobVerb(verb), numbers=numbers, form=form, is_trial=is_trial)))
+        _leave(act(access, JobOrder(verb=JobVerb(verb), numbers=numbers, form=form, is_trial=is_trial)))
     except ExecFailed as error:
         click.echo(f"sunkpy: {error}", err=True)
         sys.exit(NO_ANSWER)
@@ -264,10 +287,12 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
 
 @click.command()
 @FORM
-@click.option("--canary", is_flag=True, help="Run a job and a pod too.")
-@click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
-@click.option("--exec", "by_exec", is_flag=True, help="Look from inside the scheduler's pod too, by kubectl exec.")
-@reaches("Of the Slurm cluster, and of the canary pod; left out, that of --config, else all.")
+@click.option("--canary", is_flag=True, help="Also run a job and a pod.")
+@click.option(
+    "--limit", "limit_s", default=120.0, show_default=True, help="How many seconds that job and that pod may each take."
+)
+@click.option("--exec", "by_exec", is_flag=True, help="Also look from inside the scheduler's pod, by kubectl exec.")
+@reaches("Namespace of the Slurm cluster and of the canary pod; without it, that of --config, or else all.")
 def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec: bool) -> None:
     """Check an installation end to end: what was tried, what was found, what to do. Reads only, but for --canary.
 
@@ -294,7 +319,7 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
 @click.argument("what", type=click.Choice(["list", "verify"]), default="list")
 @FORM
 @click.option("--limit", "limit_s", default=3600.0, show_default=True, help="Seconds that verify has.")
-@reaches("Of the Slurm cluster; left out, that of --config, else all.")
+@reaches("Namespace of the Slurm cluster; without it, that of --config, or else all.")
 def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
     """Show the backups of slurmctld's queue and of the database: the newest, how many, where, and what went wrong.
 
@@ -313,7 +338,7 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 @click.option(
     "--file", type=click.Path(path_type=Path, dir_okay=False), help="Left out, sunkpy-support-TIME.tar.gz here."
 )
-@reaches("Of the Slurm cluster; left out, that of --config, else all.")
+@reaches("Namespace of the Slurm cluster; without it, that of --config, or else all.")
 def support_bundle(access: Access, file: Path | None) -> None:
     """Put into one file what somebody needs to see who is to help: objects, states, logs of sunkpy and Slurm's daemons.
 
@@ -351,8 +376,12 @@ def completion(shell: str) -> None:
 @click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two reads, while it is open.")
 @click.option("--dashboards", default="", help="Links to Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
 @click.option("--serve", "is_shared", is_flag=True, help="In the cluster: for all, each with a token of their own.")
-@click.option("--private-jobs", is_flag=True, help="With --serve: slurm.conf has PrivateData=jobs, which is said.")
-@click.option("--session-key-file", type=click.Path(path_type=Path), help="With --serve: of sunkpy slurm-token.")
+@click.option("--private-jobs", is_flag=True, help="With --serve: the page says that slurm.conf has PrivateData=jobs.")
+@click.option(
+    "--session-key-file",
+    type=click.Path(path_type=Path),
+    help="With --serve: the key for sessions, which sunkpy slurm-token writes.",
+)
 @reaches(_OF_CLUSTER)
 def page(
     access: Access,
@@ -419,6 +448,7 @@ PEOPLES: Final = (
     drain,
     undrain,
     roll,
+    verify,
     jobs,
     doctor,
     backups,

@@ -1,4 +1,4 @@
-"""`sunkpy drain` and `undrain`: with the rights of the person who asks, at the door that they name."""
+"""`sunkpy drain`, `undrain` and `verify`: with the rights of the person who asks, at the door that they name."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from sunkpy.core.overview.drain_plan import (
     Asker,
     Cordon,
     Drain,
+    DrainOutcome,
     NodeNow,
-    Outcome,
     Outcomes,
     Resume,
     Step,
     Steps,
     Uncordon,
+    Verify,
     explain_steps,
     outcome_table,
     plan_drain,
     plan_undrain,
+    plan_verify,
 )
 from sunkpy.core.overview.drained import Door, HeldNode, find_holds
 from sunkpy.core.overview.job_ends import JobEnd, by_slurm_node, find_job_ends, job_end_table
@@ -47,7 +49,7 @@ _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 Plan = Callable[[NodeNow, Asker], Steps]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for. `nodes`: names at either door; `selector`: those with these
     labels too; `set_by`: whose holds they name; `is_trial`: change nothing.
     """
@@ -71,7 +73,7 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-async def drain(access: Access, order: Order, door: Door, reason: str) -> Shown:
+async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
     """Take nodes out of service at a door. A name that is none of the pool changes nothing at all.
 
     Raises:
@@ -80,7 +82,7 @@ async def drain(access: Access, order: Order, door: Door, reason: str) -> Shown:
     return await _carry_out(access, order, lambda now, asker: plan_drain(now, door, reason, asker))
 
 
-async def undrain(access: Access, order: Order, door: Door | None = None) -> Shown:
+async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -> Shown:
     """Give nodes back; without a door at both.
 
     Raises:
@@ -90,7 +92,16 @@ async def undrain(access: Access, order: Order, door: Door | None = None) -> Sho
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
 
 
-async def _carry_out(access: Access, order: Order, plan: Plan) -> Shown:
+async def verify(access: Access, order: DrainOrder) -> Shown:
+    """Have nodes checked by the site's check.
+
+    Raises:
+        BadSettings, KubeError: Kubernetes did not answer, or refused the only node.
+    """
+    return await _carry_out(access, order, plan_verify)
+
+
+async def _carry_out(access: Access, order: DrainOrder, plan: Plan) -> Shown:
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)
         facts = await reader.read()
@@ -120,7 +131,7 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 
     now: NodeNow
     steps: Steps
-    outcome: Outcome
+    outcome: DrainOutcome
     failure: KubeError | errors.SlurmError | None = None
 
     @property
@@ -136,7 +147,7 @@ async def _at_node(
     kube: Kube,
     slurm: Slurm | None,
     asker: Asker,
-    order: Order,
+    order: DrainOrder,
     plan: Plan,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
@@ -151,7 +162,7 @@ async def _at_node(
                 error.hint = _elsewhere(step, now)
             steps, failure = Steps(steps=steps.steps[:number], left=(*steps.left, str(error))), error
             break
-    outcome = Outcome(
+    outcome = DrainOutcome(
         node=now.held,
         is_done=not order.is_trial,
         steps=tuple(map(str, steps.steps)),
@@ -182,7 +193,7 @@ def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: 
     return present(Outcomes(outcomes=outcomes, unread=unread), form, text, exit_code)
 
 
-async def _named(kube: Kube, order: Order, facts: PoolFacts) -> tuple[list[NodeLine], str]:
+async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[NodeLine], str]:
     """The nodes of the pool that are meant, each once, and the first name that is none of them."""
     lines = find_nodes(facts)
     by_name = {name: line for line in lines for name in (line.slurm_node, line.node)}
@@ -211,7 +222,7 @@ async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine
         jobs=line.jobs,
         pods=line.pods,
     )
-    return NodeNow(held=held, node=node, slurm=state)
+    return NodeNow(held=held, node=node, pod=pod, slurm=state)
 
 
 async def _in_slurm(slurm: Slurm, name: str) -> SlurmNode:
@@ -238,6 +249,8 @@ async def _do(step: Step, now: NodeNow, kube: Kube, slurm: Slurm | None) -> None
         case Uncordon():
             marks = {names.ANNOTATION_DRAIN: None, names.ANNOTATION_DRAIN_BY: None}
             await _patch(kube, now.node, marks, unschedulable=False)
+        case Verify(by=by):
+            await _patch(kube, now.node, {names.ANNOTATION_VERIFY: by})
         case Drain(reason=reason) if slurm is not None:
             await slurm.drain_node(now.held.slurm_node, reason)
         case Resume(state=state) if slurm is not None:
@@ -245,9 +258,11 @@ async def _do(step: Step, now: NodeNow, kube: Kube, slurm: Slurm | None) -> None
             await slurm.update_node(now.held.slurm_node, change)
 
 
-async def _patch(kube: Kube, node: Node | None, annotations: dict[str, str | None], *, unschedulable: bool) -> None:
-    """Only if the Node is as it was read."""
+async def _patch(
+    kube: Kube, node: Node | None, annotations: dict[str, str | None], *, unschedulable: bool | None = None
+) -> None:
+    """Only if the Node is as it was read. `unschedulable` None: its cordon stays as it is."""
     assert node is not None
     seen = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
-    spec = {"unschedulable": unschedulable or None}
-    await kube.patch(paths.node(node.name), {"metadata": {**seen, "annotations": annotations}, "spec": spec})
+    spec = {"spec": {"unschedulable": unschedulable or None}} if unschedulable is not None else {}
+    await kube.patch(paths.node(node.name), {"metadata": {**seen, "annotations": annotations}, **spec})

@@ -56,7 +56,7 @@ from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm, errors
 
 
-class Question(Access, frozen=True, kw_only=True):
+class ExplainRequest(Access, frozen=True, kw_only=True):
     """What a person asks on the command line."""
 
     kind: str
@@ -68,7 +68,7 @@ class Question(Access, frozen=True, kw_only=True):
         return cls(**msgspec.structs.asdict(access), kind=kind, name=name)
 
 
-async def answer(question: Question, form: Form = "table") -> Shown:
+async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
     """The answer to a question. Its exit code says whether the thing exists, and whether Slurm answered if asked.
 
     Raises:

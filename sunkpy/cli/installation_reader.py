@@ -25,16 +25,16 @@ from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.installation import (
+    AdmissionPolicy,
     HooksFound,
     Installation,
     Lease,
     OurPod,
-    Policy,
     PolicyBinding,
     SlurmFound,
     Workload,
 )
-from sunkpy.core.overview.volumes import Watched
+from sunkpy.core.overview.volumes import VolumesOfPod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import read_served
@@ -145,7 +145,7 @@ class InstallationReader:
             found,
             has_nodeset_kind=served.find(kind) is not None if served is not None else None,
             rights=await self._try("rights", self._rights()),
-            policies=await self._listed("policies", _POLICIES, Policy, _OURS),
+            policies=await self._listed("policies", _POLICIES, AdmissionPolicy, _OURS),
             bindings=await self._listed("bindings", _BINDINGS, PolicyBinding, _OURS),
             workloads=await self._try("workloads", self._workloads()),
             nodes=await self._listed("nodes", paths.NODES, Node),
@@ -205,12 +205,12 @@ class InstallationReader:
             there |= {(space, each.name) for each in listed.items}
         return {"/".join(each): each in there for each in sorted(wanted)}
 
-    async def _volumes(self, processes: Iterable[OurPod]) -> tuple[Watched, ...]:
+    async def _volumes(self, processes: Iterable[OurPod]) -> tuple[VolumesOfPod, ...]:
         """By way of the apiserver: network policies may keep everybody else from the pods."""
 
-        async def watched(pod: OurPod) -> Watched:
+        async def watched(pod: OurPod) -> VolumesOfPod:
             if any(volume.name == "metrics" for volume in pod.spec.volumes):
-                return Watched(pod=pod.name, is_closed=True)
+                return VolumesOfPod(pod=pod.name, is_closed=True)
             path = f"{paths.pods(pod.metadata.namespace)}/{pod.name}:8080/proxy/metrics"
             return _watched(pod.name, (await self._kube.request("GET", path)).decode())
 
@@ -272,7 +272,7 @@ async def probe(url: str) -> str:
         return f"GET {url}: {error!r}"
 
 
-def _watched(pod: str, text: str) -> Watched:
+def _watched(pod: str, text: str) -> VolumesOfPod:
     """Of the metrics of `sunkpy volumes`."""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     found = {(each.name, each.labels.get("persistentvolumeclaim", "")): each.value for each in samples}
@@ -284,7 +284,7 @@ def _watched(pod: str, text: str) -> Watched:
 
     claims = {claim for name, claim in found if name == "sunkpy_volume_size_bytes"}
     saved = found.get(("sunkpy_job_state_saved_timestamp_seconds", ""))
-    return Watched(pod=pod, used={claim: max(used(claim), default=0.0) for claim in claims}, job_state_saved=saved)
+    return VolumesOfPod(pod=pod, used={claim: max(used(claim), default=0.0) for claim in claims}, job_state_saved=saved)
 
 
 def _services(namespace: str) -> str:

@@ -12,7 +12,7 @@ from sunkpy.cli.pool_reader import PoolReader
 from sunkpy.core.overview.job_verbs import JobsDone, JobVerb, command_for, job_step_table, plan_jobs
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for; `is_trial`: change nothing."""
 
     verb: JobVerb
@@ -21,7 +21,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     is_trial: bool = False
 
 
-async def act(access: Access, order: Order) -> Shown:
+async def act(access: Access, order: JobOrder) -> Shown:
     """Do it, and show whose jobs these are, and what follows for pods.
 
     Raises:

@@ -54,7 +54,7 @@ class OwnerLookup:
         except errors.Forbidden as error:
             self._unreadable[link] = f"you may not read it: {error.message}"
             return Absence.UNREADABLE
-        except errors.Unreadable as error:
+        except errors.UnreadableAnswer as error:
             self._unreadable[link] = f"that cannot be read: {error.message}"
             return Absence.UNREADABLE
         return owner if link.leads_to(owner) else Absence.GONE

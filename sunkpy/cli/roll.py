@@ -16,13 +16,13 @@ from sunkpy.core.explain.no_gang import absent, ambiguous
 from sunkpy.core.explain.nodeset import NodeSetFacts
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.job_ends import JobEnd, find_job_ends
-from sunkpy.core.overview.roll import Change, Verb, busy_nodes, explain_roll, plan_roll
+from sunkpy.core.overview.roll import RollChange, Verb, busy_nodes, explain_roll, plan_roll
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import current_namespace
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for; `max_unavailable`: a number or a percentage, None leaves it."""
 
     nodeset: str
@@ -37,7 +37,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return f"kubectl sunk roll {self.nodeset} {self.verb}{pace}"
 
 
-async def roll(access: Access, order: Order) -> Shown:
+async def roll(access: Access, order: RollOrder) -> Shown:
     """Change a roll, and show how it stands.
 
     Raises:
@@ -66,7 +66,7 @@ def _none(why: Explanation, form: Form) -> Shown:
     return present(explained, form, lambda: explained.text, NO_ANSWER)
 
 
-async def _find(access: Access, order: Order) -> str | Explanation:
+async def _find(access: Access, order: RollOrder) -> str | Explanation:
     """The namespace of the kubeconfig if it has such a NodeSet, else the only one that has; why there is none."""
     current, name = current_namespace(access.kubeconfig), order.nodeset
     async with await Kube.connect(access.kubeconfig) as kube:
@@ -79,7 +79,7 @@ async def _find(access: Access, order: Order) -> str | Explanation:
     return there.pop() if there else absent("NodeSet", "", name)
 
 
-async def _changed(kube: Kube, facts: NodeSetFacts, change: Change) -> NodeSetFacts:
+async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeSetFacts:
     """Only if the NodeSet is as it was read."""
     meta, key = facts.nodeset.metadata, facts.nodeset.key
     seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}

@@ -20,11 +20,11 @@ from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.objects import Pod, PodSpec
 
 
-class Refused(Exception):
+class HandoutRefused(Exception):
     """No GPU is handed out; the text says why, and is what the pod then shows."""
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
     """A device file, and the uuid that the driver tells of it."""
 
     file: str
@@ -54,13 +54,13 @@ def holds_up(pod: Pod, resource: str) -> bool:
 
 def hand_out(
     pods: Collection[Pod],
-    gpus: Iterable[Gpu],
+    gpus: Iterable[DeviceFile],
     *,
     count: int,
     resource: str,
     schedulers: Collection[str],
     served: Collection[str] = (),
-) -> tuple[Pod, tuple[Gpu, ...]]:
+) -> tuple[Pod, tuple[DeviceFile, ...]]:
     """The pod for which the kubelet asks, and its GPUs.
 
     Args:
@@ -77,30 +77,34 @@ def hand_out(
     waiting = [pod for pod in pods if holds_up(pod, resource) and pod.uid not in served]
     for pod in waiting:
         if pod.spec.scheduler_name not in schedulers:
-            raise Refused(f"pod {_name(pod)} asks for {resource} and is not of scheduler {' or '.join(schedulers)}")
+            raise HandoutRefused(
+                f"pod {_name(pod)} asks for {resource} and is not of scheduler {' or '.join(schedulers)}"
+            )
     if len({pod.annotations.get(names.ANNOTATION_JOB_ID) for pod in waiting}) > 1:
-        raise Refused(f"pods of several jobs wait for {resource}: {', '.join(sorted(map(_name, waiting)))}")
+        raise HandoutRefused(f"pods of several jobs wait for {resource}: {', '.join(sorted(map(_name, waiting)))}")
     asking = [pod for pod in waiting if gpus_asked(pod.spec, resource) == [count]]
     if not asking:
-        raise Refused(f"no pod that waits here has one container that asks for {count} {resource}")
+        raise HandoutRefused(f"no pod that waits here has one container that asks for {count} {resource}")
     pod = min(asking, key=lambda each: (each.metadata.creation_timestamp, each.name))
     # On all other pods the annotation is their owner's own words.
     owners = (each for each in pods if each.spec.scheduler_name in schedulers and gpus_asked(each.spec, resource))
     return pod, _noted(pod, count, tuple(gpus), owners)
 
 
-def _noted(pod: Pod, count: int, gpus: tuple[Gpu, ...], owners: Iterable[Pod]) -> tuple[Gpu, ...]:
+def _noted(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[Pod]) -> tuple[DeviceFile, ...]:
     noted = devices_on(pod)
     if len(noted) != count:
-        raise Refused(
+        raise HandoutRefused(
             f"{names.ANNOTATION_DEVICES} of pod {_name(pod)} names {len(noted)} devices, and it asks for {count}"
         )
     for other in owners:
         if other.uid != pod.uid and not other.is_finished and (both := noted & devices_on(other)):
-            raise Refused(f"pod {_name(other)} still has {', '.join(sorted(both))}, which is noted on pod {_name(pod)}")
+            raise HandoutRefused(
+                f"pod {_name(other)} still has {', '.join(sorted(both))}, which is noted on pod {_name(pod)}"
+            )
     found = tuple(gpu for gpu in gpus if any(gpu.is_called(name.rpartition("/")[2]) for name in noted))
     if len(found) != count:
-        raise Refused(f"of {', '.join(sorted(noted))} on pod {_name(pod)}, {len(found)} are on this node")
+        raise HandoutRefused(f"of {', '.join(sorted(noted))} on pod {_name(pod)}, {len(found)} are on this node")
     return found
 
 

@@ -146,6 +146,11 @@ ANNOTATION_HEALTH_LIFT = PREFIX + "health-lift"
 long as it reads exactly so.
 """
 
+ANNOTATION_VERIFY = PREFIX + "verify"
+"""On Node, by `kubectl sunk verify` or you. The site's check (`compute.verify`) is to run: the node is drained, and
+checked once it is idle. The value says who asks. The operator removes it when the check has ended; remove it to call it
+off.
+"""
 ANNOTATION_VERIFY_SECONDS = PREFIX + "verify-seconds"
 """On slurmd Pod, by chart `slurm`. The site's check (`compute.verify`) runs before slurmd, and may take so long. A sick
 node comes back only when a start of slurmd has passed it since.

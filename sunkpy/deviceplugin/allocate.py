@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from sunkpy.core.handout import Gpu, Refused, hand_out, holds_up
+from sunkpy.core.handout import DeviceFile, HandoutRefused, hand_out, holds_up
 from sunkpy.core.model.objects import Pod
 from sunkpy.deviceplugin.gpus import find_gpus
 from sunkpy.deviceplugin.settings import PluginSettings
@@ -15,7 +15,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
 
 
-class Allocator:
+class PluginAllocator:
     """Of one node. It remembers to whom it gave something until the apiserver lists that pod no longer."""
 
     def __init__(self, kube: Kube, settings: PluginSettings, *, node: str) -> None:
@@ -34,7 +34,7 @@ class Allocator:
         """
         self._served = {pod.uid for pod in await self._pods() if holds_up(pod, self._settings.resource)}
 
-    async def allocate(self, count: int) -> tuple[Gpu, ...]:
+    async def allocate(self, count: int) -> tuple[DeviceFile, ...]:
         """GPUs for the container for which the kubelet asks.
 
         Raises:
@@ -44,7 +44,7 @@ class Allocator:
             try:
                 pods = await self._pods()
             except KubeError as error:
-                raise Refused(f"the pods of node {self._node} cannot be listed: {error}") from error
+                raise HandoutRefused(f"the pods of node {self._node} cannot be listed: {error}") from error
             self._served &= {pod.uid for pod in pods}
             pod, found = hand_out(
                 pods,

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sunkpy.core.handout import Gpu
+from sunkpy.core.handout import DeviceFile
 from sunkpy.deviceplugin.settings import PluginSettings
 
 _FILE = re.compile(r"nvidia\d+")
 
 
-def find_gpus(settings: PluginSettings) -> tuple[Gpu, ...]:
+def find_gpus(settings: PluginSettings) -> tuple[DeviceFile, ...]:
     """In ascending order of minors. A GPU that fell off the bus has no file, or no uuid."""
     if settings.pretend:
-        return tuple(Gpu(file=f"{settings.dev}/sunkpy/gpu{at}") for at in range(settings.pretend))
+        return tuple(DeviceFile(file=f"{settings.dev}/sunkpy/gpu{at}") for at in range(settings.pretend))
     uuids = dict(_describe(path) for path in sorted(Path(settings.driver).glob("*/information")))
     files = [path.name for path in Path(settings.host + settings.dev).iterdir() if _FILE.fullmatch(path.name)]
     minors = sorted(int(name.removeprefix("nvidia")) for name in files)
-    return tuple(Gpu(file=f"{settings.dev}/nvidia{minor}", uuid=uuids.get(str(minor), "")) for minor in minors)
+    return tuple(DeviceFile(file=f"{settings.dev}/nvidia{minor}", uuid=uuids.get(str(minor), "")) for minor in minors)
 
 
 def _describe(path: Path) -> tuple[str, str]:

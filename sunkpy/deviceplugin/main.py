@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sunkpy.deviceplugin.allocate import Allocator
+from sunkpy.deviceplugin.allocate import PluginAllocator
 from sunkpy.deviceplugin.metrics import PluginMetrics
 from sunkpy.deviceplugin.server import PluginServer
 from sunkpy.deviceplugin.settings import PluginSettings
@@ -27,7 +27,7 @@ def main(config_path: Path) -> None:
 async def _body(process: Process, settings: PluginSettings) -> None:
     async with await Kube.connect() as kube:
         metrics = PluginMetrics(process.registry)
-        allocator = Allocator(kube, settings, node=os.environ["NODE_NAME"])
+        allocator = PluginAllocator(kube, settings, node=os.environ["NODE_NAME"])
         await allocator.start()
         server = PluginServer(allocator, settings, metrics)
         process.add_ready_check("kubelet", server.explain_unready)

@@ -13,9 +13,9 @@ from pathlib import Path
 import grpc
 import structlog
 
-from sunkpy.core.handout import Gpu, Refused
+from sunkpy.core.handout import DeviceFile, HandoutRefused
 from sunkpy.deviceplugin import kubelet_pb2 as api
-from sunkpy.deviceplugin.allocate import Allocator
+from sunkpy.deviceplugin.allocate import PluginAllocator
 from sunkpy.deviceplugin.gpus import find_gpus
 from sunkpy.deviceplugin.metrics import PluginMetrics
 from sunkpy.deviceplugin.settings import PluginSettings
@@ -29,7 +29,7 @@ _Context = grpc.aio.ServicerContext[api.Empty, api.ListAndWatchResponse]
 class PluginServer:
     """Of one node."""
 
-    def __init__(self, allocator: Allocator, settings: PluginSettings, metrics: PluginMetrics) -> None:
+    def __init__(self, allocator: PluginAllocator, settings: PluginSettings, metrics: PluginMetrics) -> None:
         self._allocator = allocator
         self._settings = settings
         self._metrics = metrics
@@ -119,7 +119,7 @@ class PluginServer:
         for asked in request.container_requests:
             try:
                 gpus = await self._allocator.allocate(len(asked.devices_ids))
-            except Refused as refused:
+            except HandoutRefused as refused:
                 self._metrics.allocations.labels("refused").inc()
                 self._log.warning("refused", why=str(refused))
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{self._settings.resource}: {refused}")
@@ -127,7 +127,7 @@ class PluginServer:
             answer.container_responses.append(self._given(gpus))
         return answer
 
-    def _given(self, gpus: tuple[Gpu, ...]) -> api.ContainerAllocateResponse:
+    def _given(self, gpus: tuple[DeviceFile, ...]) -> api.ContainerAllocateResponse:
         """Device files for any runtime, and names for NVIDIA's."""
         dev, names = Path(self._settings.dev), [gpu.uuid or Path(gpu.file).name for gpu in gpus]
         wanted = [*(gpu.file for gpu in gpus), *(str(dev / name) for name in self._settings.control_files)]

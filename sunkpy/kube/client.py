@@ -86,7 +86,7 @@ class Kube:
             return msgspec.json.decode(answer, type=type_)
         except (msgspec.DecodeError, RecursionError) as error:
             message = decoding.TOO_DEEP if isinstance(error, RecursionError) else str(error)
-            raise errors.Unreadable(f"GET {path}", status=200, message=message) from error
+            raise errors.UnreadableAnswer(f"GET {path}", status=200, message=message) from error
 
     async def list_objects(
         self,
@@ -120,14 +120,14 @@ class Kube:
             for found in map(decoder.read, page.items):
                 if isinstance(found, decoding.Unreadable):
                     message = f"{'/'.join(found.key)}: {found.why}"
-                    raise errors.Unreadable(f"GET {path}", status=200, message=message)
+                    raise errors.UnreadableAnswer(f"GET {path}", status=200, message=message)
                 objects.append(found)
                 await turns.rest()
         return objects
 
     async def pages(
         self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", are_large: bool = False
-    ) -> AsyncIterator[decoding.Page]:
+    ) -> AsyncIterator[decoding.ListPage]:
         """All objects, as they were at one moment, in parts; there is at least one. See `list_objects`.
 
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
@@ -146,7 +146,7 @@ class Kube:
             try:
                 page = decoding.read_page(answer)
             except msgspec.DecodeError as error:
-                raise errors.Unreadable(f"GET {selection.path}", status=200, message=str(error)) from error
+                raise errors.UnreadableAnswer(f"GET {selection.path}", status=200, message=str(error)) from error
             yield page
             if not page.next_page:
                 return

@@ -38,7 +38,7 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
         return self.object.key
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
     """Objects of a list, not read yet; the resourceVersion of the whole; what to ask for the next page, if any."""
 
     items: tuple[bytes | msgspec.Raw, ...]
@@ -46,7 +46,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     next_page: str = ""
 
 
-class Event(msgspec.Struct, frozen=True):
+class WatchEvent(msgspec.Struct, frozen=True):
     """An event of a watch; its object is not read yet. `is_cut`: parts of the object are missing."""
 
     type: str
@@ -74,7 +74,7 @@ class Decoder(Generic[T]):
             return Unreadable(object=_what_is_left(bytes(item)), why=TOO_DEEP)
 
 
-def read_page(answer: bytes) -> Page:
+def read_page(answer: bytes) -> ListPage:
     """The answer to a list, or to a part of one.
 
     Raises:
@@ -87,20 +87,20 @@ def read_page(answer: bytes) -> Page:
     except RecursionError:
         body = msgspec.json.decode(cut(answer, levels=2), type=_Answer)
         items = _items(answer)
-    return Page(items=tuple(items), version=body.metadata.resource_version, next_page=body.metadata.next_page)
+    return ListPage(items=tuple(items), version=body.metadata.resource_version, next_page=body.metadata.next_page)
 
 
-def read_event(line: bytes) -> Event:
+def read_event(line: bytes) -> WatchEvent:
     """A line of a watch.
 
     Raises:
         msgspec.DecodeError: it is no event.
     """
     try:
-        return msgspec.json.decode(line, type=Event)
+        return msgspec.json.decode(line, type=WatchEvent)
     except RecursionError:
-        event = msgspec.json.decode(cut(line, levels=LEVELS), type=Event)
-        return Event(event.type, event.object, is_cut=True)
+        event = msgspec.json.decode(cut(line, levels=LEVELS), type=WatchEvent)
+        return WatchEvent(event.type, event.object, is_cut=True)
 
 
 def cut(document: bytes, *, levels: int) -> bytes:

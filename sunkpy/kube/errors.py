@@ -65,7 +65,7 @@ class Unavailable(KubeError):
     """No answer, or 5xx: nothing is known about whether the request was carried out."""
 
 
-class Unreadable(KubeError):
+class UnreadableAnswer(KubeError):
     """The answer came, and what it holds cannot be read."""
 
 

@@ -179,7 +179,7 @@ class Informer(Generic[T]):
     def _opened(self) -> None:
         self.connected, self._connected_at = True, asyncio.get_running_loop().time()
 
-    def _handle(self, event: decoding.Event) -> None:
+    def _handle(self, event: decoding.WatchEvent) -> None:
         if event.type == "ERROR":
             error = msgspec.json.decode(event.object, type=_Error)
             kind = errors.Gone if error.code == 410 else errors.Unavailable

@@ -30,7 +30,7 @@ class _Lease(KubeObject, frozen=True, kw_only=True):
 
 
 class KubeLease:
-    """The `sunkpy.runtime.election.Lock` that lives in the cluster."""
+    """The `sunkpy.runtime.election.LeaseLock` that lives in the cluster."""
 
     def __init__(self, kube: Kube, *, namespace: str, name: str) -> None:
         self._kube = kube

@@ -62,7 +62,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     acquired: str = ""
 
 
-class Lock(Protocol):
+class LeaseLock(Protocol):
     """Where the lease is kept. Both methods raise LockUnavailable."""
 
     async def read(self) -> LeaseRecord | None:
@@ -100,7 +100,7 @@ class Election:
 
     def __init__(
         self,
-        lock: Lock,
+        lock: LeaseLock,
         identity: Identity,
         *,
         watchdog: Watchdog,

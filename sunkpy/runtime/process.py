@@ -22,7 +22,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from sunkpy.runtime.election import Election, Identity, LeadershipLost, Lock
+from sunkpy.runtime.election import Election, Identity, LeadershipLost, LeaseLock
 from sunkpy.runtime.metrics_secret import MetricsSecret
 from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.runtime.serving import serve_app
@@ -107,7 +107,7 @@ class Process:
         """There is no other replica."""
         self._leader_gauge.set(1)
 
-    async def lead(self, lock: Lock, work: Callable[[], Awaitable[None]]) -> None:
+    async def lead(self, lock: LeaseLock, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` while this replica leads; at once when leader election is off.
 
         Raises:

@@ -33,7 +33,7 @@ class _Template(Generic[T, V]):
 
 
 @dataclass(slots=True, eq=False)
-class Verdict(Generic[T, V]):
+class CachedVerdict(Generic[T, V]):
     """The value for a template, as it was when asked for. Without a template it always holds."""
 
     value: V
@@ -56,16 +56,16 @@ class Verdicts(Generic[T, V]):
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, key: bytes, template: T) -> Verdict[T, V]:
+    def of(self, key: bytes, template: T) -> CachedVerdict[T, V]:
         """For templates with this key."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Template(key, template, self._work_out(template))
             self._index(known)
         self._asked_last[key] = known
-        return Verdict(self._now(known), known)
+        return CachedVerdict(self._now(known), known)
 
-    def holds(self, verdict: Verdict[T, V]) -> bool:
+    def holds(self, verdict: CachedVerdict[T, V]) -> bool:
         """It would come out the same now."""
         template = verdict.template
         if template is None:

@@ -17,11 +17,11 @@ from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.objects import Pod, PodSpec
-from sunkpy.core.placement.domains import Wish, in_one_domain
+from sunkpy.core.placement.domains import DomainWish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
 from sunkpy.core.placement.needs import counted
 from sunkpy.core.placement.volumes import has_claims, within_reach
-from sunkpy.runtime.verdicts import Verdict
+from sunkpy.runtime.verdicts import CachedVerdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.nodes.fullness import Answer
@@ -108,7 +108,7 @@ class Collector:
         is_same = all(map(self._cluster.avoid_as_before, found.avoided))
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))
 
-    def _eligible(self, specs: Iterable[PodSpec]) -> list[Verdict[PodSpec, Eligibility]]:
+    def _eligible(self, specs: Iterable[PodSpec]) -> list[CachedVerdict[PodSpec, Eligibility]]:
         """Each by itself; none while Slurm's nodes have not been read."""
         return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
 
@@ -196,7 +196,7 @@ class Collector:
         self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: RecordView
     ) -> Eligibility:
         slots = plan_slots(gang, eligibility, self._settings.counted)
-        wish = Wish(
+        wish = DomainWish(
             label=gang.one_domain,
             slots=slots.count,
             needs=counted(slots.needs, self._settings.counted, gpu_type=gang.options.gpu_type),

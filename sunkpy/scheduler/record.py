@@ -27,7 +27,7 @@ from sunkpy.core.model.states import JobId
 from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
 from sunkpy.runtime.queue import Urgency
-from sunkpy.runtime.verdicts import Verdict
+from sunkpy.runtime.verdicts import CachedVerdict
 from sunkpy.scheduler.nodes.fullness import Answer
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
@@ -105,8 +105,8 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         is_all: nothing else than nodes and neighbours decided with them.
     """
 
-    templates: tuple[Verdict[PodSpec, Eligibility], ...] = ()
-    avoided: tuple[Verdict[Sequence[Pod], Mapping[str, str]], ...] = ()
+    templates: tuple[CachedVerdict[PodSpec, Eligibility], ...] = ()
+    avoided: tuple[CachedVerdict[Sequence[Pod], Mapping[str, str]], ...] = ()
     full: tuple[Answer, ...] = ()
     reach: int | None = None
     is_all: bool = False

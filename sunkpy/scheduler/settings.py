@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.access import ANY, Rule
+from sunkpy.core.gang.access import ANY, AccessRule
 from sunkpy.core.gang.families import Families, configured
 from sunkpy.core.gang.families.daemon_set import NAMESPACES as DAEMON_SET_NAMESPACES
 from sunkpy.core.gang.families.declaration import LARGEST_GANG
@@ -148,7 +148,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     kubelet_account: str = ""
     poll_seconds: float = 1.0
     sweep_seconds: float = 600.0
-    access: tuple[Rule, ...] = ()
+    access: tuple[AccessRule, ...] = ()
     annotated_access: bool = False
     private_jobs: bool = False
     workloads: tuple[WorkloadRule, ...] = ()

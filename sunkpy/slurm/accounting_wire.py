@@ -395,7 +395,7 @@ class WireShare(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Shares(msgspec.Struct, frozen=True, kw_only=True):
+class WireShares(msgspec.Struct, frozen=True, kw_only=True):
     """`shares`."""
 
     shares: tuple[WireShare, ...] = ()
@@ -404,4 +404,4 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 class SharesReply(Reply, frozen=True, kw_only=True):
     """GET shares of slurmctld."""
 
-    shares: Shares = Shares()
+    shares: WireShares = WireShares()

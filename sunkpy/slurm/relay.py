@@ -47,7 +47,7 @@ class Hello(msgspec.Struct, frozen=True):
     user: str
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RelayRequest(msgspec.Struct, frozen=True):
     """A request to slurmrestd; `user` empty: that of the relay."""
 
     id: int
@@ -182,7 +182,7 @@ class _Running:
     async def ask(self, method: str, path: str, user: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
         if self.has_ended:
             raise _Ended(f"{' '.join(self._command)}: it has ended")
-        asked = Asked(next(self._ids), method, path, user, content, dict(headers))
+        asked = RelayRequest(next(self._ids), method, path, user, content, dict(headers))
         answer = self._waiting[asked.id] = asyncio.get_running_loop().create_future()
         assert self._process.stdin is not None
         try:
@@ -224,14 +224,14 @@ async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Ca
     tokens, connection = token_source(settings), Connection(settings.url.rstrip("/"))
     carried: set[asyncio.Task[None]] = set()
 
-    async def carry(asked: Asked) -> None:
+    async def carry(asked: RelayRequest) -> None:
         write(_packed(await _carried(asked, settings, tokens, connection)))
 
     write(_packed(Hello(tokens.user)))
     try:
         with contextlib.suppress(asyncio.IncompleteReadError):
             while True:
-                task = asyncio.create_task(carry(await _receive(reader, Asked)))
+                task = asyncio.create_task(carry(await _receive(reader, RelayRequest)))
                 carried.add(task)
                 task.add_done_callback(carried.discard)
     finally:
@@ -253,7 +253,9 @@ async def serve_here(settings: SlurmSettings) -> None:
     await serve(settings, reader, write)
 
 
-async def _carried(asked: Asked, settings: SlurmSettings, tokens: TokenSource, connection: Connection) -> Answered:
+async def _carried(
+    asked: RelayRequest, settings: SlurmSettings, tokens: TokenSource, connection: Connection
+) -> Answered:
     user = asked.user or (settings.reader if asked.method == "GET" else "")
     try:
         headers = asked.headers | {JWT_HEADER: tokens.token(user)}

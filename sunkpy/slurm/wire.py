@@ -14,7 +14,7 @@ import msgspec
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.gres import Indices, gres_count, gres_counts, gres_indices
-from sunkpy.core.model.layout import Layout, Share, lay_out
+from sunkpy.core.model.layout import JobShare, Layout, lay_out
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 from sunkpy.slurm.pieces import decode_in_pieces
 
@@ -235,8 +235,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         """How its tasks lie on its nodes; empty before it has any. `gres_detail` is in the order of the nodes."""
         allocation, details = self._allocation, self._details
         gres = [gres_count(text) for text in details] if details else [0] * len(allocation)
-        shares = [Share(node=a.name, cpus=a.cpus.count, gres=n) for a, n in zip(allocation, gres, strict=True)]
-        task = Share(cpus=self.cpus_per_task.value, gres=gres_count(self.tres_per_task) if any(gres) else 0)
+        shares = [JobShare(node=a.name, cpus=a.cpus.count, gres=n) for a, n in zip(allocation, gres, strict=True)]
+        task = JobShare(cpus=self.cpus_per_task.value, gres=gres_count(self.tres_per_task) if any(gres) else 0)
         return lay_out(shares, tasks=self.tasks.value, task=task)
 
     @property
@@ -423,7 +423,7 @@ class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
         return self.message_type in ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO")
 
 
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+class WireStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The part of sdiag(1) that is about messages."""
 
     rpcs_by_message_type: tuple[WireRpc, ...] = ()
@@ -432,4 +432,4 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 class DiagReply(Reply, frozen=True, kw_only=True):
     """GET diag/."""
 
-    statistics: Statistics = Statistics()
+    statistics: WireStatistics = WireStatistics()

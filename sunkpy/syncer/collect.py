@@ -13,10 +13,10 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
-    Answer,
-    Memory,
     MirrorAction,
-    Question,
+    MirrorMemory,
+    ServiceQuestion,
+    SlurmAnswer,
     View,
     after_asking,
     after_writing,
@@ -60,7 +60,7 @@ class Collector:
         self._nodes = nodes
         self._topology = topology
         self._metrics = metrics
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, MirrorMemory] = {}
         self._is_trusted = True
         self._expected: dict[str, str] = {}
         self._promising: set[str] = set()
@@ -79,7 +79,7 @@ class Collector:
             pod=self._pod(name),
             answer=answer,
             are_pods_known=self._pods.connected,
-            memory=self._memories.get(name, Memory()),
+            memory=self._memories.get(name, MirrorMemory()),
             slurm_nodes=self.slurm_node_count,
             topology=topology,
             place=place,
@@ -103,7 +103,7 @@ class Collector:
         observation = self._nodes.observation
         return len(observation.nodes) if observation else 0
 
-    def remember(self, name: str, memory: Memory) -> None:
+    def remember(self, name: str, memory: MirrorMemory) -> None:
         """Keep this memory for the next view of the name; drop it when neither side knows the name."""
         observation = self._nodes.observation
         is_known = observation is not None and name in observation.nodes
@@ -114,12 +114,12 @@ class Collector:
 
     def remember_writes(self, name: str, actions: Iterable[MirrorAction], now_s: float) -> None:
         """Slurm was written to: older answers about the name no longer count."""
-        memory = self._memories.get(name, Memory())
+        memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_writing(memory, actions, now_s)
 
-    def remember_jobs(self, name: str, question: Question, *, is_yes: bool, at_s: float) -> None:
+    def remember_jobs(self, name: str, question: ServiceQuestion, *, is_yes: bool, at_s: float) -> None:
         """Slurm has answered the question about jobs that was sent at that time."""
-        memory = self._memories.get(name, Memory())
+        memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_asking(memory, question, is_yes=is_yes, at_s=at_s)
 
     def judge_answer(self) -> bool:
@@ -172,11 +172,11 @@ class Collector:
         pod = self._pods.get(self._namespace, name)
         return pod if pod is not None and is_slurmd(pod) else None
 
-    def _answer(self, name: str) -> Answer | None:
+    def _answer(self, name: str) -> SlurmAnswer | None:
         observation = self._nodes.observation
         if observation is None:
             return None
-        return Answer(
+        return SlurmAnswer(
             node=observation.nodes.get(name),
             number=observation.number,
             at_s=observation.at_s,

@@ -17,7 +17,7 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
-    Budget,
+    ActionBudget,
     DeleteSlurmNode,
     DrainNode,
     LiftDrain,
@@ -77,7 +77,7 @@ class Executor:
         self._namespace = namespace
         self._on_refused = on_refused
         self._clock = clock
-        self._budget = Budget()
+        self._budget = ActionBudget()
         self._log = structlog.get_logger("syncer")
 
     async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:

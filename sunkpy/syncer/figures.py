@@ -20,7 +20,7 @@ import structlog
 
 from sunkpy.core.figures.devices import device_family, gpus_alloc
 from sunkpy.core.figures.drains import DrainTimes
-from sunkpy.core.figures.family import Family, Page, Sample, render, single
+from sunkpy.core.figures.family import MetricFamily, Page, Sample, render, single
 from sunkpy.core.figures.jobs import JobRow, job_families
 from sunkpy.core.figures.nodes import PartitionRow, node_families, partition_families
 from sunkpy.core.figures.reservations import License, Reservation, license_families, reservation_families
@@ -53,7 +53,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     reservations: Sequence[Reservation] = ()
     shares: Sequence[Share] = ()
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """All figures."""
         yield from node_families(self.nodes, gpus_alloc(self.jobs or ()))
         yield from partition_families(self.partitions, self.nodes)
@@ -66,14 +66,14 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
             yield device_family(self.jobs, self.nodes)
 
 
-class History:
+class TermTotals:
     """What adds up over a term."""
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._waits = WaitTimes()
         self._drains = DrainTimes(nodeset_of)
 
-    def families(self, read: Read, now_s: float) -> Iterator[Family]:
+    def families(self, read: Read, now_s: float) -> Iterator[MetricFamily]:
         """All of it, with one more read."""
         self._drains.add(read.nodes, now_s)
         self._waits.begin(read.statistics.figures.get("req_time", 0))
@@ -106,7 +106,7 @@ class FigureFeed:
         self._nodes = nodes
         self._settings = settings
         self._jobs = JobReader(slurm, scheduler_user=scheduler_user, most=settings.job_reads)
-        self._history = History(nodeset_of)
+        self._history = TermTotals(nodeset_of)
         self._shares: Sequence[Share] = ()
         self._shares_at_s = float("-inf")
         self._clock = clock
@@ -181,12 +181,12 @@ class FigureFeed:
         return self._shares
 
 
-def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[Family]:
+def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[MetricFamily]:
     """What is not shown, and why."""
     yield single(
         "sunkpy_figures_series_limit", "syncer.metrics.seriesPerName: series of one name", settings.series_per_name
     )
-    yield Family(
+    yield MetricFamily(
         name="sunkpy_figures_series_cut",
         help="Series that the limit leaves out, by `name`",
         labels=("name",),

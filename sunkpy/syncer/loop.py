@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from sunkpy.core.mirror import MirrorAction, PatchPod, Question, decide_mirror
+from sunkpy.core.mirror import MirrorAction, PatchPod, ServiceQuestion, decide_mirror
 from sunkpy.core.mirror.decide import STALE_AFTER_S
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.informer import Informer
@@ -106,7 +106,7 @@ class MirrorLoop:
         self._awaiting_answer.add(name)
         self._nodes.hasten(full=True)
 
-    async def _ask(self, name: str, question: Question) -> None:
+    async def _ask(self, name: str, question: ServiceQuestion) -> None:
         at_s = self._clock()
         is_yes = await self._service_check.ask(question)
         self._collector.remember_jobs(name, question, is_yes=is_yes, at_s=at_s)

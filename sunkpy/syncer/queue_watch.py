@@ -15,7 +15,7 @@ import structlog
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
-from sunkpy.core.nodeset.jobs_waiting import WAITED_S, Report, event_text, find_waiting, make_report
+from sunkpy.core.nodeset.jobs_waiting import WAITED_S, WaitingReport, event_text, find_waiting, make_report
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -42,7 +42,7 @@ class QueueWatch:
         self._pods = pods
         self._clock = clock
         self._since_s: dict[str, float] = {}
-        self._reported: dict[str, Report] = {}
+        self._reported: dict[str, WaitingReport] = {}
         self._log = structlog.get_logger("syncer")
 
     async def check(self, read: Read) -> None:

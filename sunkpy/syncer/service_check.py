@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sunkpy.core.mirror import Question, are_services_alone, is_service
+from sunkpy.core.mirror import ServiceQuestion, are_services_alone, is_service
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound, Unreachable
@@ -28,7 +28,7 @@ class ServiceCheck:
         self._timeout_s = timeout_s
         self._asking = asyncio.Semaphore(_NODES_AT_ONCE)
 
-    async def ask(self, question: Question) -> bool:
+    async def ask(self, question: ServiceQuestion) -> bool:
         """Are these jobs all that is on the node, and services?
 
         Raises:
@@ -42,7 +42,7 @@ class ServiceCheck:
             raise Unreachable(what, text=f"not answered within {self._timeout_s:.0f} s") from error
         return are_services_alone(question, found, scheduler=self._user)
 
-    async def _services(self, question: Question) -> list[SlurmJob]:
+    async def _services(self, question: ServiceQuestion) -> list[SlurmJob]:
         """The jobs asked for, up to the first that is no service."""
         found: list[SlurmJob] = []
         for job_id in question.jobs:

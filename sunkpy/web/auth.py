@@ -42,7 +42,7 @@ _AT_ONCE: Final = 4
 _LONGEST: Final = 16 * 1024
 
 
-class Denied(Exception):
+class PageDenied(Exception):
     """Not proved, or not allowed; the text says which right is missing."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -50,7 +50,7 @@ class Denied(Exception):
         self.status = status
 
 
-class Door(Protocol):
+class Doorkeeper(Protocol):
     """Knows who may look."""
 
     async def sight(self, token: str) -> Sight:
@@ -78,7 +78,7 @@ class LocalDoor:
     async def sight(self, token: str) -> Sight:
         """See Door."""
         if not token.isascii() or not hmac.compare_digest(token, self._key):
-            raise Denied(401, "open the link that the command has printed")
+            raise PageDenied(401, "open the link that the command has printed")
         return EVERYTHING
 
     async def enter(self, token: str) -> str:
@@ -109,18 +109,18 @@ class ClusterDoor:
         self._known: cachetools.TTLCache[bytes, UserInfo] = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
         self._users: cachetools.TTLCache[bytes, str] = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
         self._may: cachetools.TTLCache[tuple[bytes, str, str], bool] = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
-        self._refused: cachetools.TTLCache[bytes, Denied] = cachetools.TTLCache(_REMEMBERED, _REFUSED_S, clock)
+        self._refused: cachetools.TTLCache[bytes, PageDenied] = cachetools.TTLCache(_REMEMBERED, _REFUSED_S, clock)
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def sight(self, token: str) -> Sight:
         """See Door."""
         if not token or len(token) > _LONGEST or not token.isascii():
-            raise Denied(401, "give a token: kubectl create token NAME, or that of your kubeconfig")
+            raise PageDenied(401, "give a token: kubectl create token NAME, or that of your kubeconfig")
         digest = hashlib.sha256(token.encode()).digest()
         self._recall_refusal(digest)
         try:
             return await self._sight(token, digest)
-        except Denied as denied:
+        except PageDenied as denied:
             self._refused.setdefault(digest, denied)
             raise
 
@@ -131,11 +131,11 @@ class ClusterDoor:
             return token
         digest = hashlib.sha256(token.encode()).digest()
         if digest in self._used:
-            raise Denied(401, "this link was opened already: my-page prints another one")
+            raise PageDenied(401, "this link was opened already: my-page prints another one")
         try:
             session = self._sessions.begin(sight.user)
         except NoSession as error:
-            raise Denied(503, str(error)) from error
+            raise PageDenied(503, str(error)) from error
         self._used[digest] = True
         return session
 
@@ -144,12 +144,12 @@ class ClusterDoor:
             if whose := self._sessions.user(token):
                 return Sight(user=whose)
         except NoSession as over:
-            raise Denied(401, str(over)) from over
+            raise PageDenied(401, str(over)) from over
         if user_of(token):
             return Sight(user=await self._answer(self._users, digest, digest, lambda: self._ask_slurm(token)))
         user = await self._answer(self._known, digest, digest, lambda: self._ask_who(token))
         if not await self._may_get(user, digest, names.NODESET_PLURAL, self._namespace):
-            raise Denied(403, f"{user.username} may not get nodesets in namespace {self._namespace}")
+            raise PageDenied(403, f"{user.username} may not get nodesets in namespace {self._namespace}")
         if await self._may_get(user, digest, "pods", ""):
             return EVERYTHING
         seen = [each for each in self._namespaces() if await self._may_get(user, digest, "pods", each)]
@@ -164,12 +164,12 @@ class ClusterDoor:
         try:
             return await proved_user(self._slurm_url, token)
         except Unauthorized as error:
-            raise Denied(401, f"the token is not accepted: {error.message}") from error
+            raise PageDenied(401, f"the token is not accepted: {error.message}") from error
 
     async def _ask_who(self, token: str) -> UserInfo:
         review = await self._kube.review_token(token)
         if not review.authenticated or not review.user.username:
-            raise Denied(401, f"the token is not accepted: {review.error or 'wrong or expired'}")
+            raise PageDenied(401, f"the token is not accepted: {review.error or 'wrong or expired'}")
         return review.user
 
     async def _answer(self, known: MutableMapping[K, V], digest: bytes, key: K, ask: Callable[[], Awaitable[V]]) -> V:
@@ -184,4 +184,4 @@ class ClusterDoor:
 
     def _recall_refusal(self, digest: bytes) -> None:
         if (refusal := self._refused.get(digest)) is not None:
-            raise Denied(refusal.status, str(refusal))
+            raise PageDenied(refusal.status, str(refusal))

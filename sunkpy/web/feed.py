@@ -17,13 +17,13 @@ import msgspec
 import structlog
 
 from sunkpy.core.overview.sight import Sight
-from sunkpy.core.page.delta import Change, diff_tables
+from sunkpy.core.page.delta import TableChange, diff_tables
 from sunkpy.core.page.rows import EMPTY, HEAD, HeadRow, Tables
 from sunkpy.core.page.sight import filter_tables
 from sunkpy.core.page.tables import PageFacts, build_tables
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm.pace import LONGEST_S, SHARE
-from sunkpy.web.source import Source
+from sunkpy.web.source import PageSource
 
 AGAIN: Final = "again"
 """Sent in place of a difference that is too large: the viewer reads the whole page, which is compressed."""
@@ -37,7 +37,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     at: float
-    tables: Mapping[str, Change]
+    tables: Mapping[str, TableChange]
 
 
 class Channel:
@@ -79,7 +79,7 @@ class Feed:
 
     def __init__(
         self,
-        source: Source,
+        source: PageSource,
         *,
         every_s: float,
         clock: Callable[[], float] = time.monotonic,

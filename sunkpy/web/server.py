@@ -25,7 +25,7 @@ from sunkpy.core.overview.sight import Sight
 from sunkpy.core.page.rows import NODES
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.web.auth import Denied, Door
+from sunkpy.web.auth import Doorkeeper, PageDenied
 from sunkpy.web.feed import Feed
 from sunkpy.web.stories import Stories
 
@@ -58,7 +58,9 @@ class PageServer:
     `dashboards`: how the address of each dashboard in Grafana begins.
     """
 
-    def __init__(self, feed: Feed, door: Door, *, dashboards: str = "", hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, feed: Feed, door: Doorkeeper, *, dashboards: str = "", hosts: frozenset[str] = frozenset()
+    ) -> None:
         self._feed = feed
         self._door = door
         self._dashboards = dashboards
@@ -90,7 +92,7 @@ class PageServer:
             return _json({"why": f"not called {request.host}"}, status=421)
         try:
             return await handler(request)
-        except Denied as denied:
+        except PageDenied as denied:
             return _json({"why": str(denied)}, status=denied.status)
         except (KubeError, SlurmError) as error:
             return _json({"why": str(error)}, status=503)
@@ -104,11 +106,11 @@ class PageServer:
     async def _enter(self, request: web.Request) -> web.Response:
         """JSON, which a form of another site cannot send."""
         if request.content_type != "application/json":
-            raise Denied(415, "send JSON")
+            raise PageDenied(415, "send JSON")
         try:
             token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.MsgspecError as error:
-            raise Denied(400, 'send {"token": …}') from error
+            raise PageDenied(400, 'send {"token": …}') from error
         kept = await self._door.enter(token.strip())
         response = web.Response(status=204)
         is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))
@@ -135,7 +137,7 @@ class PageServer:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         sight = await self._sight(request)
         if self._streams >= _VIEWERS:
-            raise Denied(503, f"{_VIEWERS} viewers are here already")
+            raise PageDenied(503, f"{_VIEWERS} viewers are here already")
         channel, texts = await self._feed.channel(sight), asyncio.Queue[str](16)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
@@ -170,7 +172,7 @@ class PageServer:
     async def _explain_node(self, request: web.Request) -> web.Response:
         sight = await self._sight(request)
         if sight.user:
-            raise Denied(403, "you see your own jobs")
+            raise PageDenied(403, "you see your own jobs")
         name = request.match_info["name"]
         if name not in self._feed.tables[NODES]:
             return _json({"why": f"there is no node {name} of Slurm"}, status=404)
@@ -179,7 +181,7 @@ class PageServer:
     async def _explain_pod(self, request: web.Request) -> web.Response:
         sight, namespace = await self._sight(request), request.match_info["namespace"]
         if not sight.sees_pods_of(namespace):
-            raise Denied(403, f"you may not get pods in namespace {namespace}")
+            raise PageDenied(403, f"you may not get pods in namespace {namespace}")
         return _json(await self._stories.of_pod(namespace, request.match_info["name"]))
 
     async def _explain_job(self, request: web.Request) -> web.Response:

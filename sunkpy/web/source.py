@@ -19,7 +19,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     history: History | None = None
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """All raise `KubeError`."""
 
     async def read(self) -> PageFacts:

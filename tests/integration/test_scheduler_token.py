@@ -26,7 +26,7 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.scheduler.devices.allocate import Allocator, Plan
+from sunkpy.scheduler.devices.allocate import Allocator, DevicePlan
 from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.devices.made import ClaimMaker, Refused
 from sunkpy.scheduler.metrics import SchedulerMetrics
@@ -247,8 +247,8 @@ def claim_now(apiserver: Apiserver, name: str) -> ResourceClaim:
     return msgspec.json.decode(apiserver.ask("admin", "GET", f"{DEVICES}/{name}").content, type=ResourceClaim)
 
 
-def chosen(apiserver: Apiserver, name: str, pod: Pod, device: str, node: str = "n1") -> Plan:
-    return Plan(chosen=[chosen_of(claim_now(apiserver, name), pod, "gpu", device, node)])
+def chosen(apiserver: Apiserver, name: str, pod: Pod, device: str, node: str = "n1") -> DevicePlan:
+    return DevicePlan(chosen=[chosen_of(claim_now(apiserver, name), pod, "gpu", device, node)])
 
 
 def chosen_of(claim: ResourceClaim, pod: Pod, request: str, device: str, node: str = "n1") -> Chosen:
@@ -348,7 +348,7 @@ async def test_it_makes_the_claim_of_a_pod_that_asks_for_a_resource(apiserver: A
     async with allocating(apiserver) as allocator:
         mappings = tuple(whose for whose, _ in requests_of(pod.spec, {resource: GPUS}))
         found = chosen_of(claim, pod, "container-0-request-0", "gpu-0")
-        plan = Plan(chosen=[msgspec.structs.replace(found, mappings=mappings)])
+        plan = DevicePlan(chosen=[msgspec.structs.replace(found, mappings=mappings)])
         with pytest.raises(Refused, match="gate DRAExtendedResource is off"):
             await allocator.write(plan)
     made = claim_now(apiserver, claim.name)

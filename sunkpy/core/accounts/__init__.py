@@ -2,9 +2,18 @@
 
 from sunkpy.core.accounts.batches import in_batches
 from sunkpy.core.accounts.changes import Change
-from sunkpy.core.accounts.plan import Plan, plan_accounts
+from sunkpy.core.accounts.plan import AccountsPlan, plan_accounts
 from sunkpy.core.accounts.plan_text import describe_change, describe_plan
 from sunkpy.core.accounts.records import Accounting
-from sunkpy.core.accounts.wanted import Wanted
+from sunkpy.core.accounts.wanted import WantedAccounts
 
-__all__ = ["Accounting", "Change", "Plan", "Wanted", "describe_change", "describe_plan", "in_batches", "plan_accounts"]
+__all__ = [
+    "Accounting",
+    "AccountsPlan",
+    "Change",
+    "WantedAccounts",
+    "describe_change",
+    "describe_plan",
+    "in_batches",
+    "plan_accounts",
+]

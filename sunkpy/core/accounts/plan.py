@@ -50,7 +50,7 @@ from sunkpy.core.accounts.records import (
     mark,
 )
 from sunkpy.core.accounts.tree import Tree, grow_tree
-from sunkpy.core.accounts.wanted import Membership, Wanted, count_shares, default_account, limits_of
+from sunkpy.core.accounts.wanted import Membership, WantedAccounts, count_shares, default_account, limits_of
 
 COMMENT: Final = mark("values")
 """Comment of an association: set when it is made, because Slurm's API cannot change it."""
@@ -60,7 +60,7 @@ _CLOSED_QOS: Final = QosRecord(
 )
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The changes. With `contradictions` nothing is done. `left_alone` is what others made and have to change
     themselves.
     """
@@ -70,14 +70,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
 
 
-def plan_accounts(wanted: Wanted, now: Accounting) -> Plan:
+def plan_accounts(wanted: WantedAccounts, now: Accounting) -> AccountsPlan:
     """Plan what brings slurmdbd in line with these values."""
     tree = grow_tree(wanted, now)
     contradictions = find_contradictions(tree)
     if contradictions:
-        return Plan(contradictions=tuple(contradictions))
+        return AccountsPlan(contradictions=tuple(contradictions))
     found = [*_qos(tree), *_accounts(tree), *_memberships(tree), *_defaults(tree), *_closing(tree)]
-    return Plan(
+    return AccountsPlan(
         changes=tuple(each for each in found if not isinstance(each, str)),
         left_alone=tuple(each for each in found if isinstance(each, str)),
     )
@@ -102,7 +102,7 @@ def _qos(tree: Tree) -> Iterator[Change | str]:
                 yield ChangeQos(name=name, after=after, before=before)
 
 
-def _preempted_first(wanted: Wanted) -> list[str]:
+def _preempted_first(wanted: WantedAccounts) -> list[str]:
     """All QoS, each after those that it preempts."""
     ordered: dict[str, None] = {}
     waiting = [(name, False) for name in reversed(list(wanted.qos))]
@@ -116,7 +116,7 @@ def _preempted_first(wanted: Wanted) -> list[str]:
     return list(ordered)
 
 
-def _wanted_qos(name: str, wanted: Wanted) -> QosRecord:
+def _wanted_qos(name: str, wanted: WantedAccounts) -> QosRecord:
     qos = wanted.qos[name]
     return QosRecord(
         description=mark(qos.description or name),

@@ -16,13 +16,13 @@ from sunkpy.core.accounts.changes import (
     MakeQos,
     SetDefaultAccount,
 )
-from sunkpy.core.accounts.plan import Plan
+from sunkpy.core.accounts.plan import AccountsPlan
 from sunkpy.core.accounts.records import SHARES_OF_PARENT, AssociationRecord
 
 _CLOSED = "closed: takes no more jobs and keeps its usage"
 
 
-def describe_plan(plan: Plan) -> str:
+def describe_plan(plan: AccountsPlan) -> str:
     """Lines that begin with `+` (made), `~` (changed), `-` (closed), `!` (left alone, or wrong)."""
     lines = [f"! {text}" for text in (*plan.contradictions, *plan.left_alone)]
     lines += [describe_change(change) for change in plan.changes]

@@ -1,4 +1,4 @@
-"""The tree of accounts after the plan: the values, and what others made beside and above them."""
+"""The tree of accounts after the plan: what the values describe, and what others made next to it and above it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from sunkpy.core.accounts.records import ROOT, Accounting
-from sunkpy.core.accounts.wanted import Membership, Wanted
+from sunkpy.core.accounts.wanted import Membership, WantedAccounts
 
 QOS_OF_ROOT = ("normal",)
 """The QoS of an account when no account above it names any."""
@@ -16,7 +16,7 @@ QOS_OF_ROOT = ("normal",)
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
     """`parents` by account, of the values and of others, without accounts that are being closed."""
 
-    wanted: Wanted
+    wanted: WantedAccounts
     now: Accounting
     parents: Mapping[str, str]
 
@@ -85,7 +85,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return self.now.accounts[account].organization if account in self.now.accounts else ""
 
 
-def grow_tree(wanted: Wanted, now: Accounting) -> Tree:
+def grow_tree(wanted: WantedAccounts, now: Accounting) -> Tree:
     """The tree of these values in this slurmdbd."""
     of_others = {
         association.account: association.parent

@@ -77,7 +77,7 @@ class PodUser(_Section, frozen=True, kw_only=True):
     account: str = ""
 
 
-class Wanted(_Section, frozen=True, kw_only=True):
+class WantedAccounts(_Section, frozen=True, kw_only=True):
     """All that values say. `organizations` are the ones that accounts may name.
 
     `submitted_per_user`: most jobs of a user in an account that are queued or running, where their own limits say
@@ -101,7 +101,7 @@ class Wanted(_Section, frozen=True, kw_only=True):
         return {**self.users, self.pods.user: pod_user}
 
 
-def limits_of(wanted: Wanted, user: str, membership: Membership) -> Limits:
+def limits_of(wanted: WantedAccounts, user: str, membership: Membership) -> Limits:
     """The limits of a user in an account."""
     if membership.limits.submitted is not None or user not in wanted.users:
         return membership.limits

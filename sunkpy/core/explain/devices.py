@@ -64,21 +64,21 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
 
 
-class Owner(msgspec.Struct, frozen=True):
+class DeviceOwner(msgspec.Struct, frozen=True):
     """One who has a device, in words; `uid` of the pod, if it is one."""
 
     text: str
     uid: str = ""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
     """A device: `name` by Slurm's index or the driver's name, what is known of it, and who has it. `is_driver_known`: a
     driver offers it. `is_odd`: one side does not know it, and should.
     """
 
     name: str
     known: tuple[str, ...] = ()
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[DeviceOwner, ...] = ()
     is_driver_known: bool = True
     is_odd: bool = False
 
@@ -91,7 +91,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def explain_node(facts: NodeFacts) -> Explanation:
     """Whose each device of a node is, and what to do where two have one, or the sides do not agree."""
     rows = list(find_rows(facts))
-    by_what = ", by what could be read" if facts.unread else ""
+    by_what = ", as far as could be read" if facts.unread else ""
     free = sum(not row.owners for row in rows)
     slurm = facts.slurm.name if facts.slurm is not None else ""
     known = f"has {len(rows)} devices, {free} free" if rows else "has no devices that Slurm or a driver knows"
@@ -138,7 +138,7 @@ def _health(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _topology(facts: NodeFacts) -> tuple[str, ...]:
-    """Below which switches it is, as the syncer has told its slurmd pod, and as Slurm has it."""
+    """The switches above the node: as the syncer noted them on the slurmd pod, and as Slurm has them."""
     told, record = _told(facts), facts.slurm.topology if facts.slurm is not None else ""
     return (*((told,) if told else ()), *((f"in Slurm: {record}",) if record else ()))
 
@@ -173,7 +173,7 @@ def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
     return (*map(str, rows), *((f"{noted}, as noted on the pod",) if noted and not is_known else ()))
 
 
-def find_rows(facts: NodeFacts) -> Iterator[Row]:
+def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
     """First by Slurm's indices, then what only a driver knows."""
     left, is_asked = dict(facts.offered), facts.slurm is not None
     drivers = set[str]()
@@ -187,7 +187,7 @@ def find_rows(facts: NodeFacts) -> Iterator[Row]:
             owners += _by_claim(facts, id)
         is_odd = is_asked and bool(facts.offered) and not same
         known += [_NO_SLICE] if is_odd else []
-        yield Row(
+        yield DeviceRow(
             name=f"{gres} {index}",
             known=_words(known),
             owners=_merged(owners),
@@ -199,7 +199,7 @@ def find_rows(facts: NodeFacts) -> Iterator[Row]:
         known += [_NOT_SLURMS] if is_asked else []
         # Drivers of other things than Slurm counts are none of its business.
         is_odd = is_asked and id.driver in drivers
-        yield Row(name=f"device {id}", known=_words(known), owners=_merged(_by_claim(facts, id)), is_odd=is_odd)
+        yield DeviceRow(name=f"device {id}", known=_words(known), owners=_merged(_by_claim(facts, id)), is_odd=is_odd)
 
 
 def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
@@ -219,7 +219,7 @@ def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
             yield gres, index, None
 
 
-def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[Owner]:
+def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[DeviceOwner]:
     """Jobs that Slurm gave this index, and pods on which it is noted."""
     node = facts.slurm.name if facts.slurm is not None else ""
     jobs: dict[JobId | None, SlurmJob] = {
@@ -232,10 +232,10 @@ def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[Owner]:
             job = jobs.pop(noted_job(pod), None)
             yield _pod_owner(pod, _job(job) if job is not None else _job_lost(facts, pod))
     for job in jobs.values():
-        yield Owner(_job(job))
+        yield DeviceOwner(_job(job))
 
 
-def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[Owner]:
+def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[DeviceOwner]:
     """Pods, or else claims, to which a device is allocated."""
     pods = {pod.uid: pod for pod in _holding(facts)}
     for claim in (claim for claim in facts.claims if device in claim.held):
@@ -244,15 +244,15 @@ def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[Owner]:
         if not any(uid in pods for uid in users):
             whom = ", ".join(user.name for user in claim.status.reserved_for)
             how = f"of {whom}, not on this node" if whom else "reserved for nobody"
-            yield Owner(f"claim {'/'.join(claim.key)} {how}")
+            yield DeviceOwner(f"claim {'/'.join(claim.key)} {how}")
 
 
-def _pod_owner(pod: Pod, job: str) -> Owner:
+def _pod_owner(pod: Pod, job: str) -> DeviceOwner:
     claims = ", ".join(claim_names(pod).values())
     is_handed_out = bool(devices_on(pod))
     by_count = "by sunkpy's device plugin" if is_handed_out else "without a claim: a plugin may have chosen another"
     how = f"claim {claims}" if claims else by_count
-    return Owner(", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job))), pod.uid)
+    return DeviceOwner(", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job))), pod.uid)
 
 
 def _job(job: SlurmJob) -> str:
@@ -260,16 +260,16 @@ def _job(job: SlurmJob) -> str:
 
 
 def _job_lost(facts: NodeFacts, pod: Pod) -> str:
-    """Of a pod whose job does not have the device, as far as Slurm was asked."""
+    """What to add about a pod whose job does not have the device, as far as Slurm was asked."""
     job = noted_job(pod)
     if job is None:
         return "no Slurm job"
     return f"Slurm job {job}" + (", which has another" if facts.slurm is not None else "")
 
 
-def _merged(owners: Iterable[Owner]) -> tuple[Owner, ...]:
+def _merged(owners: Iterable[DeviceOwner]) -> tuple[DeviceOwner, ...]:
     """Each pod once, as Slurm's side tells of it."""
-    found: dict[str, Owner] = {}
+    found: dict[str, DeviceOwner] = {}
     for owner in owners:
         found.setdefault(owner.uid or owner.text, owner)
     return tuple(found.values())

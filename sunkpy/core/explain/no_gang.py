@@ -14,7 +14,7 @@ from sunkpy.core.model.objects import Pod
 def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] = (), command: str = "") -> Explanation:
     """There is no object of that name; `kind`: Pod, Gang, NodeSet or Node. Without a namespace there is none in any.
 
-    `elsewhere`: namespaces that have one of that name, for which the person is told to repeat `command`.
+    `elsewhere`: namespaces that have one of that name, where the person should repeat `command`.
     """
     if elsewhere:
         first, *others = sorted(elsewhere)
@@ -63,7 +63,7 @@ def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanat
     namespace, nodeset = min(nodesets, default=("NAMESPACE", "NODESET"))
     return Explanation(
         subject=f"Node {name}",
-        standing="has no slurmd pod: it is none of Slurm's nodes",
+        standing="has no slurmd pod, so it is not a Slurm node",
         what_to_do=f"See why a NodeSet does not take it: kubectl sunk explain nodeset {nodeset} -n {namespace}",
         is_absent=True,
     )

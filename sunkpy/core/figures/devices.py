@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.core.model.devices import SlurmDevice, read_extra
@@ -25,15 +25,15 @@ def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
     return found
 
 
-def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> Family:
-    """`sunkpy_job_gpu`. Of a gang of several pods `pod` is the object that makes them belong together."""
+def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> MetricFamily:
+    """`sunkpy_job_gpu`. For a gang of several pods, `pod` is the object that makes them a gang."""
     known: dict[str, Sequence[SlurmDevice]] = {}
     samples = []
     for job in jobs:
         if is_job_running(job.state) and job.devices:
             samples += [Sample(labels, 1) for labels in _labels(job, nodes, known)]
     text = "A GPU that a running job has; join with DCGM by uuid, which is empty where its slurmd does not publish it"
-    return Family(name="sunkpy_job_gpu", help=text, labels=_LABELS, samples=samples)
+    return MetricFamily(name="sunkpy_job_gpu", help=text, labels=_LABELS, samples=samples)
 
 
 def _labels(

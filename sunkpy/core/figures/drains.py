@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 from sunkpy.core.figures.nodes import is_drained, is_draining
 from sunkpy.core.model.states import SlurmNode
 
@@ -34,9 +34,9 @@ class DrainTimes:
         self._before, self._at_s = now, now_s
 
     @property
-    def family(self) -> Family:
+    def family(self) -> MetricFamily:
         """`sunkpy_node_drain_seconds_total`."""
-        return Family(
+        return MetricFamily(
             name="sunkpy_node_drain_seconds_total",
             help="Seconds that a Slurm node has been `draining` (jobs are on it) or `drained` (none is), by `state`",
             labels=("node", "nodeset", "state"),

@@ -18,10 +18,10 @@ class Sample(NamedTuple):
     value: float
 
 
-class Family(msgspec.Struct, frozen=True, kw_only=True):
+class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
     """All series of a name. Figures that only rise are counters: their name ends with `_total`.
 
-    `lines`: so many series belong together, which are those of a histogram when there are several. Its last label is
+    `lines`: how many series belong together; more than one only in a histogram. Its last label is
     `le`, where its `_sum` and `_count` have these words.
     """
 
@@ -44,13 +44,13 @@ class Page(NamedTuple):
     cut: Mapping[str, int]
 
 
-def single(name: str, help_text: str, value: float) -> Family:
+def single(name: str, help_text: str, value: float) -> MetricFamily:
     """A figure without labels."""
-    return Family(name=name, help=help_text, samples=(Sample((), value),))
+    return MetricFamily(name=name, help=help_text, samples=(Sample((), value),))
 
 
-def render(families: Iterable[Family], *, most: int) -> Page:
-    """The text format of Prometheus; of each name at most so many series, the first by their labels."""
+def render(families: Iterable[MetricFamily], *, most: int) -> Page:
+    """The text format of Prometheus. Each name has at most that many series: the first ones by their labels."""
     lines: list[str] = []
     cut: dict[str, int] = {}
     for family in families:
@@ -64,7 +64,7 @@ def render(families: Iterable[Family], *, most: int) -> Page:
     return Page("".join(lines).encode(), cut)
 
 
-def _line(family: Family, sample: Sample, end: str = "") -> str:
+def _line(family: MetricFamily, sample: Sample, end: str = "") -> str:
     if not family.labels:
         return f"{family.name} {sample.value}\n"
     pairs = zip(family.labels, sample.labels, strict=not end)
@@ -72,6 +72,6 @@ def _line(family: Family, sample: Sample, end: str = "") -> str:
     return f"{family.name}{end}{{{labels}}} {sample.value}\n"
 
 
-def _histogram_line(family: Family, sample: Sample) -> str:
+def _histogram_line(family: MetricFamily, sample: Sample) -> str:
     *others, le = sample.labels
     return _line(family, Sample(tuple(others), sample.value), le) if le[0] == "_" else _line(family, sample, "_bucket")

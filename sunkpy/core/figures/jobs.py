@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.figures.family import Family, Sample, single
+from sunkpy.core.figures.family import MetricFamily, Sample, single
 from sunkpy.core.growth.waiting import WaitingJob
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.states import is_job_ended, is_job_pending
@@ -88,14 +88,14 @@ _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
 }
 _HELP: Final = {
     "": "Jobs that Slurm remembers",
-    "pending": "Jobs that wait; of a job array each task",
+    "pending": "Jobs that wait; each task of a job array counts",
     "hold": "Jobs that wait and are held",
     "cpus_alloc": "Cpus that jobs have",
     "memory_alloc": "Memory that jobs have, in MiB",
     "gpus_alloc": "GPUs that jobs have",
     "nodes_alloc": "Nodes on which jobs are",
-    "max_job_nodes": "Of the jobs that wait, the most nodes that one would take",
-    "min_job_nodes": "Of the jobs that wait, the most nodes that one needs at least",
+    "max_job_nodes": "The most nodes that a waiting job would take",
+    "min_job_nodes": "The largest minimum of nodes of a waiting job",
     "max_job_nodes_nohold": "As max_job_nodes, without held jobs",
     "min_job_nodes_nohold": "As min_job_nodes, without held jobs",
     "wait_part_node_limit": "Jobs that want more nodes than the partition allows",
@@ -159,7 +159,7 @@ class Tally:
         return self.common | self._waiting | {"": open_, "wait_part_node_limit": self._over_limit}
 
 
-def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[Family]:
+def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[MetricFamily]:
     """All figures of jobs; `tiers`: partition → its PriorityTier. A partition without jobs has its zeros.
 
     A job that waits for several partitions counts in that of the highest tier, which slurmctld tries first.
@@ -183,19 +183,19 @@ def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[F
     yield from _labelled("slurm_account_jobs", "account", {name: tally.of_person for name, tally in accounts.items()})
     parts = {name: tally.of_partition for name, tally in by_partition.items()}
     yield from _labelled("slurm_partition_jobs", "partition", parts)
-    yield Family(
+    yield MetricFamily(
         name="sunkpy_jobs_pending",
-        help="Jobs that wait, by partition and by Slurm's reason; of a job array each task",
+        help="Jobs that wait, by partition and by Slurm's reason; each task of a job array counts",
         labels=("partition", "reason"),
         samples=[Sample(labels, count) for labels, count in waiting.items()],
     )
 
 
-def _labelled(name: str, label: str, figures: Mapping[str, Mapping[str, int]]) -> Iterator[Family]:
+def _labelled(name: str, label: str, figures: Mapping[str, Mapping[str, int]]) -> Iterator[MetricFamily]:
     ends = next(iter(figures.values()), {})
     for end in ends:
         samples = [Sample((key,), each[end]) for key, each in figures.items()]
-        yield Family(name=_name(name, end), help=_help(end), labels=(label,), samples=samples)
+        yield MetricFamily(name=_name(name, end), help=_help(end), labels=(label,), samples=samples)
 
 
 def _name(name: str, end: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.figures.family import Family, Sample, single
+from sunkpy.core.figures.family import MetricFamily, Sample, single
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.states import SlurmNode
 
@@ -97,7 +97,7 @@ def count_states(nodes: Iterable[SlurmNode]) -> dict[str, int]:
     return {name: sum(n for state, n in states.items() if test(state)) for name, test in _STATES.items()}
 
 
-def state_families(nodes: Iterable[SlurmNode]) -> Iterator[Family]:
+def state_families(nodes: Iterable[SlurmNode]) -> Iterator[MetricFamily]:
     """`slurm_nodes` and `slurm_nodes_*`, with SUNK's other names for some of them."""
     states = Counter(node.state for node in nodes)
     yield single("slurm_nodes", "Number of Slurm nodes", states.total())
@@ -114,7 +114,7 @@ _OF_NODE: Final[Mapping[str, tuple[str, Callable[[SlurmNode], int]]]] = {
     "cpus": ("Cpus of the node", lambda node: node.cpus),
     "cpus_alloc": ("Cpus that jobs have", lambda node: node.alloc_cpus),
     "cpus_effective": ("Cpus that jobs may have", lambda node: node.effective_cpus),
-    "cpus_idle": ("Cpus that jobs may have and none has", lambda node: node.effective_cpus - node.alloc_cpus),
+    "cpus_idle": ("Cpus that jobs may have and that are free", lambda node: node.effective_cpus - node.alloc_cpus),
     "gpus": ("GPUs of the node", _gpus),
     "memory_bytes": ("Memory of the node, in MiB as slurmctld gives it", lambda node: node.memory_mib),
     "memory_alloc_bytes": ("Memory that jobs have, in MiB", lambda node: node.alloc_memory_mib),
@@ -122,14 +122,14 @@ _OF_NODE: Final[Mapping[str, tuple[str, Callable[[SlurmNode], int]]]] = {
 }
 
 
-def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int]) -> Iterator[Family]:
+def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int]) -> Iterator[MetricFamily]:
     """`slurm_node_*` and `sunkpy_node_state`; `gpus_alloc`: how many GPUs jobs have, by node."""
     for end, (text, of) in _OF_NODE.items():
         samples = [Sample((node.name,), of(node)) for node in nodes.values()]
-        yield Family(name=f"slurm_node_{end}", help=text, labels=("node",), samples=samples)
+        yield MetricFamily(name=f"slurm_node_{end}", help=text, labels=("node",), samples=samples)
     samples = [Sample((name,), gpus_alloc.get(name, 0)) for name in nodes]
-    yield Family(name="slurm_node_gpus_alloc", help="GPUs that jobs have", labels=("node",), samples=samples)
-    yield Family(
+    yield MetricFamily(name="slurm_node_gpus_alloc", help="GPUs that jobs have", labels=("node",), samples=samples)
+    yield MetricFamily(
         name="sunkpy_node_state",
         help="The state of a Slurm node; where it takes no work, Slurm's reason",
         labels=("node", "state", "reason"),
@@ -143,14 +143,14 @@ def _text(state: States) -> str:
     return "+".join([*base, *sorted(state - set(base) - {"DYNAMIC_NORM"})])
 
 
-def partition_families(partitions: Iterable[PartitionRow], nodes: Mapping[str, SlurmNode]) -> Iterator[Family]:
+def partition_families(partitions: Iterable[PartitionRow], nodes: Mapping[str, SlurmNode]) -> Iterator[MetricFamily]:
     """`slurm_partitions`, `slurm_partition_*` but those of jobs."""
     figures = {each.name: _of_partition(each, nodes) for each in partitions}
     yield single("slurm_partitions", "Number of partitions", len(figures))
     for end in next(iter(figures.values()), {}):
         samples = [Sample((name,), each[end]) for name, each in figures.items()]
         text = f"Of the partition: {end.replace('_', ' ')}"
-        yield Family(name=f"slurm_partition_{end}", help=text, labels=("partition",), samples=samples)
+        yield MetricFamily(name=f"slurm_partition_{end}", help=text, labels=("partition",), samples=samples)
 
 
 def _of_partition(partition: PartitionRow, nodes: Mapping[str, SlurmNode]) -> dict[str, int]:

@@ -1,4 +1,6 @@
-"""What Slurm counts beside nodes and jobs: licenses, under the names that exporters of Slurm use, and reservations."""
+"""What Slurm counts in addition to nodes and jobs: licenses, under the names that exporters of Slurm use, and
+reservations.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 
 
 class License(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,17 +44,17 @@ _OF_RESERVATION: Final[Mapping[str, tuple[str, Callable[[Reservation], int]]]] =
 }
 
 
-def license_families(licenses: Iterable[License]) -> Iterator[Family]:
+def license_families(licenses: Iterable[License]) -> Iterator[MetricFamily]:
     """`slurm_lic_*`."""
     known = tuple(licenses)
     for end, (text, of) in _OF_LICENSE.items():
         samples = [Sample((each.name,), of(each)) for each in known]
-        yield Family(name=f"slurm_lic_{end}", help=text, labels=("license",), samples=samples)
+        yield MetricFamily(name=f"slurm_lic_{end}", help=text, labels=("license",), samples=samples)
 
 
-def reservation_families(reservations: Iterable[Reservation]) -> Iterator[Family]:
+def reservation_families(reservations: Iterable[Reservation]) -> Iterator[MetricFamily]:
     """`sunkpy_reservation_*`."""
     known = tuple(reservations)
     for end, (text, of) in _OF_RESERVATION.items():
         samples = [Sample((each.name,), of(each)) for each in known]
-        yield Family(name=f"sunkpy_reservation_{end}", help=text, labels=("reservation",), samples=samples)
+        yield MetricFamily(name=f"sunkpy_reservation_{end}", help=text, labels=("reservation",), samples=samples)

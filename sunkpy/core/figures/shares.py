@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,18 +27,18 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 _FIGURES: Final[Mapping[str, tuple[str, Callable[[Share], float]]]] = {
     "": ("Fair share factor, 0 to 1; higher goes first", lambda share: share.factor),
-    "_norm_shares": ("Part of what the parent has that is due, 0 to 1", lambda share: share.norm_shares),
-    "_effective_usage": ("Part of what the parent used that is theirs, 0 to 1", lambda share: share.effective_usage),
+    "_norm_shares": ("Part of the parent's resources that is due to it, 0 to 1", lambda share: share.norm_shares),
+    "_effective_usage": ("Its part of what the parent used, 0 to 1", lambda share: share.effective_usage),
 }
 
 
-def share_families(shares: Sequence[Share]) -> Iterator[Family]:
+def share_families(shares: Sequence[Share]) -> Iterator[MetricFamily]:
     """`slurm_user_fairshare*` and `slurm_account_fairshare_*`: Slurm gives accounts no factor."""
     users = [share for share in shares if share.user]
     accounts = [share for share in shares if not share.user]
     for end, (text, of) in _FIGURES.items():
         samples = [Sample((share.account, share.user), of(share)) for share in users]
-        yield Family(name=f"slurm_user_fairshare{end}", help=text, labels=("account", "user"), samples=samples)
+        yield MetricFamily(name=f"slurm_user_fairshare{end}", help=text, labels=("account", "user"), samples=samples)
         if end:
             samples = [Sample((share.account,), of(share)) for share in accounts]
-            yield Family(name=f"slurm_account_fairshare{end}", help=text, labels=("account",), samples=samples)
+            yield MetricFamily(name=f"slurm_account_fairshare{end}", help=text, labels=("account",), samples=samples)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.figures.family import Family, Sample, single
+from sunkpy.core.figures.family import MetricFamily, Sample, single
 
 
 class Rpc(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ _COUNT: Final = "Requests to slurmctld since its start or the last `sdiag --rese
 _SECONDS: Final = "Seconds that slurmctld worked on these requests"
 
 
-def statistics_families(statistics: Statistics) -> Iterator[Family]:
+def statistics_families(statistics: Statistics) -> Iterator[MetricFamily]:
     """`slurm_sched*`, `slurm_bf_*`, `slurm_sdiag_*`; a figure that this Slurm does not give is absent."""
     for name, source in NAMES.items():
         if source in statistics.figures:
@@ -101,11 +101,11 @@ def statistics_families(statistics: Statistics) -> Iterator[Family]:
     yield from _rpcs("slurm_controller_user_rpc", "user", statistics.by_user)
 
 
-def _rpcs(name: str, label: str, rpcs: Iterable[Rpc]) -> Iterator[Family]:
+def _rpcs(name: str, label: str, rpcs: Iterable[Rpc]) -> Iterator[MetricFamily]:
     values: Mapping[str, tuple[str, Callable[[Rpc], float]]] = {
         "calls": (_COUNT, lambda rpc: rpc.count),
         "duration_seconds": (_SECONDS, lambda rpc: rpc.total_us / 1e6),
     }
     for end, (text, of) in values.items():
         samples = [Sample((rpc.name,), of(rpc)) for rpc in rpcs]
-        yield Family(name=f"{name}_{end}_total", help=text, labels=(label,), samples=samples)
+        yield MetricFamily(name=f"{name}_{end}_total", help=text, labels=(label,), samples=samples)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.gang.identity import door_of
 
@@ -52,11 +52,13 @@ class WaitTimes:
         self._sums[key] = self._sums.get(key, 0) + waited_s
 
     @property
-    def family(self) -> Family:
+    def family(self) -> MetricFamily:
         """`sunkpy_job_wait_seconds`."""
         text = "From when a job could have started to its start, by account, partition and door"
         samples = [sample for key in self._counts for sample in self._samples(key)]
-        return Family(name="sunkpy_job_wait_seconds", help=text, labels=_LABELS, samples=samples, lines=len(_ENDS) + 2)
+        return MetricFamily(
+            name="sunkpy_job_wait_seconds", help=text, labels=_LABELS, samples=samples, lines=len(_ENDS) + 2
+        )
 
     def _samples(self, key: Key) -> Iterator[Sample]:
         counts = list(accumulate(self._counts[key]))

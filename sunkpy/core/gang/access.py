@@ -25,7 +25,7 @@ from sunkpy.core.model.job_spec import JobSpec
 ANY: Final = "*"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Who (`namespaces` by name, `*` for all, or `namespace_labels`, all of which must be there) may ask for what.
 
     Each list has what is allowed, `*` for anything; its first name, if it is one, is what a pod gets that names none.
@@ -68,25 +68,25 @@ _LISTS: Final = {
 """What is allowed by name: field of JobSpec → of Rule."""
 
 _ONLY_IF_ASKED: Final = frozenset({"reservation", "licenses"})
-"""Of all others a pod that names none gets the first."""
+"""Options without a default. For all other options a pod that names none gets the first allowed value."""
 
 
-def rule_for(rules: Iterable[Rule], namespace: Namespace, *, annotated: bool = False) -> Rule:
+def rule_for(rules: Iterable[AccessRule], namespace: Namespace, *, annotated: bool = False) -> AccessRule:
     """The first rule that covers a namespace; without one, a rule that allows nothing but the default partition.
 
     `annotated`: the annotations of the namespace count, for nobody but administrators can have set them.
     """
-    own = _annotated_rule(namespace.annotations) if annotated else Rule()
+    own = _annotated_rule(namespace.annotations) if annotated else AccessRule()
     return next((rule for rule in rules if rule.covers(namespace.name, namespace.labels)), own)
 
 
-def _annotated_rule(annotations: Mapping[str, str]) -> Rule:
+def _annotated_rule(annotations: Mapping[str, str]) -> AccessRule:
     """What a namespace says of itself."""
 
     def said(annotation: str) -> tuple[str, ...]:
         return tuple(name for part in annotations.get(annotation, "").split(",") if (name := part.strip()))
 
-    return Rule(
+    return AccessRule(
         users=said(names.ANNOTATION_USERS),
         partitions=said(names.ANNOTATION_PARTITIONS),
         accounts=said(names.ANNOTATION_ACCOUNTS),
@@ -96,7 +96,7 @@ def _annotated_rule(annotations: Mapping[str, str]) -> Rule:
     )
 
 
-def restricted(gang: Gang, rule: Rule, *, default_partition: str = "") -> Gang:
+def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> Gang:
     """The gang with the defaults of its namespace, and a fatal problem for each thing that it may not ask for.
 
     What is refused is not kept: pods that have a node, and anybody can make one that does, get a job all the same.
@@ -140,7 +140,7 @@ def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
         "shared": ("exclusive", options.shared == "user", "exclusive: user shares nodes with jobs"),
     }
     why = (
-        f"of other namespaces too, for namespace {gang.id.namespace} has no Slurm user of its own; "
+        f"of other namespaces too, because namespace {gang.id.namespace} has no Slurm user of its own; "
         "an administrator gives it one in scheduler.access of the Slurm cluster"
     )
     return {

@@ -17,28 +17,28 @@ from sunkpy.core.mirror.actions import (
 from sunkpy.core.mirror.decide import Decision, after_asking, after_writing, decide_mirror
 from sunkpy.core.mirror.recheck import is_in_effect, still_holds
 from sunkpy.core.mirror.report import promises
-from sunkpy.core.mirror.services import Question, are_services_alone, is_service
-from sunkpy.core.mirror.trust import Budget, find_vanished, is_expected
-from sunkpy.core.mirror.view import Answer, Finding, Memory, View
+from sunkpy.core.mirror.services import ServiceQuestion, are_services_alone, is_service
+from sunkpy.core.mirror.trust import ActionBudget, find_vanished, is_expected
+from sunkpy.core.mirror.view import MirrorMemory, Sighting, SlurmAnswer, View
 
 __all__ = [
-    "Answer",
-    "Budget",
+    "ActionBudget",
     "Decision",
     "DeleteSlurmNode",
     "DrainNode",
-    "Finding",
     "LiftDrain",
-    "Memory",
     "MirrorAction",
+    "MirrorMemory",
     "PatchPod",
-    "Question",
     "RestoreDrain",
     "ResumeNode",
+    "ServiceQuestion",
     "SetAddress",
     "SetComment",
     "SetTopology",
+    "Sighting",
     "SlurmAction",
+    "SlurmAnswer",
     "UndrainNode",
     "View",
     "after_asking",

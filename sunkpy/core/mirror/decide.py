@@ -40,7 +40,7 @@ from sunkpy.core.mirror.actions import (
 from sunkpy.core.mirror.drain_cause import UNREADY_GRACE_S, DrainCause, Want, drain_cause
 from sunkpy.core.mirror.given_up import is_given_up
 from sunkpy.core.mirror.lost_drain import lost_drain
-from sunkpy.core.mirror.view import Answer, Finding, Memory, View
+from sunkpy.core.mirror.view import MirrorMemory, Sighting, SlurmAnswer, View
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import NodeComment, SlurmNode
 
@@ -71,10 +71,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     actions: tuple[MirrorAction, ...]
-    memory: Memory
+    memory: MirrorMemory
     wants_next_answer: bool = False
     again_s: float | None = None
-    question: services.Question | None = None
+    question: services.ServiceQuestion | None = None
 
 
 def decide_mirror(view: View, now_s: float) -> Decision:
@@ -114,13 +114,15 @@ def decide_mirror(view: View, now_s: float) -> Decision:
     )
 
 
-def after_writing(memory: Memory, actions: Iterable[MirrorAction], now_s: float) -> Memory:
+def after_writing(memory: MirrorMemory, actions: Iterable[MirrorAction], now_s: float) -> MirrorMemory:
     """The memory once the actions have been carried out. Findings from before prove nothing any more."""
     wrote = tuple(write for write in map(as_write, actions) if write is not None)
     return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, drained=None, deletable=None, answered=None)
 
 
-def after_asking(memory: Memory, question: services.Question, *, is_yes: bool, at_s: float) -> Memory:
+def after_asking(
+    memory: MirrorMemory, question: services.ServiceQuestion, *, is_yes: bool, at_s: float
+) -> MirrorMemory:
     """The memory once Slurm has answered a question that was sent at this time."""
     answered = services.after_answer(memory.answered, question, is_yes=is_yes, at_s=at_s)
     return msgspec.structs.replace(memory, answered=answered)
@@ -129,7 +131,7 @@ def after_asking(memory: Memory, question: services.Question, *, is_yes: bool, a
 # ------------------------------------------------------------------------------------------------------------- memory
 
 
-def _note_times(view: View, now_s: float) -> Memory:
+def _note_times(view: View, now_s: float) -> MirrorMemory:
     """Start the clocks of states that have begun, and stop those of states that have ended.
 
     A pod counts as unready only once Slurm has its node: before, it is starting, and there is nothing to drain.
@@ -147,14 +149,14 @@ def _note_times(view: View, now_s: float) -> Memory:
     )
 
 
-def _note_drained(pod: Pod | None, answer: Answer, memory: Memory) -> Memory:
+def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) -> MirrorMemory:
     """Note the finding that the token's node is empty and closed, or gone; drop it when that no longer holds."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION) if pod else None
     holds = token is not None and (answer.node is None or answer.node.is_drained)
     return msgspec.structs.replace(memory, drained=_finding(memory.drained, token or "", holds, answer.number))
 
 
-def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) -> Memory:
+def _note_deletable(view: View, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> MirrorMemory:
     """Note the finding that the node is ours, its pod gone, and nothing on it."""
     node = answer.node
     owner = node.owner if node else None
@@ -171,7 +173,7 @@ def _note_deletable(view: View, answer: Answer, memory: Memory, now_s: float) ->
     return msgspec.structs.replace(memory, deletable=_finding(memory.deletable, uid, holds, answer.number))
 
 
-def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: Memory, now_s: float) -> Memory:
+def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: MirrorMemory, now_s: float) -> MirrorMemory:
     """Start the clock of a change that can wait. Stop it when it is due, or when the pod is written anyway."""
     since_s = memory.unwritten_since_s
     if patch is not None and not report.can_wait(pod, patch):
@@ -191,32 +193,32 @@ def job_state_held_s(slurm_nodes: int) -> float:
     return max(JOB_STATE_HELD_S, slurm_nodes / JOB_STATE_PER_S)
 
 
-def _note_receipt(patch: PatchPod | None, memory: Memory, now_s: float) -> Memory:
+def _note_receipt(patch: PatchPod | None, memory: MirrorMemory, now_s: float) -> MirrorMemory:
     if patch is None or not patch.renews_receipt:
         return memory
     return msgspec.structs.replace(memory, receipt_at_s=now_s)
 
 
-def _kept_long_enough(memory: Memory, now_s: float) -> bool:
+def _kept_long_enough(memory: MirrorMemory, now_s: float) -> bool:
     return _since(memory.podless_since_s, now_s) >= FOREIGN_DRAIN_KEPT_S
 
 
-def _finding(old: Finding | None, token: str, holds: bool, number: int) -> Finding | None:
+def _finding(old: Sighting | None, token: str, holds: bool, number: int) -> Sighting | None:
     if not holds:
         return None
-    return old if old is not None and old.token == token else Finding(token=token, number=number)
+    return old if old is not None and old.token == token else Sighting(token=token, number=number)
 
 
-def _is_proved(finding: Finding | None, number: int) -> bool:
+def _is_proved(finding: Sighting | None, number: int) -> bool:
     return finding is not None and number > finding.number
 
 
-def _is_open(memory: Memory, number: int) -> bool:
+def _is_open(memory: MirrorMemory, number: int) -> bool:
     """Some finding waits for another answer."""
     return any(finding is not None and number <= finding.number for finding in (memory.drained, memory.deletable))
 
 
-def _is_repetition(action: MirrorAction, memory: Memory, now_s: float) -> bool:
+def _is_repetition(action: MirrorAction, memory: MirrorMemory, now_s: float) -> bool:
     return as_write(action) in memory.wrote and now_s - memory.wrote_at_s < REPEAT_AFTER_S
 
 
@@ -230,7 +232,7 @@ def _since(since_s: float | None, now_s: float) -> float:
     return 0.0 if since_s is None else now_s - since_s
 
 
-def _next_deadline_s(view: View, memory: Memory, ask_in_s: float | None, now_s: float) -> float | None:
+def _next_deadline_s(view: View, memory: MirrorMemory, ask_in_s: float | None, now_s: float) -> float | None:
     """Seconds until a running clock changes the decision, or Slurm has to be asked for jobs."""
     node = view.answer.node if view.answer else None
     clocks = (
@@ -342,7 +344,7 @@ def _comment(pod: Pod) -> NodeComment:
 # ----------------------------------------------------------------------------------------------------- towards the pod
 
 
-def _withdraw(view: View, memory: Memory) -> Decision:
+def _withdraw(view: View, memory: MirrorMemory) -> Decision:
     """Slurm is not known: drop the findings, and withdraw from the pod what others act on.
 
     The outage is reported once for the cluster (`sunkpy.syncer.outage`), not on each pod. When answers are trusted
@@ -358,7 +360,9 @@ def _withdraw(view: View, memory: Memory) -> Decision:
     return Decision(actions=() if patch is None else (patch,), memory=memory, wants_next_answer=is_late)
 
 
-def _pod_patch(pod: Pod, answer: Answer, memory: Memory, now_s: float, *, place: str | None) -> PatchPod | None:
+def _pod_patch(
+    pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, now_s: float, *, place: str | None
+) -> PatchPod | None:
     node = answer.node
     silent_for_s = _since(memory.silent_since_s, now_s)
     is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
@@ -392,7 +396,7 @@ class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
 
 
-def _receipt(pod: Pod, answer: Answer, memory: Memory, now_s: float) -> _Receipt | None:
+def _receipt(pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> _Receipt | None:
     """The receipt to write: nothing runs there, or what runs there outlives its slurmd."""
     finding, answered = memory.drained, memory.answered
     if finding is not None and _is_proved(finding, answer.number):

@@ -45,7 +45,7 @@ _HAS_JOBS = frozenset({"ALLOCATED", "MIXED"})
 _IS_UNSETTLED = frozenset({"COMPLETING", "INVALID", "INVALID_REG"})  # an Epilog runs; the record is of another size
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Are these jobs all that is on the node, and services? `cpus` and `memory_mib` is what it has given away."""
 
     node: str
@@ -58,12 +58,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class ServiceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Slurm was asked: when last, and how many times in a row the answer was yes."""
 
-    question: Question
+    question: ServiceQuestion
     at_s: float
     agreed: int
 
 
-def question_of(pod: Pod | None, node: SlurmNode | None) -> Question | None:
+def question_of(pod: Pod | None, node: SlurmNode | None) -> ServiceQuestion | None:
     """The question about a node whose slurmd pod a roll wants to replace; None when there is none.
 
     Whether slurmd answers does not matter: a slurmd that does not come is replaced in time for the services. But it
@@ -79,7 +79,7 @@ def question_of(pod: Pod | None, node: SlurmNode | None) -> Question | None:
     jobs = _annotated_jobs(pod)
     if not 0 < len(jobs) <= node.alloc_cpus or node.alloc_memory_mib == 0:
         return None
-    return Question(
+    return ServiceQuestion(
         node=node.name,
         token=pod.annotations[names.ANNOTATION_PENDING_DELETION],
         jobs=jobs,
@@ -97,7 +97,7 @@ def is_service(job: SlurmJob, *, scheduler: str) -> bool:
     return is_of_pods and not job.is_batch and job.state == {"RUNNING"} and job.state_reason != "Prolog"
 
 
-def are_services_alone(question: Question, jobs: Iterable[SlurmJob], *, scheduler: str) -> bool:
+def are_services_alone(question: ServiceQuestion, jobs: Iterable[SlurmJob], *, scheduler: str) -> bool:
     """The jobs asked for, as Slurm tells them, are services, and together have all that the node has given away."""
     found = {job.id: job for job in jobs}
     if found.keys() != set(question.jobs) or not all(is_service(job, scheduler=scheduler) for job in found.values()):
@@ -107,20 +107,22 @@ def are_services_alone(question: Question, jobs: Iterable[SlurmJob], *, schedule
     return len(held) == len(found) and sums == (question.cpus, question.memory_mib)
 
 
-def after_answer(before: ServiceAnswer | None, question: Question, *, is_yes: bool, at_s: float) -> ServiceAnswer:
+def after_answer(
+    before: ServiceAnswer | None, question: ServiceQuestion, *, is_yes: bool, at_s: float
+) -> ServiceAnswer:
     """The answers so far with one more; `at_s` is when Slurm was asked."""
     agreed = before.agreed if before is not None and before.question == question else 0
     return ServiceAnswer(question=question, at_s=at_s, agreed=agreed + 1 if is_yes else 0)
 
 
-def due_in_s(answered: ServiceAnswer | None, question: Question, now_s: float, *, slurm_nodes: int) -> float:
+def due_in_s(answered: ServiceAnswer | None, question: ServiceQuestion, now_s: float, *, slurm_nodes: int) -> float:
     """Seconds until Slurm is to be asked; not positive when it is time. `slurm_nodes`: how many Slurm has in all."""
     if answered is None:
         return 0.0
     return answered.at_s + _pause_s(answered, question, slurm_nodes) - now_s
 
 
-def is_proved(answered: ServiceAnswer | None, question: Question | None, now_s: float) -> bool:
+def is_proved(answered: ServiceAnswer | None, question: ServiceQuestion | None, now_s: float) -> bool:
     """Two answers to this question have agreed, the last of them lately."""
     return (
         answered is not None
@@ -130,7 +132,7 @@ def is_proved(answered: ServiceAnswer | None, question: Question | None, now_s: 
     )
 
 
-def _pause_s(answered: ServiceAnswer, question: Question, slurm_nodes: int) -> float:
+def _pause_s(answered: ServiceAnswer, question: ServiceQuestion, slurm_nodes: int) -> float:
     if answered.question != question:
         return ANOTHER_AFTER_S
     refused_s = max(REFUSED_AFTER_S, slurm_nodes / REFUSED_PER_S)

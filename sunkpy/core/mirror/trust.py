@@ -2,7 +2,7 @@
 
 `sunkpy.syncer.collect` asks `find_vanished` about each answer of Slurm. While it finds any, no answer is
 trusted: `decide_mirror` writes nothing to Slurm and withdraws receipts.
-`sunkpy.syncer.execute` spends the `Budget`.
+`sunkpy.syncer.execute` spends the `ActionBudget`.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def is_expected(pod: Pod) -> bool:
     return not pod.is_deleting and pod.is_condition_true(names.READINESS_GATE)
 
 
-class Budget(msgspec.Struct, frozen=True):
+class ActionBudget(msgspec.Struct, frozen=True):
     """How many actions that nobody announced were done lately: at most a fifth of the nodes, or three, a minute."""
 
     spent_at_s: tuple[float, ...] = ()
 
-    def spend(self, *, nodes: int, now_s: float) -> tuple[Budget, bool]:
+    def spend(self, *, nodes: int, now_s: float) -> tuple[ActionBudget, bool]:
         """The budget after one more action, and whether it may be done."""
         recent = tuple(at_s for at_s in self.spent_at_s if now_s - at_s < WINDOW_S)
         if len(recent) >= max(MASS_FLOOR, math.ceil(MASS_SHARE * nodes)):
-            return Budget(recent), False
-        return Budget((*recent, now_s)), True
+            return ActionBudget(recent), False
+        return ActionBudget((*recent, now_s)), True
 
-    def give_back(self) -> Budget:
+    def give_back(self) -> ActionBudget:
         """The budget without the newest action: it was refused, or was not needed."""
-        return Budget(self.spent_at_s[:-1])
+        return ActionBudget(self.spent_at_s[:-1])

@@ -1,7 +1,7 @@
 """The value that the mirror decides on.
 
 Everything is per Slurm node name, which is also the name of the slurmd pod: `View` is all that is known of one name,
-`Memory` what was seen of it before. Times are seconds of one monotonic clock.
+`MirrorMemory` what was seen of it before. Times are seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class SlurmAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Slurm's last answer about the name; `node` is None when Slurm has no such node.
 
     `number` counts Slurm's answers, `at_s` is when this one was asked for. `turn_s`: how old the
@@ -29,14 +29,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     is_trusted: bool = True
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """Something that held in answer `number`, about `token`; it is proved when a later answer agrees."""
 
     token: str
     number: int
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class MirrorMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier passes saw. An empty memory is always safe: it only delays.
 
     `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
@@ -49,8 +49,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     silent_since_s: float | None = None
     unready_since_s: float | None = None
     podless_since_s: float | None = None
-    drained: Finding | None = None
-    deletable: Finding | None = None
+    drained: Sighting | None = None
+    deletable: Sighting | None = None
     answered: ServiceAnswer | None = None
     unwritten_since_s: float | None = None
     receipt_at_s: float = float("-inf")
@@ -69,9 +69,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str
     pod: Pod | None
-    answer: Answer | None
+    answer: SlurmAnswer | None
     are_pods_known: bool = True
-    memory: Memory = Memory()
+    memory: MirrorMemory = MirrorMemory()
     slurm_nodes: int = 0
     topology: str | None = None
     place: str | None = ""

@@ -112,7 +112,7 @@ class Device(Wire, frozen=True, kw_only=True):
         return found.string if found is not None else ""
 
 
-class Pool(Wire, frozen=True, kw_only=True):
+class SlicePool(Wire, frozen=True, kw_only=True):
     """Slices that belong together. Of an older generation none counts, and none before all are there."""
 
     name: str = ""
@@ -124,7 +124,7 @@ class SliceSpec(Wire, frozen=True, kw_only=True):
     """Devices of one pool; `node_name` is empty when they are not of one node."""
 
     driver: str = ""
-    pool: Pool = Pool()
+    pool: SlicePool = SlicePool()
     node_name: str = ""
     devices: tuple[Device, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()

@@ -16,7 +16,7 @@ Layout = tuple[tuple[str, int], ...]
 """(Slurm node, tasks there) in the job's node order."""
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
+class JobShare(msgspec.Struct, frozen=True, kw_only=True):
     """What a job, or one task of it, has: of a node, of all its GRES together."""
 
     node: str = ""
@@ -24,7 +24,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     gres: int = 0
 
 
-def lay_out(shares: Sequence[Share], *, tasks: int, task: Share) -> Layout:
+def lay_out(shares: Sequence[JobShare], *, tasks: int, task: JobShare) -> Layout:
     """As many tasks on each node as fit into the job's share of it, at least one on each and `tasks` in all.
 
     A job that has whole nodes, or whole cores of several threads, has more than its tasks need: then they lie as evenly
@@ -59,6 +59,6 @@ def grouped(nodes: Iterable[str], path_of: Callable[[str], Sequence[str]]) -> tu
     return tuple(sorted(nodes, key=lambda node: [first[paths[node][: depth + 1]] for depth in range(len(paths[node]))]))
 
 
-def _fitting(share: Share, task: Share) -> int:
+def _fitting(share: JobShare, task: JobShare) -> int:
     by_cpus = share.cpus // task.cpus if task.cpus else share.cpus
     return min(by_cpus, share.gres // task.gres) if task.gres else by_cpus

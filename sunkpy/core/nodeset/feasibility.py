@@ -60,7 +60,7 @@ _SHUTS_DOWN = "node is shutting down"
 _OFF_TAINT = "node.kubernetes.io/out-of-service"
 
 
-class Rule(enum.Enum):
+class ExclusionRule(enum.Enum):
     """Why a node is out: (said of one node, said of several)."""
 
     SELECTOR = ("does not match nodeSelector", "do not match nodeSelector")
@@ -79,7 +79,7 @@ class Exclusion(msgspec.Struct, frozen=True):
     took).
     """
 
-    rule: Rule
+    rule: ExclusionRule
     subject: str = ""
     detail: str = ""
     may_stay: bool = False
@@ -90,7 +90,7 @@ class Exclusion(msgspec.Struct, frozen=True):
         return f"{text}: {self.detail}" if self.detail else text
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
     """What a NodeSet's pods ask of a node.
 
     `spec` is the template, with the tolerations that people wrote; ours are added here. `needs` are its requests.
@@ -112,7 +112,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return cls(spec=spec, needs=matching.pod_requests(spec), gpu=gpu)
 
 
-def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
+def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
     """None when the node may carry the pod, else the first rule that says no.
 
     Args:
@@ -122,11 +122,11 @@ def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str
         rival: `namespace/name` of the other NodeSet that has a slurmd pod there.
     """
     if not matching.matches_node_labels(node, asked.spec.node_selector):
-        return Exclusion(Rule.SELECTOR)
+        return Exclusion(ExclusionRule.SELECTOR)
     if not matching.matches_affinity(node, asked.spec):
-        return Exclusion(Rule.AFFINITY)
+        return Exclusion(ExclusionRule.AFFINITY)
     if rival is not None:
-        return Exclusion(Rule.RIVAL, detail=rival)
+        return Exclusion(ExclusionRule.RIVAL, detail=rival)
     emptied = _decide_emptied(node)
     if emptied is not None:
         return emptied
@@ -152,9 +152,9 @@ def _decide_emptied(node: Node) -> Exclusion | None:
     """An evicted pod must not come back while the node is being emptied: `kubectl drain` would never end."""
     why = departure(node)
     if why is not None:
-        return Exclusion(Rule.EMPTIED, detail=why, may_stay=True)
+        return Exclusion(ExclusionRule.EMPTIED, detail=why, may_stay=True)
     if node.spec.unschedulable and names.ANNOTATION_EMPTIED in node.annotations:
-        return Exclusion(Rule.EMPTIED, detail="cordoned and drained by kubectl or a controller", may_stay=True)
+        return Exclusion(ExclusionRule.EMPTIED, detail="cordoned and drained by kubectl or a controller", may_stay=True)
     return None
 
 
@@ -169,24 +169,24 @@ def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
         return None
     taint = min(left, key=lambda taint: taint.effect != matching.NO_EXECUTE)
     detail = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-    return Exclusion(Rule.TAINT, detail=detail, may_stay=taint.effect == matching.NO_SCHEDULE)
+    return Exclusion(ExclusionRule.TAINT, detail=detail, may_stay=taint.effect == matching.NO_SCHEDULE)
 
 
-def _decide_gpu(node: Node, asked: Asked) -> Exclusion | None:
+def _decide_gpu(node: Node, asked: NodeDemand) -> Exclusion | None:
     gpu = asked.gpu
     if gpu is None or gpu.offered_on(node):
         return None
-    return Exclusion(Rule.RESOURCE, subject=str(gpu), detail=gpu.why_none_on(node), may_stay=True)
+    return Exclusion(ExclusionRule.RESOURCE, subject=str(gpu), detail=gpu.why_none_on(node), may_stay=True)
 
 
-def _decide_room(node: Node, asked: Asked, occupants: Iterable[Pod]) -> Exclusion | None:
+def _decide_room(node: Node, asked: NodeDemand, occupants: Iterable[Pod]) -> Exclusion | None:
     short = matching.shortfalls(asked.needs, matching.free_allocatable(node, occupants))
     if not short:
         return None
     first = short[0]
     has = matching.show(first.resource, max(first.has, 0))
     return Exclusion(
-        Rule.RESOURCE,
+        ExclusionRule.RESOURCE,
         subject=first.resource,
         detail=f"needs {matching.show(first.resource, first.needs)}, has {has}",
         may_stay=not matching.shortfalls(asked.needs, matching.allocatable(node)),
@@ -199,14 +199,14 @@ def explain_exclusions(exclusions: Mapping[Exclusion, int]) -> str:
     Args:
         exclusions: how many nodes are out for exactly that.
     """
-    groups: dict[tuple[Rule, str], Counter[str]] = {}
+    groups: dict[tuple[ExclusionRule, str], Counter[str]] = {}
     for exclusion, count in exclusions.items():
         groups.setdefault((exclusion.rule, exclusion.subject), Counter())[exclusion.detail] += count
     ordered = sorted(groups.items(), key=lambda item: (-item[1].total(), item[0][0].name, item[0][1]))
     return ", ".join(_phrase(rule, subject, details) for (rule, subject), details in ordered)
 
 
-def _phrase(rule: Rule, subject: str, details: Counter[str]) -> str:
+def _phrase(rule: ExclusionRule, subject: str, details: Counter[str]) -> str:
     (one, several), total = rule.value, details.total()
     text = f"{total} {one if total == 1 else several}"
     if subject:

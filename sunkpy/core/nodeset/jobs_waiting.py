@@ -39,13 +39,13 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     down: int = 0
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the NodeSet could have, in words by kind, and when that was found: seconds, monotonic."""
 
     could_have: Mapping[str, str]
     at_s: float
 
-    def is_news(self, last: Report | None) -> bool:
+    def is_news(self, last: WaitingReport | None) -> bool:
         """There is something, and of another kind than in the last Event, or that is long ago."""
         if not self.could_have:
             return False
@@ -89,7 +89,7 @@ def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
     return Counter({wanted: count for wanted, count in queues.items() if not full.isdisjoint(wanted)})
 
 
-def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> Report:
+def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> WaitingReport:
     """Nothing when all its nodes work and it takes every node that is feasible, or while it is deleted."""
     more = nodeset.status.number_feasible - nodeset.status.desired_number_scheduled
     texts = {
@@ -99,10 +99,10 @@ def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> Report:
         "unfit": f"{-more} wanted that do not fit (see condition Feasible)" if more < 0 else "",
     }
     could_have = {} if nodeset.is_deleting else {kind: text for kind, text in texts.items() if text}
-    return Report(could_have=could_have, at_s=now_s)
+    return WaitingReport(could_have=could_have, at_s=now_s)
 
 
-def event_text(waiting: Waiting, report: Report) -> str:
+def event_text(waiting: Waiting, report: WaitingReport) -> str:
     """`41 jobs wait for nodes of partition gpu. Nodes of this NodeSet: 3 drained, 2 more feasible (…)`."""
     word = "partition" if len(waiting.partitions) == 1 else "partitions"
     found = ", ".join(report.could_have.values())

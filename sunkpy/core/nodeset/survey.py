@@ -19,7 +19,7 @@ from sunkpy.core.model.objects import Node
 from sunkpy.core.nodeset.feasibility import Exclusion
 from sunkpy.core.nodeset.naming import remembered_name
 from sunkpy.core.nodeset.ordered import Ordered, SortKey
-from sunkpy.core.nodeset.verdict import NodeView, PodVerdict, Trait, Verdict, judge
+from sunkpy.core.nodeset.verdict import NodeVerdict, NodeView, PodVerdict, Trait, judge
 from sunkpy.core.nodeset.wanted import Wanted
 
 H = TypeVar("H", bound=Hashable)
@@ -64,7 +64,7 @@ class Survey:
         self.free: Ordered[Node] = Ordered()
         self.taken_names: Counter[str] = Counter()
         self.reserved_names: Counter[str] = Counter()
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, NodeVerdict] = {}
         self._found: dict[Trait, dict[str, PodVerdict]] = {trait: {} for trait in _FOUND_AGAIN}
 
     def those(self, trait: Trait) -> Mapping[str, PodVerdict]:
@@ -87,7 +87,7 @@ class Survey:
         if verdict.node is not None or verdict.pods or verdict.foreign_names:
             self._put_in(view.name, verdict)
 
-    def _put_in(self, name: str, verdict: Verdict) -> None:
+    def _put_in(self, name: str, verdict: NodeVerdict) -> None:
         self._verdicts[name] = verdict
         self._count(verdict, 1)
         for judged in verdict.pods:
@@ -125,7 +125,7 @@ class Survey:
         self.staying.drop(uid)
         self.outdated.drop(uid)
 
-    def _count(self, verdict: Verdict, by: int) -> None:
+    def _count(self, verdict: NodeVerdict, by: int) -> None:
         self.nodes += by * (verdict.node is not None)
         self.possible += by * verdict.fits
         if verdict.exclusion is not None:

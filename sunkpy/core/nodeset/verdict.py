@@ -18,7 +18,7 @@ from sunkpy.core.health import read_record
 from sunkpy.core.health.decide import waits_for_verification
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import token_of
-from sunkpy.core.nodeset.feasibility import Exclusion, Rule, decide_fit, is_lost
+from sunkpy.core.nodeset.feasibility import Exclusion, ExclusionRule, decide_fit, is_lost
 from sunkpy.core.nodeset.pod_state import (
     RemovalOrder,
     is_answered,
@@ -100,7 +100,7 @@ class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
     jobs: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What one node and its pods mean for a NodeSet.
 
     `fits`: the node may carry a pod. `foreign_names` are names of slurmd pods of other NodeSets that cannot be given
@@ -114,7 +114,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     foreign_names: tuple[str, ...] = ()
 
 
-def judge(wanted: Wanted, view: NodeView) -> Verdict:
+def judge(wanted: Wanted, view: NodeView) -> NodeVerdict:
     """Judge one node for one NodeSet.
 
     Raises:
@@ -124,13 +124,13 @@ def judge(wanted: Wanted, view: NodeView) -> Verdict:
     own = sorted(filter(nodeset.owns, view.slurmd_pods), key=_primary_order)
     if nodeset.is_deleting:
         # The NodeSet is being deleted: no node is offered, and existing pods count as scheduled.
-        return Verdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, None, fits=True) for pod in own))
+        return NodeVerdict(node=view.node, pods=tuple(_judge_leaver(wanted, view, pod, None, fits=True) for pod in own))
     foreign = [pod for pod in view.slurmd_pods if not nodeset.owns(pod)]
     exclusion = _exclude(wanted, view, own, foreign)
     fits = view.node is not None and exclusion is None
     may_stay = view.node is not None and (exclusion is None or exclusion.may_stay)
     stayers, leavers = (own[:1], own[1:]) if may_stay else ([], own)
-    return Verdict(
+    return NodeVerdict(
         node=view.node,
         fits=fits,
         exclusion=exclusion,
@@ -147,7 +147,7 @@ def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequen
     if view.node is None:
         return None
     if not own and wanted.releases and view.node.annotations.get(names.ANNOTATION_RELEASED) == wanted.nodeset.title:
-        return Exclusion(Rule.RELEASED)
+        return Exclusion(ExclusionRule.RELEASED)
     others = () if own else [pod for pod in view.occupants if not wanted.nodeset.owns(pod)]
     return decide_fit(view.node, wanted.asked, occupants=others, rival=_rival(foreign, own[0] if own else None))
 

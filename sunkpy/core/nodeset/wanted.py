@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from sunkpy.core.model.objects import PodSpec
-from sunkpy.core.nodeset.feasibility import Asked
+from sunkpy.core.nodeset.feasibility import NodeDemand
 from sunkpy.core.nodeset.slurmd_pod import template_hash
 from sunkpy.core.nodeset.spec import NodeSet
 
@@ -20,7 +20,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodeset: NodeSet
-    asked: Asked
+    asked: NodeDemand
     hash: str
 
     @property
@@ -39,7 +39,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         """
         # A NodeSet that is being deleted can go whatever its template is.
         spec = PodSpec() if nodeset.is_deleting else nodeset.pod_spec
-        asked = Asked.read(spec, nodeset.spec.gpu)
+        asked = NodeDemand.read(spec, nodeset.spec.gpu)
         return cls(nodeset=nodeset, asked=asked, hash=template_hash(nodeset))
 
     def is_still_of(self, nodeset: NodeSet) -> bool:

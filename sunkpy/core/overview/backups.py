@@ -43,7 +43,7 @@ class BackupFile(msgspec.Struct, frozen=True, array_like=True):
         return datetime.strptime(self.made, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
-class Report(Wire, frozen=True, kw_only=True):
+class BackupReport(Wire, frozen=True, kw_only=True):
     """What a run found in the end. `files`: the newest first, without the oldest `left_off`; sizes in bytes."""
 
     name: str
@@ -124,10 +124,10 @@ class Run(KubeObject, frozen=True, kw_only=True):
         return next((each.state.terminated for each in self.status.container_statuses if each.state.terminated), None)
 
     @property
-    def report(self) -> Report | None:
+    def report(self) -> BackupReport | None:
         """None where it left none that can be read."""
         try:
-            return msgspec.json.decode(self.end.message, type=Report) if self.end is not None else None
+            return msgspec.json.decode(self.end.message, type=BackupReport) if self.end is not None else None
         except msgspec.DecodeError:
             return None
 
@@ -144,7 +144,7 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     schedule: str
     last_success: str = ""
     failed: str = ""
-    report: Report | None = None
+    report: BackupReport | None = None
     problem: str = ""
 
 

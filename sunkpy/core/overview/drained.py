@@ -75,7 +75,7 @@ class HeldNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pods: tuple[str, ...] = ()
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class HeldNodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The held nodes of the pool; `unread`: what could not be read, and why."""
 
     nodes: tuple[HeldNode, ...]

@@ -13,7 +13,7 @@ from sunkpy.core.model.objects import KubeObject, Node, Pod, PodStatus, Wire
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.backups import Backup
-from sunkpy.core.overview.volumes import Watched
+from sunkpy.core.overview.volumes import VolumesOfPod
 
 
 class OurContainer(Wire, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class Expression(Wire, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
 
 
-class Selector(Wire, frozen=True, kw_only=True):
+class NamespaceSelector(Wire, frozen=True, kw_only=True):
     """Of the namespaces that a policy holds."""
 
     match_expressions: tuple[Expression, ...] = ()
@@ -91,7 +91,7 @@ class Selector(Wire, frozen=True, kw_only=True):
 class Constraints(Wire, frozen=True, kw_only=True):
     """What a policy holds."""
 
-    namespace_selector: Selector = Selector()
+    namespace_selector: NamespaceSelector = NamespaceSelector()
 
 
 class PolicySpec(Wire, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class PolicySpec(Wire, frozen=True, kw_only=True):
     match_constraints: Constraints = Constraints()
 
 
-class Policy(KubeObject, frozen=True, kw_only=True):
+class AdmissionPolicy(KubeObject, frozen=True, kw_only=True):
     """A ValidatingAdmissionPolicy of ours."""
 
     spec: PolicySpec = PolicySpec()
@@ -117,22 +117,22 @@ class Policy(KubeObject, frozen=True, kw_only=True):
         return frozenset(name for each in found for name in each.values)
 
 
-class TemplateSpec(Wire, frozen=True, kw_only=True):
+class PodTemplateSpec(Wire, frozen=True, kw_only=True):
     """Of the pods of a workload."""
 
     priority_class_name: str = ""
 
 
-class Template(Wire, frozen=True, kw_only=True):
+class PodTemplate(Wire, frozen=True, kw_only=True):
     """Of the pods of a workload."""
 
-    spec: TemplateSpec = TemplateSpec()
+    spec: PodTemplateSpec = PodTemplateSpec()
 
 
 class WorkloadSpec(Wire, frozen=True, kw_only=True):
     """Which pods it makes."""
 
-    template: Template = Template()
+    template: PodTemplate = PodTemplate()
 
 
 class Workload(KubeObject, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     server_version: str | None = None
     has_nodeset_kind: bool | None = None
     rights: Mapping[str, bool] | None = None
-    policies: tuple[Policy, ...] | None = None
+    policies: tuple[AdmissionPolicy, ...] | None = None
     bindings: tuple[PolicyBinding, ...] | None = None
     workloads: Mapping[str, tuple[Workload, ...]] | None = None
     nodes: tuple[Node, ...] | None = None
@@ -246,7 +246,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     hooks: HooksFound | None = None
     secrets: Mapping[str, bool] | None = None
     backups: tuple[Backup, ...] | None = None
-    volumes: tuple[Watched, ...] | None = None
+    volumes: tuple[VolumesOfPod, ...] | None = None
     slurm: SlurmFound | None = None
     tries: bool = False
     canary_job: CanaryJob | None = None

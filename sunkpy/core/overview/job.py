@@ -18,7 +18,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import holds_something, is_job_ended, is_job_pending
 from sunkpy.core.overview.how_ended import how_ended, why_held
 from sunkpy.core.overview.pool import NodeLine, PoolFacts, Standing, find_nodes
-from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
+from sunkpy.core.overview.queue import QueuedJob, QueueEntry, find_queue
 from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.overview.table import count, first_of, printable
 
@@ -91,7 +91,7 @@ def _unknown(facts: JobFacts) -> Explanation:
     )
 
 
-def _around(facts: JobFacts, job: QueuedJob, waits: Waiting | None, queue: Iterable[Waiting]) -> Iterable[Line]:
+def _around(facts: JobFacts, job: QueuedJob, waits: QueueEntry | None, queue: Iterable[QueueEntry]) -> Iterable[Line]:
     """The pool and the jobs of others."""
     yield Line(title="growth", texts=_growth(facts, job) if waits is not None else ())
     yield Line(title="there is", texts=tuple(_there_is(facts, job)) if waits is not None else ())
@@ -108,7 +108,7 @@ def _name(job: QueuedJob, sight: Sight) -> str:
     return f"of pods: {gang}" if sight.sees_pods_of(gang.namespace) else "of pods"
 
 
-def _standing(job: QueuedJob, waits: Waiting | None) -> str:
+def _standing(job: QueuedJob, waits: QueueEntry | None) -> str:
     if waits is not None:
         return "stays in the queue until somebody changes something" if waits.never_starts else "waits in the queue"
     if is_job_ended(job.row.state):
@@ -131,7 +131,7 @@ def _after_its_end(facts: JobFacts, job: QueuedJob) -> str:
     return how_ended(job).what_to_do.format(job=facts.called, partition=job.row.partition, node=node)
 
 
-def _because(job: QueuedJob, waits: Waiting | None) -> tuple[str, ...]:
+def _because(job: QueuedJob, waits: QueueEntry | None) -> tuple[str, ...]:
     told = why_held(job) if waits is not None else how_ended(job) if _has_ended(job) else None
     is_of_placeholder = parse_comment(job.row.comment) is not None and not job.row.state.isdisjoint(_OF_SCRIPTS)
     return (told.because,) if told is not None and told.because and not is_of_placeholder else ()
@@ -152,7 +152,7 @@ def _record(job: QueuedJob) -> str:
     return printable(f"{row.id}: {'+'.join(sorted(row.state))}{reason}{nodes}; {whose}")
 
 
-def _waits_for(waits: Waiting | None) -> tuple[str, ...]:
+def _waits_for(waits: QueueEntry | None) -> tuple[str, ...]:
     if waits is None:
         return ()
     estimate = f"Slurm expects it to start at {waits.starts}" if waits.starts else ""
@@ -200,7 +200,7 @@ def _growth(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
     return tuple(describe_for(job.row.id, growth, array=job.array, het_job=job.het_job))
 
 
-def _before(facts: JobFacts, waits: Waiting | None, queue: Iterable[Waiting]) -> tuple[str, ...]:
+def _before(facts: JobFacts, waits: QueueEntry | None, queue: Iterable[QueueEntry]) -> tuple[str, ...]:
     """The next of those that Slurm looks at earlier, in its partitions."""
     if waits is None or waits.never_starts:
         return ()
@@ -254,7 +254,7 @@ def _nodes(jobs: Iterable[QueuedJob], within: set[str]) -> list[str]:
     return sorted({node for job in jobs for node in job.row.nodes} & within)
 
 
-def _what_to_do(facts: JobFacts, job: QueuedJob, waits: Waiting | None) -> str:
+def _what_to_do(facts: JobFacts, job: QueuedJob, waits: QueueEntry | None) -> str:
     if _is_in_prolog(job):
         return (
             "Nothing while its Prolog runs, which may wait for pods to leave. If that lasts, see the log of its "

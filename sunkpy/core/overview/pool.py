@@ -20,7 +20,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.slurmd import slurm_node_of
 from sunkpy.core.model.states import SlurmNode, holds_something, is_job_pending
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.overview.queue import QueuedJob, Waiting, waiting_table
+from sunkpy.core.overview.queue import QueuedJob, QueueEntry, waiting_table
 from sunkpy.core.overview.table import Table, count, first_of
 
 _SHOWN = 4
@@ -99,7 +99,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     nodes: tuple[NodeLine, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[QueueEntry, ...]
     nodesets: tuple[str, ...]
     at: str
     growth: Mapping[str, GrowthStatus] = {}

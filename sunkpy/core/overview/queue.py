@@ -76,7 +76,7 @@ def _has_task(tasks: str, task: int) -> bool:
     return is_named or "..." in listed
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class QueueEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One that waits: a job of a person, the job of pods, or pods without a job (`job` 0).
 
     `place` counts from 1 in Slurm's order, 0 for what is not in it. `never_starts`: unless somebody changes something.
@@ -104,14 +104,14 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All that waits; `unread`: what could not be read, and why; `missing`: the sides of which nothing could."""
 
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[QueueEntry, ...] = ()
     unread: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
 
 def find_queue(
     jobs: Sequence[QueuedJob] | None, pods: Iterable[Pod], tiers: Mapping[str, int], now_s: float
-) -> tuple[Waiting, ...]:
+) -> tuple[QueueEntry, ...]:
     """Both doors. `jobs` None: Slurm was not asked, and what the scheduler wrote on the pods has to do."""
     waiting_pods = [pod for pod in pods if pod_phase(pod) is PodPhase.WAITING]
     if jobs is None:
@@ -126,9 +126,9 @@ def _order(job: QueuedJob, tiers: Mapping[str, int]) -> tuple[int, int, int]:
     return -max(tiers.get(name, 0) for name in job.partitions), -job.priority, job.row.id
 
 
-def _waiting(job: QueuedJob, place: int, now_s: float) -> Waiting:
+def _waiting(job: QueuedJob, place: int, now_s: float) -> QueueEntry:
     row, gang = job.row, parse_comment(job.row.comment)
-    return Waiting(
+    return QueueEntry(
         place=place,
         door=PODS if gang is not None else JOBS,
         job=row.id,
@@ -156,7 +156,7 @@ def words_for(slurm_reason: str) -> str:
     return pending_reason(slurm_reason) or slurm_reason or "Slurm has not looked at it yet"
 
 
-def _by_their_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
+def _by_their_pods(pods: Sequence[Pod]) -> Iterator[QueueEntry]:
     """Pods that wait, those of one job as one."""
     by_job: defaultdict[tuple[int, str], list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -168,7 +168,7 @@ def _by_their_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
         more = f" and {count(len(members) - 1, 'other pod')}" if len(members) > 1 else ""
         gates = ", ".join(sorted({gate.name for pod in members for gate in pod.spec.scheduling_gates}))
         said = last_message(members) or "the scheduler has not seen it yet"
-        yield Waiting(
+        yield QueueEntry(
             door=PODS,
             job=job_id,
             name="/".join(members[0].key) + more,
@@ -186,7 +186,7 @@ def _time(seconds: int) -> str:
 # ------------------------------------------------------------------------------------------------------------- as text
 
 
-def queue_table(waiting: Iterable[Waiting]) -> Table:
+def queue_table(waiting: Iterable[QueueEntry]) -> Table:
     """A row for each."""
     return Table(
         titles=(
@@ -198,7 +198,7 @@ def queue_table(waiting: Iterable[Waiting]) -> Table:
     )  # fmt: skip
 
 
-def _row(each: Waiting) -> tuple[str, ...]:
+def _row(each: QueueEntry) -> tuple[str, ...]:
     job = f"{each.job}{f' ×{each.tasks}' if each.tasks > 1 else ''}" if each.job else ""
     numbers = (each.priority if each.place else 0, each.nodes, each.gpus)
     priority, nodes, gpus = (str(number) if number else "" for number in numbers)
@@ -208,7 +208,7 @@ def _row(each: Waiting) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def waiting_table(waiting: Iterable[Waiting]) -> Table:
+def waiting_table(waiting: Iterable[QueueEntry]) -> Table:
     """How many wait for what, at either door; the most first."""
     counts = Counter((each.door, each.waits_for) for each in waiting)
     rows = tuple((door, str(number), text) for (door, text), number in counts.most_common())

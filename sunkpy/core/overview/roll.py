@@ -27,7 +27,7 @@ class Verb(enum.StrEnum):
     NOW = "now"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class RollChange(msgspec.Struct, frozen=True, kw_only=True):
     """What to write: None leaves it. `why_not`: nothing is written, and why."""
 
     paused: bool | None = None
@@ -45,22 +45,24 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return changed
 
 
-def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None = None) -> Change:
+def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None = None) -> RollChange:
     """What to write for it. `max_unavailable`: also that; `now` takes all pods at once."""
     spec = facts.nodeset.spec
     if verb is Verb.STATUS:
-        return Change()
+        return RollChange()
     if verb is Verb.NOW:
         if spec.update_strategy.type != "RollingUpdate":
-            return Change(why_not=f"updateStrategy is {spec.update_strategy.type}: pods change when they are deleted")
+            return RollChange(
+                why_not=f"updateStrategy is {spec.update_strategy.type}: pods change when they are deleted"
+            )
         if facts.world is not None and not len(facts.world.survey.outdated):
-            return Change(why_not="there is nothing to roll: all pods are of the current template")
+            return RollChange(why_not="there is nothing to roll: all pods are of the current template")
         max_unavailable = max_unavailable or _ALL
     paused = verb is Verb.PAUSE
     is_same = max_unavailable in (None, spec.update_strategy.rolling_update.max_unavailable)
     if paused == spec.paused and is_same:
-        return Change(why_not="it is paused already" if paused else "it is not paused")
-    return Change(
+        return RollChange(why_not="it is paused already" if paused else "it is not paused")
+    return RollChange(
         paused=paused if paused != spec.paused else None, max_unavailable=None if is_same else max_unavailable
     )
 
@@ -72,7 +74,7 @@ def busy_nodes(facts: NodeSetFacts) -> frozenset[str]:
 
 
 def explain_roll(
-    facts: NodeSetFacts, before: NodeSet, change: Change, job_ends: tuple[JobEnd, ...], not_asked: str = ""
+    facts: NodeSetFacts, before: NodeSet, change: RollChange, job_ends: tuple[JobEnd, ...], not_asked: str = ""
 ) -> Explanation:
     """The NodeSet as it is now, what was changed, and until when the roll may take. `before`: as it was then."""
     explained = explain_nodeset(facts)
@@ -87,7 +89,7 @@ def explain_roll(
     return msgspec.structs.replace(explained, lines=lines, what_to_do=back or explained.what_to_do)
 
 
-def _done(before: NodeSet, change: Change) -> Iterator[str]:
+def _done(before: NodeSet, change: RollChange) -> Iterator[str]:
     if change.paused is not None:
         yield "paused: pods that only wait to be drained for the roll stay" if change.paused else "resumed"
     if change.max_unavailable is not None:
@@ -95,7 +97,7 @@ def _done(before: NodeSet, change: Change) -> Iterator[str]:
         yield f"maxUnavailable is {change.max_unavailable}, and was {was}; no job ends for it"
 
 
-def _way_back(before: NodeSet, change: Change) -> str:
+def _way_back(before: NodeSet, change: RollChange) -> str:
     command = f"kubectl sunk roll {before.name} resume -n {before.metadata.namespace}"
     if change.max_unavailable is not None:
         was = before.spec.update_strategy.rolling_update.max_unavailable

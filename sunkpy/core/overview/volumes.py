@@ -13,7 +13,7 @@ FILLING: Final = 0.85
 NOT_SAVED_S: Final = 600.0
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
+class VolumesOfPod(msgspec.Struct, frozen=True, kw_only=True):
     """What one pod says.
 
     `used`: of each PersistentVolumeClaim the part that is used, of bytes or of inodes. `job_state_saved`: when
@@ -27,7 +27,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     is_closed: bool = False
 
 
-def volume_problems(watched: Iterable[Watched], now: float, *, is_up: bool) -> Iterator[str]:
+def volume_problems(watched: Iterable[VolumesOfPod], now: float, *, is_up: bool) -> Iterator[str]:
     """Why somebody has to look; `is_up`: slurmctld is, and should save."""
     found = list(watched)
     used = {claim: part for each in found for claim, part in each.used.items()}

@@ -9,7 +9,7 @@ import msgspec
 from sunkpy.core.page.rows import Tables
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TableChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of one table. `set`: rows by key, in order, which an object of JavaScript would lose. `order`: all keys, where
     the new ones do not simply come last.
     """
@@ -19,17 +19,17 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     order: tuple[str, ...] = ()
 
 
-def diff_tables(old: Tables, new: Tables) -> Mapping[str, Change]:
+def diff_tables(old: Tables, new: Tables) -> Mapping[str, TableChange]:
     """Each table that has changed."""
     changes = {name: _diff(old.get(name, {}), rows) for name, rows in new.items()}
-    return {name: change for name, change in changes.items() if change != Change()}
+    return {name: change for name, change in changes.items() if change != TableChange()}
 
 
-def _diff(old: Mapping[str, msgspec.Struct], new: Mapping[str, msgspec.Struct]) -> Change:
+def _diff(old: Mapping[str, msgspec.Struct], new: Mapping[str, msgspec.Struct]) -> TableChange:
     stays = [key for key in old if key in new]
     order = tuple(new)
     by_itself = (*stays, *(key for key in new if key not in old))
-    return Change(
+    return TableChange(
         set=tuple((key, row) for key, row in new.items() if old.get(key) != row),
         gone=tuple(key for key in old if key not in new),
         order=() if by_itself == order else order,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core.gang.identity import PODS
-from sunkpy.core.overview.queue import Waiting
+from sunkpy.core.overview.queue import QueueEntry
 from sunkpy.core.overview.sight import EVERYTHING, HIDDEN, Sight
 from sunkpy.core.page.rows import (
     CHANGES,
@@ -29,7 +29,7 @@ def filter_tables(tables: Tables, sight: Sight) -> Tables:
     """As this viewer gets them."""
     if sight == EVERYTHING:
         return tables
-    queue = [row for row in tables[WAITING].values() if isinstance(row, Waiting)]
+    queue = [row for row in tables[WAITING].values() if isinstance(row, QueueEntry)]
     running = {
         key: row for key, row in tables[RUNNING].items() if isinstance(row, RunningRow) and sight.sees_jobs_of(row.user)
     }
@@ -61,7 +61,7 @@ def _node(row: NodeRow, sight: Sight) -> NodeRow:
     return row if pods == row.pods else msgspec.structs.replace(row, pods=pods)
 
 
-def _waiting(row: Waiting, number: int, sight: Sight) -> tuple[str, Waiting]:
+def _waiting(row: QueueEntry, number: int, sight: Sight) -> tuple[str, QueueEntry]:
     if row.door != PODS or sight.sees_pod(row.name):
         return key_of(row), row
     # A job's reason is Slurm's own word; without a job it is the scheduler's message, which names what it likes.

@@ -16,7 +16,7 @@ from sunkpy.core.model.states import holds_something, is_job_completing, is_job_
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 from sunkpy.core.overview.drained import find_held
 from sunkpy.core.overview.pool import NodeLine, Pool, PoolFacts, find_growth, find_nodes, headline
-from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
+from sunkpy.core.overview.queue import QueuedJob, QueueEntry, find_queue
 from sunkpy.core.page.handovers import find_handovers
 from sunkpy.core.page.rows import (
     CHANGES,
@@ -68,7 +68,7 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
     }
 
 
-def key_of(waiting: Waiting) -> str:
+def key_of(waiting: QueueEntry) -> str:
     """By job; pods without one by their name."""
     return str(waiting.job) if waiting.job else waiting.name
 
@@ -163,7 +163,7 @@ def _is_after(at: str, earliest: datetime) -> bool:
 def namespaces_in(tables: Tables) -> frozenset[str]:
     """All whose pods are named somewhere: what a viewer may see of them has to be asked."""
     names = [pod for row in tables[NODES].values() if isinstance(row, NodeRow) for pod in row.pods]
-    names += [row.name for row in tables[WAITING].values() if isinstance(row, Waiting) and row.door == PODS]
+    names += [row.name for row in tables[WAITING].values() if isinstance(row, QueueEntry) and row.door == PODS]
     names += [row.name for row in tables[RUNNING].values() if isinstance(row, RunningRow) and row.pods]
     names += [row.pod for row in tables[HANDOVERS].values() if isinstance(row, HandOverRow)]
     found = {name.partition("/")[0] for name in names}

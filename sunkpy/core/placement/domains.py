@@ -26,7 +26,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 """The label by which a domain is one node."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
     """What must be together: `slots` of `needs` each (`counted`), within one value of `label`; no two on a node if
     `apart`.
 
@@ -44,7 +44,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None = None
 
 
-def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wish: Wish) -> Eligibility:
+def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wish: DomainWish) -> Eligibility:
     """The nodes of one domain that holds the wish; none, with the reason, when there is no such domain.
 
     `candidates`: what is known of the nodes; `slurm` as it is now.
@@ -85,7 +85,7 @@ def _value(candidate: Candidate, label: str) -> str:
     return candidate.slurm_node if label == HOSTNAME else candidate.node.labels.get(label, "")
 
 
-def _slots(wish: Wish, room: Room) -> int:
+def _slots(wish: DomainWish, room: Room) -> int:
     """How many fit on a node of that room, when nobody else is there."""
     fitting = times(wish.needs, room)
     return min(fitting, 1) if wish.apart else fitting

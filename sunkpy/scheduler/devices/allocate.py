@@ -20,9 +20,9 @@ from sunkpy.core.gang.actions import Bind, Binding
 from sunkpy.core.gang.devices.asked import devices_counted
 from sunkpy.core.gang.devices.chosen import (
     Chosen,
-    Lack,
-    NodeDevices,
-    Wanted,
+    DeviceDemand,
+    DeviceLack,
+    DevicesOnNode,
     choose_devices,
     lacking,
     note_devices,
@@ -48,7 +48,7 @@ SlurmdOf = Callable[[str], Pod | None]
 """The slurmd pod of a Slurm node, as it was watched."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of pods that are to be bound; by uid why one cannot have its own now, or what is noted on it."""
 
     chosen: Sequence[Chosen] = ()
@@ -83,7 +83,7 @@ class Allocator:
         self._handout = handout
         self._maker = maker
 
-    async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> Plan:
+    async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> DevicePlan:
         """Which devices the claims of these pods get.
 
         Raises:
@@ -94,7 +94,7 @@ class Allocator:
         asking = [(b, node) for b, node in to if b.pod.spec.resource_claims or devices_counted(b.pod)]
         by_plugin = [(binding, node) for binding, node in to if self._handout.gives_to(binding.pod)]
         if not asking and not by_plugin:
-            return Plan()
+            return DevicePlan()
         listed: dict[str, SlurmNode] = {}
         unproved: dict[str, str] = {}
 
@@ -114,24 +114,26 @@ class Allocator:
         for each in chosen:
             if absent := sorted(each.classes - known.keys()):
                 lacks = f"there is no DeviceClass {absent[0]}"
-                obstacles.setdefault(each.pod.uid, lacking(Lack.CLAIM, lacks))
+                obstacles.setdefault(each.pod.uid, lacking(DeviceLack.CLAIM, lacks))
         for binding, node in asking:
             if missing := self._devices.missing([binding.pod]):
-                obstacles.setdefault(binding.pod.uid, lacking(Lack.CLAIM, f"{missing} is not there"))
+                obstacles.setdefault(binding.pod.uid, lacking(DeviceLack.CLAIM, f"{missing} is not there"))
             if why := self._keeps(node.name, action.job):
-                obstacles.setdefault(binding.pod.uid, lacking(Lack.ENDING, why))
+                obstacles.setdefault(binding.pod.uid, lacking(DeviceLack.ENDING, why))
         blind = await self._maker.blind({node.name: node for binding, node in asking if binding.pod.uid in made_for})
         obstacles |= {b.pod.uid: blind[n.name] for b, n in asking if b.pod.uid in made_for and n.name in blind}
         notes, held_up = await self._handout.plan(action.job, by_plugin, listed)
         stale = {
-            binding.pod.uid: lacking(Lack.STALE, f"which devices node {node.name} has is not proved: {why}")
+            binding.pod.uid: lacking(DeviceLack.STALE, f"which devices node {node.name} has is not proved: {why}")
             for binding, node in (*asking, *by_plugin)
             if (why := unproved[binding.note.slurm_node])
         }
-        return Plan(chosen=chosen, obstacles={**obstacles, **held_up, **stale}, notes={**note_devices(chosen), **notes})
+        return DevicePlan(
+            chosen=chosen, obstacles={**obstacles, **held_up, **stale}, notes={**note_devices(chosen), **notes}
+        )
 
-    def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> Wanted:
-        on = NodeDevices(
+    def _wanted(self, binding: Binding, node: Node, slurm: SlurmNode) -> DeviceDemand:
+        on = DevicesOnNode(
             node=node.name,
             listed=read_extra(slurm.extra),
             offered=self._devices.offered(node.name),
@@ -141,9 +143,11 @@ class Allocator:
         mappings = tuple(whose for whose, _ in requests_of(pod.spec, self._devices.by_claim))
         claims = self._devices.claims_of(pod)
         counted = devices_counted(binding.pod)
-        return Wanted(pod=pod, on=on, indices=binding.note.devices, claims=claims, mappings=mappings, counted=counted)
+        return DeviceDemand(
+            pod=pod, on=on, indices=binding.note.devices, claims=claims, mappings=mappings, counted=counted
+        )
 
-    async def write(self, plan: Plan) -> None:
+    async def write(self, plan: DevicePlan) -> None:
         """Give the claims their devices; when one cannot have them, none has.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from sunkpy.core.gang.actions import Binding
 from sunkpy.core.gang.binding_note import noted_job
-from sunkpy.core.gang.devices.chosen import Lack, lacking
+from sunkpy.core.gang.devices.chosen import DeviceLack, lacking
 from sunkpy.core.gang.seating.devices import noted_indices
 from sunkpy.core.handout import gpus_asked, holds_up
 from sunkpy.core.model.devices import read_extra
@@ -55,17 +55,19 @@ class Handout:
             others = [pod for pod in await self._pods.others_on(name) if noted_job(pod) != job]
             if ahead := next((pod for pod in others if holds_up(pod, self._resource)), None):
                 why = f"the kubelet of node {name} has yet to admit pod {'/'.join(ahead.key)}, which has GPUs too"
-                obstacles |= {each.pod.uid: lacking(Lack.AHEAD, why) for each, node in placed if node.name == name}
+                obstacles |= {
+                    each.pod.uid: lacking(DeviceLack.AHEAD, why) for each, node in placed if node.name == name
+                }
         return notes, obstacles
 
     def _named(self, binding: Binding, node: Node, slurm: SlurmNode) -> str | Admission:
         known = read_extra(slurm.extra).get(gres_name(self._gres), ())
         indices = noted_indices(binding.note.devices).get(self._gres, ())
         if len(indices) != sum(gpus_asked(binding.pod.spec, self._resource)):
-            return lacking(Lack.INDICES, f"Slurm has not said which {self._gres} of node {node.name} its job has")
+            return lacking(DeviceLack.INDICES, f"Slurm has not said which {self._gres} of node {node.name} its job has")
         if max(indices) >= len(known):
             why = (
                 f"Slurm gave {self._gres} {max(indices)} of node {node.name}, and its slurmd has published {len(known)}"
             )
-            return lacking(Lack.UNKNOWN, why, verdict=Verdict.REFUSE)
+            return lacking(DeviceLack.UNKNOWN, why, verdict=Verdict.REFUSE)
         return ",".join(f"{node.name}/{known[at].uuid or known[at].file}" for at in indices)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.devices.chosen import Chosen, Lack, lacking
+from sunkpy.core.gang.devices.chosen import Chosen, DeviceLack, lacking
 from sunkpy.core.model.devices import MADE, PROTECTION, ResourceClaim
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict
@@ -71,13 +71,13 @@ class ClaimMaker:
                 gates = await feature_gates(node.internal_ip, port, token=await self._kubelet_token())
             except errors.KubeError as error:
                 why = f"the kubelet of node {name} does not say whether its gate {GATE} is on: {error}"
-                found[name] = lacking(Lack.GATE, why)
+                found[name] = lacking(DeviceLack.GATE, why)
                 return
             if not gates.get(GATE):
                 why = (
                     f"the kubelet of node {name} has gate {GATE} off and would run the pod without its devices: {_CURE}"
                 )
-                found[name] = lacking(Lack.GATE, why, verdict=Verdict.REFUSE)
+                found[name] = lacking(DeviceLack.GATE, why, verdict=Verdict.REFUSE)
 
         await fan_out(partial(ask, name, node) for name, node in nodes.items())
         return found

@@ -38,7 +38,7 @@ from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer, Together
 from sunkpy.runtime.groups import Watched
-from sunkpy.runtime.verdicts import Verdict, Verdicts
+from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.candidates import Candidates
 from sunkpy.scheduler.nodes.devices import Devices
@@ -188,26 +188,26 @@ class Cluster:
         seen = self._everybody.get(*pod.key)
         return msgspec.structs.replace(pod, spec=seen.spec) if seen is not None and seen.uid == pod.uid else pod
 
-    def eligibility(self, spec: PodSpec) -> Verdict[PodSpec, Eligibility] | None:
+    def eligibility(self, spec: PodSpec) -> CachedVerdict[PodSpec, Eligibility] | None:
         """Where a pod may run; None while Slurm's nodes have not been read."""
         if self._slurm_nodes.observation is None:
             return None
         return self._eligible.of(_signature(spec), spec)
 
-    def avoided_nodes(self, pods: Sequence[Pod]) -> Verdict[Sequence[Pod], Mapping[str, str]]:
+    def avoided_nodes(self, pods: Sequence[Pod]) -> CachedVerdict[Sequence[Pod], Mapping[str, str]]:
         """Slurm nodes where pods of others keep one of these away, or are missing, and why."""
         is_looking = any(looks_around(pod.spec) for pod in pods)
         if self.neighbours.is_open and not is_looking:
-            return Verdict({})
+            return CachedVerdict({})
         kinds = tuple(one_of_each(pods, self._around_which))
         verdicts = self._looking if is_looking else self._shut_out
         return verdicts.of(msgspec.json.encode(list(map(self._around_which, kinds)), order="sorted"), kinds)
 
-    def may_run_as_before(self, verdict: Verdict[PodSpec, Eligibility]) -> bool:
+    def may_run_as_before(self, verdict: CachedVerdict[PodSpec, Eligibility]) -> bool:
         """Nothing has changed for pods that ask so."""
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
-    def avoid_as_before(self, verdict: Verdict[Sequence[Pod], Mapping[str, str]]) -> bool:
+    def avoid_as_before(self, verdict: CachedVerdict[Sequence[Pod], Mapping[str, str]]) -> bool:
         """Nothing has changed for pods that avoid or seek these; without a template: for pods that all leave alone."""
         if verdict.template is None:
             return self.neighbours.is_open

@@ -16,7 +16,7 @@ from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.placement.eligibility import Candidate
 from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, uncounted
-from sunkpy.runtime.verdicts import Verdict, Verdicts
+from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
 from sunkpy.scheduler.nodes.held import Held
 
 Full = Mapping[str, str]
@@ -31,7 +31,7 @@ class Question:
     known: dict[str, tuple[Candidate, matching.Amounts | None, str]] = field(default_factory=dict)
 
 
-Answer = Verdict[Question, Full]
+Answer = CachedVerdict[Question, Full]
 
 
 class Fullness:

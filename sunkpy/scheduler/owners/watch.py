@@ -271,7 +271,7 @@ class OwnerWatches:
             return _SYNC_AGAIN_S
         except errors.NotFound:
             found = None
-        except errors.Unreadable:
+        except errors.UnreadableAnswer:
             return _SYNC_AGAIN_S  # the watch will say what is known of it
         kept = self._kept(found, resource) if found is not None and link.leads_to(found) else None
         self._read[link] = kept if kept is not None else Absence.GONE

@@ -22,7 +22,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, why_node_refuses, would_kubelet_admit
 from sunkpy.kube import errors
 from sunkpy.runtime.fan_out import fan_out
-from sunkpy.scheduler.devices.allocate import Allocator, Plan
+from sunkpy.scheduler.devices.allocate import Allocator, DevicePlan
 from sunkpy.scheduler.devices.made import Refused
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
@@ -294,7 +294,7 @@ class Binder:
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
 
 
-def _noted(action: act.Bind, placed: Sequence[Placed], plan: Plan) -> list[SentBinding]:
+def _noted(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:
     """The bindings, with the devices of their claims noted as well."""
     notes = (replace(each.note, claimed=plan.notes.get(each.pod.uid, "")) for each in action.bindings)
     return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]

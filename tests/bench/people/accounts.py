@@ -16,7 +16,7 @@ from demo.person import Key
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Wanted
+from sunkpy.core.accounts import WantedAccounts
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
 from tests.bench import report
@@ -69,7 +69,7 @@ async def _measure(daemons: RealSlurm, key: Key, people: int) -> list[report.Fig
         await until(lambda: _is_there(slurm), timeout_s=60, what="slurmdbd knows the cluster")
         steps = (("all", people), ("nothing", people), ("one more", people + 1), ("one closed", people))
         for what, size in steps:
-            wanted = msgspec.convert(Crowd(size, key, each=1).wanted(), Wanted)
+            wanted = msgspec.convert(Crowd(size, key, each=1).wanted(), WantedAccounts)
             before, began_s = counting.requests, time.monotonic()
             await _settle(slurm, wanted)
             took_s, requests = time.monotonic() - began_s, counting.requests - before
@@ -91,7 +91,7 @@ async def _is_there(slurm: Slurm) -> bool:
         return False
 
 
-async def _settle(slurm: Slurm, wanted: Wanted) -> None:
+async def _settle(slurm: Slurm, wanted: WantedAccounts) -> None:
     unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
     settings = AccountsSettings(cluster=_CLUSTER, slurm=unused, wanted=wanted)
     loop = AccountsLoop(slurm=slurm, settings=settings, metrics=AccountsMetrics(CollectorRegistry()))

@@ -16,7 +16,7 @@ from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.cli.canary import Patience, run_job
-from sunkpy.core.accounts import Wanted, describe_plan
+from sunkpy.core.accounts import WantedAccounts, describe_plan
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
@@ -101,11 +101,11 @@ async def _registered(slurm: Slurm) -> bool:
         return False
 
 
-def wanted(text: str = VALUES, **changes: object) -> Wanted:
-    return msgspec.structs.replace(msgspec.yaml.decode(text, type=Wanted), **changes)
+def wanted(text: str = VALUES, **changes: object) -> WantedAccounts:
+    return msgspec.structs.replace(msgspec.yaml.decode(text, type=WantedAccounts), **changes)
 
 
-async def settle(slurm: Slurm, values: Wanted) -> AccountsLoop:
+async def settle(slurm: Slurm, values: WantedAccounts) -> AccountsLoop:
     unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
     settings = AccountsSettings(cluster=CLUSTER, slurm=unused, wanted=values)
     loop = AccountsLoop(slurm=slurm, settings=settings, metrics=AccountsMetrics(CollectorRegistry()))

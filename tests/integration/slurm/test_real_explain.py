@@ -15,7 +15,7 @@ import pytest
 from devcluster import Cluster
 from devcluster.binaries import KUBERNETES
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.slurm import Slurm
@@ -55,7 +55,7 @@ class Person:
 
 
 @contextlib.asynccontextmanager
-async def scheduling(world: World, slurm: RealSlurm, folder: Path, rule: Rule = OPEN) -> AsyncIterator[Person]:
+async def scheduling(world: World, slurm: RealSlurm, folder: Path, rule: AccessRule = OPEN) -> AsyncIterator[Person]:
     """The scheduler leads; gives somebody who may read what it did."""
     async with leading_on(world, slurm, folder, access=(rule,)) as kubeconfig:
         person = Person(kubeconfig, slurm.url, folder)
@@ -264,7 +264,7 @@ async def test_an_account_that_slurm_does_not_let_its_user_have_is_told_by_name(
     for number, name in enumerate(("c1", "c2", "c3"), 1):
         patch = {"metadata": {"labels": {names.LABEL_SLURM_NODE: name}}}
         world.api.change("pods", "slurm", f"slurmd-{number}", patch)
-    rule = Rule(namespaces=("default",), users=("ann",), partitions=("*",), accounts=("*",))
+    rule = AccessRule(namespaces=("default",), users=("ann",), partitions=("*",), accounts=("*",))
     async with scheduling(world, site.slurm, tmp_path, rule) as person:
         world.add_pod("broke", annotations={"sunkpy.dev/account": "phys"})
         said = await says(person, "broke", "account phys")

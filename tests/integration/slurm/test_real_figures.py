@@ -13,7 +13,7 @@ import pytest
 
 from devcluster.waiting import wait_until
 from sunkpy.core.figures.devices import device_family, gpus_alloc
-from sunkpy.core.figures.family import Family
+from sunkpy.core.figures.family import MetricFamily
 from sunkpy.core.figures.jobs import JobRow, job_families
 from sunkpy.core.figures.nodes import node_families, partition_families, state_families
 from sunkpy.core.figures.shares import share_families
@@ -98,7 +98,7 @@ async def all_jobs(client: Slurm) -> list[JobRow]:
     return jobs
 
 
-async def families(client: Slurm) -> list[Family]:
+async def families(client: Slurm) -> list[MetricFamily]:
     """All that the syncer shows."""
     seen = await client.nodes()
     assert isinstance(seen, NodesSnapshot)
@@ -113,7 +113,7 @@ async def families(client: Slurm) -> list[Family]:
     ]
 
 
-def as_figures(families: Iterable[Family]) -> Figures:
+def as_figures(families: Iterable[MetricFamily]) -> Figures:
     """By name and labels."""
     found: Figures = {}
     for family in families:

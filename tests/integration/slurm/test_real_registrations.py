@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sunkpy.core.mirror import Answer, PatchPod, SetComment, View, decide_mirror
+from sunkpy.core.mirror import PatchPod, SetComment, SlurmAnswer, View, decide_mirror
 from sunkpy.core.mirror.given_up import is_given_up
 from sunkpy.core.model.devices import read_extra, why_unproved
 from sunkpy.core.model.objects import (
@@ -325,7 +325,7 @@ def _view(node: SlurmNode) -> View:
         spec=PodSpec(node_name="node-2"),
         status=PodStatus(phase="Running", start_time="2026-01-01T00:00:00Z", conditions=ready),
     )
-    return View(name="n2", namespace="slurm", pod=pod, answer=Answer(node=node, number=1, at_s=0.0))
+    return View(name="n2", namespace="slurm", pod=pod, answer=SlurmAnswer(node=node, number=1, at_s=0.0))
 
 
 async def _consent() -> bool:

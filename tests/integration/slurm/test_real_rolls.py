@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.mirror.services import Question, question_of
+from sunkpy.core.mirror.services import ServiceQuestion, question_of
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Meta, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
@@ -258,7 +258,7 @@ def _rolled(*noted: JobId) -> Pod:
     return Pod(metadata=Meta(name=NODE, annotations=notes))
 
 
-async def _close(real: RealSlurm, admin: Slurm, *noted: JobId) -> Question:
+async def _close(real: RealSlurm, admin: Slurm, *noted: JobId) -> ServiceQuestion:
     """Drain the node as the syncer does; what it would ask then, had the operator noted these jobs."""
     await admin.drain_node(NODE, REASON)
     pod = _rolled(*noted)

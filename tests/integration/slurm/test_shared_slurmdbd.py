@@ -16,7 +16,7 @@ from sunkpy.accounts.collect import plan_now
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Wanted, describe_plan
+from sunkpy.core.accounts import WantedAccounts, describe_plan
 from sunkpy.core.accounts.records import CLOSED
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.runtime.settings import SlurmSettings
@@ -92,7 +92,7 @@ async def guest(two: Two) -> AsyncIterator[Slurm]:
 
 async def settle(slurm: Slurm, cluster: str, text: str) -> str:
     """Make slurmdbd say what the values say; what is left of the plan then."""
-    values = msgspec.yaml.decode(text, type=Wanted)
+    values = msgspec.yaml.decode(text, type=WantedAccounts)
     unused = SlurmSettings(url="http://nowhere", jwt_key_file="/nowhere")
     settings = AccountsSettings(cluster=cluster, slurm=unused, wanted=values, is_guest=cluster == GUEST)
     loop = AccountsLoop(slurm=slurm, settings=settings, metrics=AccountsMetrics(CollectorRegistry()))

@@ -16,7 +16,7 @@ from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.main import look
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.core.accounts import Wanted
+from sunkpy.core.accounts import WantedAccounts
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm.connection import Answer
 from sunkpy.slurm.errors import Malformed
@@ -69,7 +69,7 @@ def stands_still() -> float:
 
 def loop_for(
     rest: Rest,
-    wanted: Wanted,
+    wanted: WantedAccounts,
     waits: Waits | None = None,
     clock: Callable[[], float] = stands_still,
     *,

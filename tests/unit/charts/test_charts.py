@@ -19,7 +19,7 @@ import yaml
 
 from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.core.gang.owners import kinds_read
 from sunkpy.operator.settings import OperatorSettings
@@ -1190,7 +1190,7 @@ def test_neither_map_nor_partition_gives_longer_than_an_epilog_waits():
         render("slurm", {"scheduler": {"access": access}})
     slurm = SlurmSettings(url="http://x", jwt_key_file="k")
     with pytest.raises(ValueError, match="longestGraceSeconds: 3571 is too long"):
-        SchedulerSettings(cluster="c", slurm=slurm, access=(Rule(longest_grace_seconds=3571),))
+        SchedulerSettings(cluster="c", slurm=slurm, access=(AccessRule(longest_grace_seconds=3571),))
     low = {"low": {"longestGraceSeconds": 3571}}
     with pytest.raises(Refused, match=r"partitions.low.longestGraceSeconds: 3571 is too long"):
         render("slurm", {"partitions": low})
@@ -1240,7 +1240,7 @@ def test_pods_get_the_default_partition_and_what_the_admins_map_opens():
     rule = {"namespaces": ["chem"], "namespaceLabels": {"team": "chem"}, "partitions": ["low"]}
     config = _scheduler_settings({"scheduler": {"access": [rule]}})
     assert config.default_partition == "low"
-    assert config.access == (Rule(namespaces=("chem",), namespace_labels={"team": "chem"}, partitions=("low",)),)
+    assert config.access == (AccessRule(namespaces=("chem",), namespace_labels={"team": "chem"}, partitions=("low",)),)
     assert _scheduler_settings({}).access == ()
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from sunkpy.scheduler.settings import SchedulerSettings
 from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
 from tests.unit.docs.source import ROOT
@@ -54,7 +54,7 @@ def test_plugins_of_the_site_stand_beside_it(wanted):
 def test_the_scheduler_gets_the_map():
     text = of_kind(render("slurm", PEOPLE), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
     settings = msgspec.yaml.decode(text, type=SchedulerSettings)
-    assert settings.access == (Rule(namespaces=("chem",), users=("ann", "b.o-b@corp")),)
+    assert settings.access == (AccessRule(namespaces=("chem",), users=("ann", "b.o-b@corp")),)
     assert (settings.submits_as_people, settings.reads_namespaces) == (True, False)
 
 

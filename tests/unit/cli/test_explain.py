@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sunkpy.cli import kubectl, main
-from sunkpy.cli.explain import Explainer, Question, answer
+from sunkpy.cli.explain import Explainer, ExplainRequest, answer
 from sunkpy.core.explain.explanation import render
 from tests.doubles.serving import answering, serving
 from tests.unit.scheduler.world import World, connections, leading
@@ -255,7 +255,7 @@ async def test_who_may_read_nothing_of_a_node_is_told_which_rights_are_missing(w
     world.api.forbidden -= {"nodes"}
     async with explainer(world, tmp_path) as found:
         told = render(await found.node("node-1"))
-    assert told.startswith("Node node-1 has no devices that Slurm or a driver knows, by what could be read\n")
+    assert told.startswith("Node node-1 has no devices that Slurm or a driver knows, as far as could be read\n")
     assert "--resource=pods,resourceslices.resource.k8s.io,resourceclaims.resource.k8s.io; " in told
 
 
@@ -420,7 +420,7 @@ async def test_a_member_for_which_the_job_of_its_gang_has_no_room_waits_for_its_
 
 async def test_the_namespace_is_that_of_the_kubeconfig_unless_another_is_asked_for(world, tmp_path):
     async with answering(world.api.handle, tmp_path) as kubeconfig:
-        question = Question(kind="pod", name="nobody", kubeconfig=kubeconfig)
+        question = ExplainRequest(kind="pod", name="nobody", kubeconfig=kubeconfig)
         assert (await answer(question)).text.startswith("Pod default/nobody ")
         kubeconfig.write_text(kubeconfig.read_text().replace('"user": "u"}', '"user": "u", "namespace": "team"}'))
         assert (await answer(question)).text.startswith("Pod team/nobody ")
@@ -433,7 +433,7 @@ async def test_in_the_pod_of_the_scheduler_its_own_settings_lead_to_slurm(world,
     async with connections(world, tmp_path) as (_, _, settings):
         config = tmp_path / "config.yaml"
         config.write_bytes(msgspec.yaml.encode(settings))
-        question = Question(
+        question = ExplainRequest(
             kind="pod", name="web", namespace="default", config=config, kubeconfig=tmp_path / "kubeconfig"
         )
         text = (await answer(question)).text
@@ -500,7 +500,7 @@ async def test_a_job_of_either_door_is_explained_by_its_number(world, tmp_path):
     world.slurm.add_job("PENDING", comment="", user="ann", name="many", **known)
     code, text = await exit_code_of(world, tmp_path, "job", "500_900")
     assert (code, text.startswith("Job 500_900 (many, of ann) waits in the queue\n")) == (0, True)
-    assert "waits for       as many tasks of its array run as may at once" in text
+    assert "waits for       no more tasks of its array may run at a time" in text
     code, text = await exit_code_of(world, tmp_path, "job", "500_901")
     assert (code, text.startswith("Job 500_901 is not known to Slurm\n")) == (1, True)
     world.slurm.is_down = True

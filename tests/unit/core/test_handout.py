@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sunkpy.core import names
-from sunkpy.core.handout import Gpu, Refused, devices_on, gpus_asked, hand_out, holds_up
+from sunkpy.core.handout import DeviceFile, HandoutRefused, devices_on, gpus_asked, hand_out, holds_up
 from sunkpy.core.model.objects import Container, PodSpec, PodStatus, Resources
 from tests.unit.core.gang.pods import make_pod
 
 GPU = "nvidia.com/gpu"
-GPUS = [Gpu(file=f"/dev/nvidia{at}", uuid=f"GPU-{at}") for at in (0, 1, 3)]
+GPUS = [DeviceFile(file=f"/dev/nvidia{at}", uuid=f"GPU-{at}") for at in (0, 1, 3)]
 
 
 def asking(*counts):
@@ -93,7 +93,7 @@ def test_a_pod_gets_what_slurm_gave_to_its_job(pods, count, gets):
     ],
 )
 def test_whatever_is_not_certain_is_refused(pods, count, why):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HandoutRefused) as refused:
         handed(*pods, count=count)
     assert str(refused.value).startswith(why)
 
@@ -107,7 +107,7 @@ def test_how_many_a_container_asks_for(requests, limits, count):
 
 
 def test_who_may_have_got_something_gets_nothing_more():
-    with pytest.raises(Refused):
+    with pytest.raises(HandoutRefused):
         handed(pod(), served={"uid-a"})
     assert handed(pod(), pod("b", "GPU-1"), served={"uid-a"}) == ("b", ["/dev/nvidia1"])
 
@@ -151,7 +151,7 @@ def test_nobody_gets_what_another_has_whatever_the_kubelet_asks(described, asked
     for count in asked:
         try:
             found, gpus = hand_out(pods, GPUS, count=count, resource=GPU, schedulers=("slurm",), served=served)
-        except Refused:
+        except HandoutRefused:
             continue
         served.add(found.uid)
         given = {f"node-1/{gpu.uuid}" for gpu in gpus}

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from sunkpy.core import names
 from sunkpy.deviceplugin import kubelet_pb2 as api
-from sunkpy.deviceplugin.allocate import Allocator
+from sunkpy.deviceplugin.allocate import PluginAllocator
 from sunkpy.deviceplugin.metrics import PluginMetrics
 from sunkpy.deviceplugin.server import PluginServer
 from sunkpy.deviceplugin.settings import PluginSettings
@@ -123,7 +123,7 @@ def put_pod(apiserver, name="web", noted="node-1/GPU-3", count=1, node="node-1")
 async def serving(apiserver, machine, **more):
     config = settings(machine, **more)
     async with answering(apiserver.handle, machine) as kubeconfig, await Kube.connect(kubeconfig) as kube:
-        allocator = Allocator(kube, config, node="node-1")
+        allocator = PluginAllocator(kube, config, node="node-1")
         await allocator.start()
         server = PluginServer(allocator, config, PluginMetrics(CollectorRegistry()))
         task = asyncio.create_task(server.run())

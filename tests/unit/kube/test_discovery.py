@@ -107,7 +107,7 @@ async def test_an_answer_in_another_form_is_no_answer(tmp_path):
         return web.json_response({"kind": "APIGroupList", "groups": []})
 
     async with connected(unaggregated, tmp_path) as kube:
-        with pytest.raises(errors.Unreadable, match=r"GET /api: .*items"):
+        with pytest.raises(errors.UnreadableAnswer, match=r"GET /api: .*items"):
             await read_served(kube)
 
 

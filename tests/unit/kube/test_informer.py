@@ -231,9 +231,9 @@ async def test_what_does_not_look_as_it_should_is_an_error_for_who_asks(tmp_path
     odd.put("a", DEEP)
     odd.api.put("pods", {"metadata": {"name": "p", "namespace": "d"}, "spec": {"containers": 3}})
     async with connected(odd.api.handle, tmp_path) as kube:
-        with pytest.raises(errors.Unreadable, match=r"/namespaces/d/things/a: it is nested too deep"):
+        with pytest.raises(errors.UnreadableAnswer, match=r"/namespaces/d/things/a: it is nested too deep"):
             await kube.get("/apis/example.com/v1/namespaces/d/things/a", Owner)
-        with pytest.raises(errors.Unreadable, match=r"GET /api/v1/pods: d/p: Expected `array`, got `int`"):
+        with pytest.raises(errors.UnreadableAnswer, match=r"GET /api/v1/pods: d/p: Expected `array`, got `int`"):
             await kube.list_objects(PODS, Pod)
 
 

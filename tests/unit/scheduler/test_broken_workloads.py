@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from sunkpy.core.gang.identity import parse_comment
 from sunkpy.kube.kinds import KindTimes
 from sunkpy.scheduler.jobs import writer
@@ -44,7 +44,7 @@ def world(monkeypatch):
     monkeypatch.setattr(members, "LEFT_OUT_S", 0.05)
     # What Slurm refuses is tried again, but not for having been looked at.
     monkeypatch.setattr(writer, "_REJECTED_FIRST_S", 3600.0)
-    allowed = Rule(namespaces=("*",), partitions=("low", "ghost"), accounts=("*",), qos=("*",))
+    allowed = AccessRule(namespaces=("*",), partitions=("low", "ghost"), accounts=("*",), qos=("*",))
     monkeypatch.setattr(world_module, "OPEN", allowed)
     world = World()
     world.hasten(kinds=KindTimes(patience_s=0.05), unidentified_told_after_s=0.4)

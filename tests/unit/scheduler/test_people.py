@@ -3,11 +3,11 @@
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
-ANNS = (Rule(namespaces=("default",), users=("ann", "bob"), accounts=("chem",)),)
+ANNS = (AccessRule(namespaces=("default",), users=("ann", "bob"), accounts=("chem",)),)
 GANG = "k8s:default/web:{uid}"
 
 
@@ -59,7 +59,7 @@ async def test_a_pod_may_name_another_user_of_its_namespace_and_nobody_else(worl
 
 
 async def test_a_change_of_a_pods_annotations_is_asked_as_its_user(world, tmp_path):
-    async with leading(world, tmp_path, access=(Rule(namespaces=("*",), users=("ann",), qos=("*",)),)):
+    async with leading(world, tmp_path, access=(AccessRule(namespaces=("*",), users=("ann",), qos=("*",)),)):
         pod = world.add_pod()
         await world.until(lambda: world.submissions)
         (job_id,) = world.jobs

@@ -12,7 +12,7 @@ import json
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.access import Rule
+from sunkpy.core.gang.access import AccessRule
 from sunkpy.core.gang.families import FAMILIES
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
@@ -28,7 +28,9 @@ from tests.doubles.slurmrestd import Slurmrestd
 
 __all__ = ["World", "connections", "leading", "serving"]
 
-OPEN = Rule(namespaces=("*",), partitions=("*",), accounts=("*",), qos=("*",), reservations=("*",), licenses=("*",))
+OPEN = AccessRule(
+    namespaces=("*",), partitions=("*",), accounts=("*",), qos=("*",), reservations=("*",), licenses=("*",)
+)
 
 
 NODESET_REFERENCE = {

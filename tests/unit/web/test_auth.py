@@ -12,7 +12,7 @@ from sunkpy.core.overview.sight import EVERYTHING, Sight
 from sunkpy.kube.client import Kube
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.slurm.users import user_of
-from sunkpy.web.auth import ClusterDoor, Denied, LocalDoor
+from sunkpy.web.auth import ClusterDoor, LocalDoor, PageDenied
 from sunkpy.web.sessions import Sessions
 from tests.doubles.apiserver import Apiserver, token_of
 from tests.doubles.serving import Changes, answering, serving
@@ -51,7 +51,7 @@ async def door(api, folder, *, namespaces=("team", "other"), slurm_url="", clock
 
 
 async def refused(door, token):
-    with pytest.raises(Denied) as denied:
+    with pytest.raises(PageDenied) as denied:
         await door.sight(token)
     return denied.value.status, str(denied.value)
 
@@ -151,7 +151,7 @@ async def test_a_link_of_my_page_opens_once_and_what_the_browser_keeps_is_no_tok
         async with door(api, tmp_path, slurm_url=url, clock=clock) as own:
             kept = await own.enter(token())
             assert user_of(kept) == ""
-            with pytest.raises(Denied, match=AGAIN):
+            with pytest.raises(PageDenied, match=AGAIN):
                 await own.enter(token())
             assert await own.enter(kept) == kept, "who comes back is not asked for a link"
             slurm.jwt_key = b"nobody is asked for it again, xx"
@@ -182,7 +182,7 @@ async def test_a_session_that_this_page_has_not_begun_is_none(api, tmp_path, for
     for key, algorithm in ((KEY, "HS256"), ("p" * 64, "HS512"), (None, "none")):
         async with door(api, tmp_path, slurm_url="http://127.0.0.1:1") as own:
             text = jwt.encode(forged, key, algorithm)
-            with pytest.raises((Denied, SlurmError)):
+            with pytest.raises((PageDenied, SlurmError)):
                 await own.sight(text)
 
 
@@ -191,7 +191,7 @@ async def test_without_the_key_for_sessions_a_link_is_not_used_up(api, tmp_path)
     slurm.jwt_key = KEY
     async with serving(slurm.app()) as port, door(api, tmp_path, slurm_url=f"http://127.0.0.1:{port}") as own:
         (tmp_path / "page.key").unlink()
-        with pytest.raises(Denied, match="the page has no key for sessions yet") as denied:
+        with pytest.raises(PageDenied, match="the page has no key for sessions yet") as denied:
             await own.enter(token())
         assert denied.value.status == 503
         (tmp_path / "page.key").write_text("p" * 64)

@@ -113,7 +113,7 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 
 
 def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
+    """Members of later waves, and those that replace others, are bound one by one: the job already has their nodes."""
     if not gang.is_sized:
         return hold(snapshot, gang, job)
     late = waiting(gang)
@@ -128,7 +128,7 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
     gets_no_seat = bool(job.slurm.tasks) and _gets_no_seat(snapshot, gang, job)
     for pod in late:
         if pod.uid in outgrown:
-            actions += [MakeSolo(pod=pod), too_large(pod, job, f"{outgrown[pod.uid]}: it gets a job of its own")]
+            actions += [MakeSolo(pod=pod), too_large(pod, job, f"{outgrown[pod.uid]}. The pod gets a job of its own")]
         elif binding := binds.get(pod.uid):
             waits = wait_for_node(snapshot, pod)
             actions.append(waits or Bind(job=job.id, bindings=(binding,), if_refused=_if_refused(snapshot, gang, pod)))

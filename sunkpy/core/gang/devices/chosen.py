@@ -35,8 +35,8 @@ OwnerOf = Callable[[DeviceId], ResourceClaim | None]
 """The claim that a device is allocated to, other than those of the pods in question."""
 
 
-class Lack(enum.StrEnum):
-    """Why a pod cannot have its devices. Of the first three, each would have made a second owner."""
+class DeviceLack(enum.StrEnum):
+    """Why a pod cannot have its devices. In the first three cases a device would have got a second owner."""
 
     TAKEN = "taken"  # another claim has it
     TWICE = "twice"  # two indices of Slurm mean it
@@ -52,7 +52,7 @@ class Lack(enum.StrEnum):
     LATE = "late"  # it is attached only after it was chosen, and nobody here waits for that
 
 
-class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
+class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of a node: `listed` by Slurm's indices, as its slurmd published them; `offered` by the drivers, and
     how much there is of what they share.
     """
@@ -63,14 +63,14 @@ class NodeDevices(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[CounterId, int] = {}
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that is to be bound, with its claims by its own names for them. `indices`: those of its job, as noted;
     `mappings`: for which containers the requests of the claim are that is made for it; `counted`: how many devices its
     job was asked for in the name of claims.
     """
 
     pod: Pod
-    on: NodeDevices
+    on: DevicesOnNode
     indices: str = ""
     claims: Mapping[str, ResourceClaim] = {}
     mappings: tuple[ClaimRequestMapping, ...] = ()
@@ -130,7 +130,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_devices(
-    wanted: Iterable[Wanted], classes: Mapping[str, str], owner_of: OwnerOf
+    wanted: Iterable[DeviceDemand], classes: Mapping[str, str], owner_of: OwnerOf
 ) -> tuple[list[Chosen], dict[str, Admission]]:
     """The devices of all claims of these pods; in their place, by uid, why a pod cannot have its own, now or at all.
 
@@ -159,7 +159,7 @@ def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
     return {uid: ",".join(devices) for uid, devices in notes.items()}
 
 
-def lacking(reason: Lack, why: str, *, verdict: Verdict = Verdict.WAIT) -> Admission:
+def lacking(reason: DeviceLack, why: str, *, verdict: Verdict = Verdict.WAIT) -> Admission:
     """A pod cannot have its devices, now or at all."""
     return Admission(verdict=verdict, why=why, reason=reason)
 
@@ -192,20 +192,20 @@ def is_noted(pod: Pod, device: DeviceId) -> bool:
 
 
 def _choose(
-    wanted: Wanted, classes: Mapping[str, str], owner_of: OwnerOf, given: set[DeviceId]
+    wanted: DeviceDemand, classes: Mapping[str, str], owner_of: OwnerOf, given: set[DeviceId]
 ) -> list[Chosen] | Admission:
     pod, on = wanted.pod, wanted.on
     if missing := missing_claim(pod, wanted.claims):
-        return lacking(Lack.CLAIM, f"{missing} is not there")
+        return lacking(DeviceLack.CLAIM, f"{missing} is not there")
     asked = sum(each.exactly.count for c in wanted.claims.values() for each in c.spec.devices.requests if each.exactly)
     if wanted.counted not in (None, asked):
         why = f"the claims of pod {pod.name} ask for {asked} devices, and its job was asked for {wanted.counted}"
-        return lacking(Lack.CLAIM, why)
+        return lacking(DeviceLack.CLAIM, why)
     left = {gres: list(indices) for gres, indices in noted_indices(wanted.indices).items()}
     chosen = []
     for name, claim in wanted.claims.items():
         if why := explain_claim(pod, claim, classes):
-            return lacking(Lack.CLAIM, why, verdict=Verdict.WAIT if claim.is_allocated else Verdict.REFUSE)
+            return lacking(DeviceLack.CLAIM, why, verdict=Verdict.WAIT if claim.is_allocated else Verdict.REFUSE)
         devices = []
         for request in claim.spec.devices.requests:
             assert request.exactly is not None  # explain_claim has refused the others
@@ -213,7 +213,7 @@ def _choose(
             taken, left[gres] = left.get(gres, [])[:count], left.get(gres, [])[count:]
             if len(taken) < count:
                 why = f"Slurm has not said which {gres} of node {on.node} its job has for request {request.name}"
-                return lacking(Lack.INDICES, why)
+                return lacking(DeviceLack.INDICES, why)
             tolerations = request.exactly.tolerations or ()
             for index in taken:
                 found = _device_at(on, gres, index, owner_of, given, tolerations)
@@ -234,7 +234,7 @@ def _choose(
 
 
 def _device_at(
-    on: NodeDevices,
+    on: DevicesOnNode,
     gres: str,
     index: int,
     owner_of: OwnerOf,
@@ -244,37 +244,39 @@ def _device_at(
     """The device behind an index of Slurm."""
     what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres_name(gres), ())
     if index >= len(listed):
-        return _refuse(Lack.UNKNOWN, f"Slurm gave {what}, and its slurmd has not published which device that is")
+        return _refuse(DeviceLack.UNKNOWN, f"Slurm gave {what}, and its slurmd has not published which device that is")
     if not on.offered:
         why = f"no driver offers devices on node {on.node}: it has no complete pool of ResourceSlices"
-        return lacking(Lack.AWAY, why)
+        return lacking(DeviceLack.AWAY, why)
     known = listed[index]
     same = [id for id, device in on.offered.items() if known.agrees_with(device, id.driver)]
     if len(same) != 1:
         why = f"{len(same) or 'no'} devices in the ResourceSlices of node {on.node} are {what} ({known})"
-        return _refuse(Lack.UNKNOWN, why)
+        return _refuse(DeviceLack.UNKNOWN, why)
     (found,) = same
     device = on.offered[found]
     if taint := next((t for t in device.taints_that_repel if not any(tolerates(o, t) for o in tolerations)), None):
-        return _refuse(Lack.TAINTED, f"device {found} ({what}) has taint {taint.key}:{taint.effect}")
+        return _refuse(DeviceLack.TAINTED, f"device {found} ({what}) has taint {taint.key}:{taint.effect}")
     if device.binding_conditions:
         late = ", ".join(device.binding_conditions)
         return _refuse(
-            Lack.LATE, f"device {found} ({what}) has binding conditions ({late}), which nobody waits for here"
+            DeviceLack.LATE, f"device {found} ({what}) has binding conditions ({late}), which nobody waits for here"
         )
     if found in given:
-        return _refuse(Lack.TWICE, f"device {found} stands behind two indices of Slurm, one of them {what}")
+        return _refuse(DeviceLack.TWICE, f"device {found} stands behind two indices of Slurm, one of them {what}")
     owner = owner_of(found)
     if owner is not None:
-        return lacking(Lack.TAKEN, f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}")
+        return lacking(DeviceLack.TAKEN, f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}")
     if short := _short_counter(on, found, owner_of, given):
         why = f"device {found} ({what}) shares {short.name} of {short.set} with others, and they leave it too little"
-        return lacking(Lack.TAKEN, why)
+        return lacking(DeviceLack.TAKEN, why)
     return found
 
 
-def _short_counter(on: NodeDevices, found: DeviceId, owner_of: OwnerOf, given: Container[DeviceId]) -> CounterId | None:
-    """Of what the device shares with others too little is left; None when it can be had."""
+def _short_counter(
+    on: DevicesOnNode, found: DeviceId, owner_of: OwnerOf, given: Container[DeviceId]
+) -> CounterId | None:
+    """The shared counter of which the device would need more than is left; None when the device can be had."""
     wanted = _takes(found, on.offered[found])
     left = {id: on.counters.get(id, 0) for id in wanted}
     for other, device in on.offered.items():
@@ -296,5 +298,5 @@ def _opaque(opaque: dict[str, object] | None) -> dict[str, object]:
     return {"opaque": opaque} if opaque is not None else {}
 
 
-def _refuse(reason: Lack, why: str) -> Admission:
+def _refuse(reason: DeviceLack, why: str) -> Admission:
     return lacking(reason, why, verdict=Verdict.REFUSE)

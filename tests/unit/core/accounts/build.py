@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sunkpy.core.accounts import Accounting, Change, Plan, Wanted, plan_accounts
+from sunkpy.core.accounts import Accounting, AccountsPlan, Change, WantedAccounts, plan_accounts
 from sunkpy.core.accounts.changes import (
     ChangeAssociation,
     ChangeQos,
@@ -31,19 +31,19 @@ EMPTY = Accounting(
 """A slurmdbd that nobody has written to."""
 
 
-def values(text: str) -> Wanted:
+def values(text: str) -> WantedAccounts:
     """Values from YAML."""
-    return msgspec.yaml.decode(text, type=Wanted)
+    return msgspec.yaml.decode(text, type=WantedAccounts)
 
 
-def apply(plan: Plan, now: Accounting) -> Accounting:
+def apply(plan: AccountsPlan, now: Accounting) -> Accounting:
     """slurmdbd after all changes of a plan."""
     for change in plan.changes:
         now = _apply(change, now)
     return now
 
 
-def settled(wanted: Wanted, now: Accounting = EMPTY) -> Accounting:
+def settled(wanted: WantedAccounts, now: Accounting = EMPTY) -> Accounting:
     """slurmdbd after it was made to say what these values say."""
     plan = plan_accounts(wanted, now)
     assert not plan.contradictions

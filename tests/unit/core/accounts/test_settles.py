@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.accounts import Accounting, Wanted, plan_accounts
+from sunkpy.core.accounts import Accounting, WantedAccounts, plan_accounts
 from sunkpy.core.accounts.records import CLOSED, AccountRecord, AssociationRecord, Ceiling, Limits, QosRecord
 from sunkpy.core.accounts.wanted import Membership, PodUser, WantedAccount, WantedQos, WantedUser
 from tests.unit.core.accounts.build import EMPTY, apply
@@ -56,7 +56,7 @@ users = st.builds(
 )
 
 
-def _mostly_sound(wanted: Wanted) -> Wanted:
+def _mostly_sound(wanted: WantedAccounts) -> WantedAccounts:
     """The same without most contradictions, which drawn values are full of."""
     names = list(wanted.accounts)
     fixed = {
@@ -84,7 +84,7 @@ def _mostly_sound(wanted: Wanted) -> Wanted:
 
 
 raw = st.builds(
-    Wanted,
+    WantedAccounts,
     accounts=st.dictionaries(st.sampled_from(NAMES), accounts, max_size=4),
     qos=st.dictionaries(st.sampled_from(QOS), qos, max_size=3),
     users=st.dictionaries(st.sampled_from(USERS), users, max_size=3),
@@ -120,13 +120,13 @@ def _of_others(now: Accounting) -> tuple[object, ...]:
 
 
 @given(wishes, slurmdbds())
-def test_one_pass_settles_it_and_a_second_has_nothing_to_do(wanted: Wanted, now: Accounting):
+def test_one_pass_settles_it_and_a_second_has_nothing_to_do(wanted: WantedAccounts, now: Accounting):
     after = apply(plan_accounts(wanted, now), now)
     assert plan_accounts(wanted, after).changes == ()
 
 
 @given(wishes, slurmdbds())
-def test_what_others_made_is_never_touched_and_nothing_ever_goes(wanted: Wanted, now: Accounting):
+def test_what_others_made_is_never_touched_and_nothing_ever_goes(wanted: WantedAccounts, now: Accounting):
     after = apply(plan_accounts(wanted, now), now)
     assert _of_others(after) == _of_others(now)
     assert now.accounts.keys() <= after.accounts.keys()
@@ -135,7 +135,7 @@ def test_what_others_made_is_never_touched_and_nothing_ever_goes(wanted: Wanted,
 
 
 @given(wishes, slurmdbds())
-def test_who_is_not_wanted_can_submit_nothing(wanted: Wanted, now: Accounting):
+def test_who_is_not_wanted_can_submit_nothing(wanted: WantedAccounts, now: Accounting):
     plan = plan_accounts(wanted, now)
     if plan.contradictions:
         return
@@ -147,7 +147,7 @@ def test_who_is_not_wanted_can_submit_nothing(wanted: Wanted, now: Accounting):
 
 
 @given(wishes, wishes)
-def test_what_was_closed_comes_back_as_it_was(first: Wanted, second: Wanted):
+def test_what_was_closed_comes_back_as_it_was(first: WantedAccounts, second: WantedAccounts):
     if plan_accounts(first, EMPTY).contradictions:
         return
     before = apply(plan_accounts(first, EMPTY), EMPTY)

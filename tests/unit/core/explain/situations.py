@@ -9,7 +9,7 @@ from sunkpy.core.explain.explanation import Explanation
 from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.gang import explain_gang
 from sunkpy.core.explain.no_gang import absent, foreign, unplaced
-from sunkpy.core.gang.access import Rule, restricted
+from sunkpy.core.gang.access import AccessRule, restricted
 from sunkpy.core.gang.families import assemble, family_of, identify, plain_pod
 from sunkpy.core.gang.families.jobset import JOB_SET
 from sunkpy.core.gang.gang import Link, Suspension, extra_unit
@@ -264,7 +264,9 @@ SITUATIONS = {
     "no-slurm-node": lambda: explained([make_pod()], nodes=()),
     "annotation-refused": lambda: explained([make_pod(annotations={"sunkpy.dev/time-limit": "soon"})]),
     "annotation-unknown": lambda: explained([make_pod(annotations={"sunkpy.dev/partiton": "low"})]),
-    "partition-not-allowed": lambda: explained([make_pod(annotations={"sunkpy.dev/partition": "high"})], rule=Rule()),
+    "partition-not-allowed": lambda: explained(
+        [make_pod(annotations={"sunkpy.dev/partition": "high"})], rule=AccessRule()
+    ),
     "gated": lambda: explained([make_pod(scheduling_gates=(SchedulingGate(name="kueue.x-k8s.io/admission"),))]),
     "gang-incomplete": lambda: explained(annotated(3, ("one", {}), ("two", {})), asked=""),
     "gang-queued": lambda: explained(

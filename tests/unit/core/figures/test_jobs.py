@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.figures.family import Family
+from sunkpy.core.figures.family import MetricFamily
 from sunkpy.core.figures.jobs import JobRow, Tally, job_families
 
 ROW = JobRow(id=1, state=frozenset({"PENDING"}), user="ann", account="chem", partition="low")
@@ -92,7 +92,7 @@ def test_sums_agree(jobs: list[JobRow]) -> None:
     """States add up to all; users, accounts and partitions each add up to all, figure by figure."""
     families = {family.name: family for family in job_families(jobs, {"low": 1, "high": 10})}
 
-    def total(family: Family) -> float:
+    def total(family: MetricFamily) -> float:
         return sum(value for _, value in family.samples)
 
     assert sum(total(families[f"slurm_jobs_{state}"]) for state in BASE) == total(families["slurm_jobs"])

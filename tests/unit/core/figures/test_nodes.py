@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.figures.family import Family
+from sunkpy.core.figures.family import MetricFamily
 from sunkpy.core.figures.nodes import PartitionRow, node_families, partition_families, state_families
 from sunkpy.core.model.states import SlurmNode
 
@@ -29,7 +29,7 @@ def node(name: str, *state: str, alloc_cpus: int = 0) -> SlurmNode:
     )
 
 
-def figures(families: Iterable[Family]) -> dict[tuple[str, tuple[str, ...]], float]:
+def figures(families: Iterable[MetricFamily]) -> dict[tuple[str, tuple[str, ...]], float]:
     return {(family.name, labels): value for family in families for labels, value in family.samples}
 
 

@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.access import Namespace, Rule, restricted, rule_for, unknown_namespace
+from sunkpy.core.gang.access import AccessRule, Namespace, restricted, rule_for, unknown_namespace
 from sunkpy.core.gang.job.options import NEVER_USERS, is_user
 from sunkpy.core.model.job_spec import JobSpec
 from tests.unit.core.gang.pods import make_gang
 
-CHEMISTS = Rule(namespaces=("chem",), partitions=("low", "gpu"), accounts=("chem",), qos=("*",))
-ANYBODY = Rule(namespaces=("*",), partitions=("*",))
-LABELLED = Rule(namespace_labels={"team": "ml"}, reservations=("night",))
+CHEMISTS = AccessRule(namespaces=("chem",), partitions=("low", "gpu"), accounts=("chem",), qos=("*",))
+ANYBODY = AccessRule(namespaces=("*",), partitions=("*",))
+LABELLED = AccessRule(namespace_labels={"team": "ml"}, reservations=("night",))
 
 
 def ask(rule, default_partition="low", **annotations):
@@ -31,14 +31,14 @@ def test_the_first_rule_that_covers_a_namespace_holds(namespace, labels, rule):
 
 
 def test_a_rule_without_a_namespace_covers_nobody():
-    assert rule_for((Rule(partitions=("high",)),), Namespace(name="chem", labels={"team": "ml"})) == Rule()
+    assert rule_for((AccessRule(partitions=("high",)),), Namespace(name="chem", labels={"team": "ml"})) == AccessRule()
 
 
 def test_nobody_gets_more_than_the_default_partition_unasked():
     gang = ask(rule_for((), Namespace(name="default")))
     assert (gang.options.partition, gang.problems) == ("low", ())
-    assert ask(Rule(), partition="low").problems == ()
-    (problem,) = ask(Rule(), partition="high").problems
+    assert ask(AccessRule(), partition="low").problems == ()
+    (problem,) = ask(AccessRule(), partition="high").problems
     assert problem.fatal
     assert str(problem) == (
         "annotation sunkpy.dev/partition: namespace default may not use partition high: it may use low; "
@@ -48,7 +48,7 @@ def test_nobody_gets_more_than_the_default_partition_unasked():
 
 @pytest.mark.parametrize("kind", ["user", "account", "qos", "reservation", "licenses"])
 def test_what_is_not_opened_is_refused_by_name(kind):
-    (problem,) = ask(Rule(), **{kind: "x"}).problems
+    (problem,) = ask(AccessRule(), **{kind: "x"}).problems
     assert f"namespace default may not use {kind} x: it may name none" in str(problem)
 
 
@@ -78,22 +78,22 @@ def test_of_several_partitions_each_must_be_allowed():
     ],
 )
 def test_licenses_are_opened_by_name_whatever_their_number(asked, refused):
-    gang = ask(Rule(licenses=("matlab", "ansys@flex")), licenses=asked)
+    gang = ask(AccessRule(licenses=("matlab", "ansys@flex")), licenses=asked)
     told = f"may not use licenses {refused}: it may use matlab, ansys@flex" if refused else ""
     assert (told in gang.refused, bool(gang.refused)) == (True, bool(refused))
     assert gang.options.licenses == ("" if refused else asked)
-    assert ask(Rule(licenses=("*",)), licenses=asked).refused == ""
-    assert ask(Rule(licenses=("matlab",))).options.licenses == ""
+    assert ask(AccessRule(licenses=("*",)), licenses=asked).refused == ""
+    assert ask(AccessRule(licenses=("matlab",))).options.licenses == ""
 
 
 def test_what_is_refused_is_not_kept_for_a_pod_that_has_a_node_gets_a_job_all_the_same():
     asked = {"user": "zoe", "partition": "low,high", "account": "physics", "qos": "urgent", "reservation": "night"}
     asked |= {"licenses": "matlab:4"}
-    gang = ask(Rule(users=("ann",), accounts=("chem",)), **asked)
+    gang = ask(AccessRule(users=("ann",), accounts=("chem",)), **asked)
     assert gang.options == JobSpec(user="ann", partition="low", account="chem")
     assert len(gang.problems) == 6
     assert unknown_namespace(make_gang(annotations={"sunkpy.dev/user": "zoe"})).options == JobSpec()
-    assert ask(Rule(users=("root",))).options.user == ""
+    assert ask(AccessRule(users=("root",))).options.user == ""
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_what_is_refused_is_not_kept_for_a_pod_that_has_a_node_gets_a_job_all_th
 def test_what_slurm_decides_by_user_needs_a_user_of_ones_own(asked, said):
     gang = ask(CHEMISTS, **asked)
     assert gang.refused == (
-        f"annotation sunkpy.dev/{said}, for namespace default has no Slurm user of its own; "
+        f"annotation sunkpy.dev/{said}, because namespace default has no Slurm user of its own; "
         "an administrator gives it one in scheduler.access of the Slurm cluster"
     )
     assert (gang.options.dependency, gang.options.shared) == ("", ""), "a pod that has a node gets a job all the same"
-    assert ask(Rule(users=("*",)), **asked).refused
-    own = ask(Rule(users=("ann",)), **asked)
+    assert ask(AccessRule(users=("*",)), **asked).refused
+    own = ask(AccessRule(users=("ann",)), **asked)
     assert (own.refused, bool(own.options.dependency or own.options.shared)) == ("", True)
 
 
@@ -122,7 +122,7 @@ def test_a_star_opens_a_kind():
 
 
 def test_a_pod_belongs_to_the_first_user_of_its_namespace_or_to_the_one_that_it_names():
-    rule = Rule(namespaces=("chem",), users=("ann", "bob"))
+    rule = AccessRule(namespaces=("chem",), users=("ann", "bob"))
     assert ask(rule).options.user == "ann"
     assert ask(rule, user="bob").options.user == "bob"
     (problem,) = ask(rule, user="zoe").problems
@@ -135,7 +135,7 @@ def test_a_pod_belongs_to_the_first_user_of_its_namespace_or_to_the_one_that_it_
 
 def test_without_users_the_jobs_are_the_schedulers_own():
     assert ask(CHEMISTS).options.user == ""
-    assert ask(Rule(users=("*",))).options.user == ""
+    assert ask(AccessRule(users=("*",))).options.user == ""
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_without_users_the_jobs_are_the_schedulers_own():
 def test_nobody_is_made_a_user_who_is_no_person(name):
     """Slurm takes digits for a uid."""
     assert not is_user(name)
-    assert all(problem.fatal for problem in ask(Rule(users=("*",)), user=name).problems) or name.strip() == "ann"
-    (problem, *_) = ask(Rule(users=(name,))).problems
+    assert all(problem.fatal for problem in ask(AccessRule(users=("*",)), user=name).problems) or name.strip() == "ann"
+    (problem, *_) = ask(AccessRule(users=(name,))).problems
     assert problem.fatal
     assert str(problem) == f"namespace default is given to user {name!r}, which is not the name of a person"
 
@@ -153,7 +153,7 @@ def test_nobody_is_made_a_user_who_is_no_person(name):
 @pytest.mark.parametrize("name", ["ann", "a", "_svc", "ann.lee", "ann-lee", "ann@corp.example", "machine$", "Ann2"])
 def test_what_a_person_may_be_called(name):
     assert is_user(name)
-    assert ask(Rule(users=(name,)), user=name).options.user == name
+    assert ask(AccessRule(users=(name,)), user=name).options.user == name
 
 
 ANNOTATED = Namespace(
@@ -162,8 +162,8 @@ ANNOTATED = Namespace(
 
 
 def test_annotations_of_a_namespace_count_only_where_they_are_held_by_a_policy():
-    assert rule_for((), ANNOTATED) == Rule()
-    assert rule_for((), ANNOTATED, annotated=True) == Rule(users=("ann", "bob"), accounts=("chem",), qos=("low",))
+    assert rule_for((), ANNOTATED) == AccessRule()
+    assert rule_for((), ANNOTATED, annotated=True) == AccessRule(users=("ann", "bob"), accounts=("chem",), qos=("low",))
 
 
 def test_what_the_map_says_of_a_namespace_outweighs_its_annotations():
@@ -193,5 +193,5 @@ KINDS = ["user", "partition", "account", "qos", "reservation", "licenses"]
 @given(st.lists(NAMES, max_size=2), NAMES, st.sampled_from(KINDS))
 def test_nothing_is_submitted_that_the_map_does_not_allow(allowed, asked, kind):
     field = {"qos": "qos", "licenses": "licenses"}.get(kind, f"{kind}s")
-    gang = ask(Rule(**{field: tuple(allowed)}), default_partition="", **{kind: asked})
+    gang = ask(AccessRule(**{field: tuple(allowed)}), default_partition="", **{kind: asked})
     assert any(problem.fatal for problem in gang.problems) == (asked not in allowed)

@@ -1,7 +1,7 @@
 """Views of one name, short to write."""
 
 from sunkpy.core import names
-from sunkpy.core.mirror import Answer, Memory, View
+from sunkpy.core.mirror import MirrorMemory, SlurmAnswer, View
 from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
 from sunkpy.core.model.states import NodeComment, SlurmNode
 
@@ -83,7 +83,7 @@ def make_view(
     age_s: float = 0.0,
     trusted: bool = True,
     pods_known: bool = True,
-    memory: Memory | None = None,
+    memory: MirrorMemory | None = None,
     now_s: float = NOW_S,
     topology: str | None = None,
     place: str | None = "",
@@ -92,9 +92,9 @@ def make_view(
         name=NAME,
         namespace=NAMESPACE,
         pod=pod,
-        answer=Answer(node=node, number=number, at_s=now_s - age_s, is_trusted=trusted),
+        answer=SlurmAnswer(node=node, number=number, at_s=now_s - age_s, is_trusted=trusted),
         are_pods_known=pods_known,
-        memory=memory or Memory(),
+        memory=memory or MirrorMemory(),
         topology=topology,
         place=place,
     )

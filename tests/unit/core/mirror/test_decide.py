@@ -7,7 +7,7 @@ from sunkpy.core.mirror import (
     DeleteSlurmNode,
     DrainNode,
     LiftDrain,
-    Memory,
+    MirrorMemory,
     PatchPod,
     RestoreDrain,
     ResumeNode,
@@ -65,7 +65,7 @@ def annotations(decision: Decision) -> dict[str, str | None]:
     return {k: v for a in decision.actions if isinstance(a, PatchPod) for k, v in a.annotations.items()}
 
 
-def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: Memory | None = None) -> Decision:
+def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: MirrorMemory | None = None) -> Decision:
     """With two answers of Slurm that agree."""
     first = decide_mirror(make_view(pod, node, memory=memory), NOW_S)
     return decide_mirror(make_view(pod, node, number=2, memory=first.memory), NOW_S)
@@ -277,7 +277,7 @@ def test_a_busy_or_open_node_is_never_said_to_be_drained(node: SlurmNode) -> Non
 def test_a_job_between_two_answers_starts_the_proof_anew() -> None:
     pod = make_pod(pending=TOKEN)
     idle, busy = make_node("IDLE+DRAIN", reason="k8s: x"), make_node("MIXED+DRAIN", reason="k8s: x")
-    memory = Memory()
+    memory = MirrorMemory()
     for number, node in enumerate([idle, busy, idle], start=1):
         decision = decide_mirror(make_view(pod, node, number=number, memory=memory), NOW_S)
         assert names.ANNOTATION_DRAINED not in annotations(decision)
@@ -651,7 +651,7 @@ def test_a_drain_is_not_lifted_while_the_pods_are_not_known() -> None:
 
 
 def test_an_answer_from_before_our_write_says_nothing() -> None:
-    memory = after_writing(Memory(), [UndrainNode(name="gpu-000-001", pod=make_pod())], NOW_S)
+    memory = after_writing(MirrorMemory(), [UndrainNode(name="gpu-000-001", pod=make_pod())], NOW_S)
     decision = decide_mirror(
         make_view(make_pod(), make_node("IDLE+DRAIN", reason=OURS), age_s=1.0, memory=memory), NOW_S
     )

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
-    Answer,
     DrainNode,
-    Memory,
+    MirrorMemory,
     PatchPod,
-    Question,
+    ServiceQuestion,
+    SlurmAnswer,
     View,
     after_asking,
     after_writing,
@@ -69,7 +69,7 @@ def rolled(jobs: str | None = "12,15", *, token: str = ROLL, deleting: bool = Fa
     return make_pod(pending=token, annotations=notes, registered=True, deleting=deleting, started=STARTED)
 
 
-QUESTION = Question(node=NAME, token=ROLL, jobs=(JobId(12), JobId(15)), cpus=4, memory_mib=40)
+QUESTION = ServiceQuestion(node=NAME, token=ROLL, jobs=(JobId(12), JobId(15)), cpus=4, memory_mib=40)
 
 
 @pytest.mark.parametrize("state", ["MIXED+DRAIN", "ALLOCATED+DRAIN", "MIXED+DRAIN+NOT_RESPONDING"])
@@ -210,7 +210,7 @@ class World:
         self.jobs: dict[int, SlurmJob] = {}
         self.is_open = True
         self.pod = rolled(noted)
-        self.memory = Memory()
+        self.memory = MirrorMemory()
         self.answer = self._poll()
 
     def begin(self, number: int, is_service: bool, cpus: int) -> None:
@@ -247,7 +247,7 @@ class World:
         if decision.question is not None and not self._wrote(decision):
             self._ask(decision.question, meanwhile)
 
-    def _ask(self, question: Question, meanwhile: list[Event]) -> None:
+    def _ask(self, question: ServiceQuestion, meanwhile: list[Event]) -> None:
         at_s, found, coming = self.now_s, [], list(meanwhile)
         for number in question.jobs:
             if number in self.jobs:
@@ -276,14 +276,14 @@ class World:
         metadata = msgspec.structs.replace(self.pod.metadata, annotations=kept)
         self.pod = msgspec.structs.replace(self.pod, metadata=metadata)
 
-    def _poll(self) -> Answer:
+    def _poll(self) -> SlurmAnswer:
         self.number += 1
         running = [job for job in self.jobs.values() if job.is_running]
         cpus = sum(room.cpus for job in running for room in job.capacity.values())
         memory_mib = sum(room.memory_mib for job in self.jobs.values() for room in job.capacity.values())
         state = ("MIXED" if cpus else "IDLE") + ("" if self.is_open else "+DRAIN")
         node = closed(state, cpus=cpus, memory_mib=memory_mib, reason="" if self.is_open else REASON)
-        return Answer(node=node, number=self.number, at_s=self.now_s)
+        return SlurmAnswer(node=node, number=self.number, at_s=self.now_s)
 
 
 Event = tuple[object, ...]

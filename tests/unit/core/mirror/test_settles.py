@@ -6,19 +6,19 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
-    Answer,
     Decision,
     DeleteSlurmNode,
     DrainNode,
     LiftDrain,
-    Memory,
     MirrorAction,
+    MirrorMemory,
     PatchPod,
     RestoreDrain,
     ResumeNode,
     SetAddress,
     SetComment,
     SetTopology,
+    SlurmAnswer,
     UndrainNode,
     View,
     after_writing,
@@ -171,12 +171,12 @@ def wrote(decision: Decision) -> bool:
 @settings(max_examples=300)
 @given(pod=pods, node=nodes, step_s=st.sampled_from([1.0, 700.0]))
 def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode | None, step_s: float) -> None:
-    memory, now_s = Memory(), 1000.0
+    memory, now_s = MirrorMemory(), 1000.0
     drains = 0
     quiet = 0
     for number in range(1, ROUNDS + 30):
         now_s += step_s
-        answer = Answer(node=node, number=number, at_s=now_s)
+        answer = SlurmAnswer(node=node, number=number, at_s=now_s)
         view = View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory)
         decision = decide_mirror(view, now_s)
         for action in decision.actions:
@@ -197,10 +197,10 @@ def test_the_mirror_settles_without_ping_pong(pod: Pod | None, node: SlurmNode |
 @given(pod=pods, node=nodes)
 def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> None:
     """Deciding only when something changed, or when the last decision asked for it, misses nothing."""
-    memory, now_s, number = Memory(), 1000.0, 0
+    memory, now_s, number = MirrorMemory(), 1000.0, 0
     for _ in range(40):
         number += 1
-        answer = Answer(node=node, number=number, at_s=now_s)
+        answer = SlurmAnswer(node=node, number=number, at_s=now_s)
         decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), now_s)
         for action in decision.actions:
             pod, node = apply(action, pod, node)
@@ -218,7 +218,7 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
     else:
         raise AssertionError("never comes to rest")
     much_later_s = now_s + 10_000.0
-    answer = Answer(node=node, number=number + 1, at_s=much_later_s)
+    answer = SlurmAnswer(node=node, number=number + 1, at_s=much_later_s)
     view = View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory)
     assert all(map(is_renewal, decide_mirror(view, much_later_s).actions))
 
@@ -226,9 +226,9 @@ def test_no_wake_up_is_forgotten(pod: Pod | None, node: SlurmNode | None) -> Non
 @settings(max_examples=100)
 @given(pod=pods, node=nodes, ages=st.lists(st.sampled_from([6.0, 11.0, 100.0]), min_size=1, max_size=6))
 def test_old_answers_never_lead_to_a_write(pod: Pod | None, node: SlurmNode | None, ages: list[float]) -> None:
-    memory = Memory()
+    memory = MirrorMemory()
     for number, age_s in enumerate(ages, start=1):
-        answer = Answer(node=node, number=number, at_s=1000.0 - age_s)
+        answer = SlurmAnswer(node=node, number=number, at_s=1000.0 - age_s)
         decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), 1000.0)
         assert all(isinstance(action, PatchPod) for action in decision.actions)
         memory = decision.memory
@@ -247,15 +247,15 @@ def may_be_evicted(pod: Pod) -> bool:
 @given(pod=pods.filter(lambda pod: pod is not None), course=st.lists(nodes, max_size=4), trusted=st.booleans())
 def test_while_slurm_cannot_be_read_no_pod_may_go(pod: Pod, course: list[SlurmNode | None], trusted: bool) -> None:
     """Whatever the pod was told before: its receipt and its leave to be evicted are taken back."""
-    memory, now_s = Memory(), 1000.0
+    memory, now_s = MirrorMemory(), 1000.0
     for number, node in enumerate(course, start=1):
         now_s += 1.0
-        answer = Answer(node=node, number=number, at_s=now_s)
+        answer = SlurmAnswer(node=node, number=number, at_s=now_s)
         decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), now_s)
         memory = decision.memory
         for action in decision.actions:
             pod = apply(action, pod, node)[0] or pod
-    answer = Answer(node=None, number=9, at_s=now_s, turn_s=3.0, is_trusted=trusted)
+    answer = SlurmAnswer(node=None, number=9, at_s=now_s, turn_s=3.0, is_trusted=trusted)
     late_s = now_s + (STALE_AFTER_S + 3.5 if trusted else 0.0)
     decision = decide_mirror(View(name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory), late_s)
     for action in decision.actions:
@@ -277,10 +277,10 @@ def test_a_closed_node_is_never_said_to_be_idle_while_it_is_not(
     pod: Pod, course: list[tuple[SlurmNode | None, float]], slurm_nodes: int
 ) -> None:
     """Words on jobs may be late, but not where a pod may be evicted or removed by them."""
-    memory, now_s = Memory(), 1000.0
+    memory, now_s = MirrorMemory(), 1000.0
     for number, (node, step_s) in enumerate(course, start=1):
         now_s += step_s
-        answer = Answer(node=node, number=number, at_s=now_s)
+        answer = SlurmAnswer(node=node, number=number, at_s=now_s)
         view = View(
             name=NAME, namespace=NAMESPACE, pod=pod, answer=answer, memory=memory, slurm_nodes=slurm_nodes
         )  # fmt: skip

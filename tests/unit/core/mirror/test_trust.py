@@ -1,6 +1,6 @@
 import pytest
 
-from sunkpy.core.mirror import Budget, find_vanished, is_expected
+from sunkpy.core.mirror import ActionBudget, find_vanished, is_expected
 from sunkpy.core.mirror.trust import WINDOW_S
 from tests.unit.core.mirror.build import make_pod
 
@@ -23,7 +23,7 @@ def test_pods_that_never_registered_or_are_going_are_not_missed() -> None:
 
 @pytest.mark.parametrize(("nodes", "allowed"), [(1, 3), (15, 3), (20, 4), (1000, 200)])
 def test_a_fifth_of_the_nodes_may_change_unannounced_within_a_minute(nodes: int, allowed: int) -> None:
-    budget, done = Budget(), 0
+    budget, done = ActionBudget(), 0
     for _ in range(2 * allowed):
         budget, is_allowed = budget.spend(nodes=nodes, now_s=0.0)
         done += is_allowed
@@ -31,6 +31,6 @@ def test_a_fifth_of_the_nodes_may_change_unannounced_within_a_minute(nodes: int,
 
 
 def test_the_budget_comes_back_after_its_window() -> None:
-    budget = Budget(spent_at_s=(0.0, 0.0, 0.0))
+    budget = ActionBudget(spent_at_s=(0.0, 0.0, 0.0))
     assert budget.spend(nodes=3, now_s=WINDOW_S - 1)[1] is False
     assert budget.spend(nodes=3, now_s=WINDOW_S)[1] is True

@@ -4,28 +4,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.model.layout import Share, grouped, lay_out, spread
+from sunkpy.core.model.layout import JobShare, grouped, lay_out, spread
 
-SHARES = st.lists(st.builds(Share, cpus=st.integers(0, 64), gres=st.integers(0, 8)), min_size=1, max_size=6)
+SHARES = st.lists(st.builds(JobShare, cpus=st.integers(0, 64), gres=st.integers(0, 8)), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize(
     ("cpus", "gres", "task", "expected"),
     [
-        ((2, 2, 1), (0, 0, 0), Share(cpus=1), (2, 2, 1)),
-        ((4, 4, 2), (0, 0, 0), Share(cpus=2), (2, 2, 1)),
-        ((64, 64, 64), (2, 2, 1), Share(cpus=1, gres=1), (2, 2, 1)),  # whole nodes: the devices tell
-        ((64, 64, 64), (0, 0, 0), Share(cpus=1), (2, 2, 1)),  # whole nodes: evenly
+        ((2, 2, 1), (0, 0, 0), JobShare(cpus=1), (2, 2, 1)),
+        ((4, 4, 2), (0, 0, 0), JobShare(cpus=2), (2, 2, 1)),
+        ((64, 64, 64), (2, 2, 1), JobShare(cpus=1, gres=1), (2, 2, 1)),  # whole nodes: the devices tell
+        ((64, 64, 64), (0, 0, 0), JobShare(cpus=1), (2, 2, 1)),  # whole nodes: evenly
     ],
 )
 def test_tasks_lie_where_their_share_is(cpus, gres, task, expected):
-    shares = [Share(node=f"n{number}", cpus=c, gres=g) for number, (c, g) in enumerate(zip(cpus, gres, strict=True))]
+    shares = [JobShare(node=f"n{number}", cpus=c, gres=g) for number, (c, g) in enumerate(zip(cpus, gres, strict=True))]
     assert lay_out(shares, tasks=5, task=task) == tuple((f"n{n}", count) for n, count in enumerate(expected))
 
 
 @given(SHARES, st.integers(1, 20))
 def test_no_node_is_without_a_task_and_none_has_more_than_fit(shares, tasks):
-    layout = lay_out(shares, tasks=tasks, task=Share(cpus=2, gres=1))
+    layout = lay_out(shares, tasks=tasks, task=JobShare(cpus=2, gres=1))
     assert all(count >= 1 for _, count in layout)
     assert all(count == 1 or count <= min(s.cpus // 2, s.gres) for s, (_, count) in zip(shares, layout, strict=True))
 
@@ -37,7 +37,7 @@ def test_without_shares_the_tasks_are_spread():
 
 @given(SHARES, st.integers(1, 20))
 def test_all_tasks_lie_somewhere_where_there_is_room_and_evenly_where_there_is_more(shares, tasks):
-    task = Share(cpus=2, gres=1)
+    task = JobShare(cpus=2, gres=1)
     most = [min(share.cpus // 2, share.gres) for share in shares]
     counts = [count for _, count in lay_out(shares, tasks=tasks, task=task)]
     if all(most) and len(shares) <= tasks <= sum(most):

@@ -3,7 +3,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Container, Node, NodeDevice, Pod, PodSpec, PodStatus, Resources, Taint
-from sunkpy.core.nodeset.feasibility import Asked, Exclusion, Rule, decide_fit, explain_exclusions
+from sunkpy.core.nodeset.feasibility import Exclusion, ExclusionRule, NodeDemand, decide_fit, explain_exclusions
 from sunkpy.core.nodeset.spec import Gpu, GpuType
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_template
 
@@ -12,7 +12,7 @@ EVICTED = {names.ANNOTATION_EMPTIED: "evicted"}
 
 def judge(node: Node, *, occupants: tuple[Pod, ...] = (), rival: str | None = None, gpu: Gpu | None = None, **spec):
     template = make_nodeset(template=make_template(**spec)).pod_spec
-    return decide_fit(node, Asked.read(template, gpu), occupants=occupants, rival=rival)
+    return decide_fit(node, NodeDemand.read(template, gpu), occupants=occupants, rival=rival)
 
 
 def affinity(**line: object) -> dict[str, object]:
@@ -36,7 +36,7 @@ def affinity(**line: object) -> dict[str, object]:
 def test_required_affinity_decides(line, fits):
     node = make_node(1, labels={"zone": "a", "gpus": "8"})
     found = judge(node, affinity=affinity(**line))
-    assert found == (None if fits else Exclusion(Rule.AFFINITY))
+    assert found == (None if fits else Exclusion(ExclusionRule.AFFINITY))
 
 
 def test_preferred_affinity_does_not_bind():
@@ -45,7 +45,7 @@ def test_preferred_affinity_does_not_bind():
 
 
 def test_the_node_selector_binds():
-    assert judge(make_node(1), nodeSelector={"a": "b"}) == Exclusion(Rule.SELECTOR)
+    assert judge(make_node(1), nodeSelector={"a": "b"}) == Exclusion(ExclusionRule.SELECTOR)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_requests_must_fit_what_others_leave():
     requests = {"memory": "24Gi", "cpu": 2}
     assert judge(make_node(1), requests=requests) is None
     found = judge(make_node(1), requests=requests, occupants=(other,))
-    assert found == Exclusion(Rule.RESOURCE, "memory", "needs 24Gi, has 23Gi", may_stay=True)
+    assert found == Exclusion(ExclusionRule.RESOURCE, "memory", "needs 24Gi, has 23Gi", may_stay=True)
 
 
 def test_a_node_without_its_gpus_does_not_fit():
@@ -144,14 +144,14 @@ def test_a_node_without_gpus_lacks_them_whatever_its_labels():
 
 
 def test_a_node_of_another_nodeset_does_not_fit():
-    assert judge(make_node(1), rival="slurm/cpu") == Exclusion(Rule.RIVAL, detail="slurm/cpu")
+    assert judge(make_node(1), rival="slurm/cpu") == Exclusion(ExclusionRule.RIVAL, detail="slurm/cpu")
 
 
 def test_the_explanation_counts_rules():
     text = explain_exclusions(
         {
-            Exclusion(Rule.AFFINITY): 2,
-            Exclusion(Rule.RESOURCE, "memory", "needs 64Gi, has 23Gi"): 1,
+            Exclusion(ExclusionRule.AFFINITY): 2,
+            Exclusion(ExclusionRule.RESOURCE, "memory", "needs 64Gi, has 23Gi"): 1,
         }
     )
     assert text == "2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi"
@@ -200,5 +200,5 @@ def test_a_node_that_is_being_emptied_gets_no_pod_and_keeps_the_one_it_has(node,
     found = judge(node, tolerations=EVERYTHING)
     assert (found is None) is fits
     if found is not None:
-        assert found.rule is Rule.EMPTIED
+        assert found.rule is ExclusionRule.EMPTIED
         assert found.may_stay

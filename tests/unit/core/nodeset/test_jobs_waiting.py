@@ -12,8 +12,8 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.jobs_waiting import (
     AGAIN_S,
     WAITED_S,
-    Report,
     Waiting,
+    WaitingReport,
     event_text,
     find_waiting,
     make_report,
@@ -87,7 +87,7 @@ class Case:
     feasible: int = 4
 
 
-def reported(case: Case, *, is_deleting: bool = False) -> tuple[Waiting, Report]:
+def reported(case: Case, *, is_deleting: bool = False) -> tuple[Waiting, WaitingReport]:
     status = NodeSetStatus(desired_number_scheduled=case.desired, number_feasible=case.feasible)
     nodeset = make_nodeset(deleting=is_deleting, status=status)
     waiting = Waiting(jobs=41, partitions=frozenset({"gpu"}), **case.waits)
@@ -136,5 +136,5 @@ def test_a_nodeset_that_is_deleted_is_not_asked_for_more():
     ],
 )
 def test_the_same_is_reported_again_only_after_a_while(now: dict[str, str], after_s: float, is_news: bool):
-    last = Report(could_have={"drained": "3 drained"}, at_s=100.0)
-    assert Report(could_have=now, at_s=100.0 + after_s).is_news(last) == is_news
+    last = WaitingReport(could_have={"drained": "3 drained"}, at_s=100.0)
+    assert WaitingReport(could_have=now, at_s=100.0 + after_s).is_news(last) == is_news

@@ -14,6 +14,7 @@ from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.core.overview.backups import Backup
 from sunkpy.core.overview.checks import diagnose, render_checks
 from sunkpy.core.overview.installation import (
+    AdmissionPolicy,
     BindingSpec,
     Canary,
     CanaryJob,
@@ -24,13 +25,12 @@ from sunkpy.core.overview.installation import (
     OurContainer,
     OurPod,
     OurPodSpec,
-    Policy,
     PolicyBinding,
     Seen,
     SlurmFound,
     Workload,
 )
-from sunkpy.core.overview.volumes import FILLING, NOT_SAVED_S, Watched
+from sunkpy.core.overview.volumes import FILLING, NOT_SAVED_S, VolumesOfPod
 from tests.unit.charts.rendering import render
 from tests.unit.core.overview.test_pool import node, slurmd
 
@@ -58,7 +58,7 @@ def binding(*actions, of="slurm-notes"):
 
 
 def policies(*names):
-    return tuple(Policy(metadata=Meta(name=name)) for name in names)
+    return tuple(AdmissionPolicy(metadata=Meta(name=name)) for name in names)
 
 
 def workload(namespace, name, priority_class="system-node-critical"):
@@ -69,7 +69,9 @@ def workload(namespace, name, priority_class="system-node-critical"):
 def with_system_classes(**values):
     """Policy and binding of chart sunkpy as they are made."""
     made = [each for each in render("sunkpy", values) if each["metadata"]["name"].endswith("-critical-pods")]
-    policy, bound = (msgspec.convert(each, kind) for each, kind in zip(made, (Policy, PolicyBinding), strict=True))
+    policy, bound = (
+        msgspec.convert(each, kind) for each, kind in zip(made, (AdmissionPolicy, PolicyBinding), strict=True)
+    )
     return msgspec.structs.replace(
         WELL, policies=(*WELL.policies, policy), bindings=(*WELL.bindings, bound), workloads=OTHERS
     )
@@ -120,8 +122,10 @@ WELL = Installation(
     secrets={"slurm/slurm-jwt-key": True},
     backups=(backup("backup"), backup("state-backup")),
     volumes=(
-        Watched(pod="slurm-slurmctld-0", used={"state-slurm-slurmctld-0": 0.21}, job_state_saved=NOW.timestamp() - 300),
-        Watched(pod="slurm-mariadb-0", used={"data-slurm-mariadb-0": 0.5, "slurm-backup": 0.85}),
+        VolumesOfPod(
+            pod="slurm-slurmctld-0", used={"state-slurm-slurmctld-0": 0.21}, job_state_saved=NOW.timestamp() - 300
+        ),
+        VolumesOfPod(pod="slurm-mariadb-0", used={"data-slurm-mariadb-0": 0.5, "slurm-backup": 0.85}),
     ),
     slurm=SlurmFound(release="24.11.5", api_version="v0.0.42", cluster="c1", is_up=True, nodes=2),
 )
@@ -134,7 +138,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        CRD: kind NodeSet of sunkpy.dev/v1alpha1 is served",
         "ok        your rights: you may do all 2 things that the checks need",
         "ok        admission policies: 1 policy, each bound and denying",
-        "ok        system classes: everybody may make pods for which the kubelet ends others: "
+        "ok        system classes: everybody may make pods for which the kubelet evicts others: "
         "restrictCriticalPods is false",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
@@ -155,9 +159,15 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
     ("change", "says"),
     [
         ({"volumes": ()}, "nobody measures them; see volumeMetrics of chart slurm"),
-        ({"volumes": (Watched(pod="p", is_closed=True),)}, "metricsSecret keeps them for Prometheus; see its alerts"),
         (
-            {"volumes": (Watched(pod="p", used={"a": 0.1}, job_state_saved=0),), "slurm": SlurmFound(release="24.11")},
+            {"volumes": (VolumesOfPod(pod="p", is_closed=True),)},
+            "metricsSecret keeps them for Prometheus; see its alerts",
+        ),
+        (
+            {
+                "volumes": (VolumesOfPod(pod="p", used={"a": 0.1}, job_state_saved=0),),
+                "slurm": SlurmFound(release="24.11"),
+            },
             "1 volume; a is 10% full",
         ),
     ],
@@ -254,11 +264,11 @@ TROUBLES = {
         {"backups": ()}, "backups", "warning", "no CronJob of the charts makes backups",
     ),
     "a volume is full": (
-        {"volumes": (Watched(pod="p", used={"a": 0.1, "slurm-backup": 0.97}),)},
+        {"volumes": (VolumesOfPod(pod="p", used={"a": 0.1, "slurm-backup": 0.97}),)},
         "volumes", "failed", "volume slurm-backup is 97% full",
     ),
     "slurmctld saves nothing": (
-        {"volumes": (Watched(pod="p", used={"a": 0.1}, job_state_saved=NOW.timestamp() - 1230),)},
+        {"volumes": (VolumesOfPod(pod="p", used={"a": 0.1}, job_state_saved=NOW.timestamp() - 1230),)},
         "volumes", "failed", "slurmctld has not saved its jobs for 20 min",
     ),
     "Slurm refuses the token": (
@@ -445,7 +455,7 @@ OTHERS = {
     "DaemonSet": (workload("gpu-operator", "driver"), workload("kube-system", "kube-proxy"), workload("a", "b", "")),
     "Deployment": (workload("rook", "operator", "system-cluster-critical"),),
 }
-WHO = "unless who makes them anew may create pods/binding: DaemonSet gpu-operator/driver, Deployment rook/operator"
+WHO = "unless their creator may create pods/binding: DaemonSet gpu-operator/driver, Deployment rook/operator"
 
 
 @pytest.mark.parametrize("values", [{}, {"restrictCriticalPods": "warn", "criticalNamespaces": ["ceph"]}])
@@ -458,7 +468,7 @@ def test_who_would_be_refused_a_system_class_is_listed_before_anybody_is(values)
     )
     assert lines[at + 2] == (
         "          do: List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are "
-        "refused, who now are only warned."
+        "refused; now they are only warned."
     )
 
 
@@ -470,7 +480,7 @@ def test_a_policy_that_denies_system_classes_still_says_whom(values):
 
 def test_nobody_is_listed_where_all_that_have_a_system_class_are_trusted():
     facts = with_system_classes(criticalNamespaces=["gpu-operator", "rook"])
-    line = "ok        system classes: only workloads that restrictCriticalPods lets through have one"
+    line = "ok        system classes: only workloads that restrictCriticalPods allows have such a class"
     assert line in render_checks(diagnose(facts).checks)
 
 

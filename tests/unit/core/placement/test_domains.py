@@ -3,7 +3,7 @@
 import pytest
 
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.placement.domains import HOSTNAME, Wish, in_one_domain
+from sunkpy.core.placement.domains import HOSTNAME, DomainWish, in_one_domain
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, explain_eligibility
 from tests.unit.core.gang.pods import make_node
 
@@ -25,7 +25,7 @@ def choose(nodes, slots, *, unfit=None, **wish):
     names = tuple(each.slurm_node for each in nodes)
     eligible = tuple(name for name in names if name not in (unfit or {}))
     wish = {"label": RACK, "needs": NEEDS} | wish
-    return in_one_domain(Eligibility(eligible=eligible, refused=unfit or {}), nodes, Wish(slots=slots, **wish))
+    return in_one_domain(Eligibility(eligible=eligible, refused=unfit or {}), nodes, DomainWish(slots=slots, **wish))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from sunkpy.core.gang.access import Rule, restricted
+from sunkpy.core.gang.access import AccessRule, restricted
 from sunkpy.core.gang.actions import Evict, Shorten, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.grace import at_most
@@ -42,7 +42,7 @@ def test_a_partition_gives_pods_more_time_or_less_where_the_map_says_nothing(par
     policy = msgspec.structs.replace(POLICY, partition_grace_s={"low": 90, "high": 1200})
     pod = make_pod(node="k1", running=True, termination_grace_period_seconds=86400)
     pods = snapshot(msgspec.structs.replace(pod, metadata=annotated(pod, partition)), job("PREEMPTED"))
-    rule = Rule(partitions=("*",), longest_grace_seconds=by_map_s)
+    rule = AccessRule(partitions=("*",), longest_grace_seconds=by_map_s)
     (evict,) = decide_gang(msgspec.structs.replace(pods, gang=restricted(pods.gang, rule)), policy)
     assert evict.grace_s == given_s
 
@@ -50,7 +50,7 @@ def test_a_partition_gives_pods_more_time_or_less_where_the_map_says_nothing(par
 def test_pods_that_name_no_partition_have_the_time_of_the_default_one():
     policy = msgspec.structs.replace(POLICY, partition_grace_s={"low": 90}, default_partition="low")
     pods = snapshot(make_pod(node="k1", running=True, termination_grace_period_seconds=86400), job("PREEMPTED"))
-    gang = restricted(pods.gang, Rule(partitions=("*",)), default_partition="low")
+    gang = restricted(pods.gang, AccessRule(partitions=("*",)), default_partition="low")
     (evict,) = decide_gang(msgspec.structs.replace(pods, gang=gang), policy)
     assert evict.grace_s == 90
 
@@ -62,11 +62,11 @@ def annotated(pod, partition):
 @pytest.mark.parametrize(("by_map_s", "given_s"), [(0, 300), (1800, 1800), (60, 60)])
 def test_the_map_of_namespaces_gives_pods_more_time_or_less(by_map_s, given_s):
     pods = snapshot(make_pod(node="k1", running=True, termination_grace_period_seconds=86400), job("PREEMPTED"))
-    gang = restricted(pods.gang, Rule(longest_grace_seconds=by_map_s))
+    gang = restricted(pods.gang, AccessRule(longest_grace_seconds=by_map_s))
     (evict,) = decide_gang(msgspec.structs.replace(pods, gang=gang), POLICY)
     assert evict.grace_s == given_s
     waiting = snapshot(make_pod(termination_grace_period_seconds=1000))
-    gang = restricted(waiting.gang, Rule(longest_grace_seconds=by_map_s))
+    gang = restricted(waiting.gang, AccessRule(longest_grace_seconds=by_map_s))
     reasons = [getattr(a, "reason", "") for a in decide_gang(msgspec.structs.replace(waiting, gang=gang), POLICY)]
     assert ("GraceTooLong" in reasons) == (given_s < 1000)
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from sunkpy.core.gang.devices.chosen import NodeDevices
+from sunkpy.core.gang.devices.chosen import DevicesOnNode
 from sunkpy.core.model.devices import (
     DeviceId,
     ResourceClaim,
@@ -69,7 +69,7 @@ def node_with(uuids, *, offered=None, name="node-1", gres="gpu", taints=(), shar
         specs.append({"driver": DRIVER, "nodeName": name, "pool": pool, "sharedCounters": has})
     slices = [msgspec.convert({"spec": each}, ResourceSlice) for each in specs]
     known = {"offered": current_devices(slices), "counters": current_counters(slices)}
-    return NodeDevices(node=name, listed=read_extra(extra), **known)
+    return DevicesOnNode(node=name, listed=read_extra(extra), **known)
 
 
 def device(at, pool="node-1"):

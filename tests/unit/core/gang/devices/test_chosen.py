@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.devices.chosen import Wanted, choose_devices, explain_loss, note_devices
+from sunkpy.core.gang.devices.chosen import DeviceDemand, choose_devices, explain_loss, note_devices
 from sunkpy.core.gang.devices.made import OWN_NAME
 from sunkpy.core.model.devices import DeviceClass
 from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, PodStatus
@@ -20,7 +20,7 @@ MAPPING = ClaimRequestMapping(container_name="c", resource_name="example.com/gpu
 
 def want(*claims, indices, on, uid="p"):
     pod = pod_with(*(each.name for each in claims), uid=uid)
-    return Wanted(pod=pod, on=on, indices=indices, claims={each.name: each for each in claims})
+    return DeviceDemand(pod=pod, on=on, indices=indices, claims={each.name: each for each in claims})
 
 
 def names(chosen):
@@ -182,7 +182,7 @@ def test_a_taint_that_is_for_information_keeps_nobody_from_a_device():
 
 
 def test_a_claim_that_is_not_there_is_waited_for():
-    wanted = Wanted(pod=pod_with("c"), on=node_with(["a"]), indices="0")
+    wanted = DeviceDemand(pod=pod_with("c"), on=node_with(["a"]), indices="0")
     _, refused = choose_devices([wanted], CLASSES, NOBODY)
     assert (refused["p"].verdict, refused["p"].why) == (Verdict.WAIT, "ResourceClaim c of pod pod-p is not there")
 
@@ -220,7 +220,7 @@ def test_a_claim_that_is_made_for_a_pod_is_written_when_the_pod_says_so_too(told
     """The kubelet finds it by the pod's status: without that the pod would run without its devices."""
     made, pod = claim("made", user="p", devices=["gpu-0"]), pod_with()
     pod = msgspec.structs.replace(pod, status=PodStatus(extended_resource_claim_status=told))
-    wanted = Wanted(pod=pod, on=node_with(["a"]), indices="0", claims={OWN_NAME: made}, mappings=(MAPPING,))
+    wanted = DeviceDemand(pod=pod, on=node_with(["a"]), indices="0", claims={OWN_NAME: made}, mappings=(MAPPING,))
     (chosen,), _ = choose_devices([wanted], CLASSES, NOBODY)
     assert chosen.told == ExtendedClaimStatus(resource_claim_name="made", request_mappings=(MAPPING,))
     assert chosen.is_written is written
