@@ -80,6 +80,13 @@ gpuResources: {{ toJson .Values.scheduler.gpuResources }}
 deviceClasses: {{ toJson .Values.scheduler.deviceClasses }}
 kubeletAccount: {{ .Release.Name }}-kubelets
 gpuSharing: {{ .Values.scheduler.gpuSharing }}
+{{- /* The operator asks for the nodes of jobs: an autoscaler that hears of their pods as well buys each node twice. */}}
+{{- range include "slurm.nodeSets" . | fromYaml }}
+{{- if not (has (dig "growth" "ask" "none" (. | default dict)) (list "none" "")) }}
+queueAsksForNodes: true
+{{- break }}
+{{- end }}
+{{- end }}
 pluginResource: {{ .Values.scheduler.devicePlugin.resource }}
 hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}, longestGraceSecondsIn: {{ toJson $graces }}}
 {{- end }}

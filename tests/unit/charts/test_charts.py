@@ -816,6 +816,19 @@ def test_gpus_are_shared_by_number_only_where_values_say_so(values: dict[str, ob
     assert _scheduler_settings({"scheduler": values}).gpu_sharing == sharing
 
 
+@pytest.mark.parametrize(
+    ("growth", "asks"),
+    [
+        pytest.param([], False, id="no NodeSet"),
+        pytest.param([{}, {"ask": "none"}, {"potential": 4}], False, id="none asks"),
+        pytest.param([{}, {"ask": "auto"}, {"ask": "none"}], True, id="one asks"),
+    ],
+)
+def test_no_node_is_asked_for_by_the_queue_and_by_its_pods(growth: list[dict[str, object]], asks: bool):
+    node_sets = {f"n{number}": {"growth": each} if each else {} for number, each in enumerate(growth)}
+    assert _scheduler_settings({"nodeSets": node_sets}).queue_asks_for_nodes is asks
+
+
 def test_claims_are_read_and_written_only_where_values_map_their_classes():
     values: dict[str, object] = {"scheduler": {"deviceClasses": {"gpu.example.com": "gpu"}}}
     rights = {

@@ -170,7 +170,8 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     if change is not None:
         actions.append(UpdateTerms(job=job.id, pod=gang.members[0], change=change))
     if job.slurm.state_reason:
-        cure, needs_node = NEVER_STARTS.get(job.slurm.state_reason), job.slurm.state_reason in _NEEDS_NODE
+        cure = NEVER_STARTS.get(job.slurm.state_reason)
+        needs_node = job.slurm.state_reason in _NEEDS_NODE and not policy.queue_asks_for_nodes
         partition = f" in partition {job.slurm.partition}" if job.slurm.partition else ""
         message = f"Slurm job {job.id} waits: {job.slurm.state_reason}{partition}" + (f" ({cure})" if cure else "")
         cause = WaitCause.NEVER_STARTS if cure else WaitCause.IN_QUEUE

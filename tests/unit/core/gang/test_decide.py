@@ -134,6 +134,15 @@ def test_a_pending_job_tells_its_reason(reason, is_problem, needs_node, advice):
     assert report.needs_node is needs_node
 
 
+def test_where_the_queue_asks_for_nodes_its_pods_do_not_ask_as_well():
+    asked = replace(POLICY, queue_asks_for_nodes=True)
+    (report,) = decide_gang(snapshot(make_pod(), job("PENDING", reason="Resources", excluded=("n3",))), asked)
+    assert not report.needs_node
+    none = Eligibility(eligible=(), refused={"n1": "lacks cpu: needs 8, has 4"})
+    (report,) = decide_gang(snapshot(make_pod(), eligibility=none), asked)
+    assert report.needs_node, "it has no job in the queue"
+
+
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
     (update,) = decide_gang(snapshot(make_pod(), job("PENDING", excluded=("n1",))), POLICY)
     assert update == UpdateExcluded(job=7, excluded=("n3",))
