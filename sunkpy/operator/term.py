@@ -50,7 +50,9 @@ class Term:
         self._settings = settings
         self._log = structlog.get_logger("operator")
         self.pod_watch = Informer(kube, paths.ALL_PODS, Pod, keep=trim_pod, are_large=True)
-        self.node_watch = Informer(kube, paths.NODES, Node, keep=partial(trim_node, signals=settings.health.conditions))
+        asked = settings.health
+        keep = partial(trim_node, signals=asked.conditions, annotations=asked.annotations)
+        self.node_watch = Informer(kube, paths.NODES, Node, keep=keep)
         self.slice_watch = Informer(
             kube, paths.RESOURCE_SLICES, ResourceSlice, keep=trim_slice, until_served=until_slices_are_served
         )

@@ -20,12 +20,23 @@ from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 
 MENDER = Remedy(api_version="batch/v1", resource="jobs", namespace="mend", manifest={"spec": {"nodeName": "$(NODE)"}})
+REPLACE = Remedy(
+    api_version="cluster.x-k8s.io/v1beta2",
+    resource="machines",
+    namespace="fleet",
+    name="$(ANNOTATION cluster.x-k8s.io/machine)",
+    annotations={"cluster.x-k8s.io/remediate-machine": ""},
+)
 SICK = Rule(condition="GpuFell", bad=("True",))
 SETTINGS = OperatorSettings(
     lock=LockSettings(key="example.com/busy"),
     health=HealthSettings(
-        signals={"gpu": SICK, "fan": Rule(label="example.com/fan", bad=("stuck",), remedy="mender")},
-        remedies={"mender": MENDER},
+        signals={
+            "gpu": SICK,
+            "fan": Rule(label="example.com/fan", bad=("stuck",), remedy="mender"),
+            "board": Rule(label="example.com/board", bad=("burnt",), remedy="replace"),
+        },
+        remedies={"mender": MENDER, "replace": REPLACE},
         settle_seconds=0,
     ),
 )
@@ -367,6 +378,20 @@ async def test_a_remedy_is_written_once_nothing_runs_there(api):
     await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     await api.until(lambda: {"HealthRemedy", "HealthRemedyWritten", "HealthReturned"} <= set(api.reasons()))
     assert api.names("jobs") == [name]
+
+
+async def test_a_machine_of_cluster_api_is_annotated_once_its_node_says_which_it_is(api):
+    api.define("cluster.x-k8s.io/v1beta2", "Machine", "machines")
+    api.put("machines", {"metadata": {"name": "m-1", "namespace": "fleet"}})
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/board": "burnt"}}})
+    missing = "remedy replace: the Node has no annotation cluster.x-k8s.io/machine"
+    await api.until(lambda: "HealthRemedyFailed" in api.reasons())
+    assert missing in [each["note"] for each in api.events()]
+    api.change("nodes", "", "n1", {"metadata": {"annotations": {"cluster.x-k8s.io/machine": "m-1"}}})
+    await api.until(lambda: noted(api, "machines", "m-1", "cluster.x-k8s.io/remediate-machine") == "")
 
 
 async def test_a_remedy_that_the_apiserver_refuses_is_told(api):
