@@ -99,6 +99,7 @@ CONDITION_REASONS: Final = {
     "TearingDown": Meaning("Progressing", "The NodeSet is deleted and its pods are drained."),
     "Complete": Meaning("Progressing", "All pods are ready and of the current template."),
     "Paused": Meaning("Progressing", "A roll waits because the NodeSet is paused."),
+    "WaitsForWindow": Meaning("Progressing", "A roll waits for its next window; the message says when."),
     "OnDelete": Meaning("Progressing", "Pods of an older template stay until somebody deletes them."),
     "CreateFailed": Meaning("Progressing", "The apiserver refuses the pod: quota, policy or the template."),
     "PodsFailed": Meaning("Progressing", "slurmd pods failed; they are made again later."),

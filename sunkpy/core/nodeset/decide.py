@@ -24,8 +24,9 @@ from sunkpy.core.nodeset.pod_state import RemovalOrder
 from sunkpy.core.nodeset.release import choose_idle
 from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, marks_to_move, next_look_s, plan_removals
 from sunkpy.core.nodeset.rollout import choose_for_rollout, choose_replaceable, max_unavailable
-from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.spec import NodeSet, rolls_now
 from sunkpy.core.nodeset.verdict import PodVerdict, Trait
+from sunkpy.core.nodeset.windows import next_change
 from sunkpy.core.nodeset.world import WAVE, World
 
 
@@ -72,7 +73,7 @@ def decide_nodeset(world: World) -> Plan:
         overdue=find_overdue(world, wanted_gone),
         missing=missing,
         is_partial=len(removals) > WAVE or missing > len(creations),
-        requeue_after_s=next_look_s(world),
+        requeue_after_s=min(filter(None, (next_look_s(world), _window_changes_s(world))), default=None),
     )
 
 
@@ -158,5 +159,11 @@ def _choose_surplus(world: World, desired: int) -> list[str]:
 
 def _may_roll(world: World) -> bool:
     """A template that the apiserver refuses must not cost a single pod."""
-    spec = world.nodeset.spec
-    return spec.update_strategy.type == "RollingUpdate" and not spec.paused and not world.create_error
+    return rolls_now(world.nodeset.spec, world.now) and not world.create_error
+
+
+def _window_changes_s(world: World) -> float | None:
+    """Seconds until the roll that there is may begin, or has to stand still."""
+    windows = world.nodeset.spec.update_strategy.rolling_update.windows
+    at = next_change(windows, world.now) if len(world.survey.outdated) else None
+    return (at - world.now).total_seconds() if at is not None else None
