@@ -118,7 +118,7 @@ def measure(asked: Asked) -> Sequence[report.Figure]:
     kills: list[float] = []
     with sickness.known(stack, HEALTH), sickness.checked(stack):
         pods, over = stack.slurmd_pods(), threading.Event()
-        jobs = [stack.sbatch(f"--nodelist={pod.name}", "--array=1-1000%1", script="sleep 2") for pod in pods]
+        jobs = [stack.sbatch(f"--nodelist={pod.name}", "--array=1-500%1", script="sleep 4") for pod in pods]
         killer = threading.Thread(target=_kill_parts, args=(stack, asked.seed, over, kills))
         killer.start()
         try:
