@@ -194,7 +194,12 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
 @click.option("--key-file", type=EXISTING_FILE, required=True, help="The cluster's jwt.key.")
 @click.option("--user", required=True, help="Slurm user of the tokens.")
 @click.option("--file", "path", type=click.Path(path_type=Path), required=True, help="Where the token is kept fresh.")
-@click.option("--page-key-file", "page_key", type=click.Path(path_type=Path), help="And the page's key for sessions.")
+@click.option(
+    "--page-key-file",
+    "page_key",
+    type=click.Path(path_type=Path),
+    help="Where the page's key for sessions is written, too.",
+)
 def slurm_token(key_file: Path, user: str, path: Path, page_key: Path | None) -> None:
     """Keep a token of Slurm fresh in a file, for a container beside that has not the key.
 
@@ -258,7 +263,7 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 @main.command("upgrade-plan")
 @click.argument("release")
 @click.argument("chart")
-@click.option("-n", "--namespace", default="", help="Of the release; that of the kubeconfig if not given.")
+@click.option("-n", "--namespace", default="", help="Namespace of the release; without it, that of the kubeconfig.")
 @click.option("-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="As for helm upgrade.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As for helm upgrade.")
 @click.option("--reuse-values", is_flag=True, help="As for helm upgrade.")

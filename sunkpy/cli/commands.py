@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from sunkpy.cli.drain import DrainOrder
     from sunkpy.cli.overview import Ask
 
-_OF_CLUSTER: Final = "Only the Slurm cluster there; left out, that of --config, else all."
+_OF_CLUSTER: Final = "Only the Slurm cluster in this namespace; without it, that of --config, or else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 _EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds, with --watch.")
-_SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Change what WHO has set too.")
+_SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Also change what WHO has set.")
 _NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
 _SELECTOR: Final = click.option("-l", "--selector", default="", help="Also the nodes of the pool with these labels.")
 _TRIAL: Final = click.option("--dry-run", "is_trial", is_flag=True, help="Say what it would do, and do nothing.")
@@ -35,7 +35,7 @@ _AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In 
 @click.argument("kind", type=click.Choice(["pod", "gang", "job", "node", "nodeset"]))
 @click.argument("name")
 @FORM
-@reaches("Of the pod, gang or NodeSet; that of the kubeconfig if not given.")
+@reaches("Namespace of the pod, gang or NodeSet; without it, that of the kubeconfig.")
 def explain(access: Access, kind: str, name: str, form: Form) -> None:
     """Say why a pod, gang or job waits or ended, and what to do about it; of a node, whose each of its devices is; of
     a NodeSet, what is wanted, why a node is not feasible, and what a roll waits for.
@@ -125,7 +125,7 @@ def history(access: Access, node: str, form: Form) -> None:
 @click.command()
 @_NODES
 @_SELECTOR
-@click.option("--reason", required=True, help="Why, in words that others read.")
+@click.option("--reason", required=True, help="The reason, which others will read.")
 @_AT_KUBERNETES
 @_AT_SLURM
 @_SET_BY
@@ -208,9 +208,11 @@ def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str,
 @click.command()
 @click.argument("nodeset")
 @click.argument("verb", type=click.Choice(["status", "pause", "resume", "now"]), default="status")
-@click.option("--max-unavailable", default="", metavar="PODS", help="How many at once from now on: 3, or 25%.")
+@click.option(
+    "--max-unavailable", default="", metavar="PODS", help="How many pods may be away at a time from now on: 3, or 25%."
+)
 @FORM
-@reaches("Of the NodeSet; that of the kubeconfig, or the only one with such a NodeSet, if not given.")
+@reaches("Namespace of the NodeSet; without it, that of the kubeconfig, or the only one with such a NodeSet.")
 def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Form) -> None:
     """Show how the roll of a NodeSet stands and which jobs it waits for; pause it, resume it, or take all nodes now.
 
@@ -264,10 +266,12 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
 
 @click.command()
 @FORM
-@click.option("--canary", is_flag=True, help="Run a job and a pod too.")
-@click.option("--limit", "limit_s", default=120.0, show_default=True, help="Seconds that each canary has.")
-@click.option("--exec", "by_exec", is_flag=True, help="Look from inside the scheduler's pod too, by kubectl exec.")
-@reaches("Of the Slurm cluster, and of the canary pod; left out, that of --config, else all.")
+@click.option("--canary", is_flag=True, help="Also run a job and a pod.")
+@click.option(
+    "--limit", "limit_s", default=120.0, show_default=True, help="How many seconds that job and that pod may each take."
+)
+@click.option("--exec", "by_exec", is_flag=True, help="Also look from inside the scheduler's pod, by kubectl exec.")
+@reaches("Namespace of the Slurm cluster and of the canary pod; without it, that of --config, or else all.")
 def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec: bool) -> None:
     """Check an installation end to end: what was tried, what was found, what to do. Reads only, but for --canary.
 
@@ -294,7 +298,7 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
 @click.argument("what", type=click.Choice(["list", "verify"]), default="list")
 @FORM
 @click.option("--limit", "limit_s", default=3600.0, show_default=True, help="Seconds that verify has.")
-@reaches("Of the Slurm cluster; left out, that of --config, else all.")
+@reaches("Namespace of the Slurm cluster; without it, that of --config, or else all.")
 def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
     """Show the backups of slurmctld's queue and of the database: the newest, how many, where, and what went wrong.
 
@@ -313,7 +317,7 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 @click.option(
     "--file", type=click.Path(path_type=Path, dir_okay=False), help="Left out, sunkpy-support-TIME.tar.gz here."
 )
-@reaches("Of the Slurm cluster; left out, that of --config, else all.")
+@reaches("Namespace of the Slurm cluster; without it, that of --config, or else all.")
 def support_bundle(access: Access, file: Path | None) -> None:
     """Put into one file what somebody needs to see who is to help: objects, states, logs of sunkpy and Slurm's daemons.
 
@@ -351,8 +355,12 @@ def completion(shell: str) -> None:
 @click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two reads, while it is open.")
 @click.option("--dashboards", default="", help="Links to Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
 @click.option("--serve", "is_shared", is_flag=True, help="In the cluster: for all, each with a token of their own.")
-@click.option("--private-jobs", is_flag=True, help="With --serve: slurm.conf has PrivateData=jobs, which is said.")
-@click.option("--session-key-file", type=click.Path(path_type=Path), help="With --serve: of sunkpy slurm-token.")
+@click.option("--private-jobs", is_flag=True, help="With --serve: the page says that slurm.conf has PrivateData=jobs.")
+@click.option(
+    "--session-key-file",
+    type=click.Path(path_type=Path),
+    help="With --serve: the key for sessions, which sunkpy slurm-token writes.",
+)
 @reaches(_OF_CLUSTER)
 def page(
     access: Access,

@@ -51,7 +51,7 @@ async def _inside(access: Access, found: Installation) -> Diagnosis:
     pods = [pod for pod in found.processes or () if pod.component == "scheduler"]
     pod = next((pod for pod in pods if pod.is_ready), None)
     if pod is None:
-        raise ExecFailed("no pod of a scheduler is ready, in which Slurm could be asked; see -n")
+        raise ExecFailed("no scheduler's pod is ready in which Slurm could be asked; see -n")
     words = words_in(pod, access.kubeconfig, ("sunkpy", "doctor", "-o", "json", "-n", pod.metadata.namespace))
     said = await run_there(words)
     try:

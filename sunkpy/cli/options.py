@@ -29,9 +29,9 @@ EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 NO_ANSWER, NO_SLURM, NO_KUBERNETES = 1, 3, 4
 EXIT_CODES: Final = {
-    0: "it is as asked for, of all that you may read; `not read` names the rest",
+    0: "everything that you may read was shown, or what you asked for was done; `not read` names the rest",
     NO_ANSWER: "no such thing, nothing to do, nothing could be read, or a side refused the change",
-    2: "the question cannot be understood (click's own)",
+    2: "the command line has an error",
     NO_SLURM: "Slurm did not answer or could not be asked, or did not do its part; what Kubernetes knows is shown",
     NO_KUBERNETES: "you may read nothing of Kubernetes; what Slurm knows is shown",
 }
@@ -43,7 +43,7 @@ FORM: Final = click.option(
     "form",
     type=click.Choice(["table", "wide", "json", "yaml"]),
     default="table",
-    help="How it looks; for programs: -o json | jq .",
+    help="Form of the output; for programs: -o json | jq .",
 )
 _META: Final = "sunkpy."
 

@@ -73,7 +73,7 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
     facts = await reader.read_queue()
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, time.time())
     found = Queue(waiting=waiting, unread=facts.unread, missing=facts.missing)
-    none = "Nothing waits." if not found.unread else "Nothing waits of what could be read."
+    none = "Nothing waits." if not found.unread else "Nothing waits, as far as could be read."
     is_empty = not waiting and len(found.missing) < 2
     before = " ".join(filter(None, (none if is_empty else "", without(found.missing))))
     rows, is_wide = queue_table(waiting), form == "wide"
@@ -96,7 +96,7 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
         if name:
             free = HeldNode(node=name, slurm_node="", slurm="", holds=())
             return render(explain_held(found[0] if found else free, facts.unread))
-        none = "Nobody holds a node." if not facts.unread else "Nobody holds a node, by what could be read."
+        none = "Nobody holds a node." if not facts.unread else "Nobody holds a node, as far as could be read."
         before = "" if found else none
         return show([held_table(found)], is_wide=form == "wide", before=before, unread=facts.unread)
 

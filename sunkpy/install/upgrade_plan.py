@@ -1,4 +1,4 @@
-"""What a `helm upgrade` of chart slurm would make anew, and what that costs those who use the cluster.
+"""What a `helm upgrade` of chart slurm would replace, and what that costs the people who use the cluster.
 
 Pods follow their template, and slurmd pods what else of their NodeSet shapes them.
 """
@@ -19,17 +19,17 @@ from sunkpy.core.nodeset.spec import NodeSet
 Manifest = Mapping[str, Any]
 
 EFFECTS: Final[Mapping[str, str]] = {
-    "accounts": "accounts are kept again a moment later",
+    "accounts": "accounts are written again a moment later",
     "compute": "slurmd pods roll: each node is drained first, and jobs end by themselves",
-    "device-plugin": "pods keep their GPUs; who waits for some waits until it is there again",
+    "device-plugin": "pods keep their GPUs; pods that wait for GPUs wait until the plugin is there again",
     "login": "sessions in the shared login pods end",
     "login-set": "sessions in the login pods of that set end",
     "logins": "personal login pods go on; nobody can start one for a moment",
-    "mariadb": "the database restarts; slurmctld keeps what it has to tell",
+    "mariadb": "the database restarts; slurmctld keeps its records meanwhile",
     "own-login": "personal login pods go on, and change when they are next started",
     "scheduler": "pods wait a moment for the next leader; what runs goes on",
     "slurmctld": "slurmctld restarts: jobs go on, commands wait for seconds; every slurmd gets a new configuration",
-    "slurmdbd": "slurmdbd restarts; slurmctld keeps what it has to tell",
+    "slurmdbd": "slurmdbd restarts; slurmctld keeps its records meanwhile",
     "slurmrestd": "syncer and scheduler wait a moment",
     "syncer": "states are mirrored again a moment later",
 }
@@ -43,7 +43,7 @@ class HelmFailed(Exception):
 
 
 class Restart(msgspec.Struct, frozen=True, order=True):
-    """A workload whose pods are made anew, made at all, or removed (`change`)."""
+    """A workload that is new or removed, or whose pods are replaced (`change`)."""
 
     part: str
     kind: str
@@ -59,7 +59,7 @@ class Restart(msgspec.Struct, frozen=True, order=True):
 
 
 def restarts(before: Sequence[Manifest], after: Sequence[Manifest]) -> list[Restart]:
-    """What is made anew by an upgrade, in the order of parts."""
+    """What an upgrade replaces, makes or removes, in the order of parts."""
     old, new = _templates(before), _templates(after)
     found = []
     for key in old.keys() | new.keys():
@@ -92,8 +92,8 @@ def _part(manifest: Manifest) -> str:
 def describe(found: Sequence[Restart]) -> str:
     """A line for each."""
     if not found:
-        return "No pod is made anew."
-    words = {"anew": "made anew", "new": "made", "removed": "removed"}
+        return "No pod restarts."
+    words = {"anew": "pods are replaced", "new": "made", "removed": "removed"}
     lines = (f"{each.kind} {each.name}: {words[each.change]}" + (each.effect and f". {each.effect}") for each in found)
     return "\n".join(lines)
 

@@ -243,7 +243,7 @@ class OwnerKinds:
             if self._has_room(kind):
                 self._note_found(kind, place)
             else:
-                why = f"{MOST_KINDS} kinds of owners are followed already, as many as may be"
+                why = f"{MOST_KINDS} kinds of owners are followed already, which is the limit"
                 self._note_refused(kind, f"the scheduler does not follow {place.title}: {why}")
 
     def _has_room(self, kind: Kind) -> bool:

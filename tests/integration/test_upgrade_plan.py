@@ -44,15 +44,15 @@ def test_it_says_what_is_made_anew_and_changes_nothing(api: Apiserver, monkeypat
         0,
         "NodeSet gpu: removed. Its nodes are drained, and each slurmd pod goes when the jobs there have ended\n"
         "NodeSet h200: made\n"
-        f"DaemonSet demo-device-plugin: made anew. {EFFECTS['device-plugin']}\n"
-        f"StatefulSet demo-slurmctld: made anew. {EFFECTS['slurmctld']}\n"
-        f"Deployment demo-slurmrestd: made anew. {EFFECTS['slurmrestd']}\n",
+        f"DaemonSet demo-device-plugin: pods are replaced. {EFFECTS['device-plugin']}\n"
+        f"StatefulSet demo-slurmctld: pods are replaced. {EFFECTS['slurmctld']}\n"
+        f"Deployment demo-slurmrestd: pods are replaced. {EFFECTS['slurmrestd']}\n",
     )
     assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
 
 
 def test_values_of_the_release_make_nothing_anew(api: Apiserver, monkeypatch: pytest.MonkeyPatch):
-    assert plan(api, monkeypatch, "--reuse-values") == (0, "No pod is made anew.\n")
+    assert plan(api, monkeypatch, "--reuse-values") == (0, "No pod restarts.\n")
 
 
 def test_what_helm_refuses_is_told_in_its_words(api: Apiserver, monkeypatch: pytest.MonkeyPatch):

@@ -91,7 +91,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
 def explain_node(facts: NodeFacts) -> Explanation:
     """Whose each device of a node is, and what to do where two have one, or the sides do not agree."""
     rows = list(find_rows(facts))
-    by_what = ", by what could be read" if facts.unread else ""
+    by_what = ", as far as could be read" if facts.unread else ""
     free = sum(not row.owners for row in rows)
     slurm = facts.slurm.name if facts.slurm is not None else ""
     known = f"has {len(rows)} devices, {free} free" if rows else "has no devices that Slurm or a driver knows"

@@ -63,7 +63,7 @@ def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanat
     namespace, nodeset = min(nodesets, default=("NAMESPACE", "NODESET"))
     return Explanation(
         subject=f"Node {name}",
-        standing="has no slurmd pod: it is none of Slurm's nodes",
+        standing="has no slurmd pod, so it is not a Slurm node",
         what_to_do=f"See why a NodeSet does not take it: kubectl sunk explain nodeset {nodeset} -n {namespace}",
         is_absent=True,
     )

@@ -29,7 +29,7 @@ class Stage(enum.Enum):
     DELETED = "deleted before it was bound"
     NODES_UNKNOWN = "it is not known which nodes there are"
     TO_SUBMIT = "nothing is in the way of its job"
-    QUEUED = "it has a job, of which no more is known"
+    QUEUED = "it has a job, and no more is known of it"
     STARTING = "its job starts"
     MUST_WAIT = "its node has no room before other pods have ended"
     TO_BIND = "nothing is in the way of its binding"

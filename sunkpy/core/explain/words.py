@@ -146,7 +146,7 @@ WORDS: Final[dict[Cause, Words]] = {
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
-    "PartitionConfig": "If sinfo shows too few nodes there, bring some: it starts then. Else ask for fewer nodes or "
+    "PartitionConfig": "If sinfo shows too few nodes there, add some: it starts then. Otherwise ask for fewer nodes or "
     "less time, or name another partition: sunkpy.dev/partition.",
     "PartitionNodeLimit": "Ask for fewer nodes, or name another partition: sunkpy.dev/partition.",
     "PartitionTimeLimit": "Lower sunkpy.dev/time-limit, or name a partition that allows as much.",
@@ -176,7 +176,7 @@ PENDING_REASONS: Final = {
     "Prolog": "a prolog runs, or waits for earlier pods to be gone",
     "BeginTime": "its begin time has not come, or it was requeued a moment ago",
     "Dependency": "a job that it depends on has not ended",
-    "JobArrayTaskLimit": "as many tasks of its array run as may at once",
+    "JobArrayTaskLimit": "no more tasks of its array may run at a time",
     "Cleaning": "its first run is still being cleaned up",
     "NodeDown": "a node that it needs is down",
     "Constraints": "no node that is up has what it asks for at the moment",
@@ -186,7 +186,7 @@ PENDING_REASONS: Final = {
     "ReservationInvalid": "its reservation cannot be used",
     "NvidiaImexChannels": "the IMEX channels are taken",
     "MpiPortsBusy": "the ports for MPI are taken",
-    "MaxPoweredUpNodes": "as many nodes are powered up as may at once",
+    "MaxPoweredUpNodes": "no more nodes may be powered up at a time",
     "BurstBufferResources": "the burst buffer is full",
     "BurstBufferStageIn": "its files are copied in",
     "FedJobLock": "the clusters of its federation agree on who runs it",

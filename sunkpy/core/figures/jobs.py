@@ -88,14 +88,14 @@ _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
 }
 _HELP: Final = {
     "": "Jobs that Slurm remembers",
-    "pending": "Jobs that wait; of a job array each task",
+    "pending": "Jobs that wait; each task of a job array counts",
     "hold": "Jobs that wait and are held",
     "cpus_alloc": "Cpus that jobs have",
     "memory_alloc": "Memory that jobs have, in MiB",
     "gpus_alloc": "GPUs that jobs have",
     "nodes_alloc": "Nodes on which jobs are",
-    "max_job_nodes": "Of the jobs that wait, the most nodes that one would take",
-    "min_job_nodes": "Of the jobs that wait, the most nodes that one needs at least",
+    "max_job_nodes": "The most nodes that a waiting job would take",
+    "min_job_nodes": "The largest minimum of nodes of a waiting job",
     "max_job_nodes_nohold": "As max_job_nodes, without held jobs",
     "min_job_nodes_nohold": "As min_job_nodes, without held jobs",
     "wait_part_node_limit": "Jobs that want more nodes than the partition allows",
@@ -185,7 +185,7 @@ def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[M
     yield from _labelled("slurm_partition_jobs", "partition", parts)
     yield MetricFamily(
         name="sunkpy_jobs_pending",
-        help="Jobs that wait, by partition and by Slurm's reason; of a job array each task",
+        help="Jobs that wait, by partition and by Slurm's reason; each task of a job array counts",
         labels=("partition", "reason"),
         samples=[Sample(labels, count) for labels, count in waiting.items()],
     )

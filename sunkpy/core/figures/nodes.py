@@ -114,7 +114,7 @@ _OF_NODE: Final[Mapping[str, tuple[str, Callable[[SlurmNode], int]]]] = {
     "cpus": ("Cpus of the node", lambda node: node.cpus),
     "cpus_alloc": ("Cpus that jobs have", lambda node: node.alloc_cpus),
     "cpus_effective": ("Cpus that jobs may have", lambda node: node.effective_cpus),
-    "cpus_idle": ("Cpus that jobs may have and none has", lambda node: node.effective_cpus - node.alloc_cpus),
+    "cpus_idle": ("Cpus that jobs may have and that are free", lambda node: node.effective_cpus - node.alloc_cpus),
     "gpus": ("GPUs of the node", _gpus),
     "memory_bytes": ("Memory of the node, in MiB as slurmctld gives it", lambda node: node.memory_mib),
     "memory_alloc_bytes": ("Memory that jobs have, in MiB", lambda node: node.alloc_memory_mib),

@@ -27,8 +27,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 _FIGURES: Final[Mapping[str, tuple[str, Callable[[Share], float]]]] = {
     "": ("Fair share factor, 0 to 1; higher goes first", lambda share: share.factor),
-    "_norm_shares": ("Part of what the parent has that is due, 0 to 1", lambda share: share.norm_shares),
-    "_effective_usage": ("Part of what the parent used that is theirs, 0 to 1", lambda share: share.effective_usage),
+    "_norm_shares": ("Part of the parent's resources that is due to it, 0 to 1", lambda share: share.norm_shares),
+    "_effective_usage": ("Its part of what the parent used, 0 to 1", lambda share: share.effective_usage),
 }
 
 

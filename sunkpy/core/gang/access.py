@@ -140,7 +140,7 @@ def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
         "shared": ("exclusive", options.shared == "user", "exclusive: user shares nodes with jobs"),
     }
     why = (
-        f"of other namespaces too, for namespace {gang.id.namespace} has no Slurm user of its own; "
+        f"of other namespaces too, because namespace {gang.id.namespace} has no Slurm user of its own; "
         "an administrator gives it one in scheduler.access of the Slurm cluster"
     )
     return {

@@ -148,7 +148,7 @@ class WaitCause(enum.Enum):
     NEVER_STARTS = "the job stays in the queue until a person changes something"
     SEATS_TAKEN = "no seat of the job is left"
     VOLUME = "its volume is being made"
-    KUBELET = "its kubelet would not have it"
+    KUBELET = "its kubelet would refuse it"
 
 
 _PASSING: Final = frozenset({

@@ -161,7 +161,7 @@ def _system_classes(facts: Installation) -> _Verdict:
     """Who makes a workload cannot be looked up, only where it is."""
     policy = next((each for each in facts.policies or () if each.is_of_system_classes), None)
     if policy is None:
-        return _Verdict("everybody may make pods for which the kubelet ends others: restrictCriticalPods is false")
+        return _Verdict("everybody may make pods for which the kubelet evicts others: restrictCriticalPods is false")
     others = [
         f"{kind} {'/'.join(each.key)}"
         for kind, workloads in (facts.workloads or {}).items()
@@ -169,13 +169,13 @@ def _system_classes(facts: Installation) -> _Verdict:
         if each.is_of_system_class and each.metadata.namespace not in policy.named_namespaces
     ]
     if not others:
-        return _Verdict("only workloads that restrictCriticalPods lets through have one")
-    unless = "unless who makes them anew may create pods/binding"
+        return _Verdict("only workloads that restrictCriticalPods allows have such a class")
+    unless = "unless their creator may create pods/binding"
     if policy.name in _denying(facts):
         return _Verdict(f"restrictCriticalPods refuses, {unless}: {first_of(sorted(others), _SHOWN)}")
     what_to_do = (
-        "List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are refused, "
-        "who now are only warned."
+        "List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are refused; "
+        "now they are only warned."
     )
     found = f"restrictCriticalPods: true would refuse, {unless}: {first_of(sorted(others), _SHOWN)}"
     return _Verdict(found, what_to_do, Level.WARNING)

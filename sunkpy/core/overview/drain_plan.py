@@ -229,6 +229,6 @@ def _next(name: str, plan: Steps, *, is_done: bool) -> Iterator[str]:
     elif any(isinstance(step, Cordon | Drain) for step in plan.steps):
         yield f"Its jobs and pods end in their own time. To give it back: kubectl sunk undrain {name}"
     elif plan.left:
-        yield f"See who else has to let go: kubectl sunk why-drained {name}"
+        yield f"See who else holds it: kubectl sunk why-drained {name}"
     else:
         yield "Nothing."

@@ -78,7 +78,9 @@ class JobPoller:
                 self._is_away = False
             except SlurmError as error:
                 if not self._is_away:
-                    self._log.warning("the states of jobs cannot be read: nothing follows from that", error=str(error))
+                    self._log.warning(
+                        "the states of jobs cannot be read: nothing is concluded from that", error=str(error)
+                    )
                 self._is_away = True
             await asyncio.sleep(self.pause_s)
             if self.is_steady:

@@ -42,6 +42,6 @@ class Shares:
         """Why one has to wait, in words."""
         return (
             f"the pods of namespace {namespace} have made {self._most} Slurm jobs within {WINDOW_S / 60:.0f} minutes, "
-            "as many as those of one namespace may (scheduler.namespaceShare of the Slurm cluster): more follow as "
+            "which is the limit of a namespace (scheduler.namespaceShare of the Slurm cluster): more are submitted as "
             "these get older"
         )

@@ -39,7 +39,7 @@ class Unidentified:
         said = self._recognition.identify(new)
         if said is None or solo_pod(id) or _whose(said) == _whose(id):
             return
-        note = f"it stays a pod of {id}, for which it was made: delete it, and the one made in its stead is of {said}"
+        note = f"it stays a pod of {id}, for which it was made: delete it, and the next one is of {said}"
         write = partial(self._outbox.warn, new, reason="StaysInGang", action="Scheduling", note=note)
         self._outbox.later(new.uid, "gang", write)
 

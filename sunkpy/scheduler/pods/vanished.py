@@ -141,7 +141,7 @@ class Vanished:
             if job is None or gone.job == job:
                 if gone.until == inf:
                     self._ask(node)
-                    return f"pod {'/'.join(gone.pod.key)} was deleted by force, and its kubelet was not heard of since"
+                    return f"pod {'/'.join(gone.pod.key)} was deleted by force, and its kubelet has not reported since"
                 wait_s = gone.until - self._leader.clock()
                 return f"pod {'/'.join(gone.pod.key)} was deleted by force: its containers have {wait_s:.0f} s to end"
         return None

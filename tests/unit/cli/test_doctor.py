@@ -161,7 +161,7 @@ async def test_who_may_not_enter_the_pod_is_told_so(world, tmp_path, kubectl_say
     assert (code, text.startswith("sunkpy: kubectl --kubeconfig "), "(Forbidden)" in text) == (1, True, True)
     world.remove("pods", "slurm", "slurm-scheduler-0")
     code, text = await shown(world, tmp_path, "doctor", "--exec")
-    assert (code, text.startswith("sunkpy: no pod of a scheduler is ready")) == (1, True)
+    assert (code, text.startswith("sunkpy: no scheduler's pod is ready")) == (1, True)
 
 
 # ------------------------------------------------------------------------------------------------------------- canary

@@ -255,7 +255,7 @@ async def test_who_may_read_nothing_of_a_node_is_told_which_rights_are_missing(w
     world.api.forbidden -= {"nodes"}
     async with explainer(world, tmp_path) as found:
         told = render(await found.node("node-1"))
-    assert told.startswith("Node node-1 has no devices that Slurm or a driver knows, by what could be read\n")
+    assert told.startswith("Node node-1 has no devices that Slurm or a driver knows, as far as could be read\n")
     assert "--resource=pods,resourceslices.resource.k8s.io,resourceclaims.resource.k8s.io; " in told
 
 
@@ -500,7 +500,7 @@ async def test_a_job_of_either_door_is_explained_by_its_number(world, tmp_path):
     world.slurm.add_job("PENDING", comment="", user="ann", name="many", **known)
     code, text = await exit_code_of(world, tmp_path, "job", "500_900")
     assert (code, text.startswith("Job 500_900 (many, of ann) waits in the queue\n")) == (0, True)
-    assert "waits for       as many tasks of its array run as may at once" in text
+    assert "waits for       no more tasks of its array may run at a time" in text
     code, text = await exit_code_of(world, tmp_path, "job", "500_901")
     assert (code, text.startswith("Job 500_901 is not known to Slurm\n")) == (1, True)
     world.slurm.is_down = True

@@ -107,14 +107,14 @@ async def test_what_may_not_be_read_is_named(world, tmp_path):
     assert (code, "waiting: nothing. " in text, "Z The half of Kubernetes is missing.\n" in text) == (4, True, True)
     code, text = await shown(world, tmp_path, "queue")
     assert (code, text.splitlines()[0]) == (
-        4, "Nothing waits of what could be read. The half of Kubernetes is missing.",
+        4, "Nothing waits, as far as could be read. The half of Kubernetes is missing.",
     )  # fmt: skip
 
 
 async def test_an_empty_queue_says_so(world, tmp_path):
     assert await shown(world, tmp_path, "queue") == (0, "Nothing waits.\n")
     code, text = await shown(world, tmp_path, "queue", asks_slurm=False)
-    assert (code, text.splitlines()[0]) == (3, "Nothing waits of what could be read. The half of Slurm is missing.")
+    assert (code, text.splitlines()[0]) == (3, "Nothing waits, as far as could be read. The half of Slurm is missing.")
 
 
 async def test_a_name_that_moves_the_cursor_is_text(world, tmp_path):
@@ -138,7 +138,7 @@ async def test_only_the_cluster_of_a_namespace_is_shown(world, tmp_path):
 async def test_a_node_of_kubernetes_alone_is_told_so(world, tmp_path):
     world.put("nodes", {"metadata": {"name": "node-9"}})
     code, text = await shown(world, tmp_path, "why-drained", "node-9")
-    assert (code, text.splitlines()[0]) == (1, "Node node-9 has no slurmd pod: it is none of Slurm's nodes")
+    assert (code, text.splitlines()[0]) == (1, "Node node-9 has no slurmd pod, so it is not a Slurm node")
     assert text.endswith("kubectl sunk explain nodeset gpu -n slurm\n")
 
 

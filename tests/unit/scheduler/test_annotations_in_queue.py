@@ -13,7 +13,7 @@ from sunkpy.core.gang.job import options
 from tests.unit.scheduler.test_owners import KNOWN, add_crew
 from tests.unit.scheduler.world import OPEN, World, leading
 
-DELETE = "Who wants it otherwise deletes the pods, and the next ones are submitted so"
+DELETE = "To change it, delete the pods: the next ones are submitted with the new value"
 
 
 class Row(NamedTuple):
@@ -69,7 +69,7 @@ def test_every_annotation_that_a_job_is_made_of_has_a_row():
 
 
 OF_GANGS = {
-    names.ANNOTATION_GANG: (names.ANNOTATION_GANG_SIZE, "other", "delete it, and the one made in its stead is of"),
+    names.ANNOTATION_GANG: (names.ANNOTATION_GANG_SIZE, "other", "delete it, and the next one is of"),
     names.ANNOTATION_GANG_SIZE: (names.ANNOTATION_GANG_SIZE, "3", "pods of a gang must agree: a says '2', b says '3'"),
     names.ANNOTATION_GANG_ROLES: (names.ANNOTATION_GANG_ROLES, "x=1,y=3", "pods of a gang must agree: a says"),
     names.ANNOTATION_GANG_ROLE: (
@@ -109,7 +109,7 @@ async def test_a_pod_that_says_only_in_the_queue_that_it_is_of_a_gang_is_told_wh
         world.api.change("pods", "default", "a", {"metadata": {"annotations": change}})
         await world.until(lambda: world.notes("StaysInGang"))
         assert world.notes("StaysInGang") == [
-            "it stays a pod of default/a, for which it was made: delete it, and the one made in its stead is of "
+            "it stays a pod of default/a, for which it was made: delete it, and the next one is of "
             "default/train"
         ]
 

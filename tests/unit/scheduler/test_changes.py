@@ -111,7 +111,7 @@ async def test_what_is_fixed_once_a_job_is_submitted_is_answered(world, tmp_path
             "exclusive: only an administrator of Slurm may change who shares the nodes of a job; "
             "wckey: only an administrator of Slurm may change that of a job; "
             "gpu-type: the GPUs of a job are part of its size. "
-            "Who wants it otherwise deletes the pods, and the next ones are submitted so"
+            "To change it, delete the pods: the next ones are submitted with the new value"
         ]
         assert world.notes("JobChanged") == [f"Slurm job {job_id}: qos gold"]
         annotate(world, qos="silver")

@@ -360,7 +360,7 @@ async def test_a_replacement_that_asks_for_more_than_its_place_holds_gets_a_job_
         comment = f"k8s:default/band:uid-of-band/apart-{larger['metadata']['uid']}"
         assert (world.submissions[1]["comment"], world.submissions[1]["cpus_per_task"]) == (comment, 2)
         (told,) = await world.until(lambda: world.notes("AsksForMore"))
-        assert told.endswith("lacks cpu: needs 2, has 1: it gets a job of its own")
+        assert told.endswith("lacks cpu: needs 2, has 1. The pod gets a job of its own")
         add_band(world, "worker", 0)
         await world.until(lambda: world.bindings[-1] == ("worker-0", "node-2"))
         assert (len(world.bindings), world.cancelled, world.deleted) == (3, [], [])

@@ -177,7 +177,7 @@ async def test_a_pod_that_was_deleted_by_force_is_waited_for_until_its_kubelet_w
         while time.monotonic() - vanished_at < 3.0:
             _, answer = await call("epilog", job_id)
             assert not answer["done"]
-        assert answer["why"] == "pod default/web was deleted by force, and its kubelet was not heard of since"
+        assert answer["why"] == "pod default/web was deleted by force, and its kubelet has not reported since"
         world.put("leases", lease | {"spec": {"renewTime": "2026-11-26T04:00:10.000000Z"}})
         heard_at = time.monotonic()
         while not answer["done"]:

@@ -6,8 +6,8 @@ from sunkpy.scheduler.jobs.shares import WINDOW_S, Shares
 from tests.unit.scheduler.world import World, leading
 
 WAITS = (
-    "the pods of namespace default have made 2 Slurm jobs within 5 minutes, as many as those of one namespace may "
-    "(scheduler.namespaceShare of the Slurm cluster): more follow as these get older"
+    "the pods of namespace default have made 2 Slurm jobs within 5 minutes, which is the limit of a namespace "
+    "(scheduler.namespaceShare of the Slurm cluster): more are submitted as these get older"
 )
 
 

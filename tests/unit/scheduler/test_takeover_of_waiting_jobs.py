@@ -100,7 +100,7 @@ async def test_what_is_fixed_is_answered_by_the_next_leader_too(world, tmp_path)
     async with leading(world, tmp_path):
         await world.until(lambda: world.notes("JobNotChanged"))
         (note,) = world.notes("JobNotChanged")
-        assert note.endswith("Who wants it otherwise deletes the pods, and the next ones are submitted so")
+        assert note.endswith("To change it, delete the pods: the next ones are submitted with the new value")
 
 
 async def test_a_change_is_noted_too_and_the_newest_note_counts(world, tmp_path):

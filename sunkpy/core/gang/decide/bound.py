@@ -128,7 +128,7 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
     gets_no_seat = bool(job.slurm.tasks) and _gets_no_seat(snapshot, gang, job)
     for pod in late:
         if pod.uid in outgrown:
-            actions += [MakeSolo(pod=pod), too_large(pod, job, f"{outgrown[pod.uid]}: it gets a job of its own")]
+            actions += [MakeSolo(pod=pod), too_large(pod, job, f"{outgrown[pod.uid]}. The pod gets a job of its own")]
         elif binding := binds.get(pod.uid):
             waits = wait_for_node(snapshot, pod)
             actions.append(waits or Bind(job=job.id, bindings=(binding,), if_refused=_if_refused(snapshot, gang, pod)))

@@ -15,7 +15,7 @@ from sunkpy.core.gang.snapshot import Snapshot
 IDLE_PATIENCE_S = 120.0
 """How long a job holds its nodes for pods that do not come."""
 
-NO_ANSWER = "the placeholder did not end when it was told"
+NO_ANSWER = "the placeholder job did not end after its signal"
 CANCELLED_BEFORE = "it was cancelled before, and Slurm has not ended it yet"
 NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots for others"
 _NOT_BEGUN = f"its pods have ended, and {IDLE_PATIENCE_S:.0f} s later its script has not begun"

@@ -94,20 +94,22 @@ def outgrown_by(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dic
 def start_over(gang: Gang, job: Job, outgrown: Mapping[str, str]) -> list[GangAction]:
     """Give the job back: nobody depends on it, and the next one is made for the pods as they are now."""
     pod = next(pod for pod in gang.members if pod.uid in outgrown)
-    why = f"{outgrown[pod.uid]}: it is cancelled, and another one is submitted"
+    why = f"{outgrown[pod.uid]}. Job {job.id} is cancelled, and one for the pods as they are now is submitted"
     return [Cancel(job=job.id, why=f"pod {pod.name} {outgrown[pod.uid]}"), too_large(pod, job, why)]
 
 
 def too_large(pod: Pod, job: Job, why: str) -> Warn:
     """Tell a pod that the job was made for a smaller one."""
-    note = f"it asks for more than its seat in Slurm job {job.id} was made for, and {why}"
+    note = f"the pod asks for more than its seat in Slurm job {job.id} has: it {why}"
     return Warn(pod=pod, reason="AsksForMore", note=note)
 
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
     """Nobody can tell now who belongs on its nodes; for a while it keeps them."""
     if snapshot.idle_s >= IDLE_PATIENCE_S:
-        return [Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s nobody could tell whom it is for: {gang.refused}")]
+        return [
+            Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s it was not known for which pods it is: {gang.refused}")
+        ]
     return report_all(gang, gang.refused, WaitCause.REFUSED)
 
 

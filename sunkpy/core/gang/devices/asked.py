@@ -126,7 +126,7 @@ def _refused_spec(spec: ResourceClaimSpec, classes: Mapping[str, str]) -> str:
 def _refused_request(request: DeviceRequest, classes: Mapping[str, str]) -> str:
     asked, whose = request.exactly, f"request {request.name}"
     if asked is None:
-        return f"{whose} is no `exactly`, and Slurm has to know what is wanted: ask for exactly one class"
+        return f"{whose} does not use `exactly`, and Slurm has to know what is wanted: ask for exactly one class"
     if asked.admin_access:
         return f"{whose} asks for adminAccess, which is not for workloads of Slurm"
     if asked.allocation_mode != "ExactCount":
@@ -137,7 +137,7 @@ def _refused_request(request: DeviceRequest, classes: Mapping[str, str]) -> str:
         return f"{whose} asks for a part of a device (capacity), and Slurm gives whole ones"
     if asked.device_class_name not in classes:
         known = ", ".join(sorted(classes))
-        return f"{whose}: for class {asked.device_class_name} no GRES stands (scheduler.deviceClasses has {known})"
+        return f"{whose}: no GRES stands for class {asked.device_class_name} (scheduler.deviceClasses has {known})"
     return ""
 
 

@@ -77,7 +77,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         if not self.fixed:
             return ""
         why = "; ".join(_FIXED[field] for field in self.fixed)
-        return f"{why}. Who wants it otherwise deletes the pods, and the next ones are submitted so"
+        return f"{why}. To change it, delete the pods: the next ones are submitted with the new value"
 
     def __str__(self) -> str:
         words = ((field.removesuffix("_min").replace("_", " "), getattr(self.to, field)) for field in self.fields)

@@ -106,7 +106,7 @@ def test_what_is_refused_is_not_kept_for_a_pod_that_has_a_node_gets_a_job_all_th
 def test_what_slurm_decides_by_user_needs_a_user_of_ones_own(asked, said):
     gang = ask(CHEMISTS, **asked)
     assert gang.refused == (
-        f"annotation sunkpy.dev/{said}, for namespace default has no Slurm user of its own; "
+        f"annotation sunkpy.dev/{said}, because namespace default has no Slurm user of its own; "
         "an administrator gives it one in scheduler.access of the Slurm cluster"
     )
     assert (gang.options.dependency, gang.options.shared) == ("", ""), "a pod that has a node gets a job all the same"

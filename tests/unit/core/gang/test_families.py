@@ -357,7 +357,7 @@ def test_a_pod_that_comes_when_the_job_was_told_to_end_waits_for_the_next():
     assert decide_gang(band_view(gang, told, bound_to=7), POLICY) == []
     deaf = change_job(RUNS, told_s_ago=16.0)
     assert decide_gang(band_view(gang, deaf, bound_to=7), POLICY) == [
-        Cancel(job=7, why="the placeholder did not end when it was told")
+        Cancel(job=7, why="the placeholder job did not end after its signal")
     ]
 
 

@@ -138,7 +138,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        CRD: kind NodeSet of sunkpy.dev/v1alpha1 is served",
         "ok        your rights: you may do all 2 things that the checks need",
         "ok        admission policies: 1 policy, each bound and denying",
-        "ok        system classes: everybody may make pods for which the kubelet ends others: "
+        "ok        system classes: everybody may make pods for which the kubelet evicts others: "
         "restrictCriticalPods is false",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
@@ -455,7 +455,7 @@ OTHERS = {
     "DaemonSet": (workload("gpu-operator", "driver"), workload("kube-system", "kube-proxy"), workload("a", "b", "")),
     "Deployment": (workload("rook", "operator", "system-cluster-critical"),),
 }
-WHO = "unless who makes them anew may create pods/binding: DaemonSet gpu-operator/driver, Deployment rook/operator"
+WHO = "unless their creator may create pods/binding: DaemonSet gpu-operator/driver, Deployment rook/operator"
 
 
 @pytest.mark.parametrize("values", [{}, {"restrictCriticalPods": "warn", "criticalNamespaces": ["ceph"]}])
@@ -468,7 +468,7 @@ def test_who_would_be_refused_a_system_class_is_listed_before_anybody_is(values)
     )
     assert lines[at + 2] == (
         "          do: List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are "
-        "refused, who now are only warned."
+        "refused; now they are only warned."
     )
 
 
@@ -480,7 +480,7 @@ def test_a_policy_that_denies_system_classes_still_says_whom(values):
 
 def test_nobody_is_listed_where_all_that_have_a_system_class_are_trusted():
     facts = with_system_classes(criticalNamespaces=["gpu-operator", "rook"])
-    line = "ok        system classes: only workloads that restrictCriticalPods lets through have one"
+    line = "ok        system classes: only workloads that restrictCriticalPods allows have such a class"
     assert line in render_checks(diagnose(facts).checks)
 
 

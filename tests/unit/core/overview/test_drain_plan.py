@@ -111,7 +111,7 @@ def test_it_says_what_was_done_for_whom_and_what_is_left():
         "left as it is   Slurm, by bob: disk: not yours; to change it all the same: --set-by bob\n"
         "still there     1 job 7\n"
         "\n"
-        "what to do      See who else has to let go: kubectl sunk why-drained node-1"
+        "what to do      See who else holds it: kubectl sunk why-drained node-1"
     )
     at = now(node(1), IDLE)
     text = render(explain_steps(at, plan_drain(at, KUBERNETES, "fan", ANN), is_done=False))

@@ -68,7 +68,7 @@ def test_a_gang_without_claims_is_the_same_one():
         (
             [request(cls="tpu")],
             {},
-            "request gpu: for class tpu no GRES stands (scheduler.deviceClasses has gpu.example.com, nic.example.com)",
+            "request gpu: no GRES stands for class tpu (scheduler.deviceClasses has gpu.example.com, nic.example.com)",
         ),
         (
             [request(allocationMode="All")],
@@ -89,7 +89,7 @@ def test_a_gang_without_claims_is_the_same_one():
         (
             [{"name": "any", "firstAvailable": [{"deviceClassName": DRIVER}]}],
             {},
-            "request any is no `exactly`, and Slurm has to know what is wanted: ask for exactly one class",
+            "request any does not use `exactly`, and Slurm has to know what is wanted: ask for exactly one class",
         ),
         (
             [request()],

@@ -114,8 +114,8 @@ def test_a_replacement_that_asks_for_more_gets_a_job_of_its_own_and_the_others_s
     assert isinstance(told, Warn)
     assert (told.pod, told.reason) == (comes, "AsksForMore")
     assert told.note == (
-        "it asks for more than its seat in Slurm job 7 was made for, and lacks cpu: needs 2, has 1: "
-        "it gets a job of its own"
+        "the pod asks for more than its seat in Slurm job 7 has: it lacks cpu: needs 2, has 1. "
+        "The pod gets a job of its own"
     )
 
 
@@ -133,7 +133,9 @@ def test_when_nobody_runs_under_the_job_it_is_given_back_and_the_next_is_made_fo
     made = Gang(id=ID, roles=(role,))
     cancel, told = decide_gang(snapshot(made, runs("n1")), POLICY)
     assert cancel == Cancel(job=7, why="pod comes lacks cpu: needs 2, has 1")
-    assert told.note.endswith("lacks cpu: needs 2, has 1: it is cancelled, and another one is submitted")
+    assert told.note.endswith(
+        "lacks cpu: needs 2, has 1. Job 7 is cancelled, and one for the pods as they are now is submitted"
+    )
 
 
 @pytest.mark.parametrize("half", [True, False])
