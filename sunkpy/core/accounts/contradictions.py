@@ -15,7 +15,7 @@ from sunkpy.core.accounts.tree import Tree
 from sunkpy.core.accounts.wanted import Membership, WantedAccount, WantedUser, default_account
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,59}")
-"""Of accounts and QoS. Small letters: MariaDB takes `Chem` and `chem` for the same."""
+"""Names of accounts and QoS. Only small letters, because for MariaDB `Chem` and `chem` are the same name."""
 
 _USER = re.compile(r"[a-z0-9_][a-z0-9_.@-]{0,59}\$?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")

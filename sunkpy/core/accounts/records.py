@@ -64,7 +64,7 @@ class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What an account is, beside its place in the tree."""
+    """What an account is, without its place in the tree."""
 
     description: str = ""
     organization: str = ""

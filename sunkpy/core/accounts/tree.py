@@ -1,4 +1,4 @@
-"""The tree of accounts after the plan: the values, and what others made beside and above them."""
+"""The tree of accounts after the plan: what the values describe, and what others made next to it and above it."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _health(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _topology(facts: NodeFacts) -> tuple[str, ...]:
-    """Below which switches it is, as the syncer has told its slurmd pod, and as Slurm has it."""
+    """The switches above the node: as the syncer noted them on the slurmd pod, and as Slurm has them."""
     told, record = _told(facts), facts.slurm.topology if facts.slurm is not None else ""
     return (*((told,) if told else ()), *((f"in Slurm: {record}",) if record else ()))
 
@@ -260,7 +260,7 @@ def _job(job: SlurmJob) -> str:
 
 
 def _job_lost(facts: NodeFacts, pod: Pod) -> str:
-    """Of a pod whose job does not have the device, as far as Slurm was asked."""
+    """What to add about a pod whose job does not have the device, as far as Slurm was asked."""
     job = noted_job(pod)
     if job is None:
         return "no Slurm job"

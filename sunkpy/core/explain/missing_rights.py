@@ -1,4 +1,4 @@
-"""Which rights somebody lacks who could not read all, by what the apiserver said when it refused.
+"""Which rights a person lacks, read from the texts with which the apiserver refused requests.
 
 Its words are those of a Forbidden (apiserver: pkg/endpoints/handlers/responsewriters/errors.go): `User "ann" cannot
 list resource "nodes" in API group "" at the cluster scope`.

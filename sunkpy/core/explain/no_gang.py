@@ -14,7 +14,7 @@ from sunkpy.core.model.objects import Pod
 def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] = (), command: str = "") -> Explanation:
     """There is no object of that name; `kind`: Pod, Gang, NodeSet or Node. Without a namespace there is none in any.
 
-    `elsewhere`: namespaces that have one of that name, for which the person is told to repeat `command`.
+    `elsewhere`: namespaces that have one of that name, where the person should repeat `command`.
     """
     if elsewhere:
         first, *others = sorted(elsewhere)

@@ -26,7 +26,7 @@ def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
 
 
 def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> MetricFamily:
-    """`sunkpy_job_gpu`. Of a gang of several pods `pod` is the object that makes them belong together."""
+    """`sunkpy_job_gpu`. For a gang of several pods, `pod` is the object that makes them a gang."""
     known: dict[str, Sequence[SlurmDevice]] = {}
     samples = []
     for job in jobs:

@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
     """All series of a name. Figures that only rise are counters: their name ends with `_total`.
 
-    `lines`: so many series belong together, which are those of a histogram when there are several. Its last label is
+    `lines`: how many series belong together; more than one only in a histogram. Its last label is
     `le`, where its `_sum` and `_count` have these words.
     """
 
@@ -50,7 +50,7 @@ def single(name: str, help_text: str, value: float) -> MetricFamily:
 
 
 def render(families: Iterable[MetricFamily], *, most: int) -> Page:
-    """The text format of Prometheus; of each name at most so many series, the first by their labels."""
+    """The text format of Prometheus. Each name has at most that many series: the first ones by their labels."""
     lines: list[str] = []
     cut: dict[str, int] = {}
     for family in families:

@@ -1,4 +1,6 @@
-"""What Slurm counts beside nodes and jobs: licenses, under the names that exporters of Slurm use, and reservations."""
+"""What Slurm counts in addition to nodes and jobs: licenses, under the names that exporters of Slurm use, and
+reservations.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ _LISTS: Final = {
 """What is allowed by name: field of JobSpec → of Rule."""
 
 _ONLY_IF_ASKED: Final = frozenset({"reservation", "licenses"})
-"""Of all others a pod that names none gets the first."""
+"""Options without a default. For all other options a pod that names none gets the first allowed value."""
 
 
 def rule_for(rules: Iterable[AccessRule], namespace: Namespace, *, annotated: bool = False) -> AccessRule:

@@ -31,7 +31,7 @@ class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Change a pending job as the annotations of its pods were changed; `pod` is told."""
+    """Change a pending job after the annotations of its pods; `pod` gets an Event about it."""
 
     job: JobId
     pod: Pod
@@ -46,7 +46,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IfRefused(enum.Enum):
-    """What becomes of a gang of which a node refuses a member."""
+    """What happens to a gang when a node refuses one of its members."""
 
     GIVE_BACK = "the job is given back, and the next one keeps away from that node for a while"
     WAIT = "the member is tried again"
@@ -115,7 +115,7 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Tell a pod to go because its job has lost the node.
 
-    `cause`: why, where it is not the end of its job. `suspension`: if the job was preempted the owner is told to take
+    `cause`: why, where it is not the end of its job. `suspension`: if the job was preempted the owner is asked to take
     its pods back instead. `grace_s`: None is what the pod asks for.
     """
 
@@ -127,7 +127,7 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shorten(msgspec.Struct, frozen=True, kw_only=True):
-    """Give a pod that somebody else has told to go less time to end: its job has lost the node."""
+    """Shorten the grace period of a pod that somebody else has deleted: its job has lost the node."""
 
     pod: Pod
     grace_s: int

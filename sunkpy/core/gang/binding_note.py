@@ -1,8 +1,8 @@
 """What the scheduler writes on a pod with its binding, and the next leader believes: gang, job, node, seat and devices.
 
 Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps this note as the
-scheduler wrote it (`scheduler.protectJobNotes`). Where there is no such policy anybody who may edit the pod can forge
-it. What it is worth beside other evidence: `sunkpy.core.gang.evidence`.
+scheduler wrote it (`scheduler.protectJobNotes`). Without that policy anybody who may edit the pod can forge it. How
+much it counts against other evidence: `sunkpy.core.gang.evidence`.
 """
 
 from __future__ import annotations

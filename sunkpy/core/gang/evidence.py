@@ -7,7 +7,7 @@ comment of a job proves whose the job is, and not which pods run under it. So th
 is at least as strong as what speaks for the present gang moves a pod.
 
 A note alone counts for less than a job on the node: whoever may edit the pod could take it from under that job, whose
-epilog would end beside it. A job for one pod alone counts for most: no note takes that pod away from it.
+epilog would end while it still runs. A job for one pod alone counts for most: no note takes that pod away from it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def for_present(id: GangId | None, pod: Pod, *, has_job_there: bool) -> Evidence
 def for_forgotten(noted: GangId, present: GangId | None, pod: Pod) -> Evidence:
     """What the note of a job is worth that Slurm has forgotten.
 
-    A pod that became a gang of its own beside the present one has left that gang's job, and its epilogs go on watching
+    A pod that became a solo gang has left the job of the present gang, and its epilogs go on watching
     it.
     """
     is_beside = present is not None and noted.uid == present.uid and solo_pod(noted) == pod.uid

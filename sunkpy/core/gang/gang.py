@@ -29,7 +29,7 @@ ANY_SEAT = -1
 class Member(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of a role; `index` is its seat there, from 0.
 
-    Two can have the same index: one that has ended or is being deleted, and the one that was made in its stead.
+    Two can have the same index: one that has ended or is being deleted, and the one that replaces it.
     """
 
     pod: Pod
@@ -65,7 +65,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_tries(self) -> list[Pod]:
-        """The youngest pod of each seat; where seats are not told apart, as many of the youngest as there are seats."""
+        """The youngest pod of each seat; if seats have no numbers, as many of the youngest pods as there are seats."""
         oldest_first = sorted(self.members, key=lambda m: (m.pod.metadata.creation_timestamp, m.pod.name))
         numbered = {member.index: member.pod for member in oldest_first if member.index != ANY_SEAT}
         others = [member.pod for member in oldest_first if member.index == ANY_SEAT]
@@ -73,7 +73,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner that can be told to take its pods back and bring them later: the field `path` of `owner`, true."""
+    """An owner that can be suspended, and brings its pods back later: the field `path` of `owner` is set to true."""
 
     owner: Owner
     path: tuple[str, ...] = ("spec", "suspend")
@@ -86,7 +86,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         kind: what people call it: `JobSet default/train`, stage `workers`.
         roles: in rank order; the leader's first.
         one_per_node: no two members on a node.
-        one_domain: a node label of which all its nodes must have the same value (`kubernetes.io/hostname`: one node).
+        one_domain: a node label whose value must be the same on all its nodes (`kubernetes.io/hostname`: one node).
         expects_more: the owner will make more pods for this gang although those that are there have ended.
         never_queues: its pods belong on the node that their affinity names, at once and without a job (DaemonSet).
         final_because: why the owner does not bring evicted pods back; empty when it does.

@@ -18,7 +18,8 @@ from sunkpy.core.model.states import JobId
 
 
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
-    """What the prologs of `job` wait for, by Slurm node: to find out who sits where takes as long as the gang is large.
+    """What the prologs of `job` wait for, by Slurm node: finding out which pod has which seat takes longer for large
+    gangs.
 
     Each waits for members of the first wave that are there and have their seat on its node. A seat without a pod
     keeps nobody: the pod that comes for it later finds the job running.
@@ -55,9 +56,9 @@ def gate_waits_for(
 ) -> str | None:
     """What `job`, which has been given the node, waits for in one gang that has a pod there; None when nothing.
 
-    `told_of`: the jobs of which Slurm has just told; one that it did not mention holds nothing. None: not asked yet.
-    `is_own`: the job says that it is the gang's. Another one under the number of the gang's job proves that Slurm has
-    forgotten that one: it counts anew after it has lost what it was told in its last seconds.
+    `told_of`: the jobs in Slurm's answer of just now; a job that is not in it holds nothing. None: not asked yet.
+    `is_own`: the job says that it is the gang's. A different job with the id of the gang's job proves that slurmctld
+    was killed, has forgotten the gang's job, and has used the id again.
     """
     if snapshot.gang is not None and snapshot.gang.never_queues:
         return None

@@ -7,7 +7,7 @@ The owner of a job may write its comment, so that of a person's job proves nothi
 comment of a job that the scheduler has submitted (charts/slurm/files/job_submit.lua), and that is believed.
 
 An owner can have several gangs: units of it (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
-pods made anew after a restart). They stand behind the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The
+pods made again after a restart). They stand behind the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The
 free text begins with the kind of the job (`sunkpy.core.gang.job.kind`).
 """
 

@@ -195,7 +195,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, nodes: Mapping[str, Node], pods: Sequence[Pod]) -> Surroundings:
-        """Of a few pods, which are looked through for each question."""
+        """Made from a few pods, which are all compared for each question."""
         return cls(
             nodes=nodes,
             shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in shut_out_by(pod)),
@@ -331,7 +331,7 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
 
     Args:
         pods: pods of one gang that are not bound.
-        around: who is where.
+        around: which pods are where.
         but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
     """
     away, together = _unlike_terms(pods, _anti), _unlike_terms(pods, _affinity)

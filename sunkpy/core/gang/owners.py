@@ -55,7 +55,7 @@ def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
 
     A controller that is gone ends the chain: its pods are about to be collected. One that cannot be read ends it too,
     and costs its annotations, unless a family needs it. An object that is named must be there, if a family reads it.
-    Of a kind that no family reads the metadata is enough, whatever else is wrong with it.
+    For a kind that no family reads the metadata is enough, even if the rest cannot be read.
     """
     families = tuple(families)
     needed = kinds_read(families)

@@ -51,7 +51,7 @@ POD_PREDICATES: Final = {
 def pod_phase(pod: Pod) -> PodPhase:
     """The phase of a pod.
 
-    Of a pod that is being deleted the kubelet reports the containers' end first, then frees sandbox, cgroups and
+    For a pod that is being deleted the kubelet reports the containers' end first, then frees sandbox, cgroups and
     volumes, and last deletes the object with grace period 0. Only a finalizer of somebody else can keep it after that.
     """
     if pod.is_finished and not is_running(pod):

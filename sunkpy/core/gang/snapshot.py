@@ -130,7 +130,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def is_for(self, job: Job) -> bool:
-        """The job has as many slots as the gang wants now, as far as Slurm has told."""
+        """The job has as many slots as the gang wants now, as far as Slurm has said."""
         if self.gang is None or not job.slurm.tasks:
             return True
         if self.named_nodes:

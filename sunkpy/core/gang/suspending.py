@@ -2,7 +2,7 @@
 
 The owner itself bears the note of it: which scheduler did it, and by which field. So only what this scheduler has
 suspended is ever resumed, and a new leader goes on where the old one ended. Who wants it to stay suspended takes the
-note away; who resumes it earlier may leave it.
+note away; a person who resumes it earlier may leave the note.
 """
 
 from __future__ import annotations

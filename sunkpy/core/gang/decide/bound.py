@@ -113,7 +113,7 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 
 
 def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Members of later waves, and those that came in the stead of others, one by one: the nodes are the job's."""
+    """Members of later waves, and those that replace others, are bound one by one: the job already has their nodes."""
     if not gang.is_sized:
         return hold(snapshot, gang, job)
     late = waiting(gang)

@@ -23,7 +23,7 @@ _STOPPED = "its pods have ended, and Slurm would start it again without them"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
 
 TOLD_PATIENCE_S = 15.0
-"""How long a placeholder may take to end by itself after it was told, before it is cancelled."""
+"""How long a placeholder job may take to end by itself after its signal, before it is cancelled."""
 
 
 def end_jobs(snapshot: Snapshot) -> list[GangAction]:
@@ -53,12 +53,14 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
-    """It was told to end, and did not in time."""
+    """True if it got the signal to end, and did not end in time."""
     return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:
-    """Each with a bounded grace; first those that go already, so that the others are told together."""
+    """Each with a bounded grace period; those that are being deleted already come first, so that all others are evicted
+    at once.
+    """
     bounded_ones = [bounded(eviction, longest_grace_s(gang, policy)) for eviction in evictions]
     return sorted(bounded_ones, key=lambda action: isinstance(action, Evict))
 

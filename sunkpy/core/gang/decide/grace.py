@@ -29,7 +29,7 @@ def longest_grace_s(gang: Gang, policy: Policy) -> int:
 
 
 def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
-    """The eviction with no more grace than that, also if somebody else has told the pod to go with more."""
+    """The eviction with at most that grace period, also if somebody else has deleted the pod with a longer one."""
     pod, given_s = evict.pod, evict.pod.metadata.deletion_grace_period_seconds
     if pod.is_deleting and given_s is not None and given_s > longest_s:
         return Shorten(pod=pod, grace_s=longest_s)
@@ -37,10 +37,11 @@ def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
 
 
 def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
-    """That, or what a pod that goes already has left: the kubelet would begin anew with a period longer than that.
+    """That period, or the rest that a pod which is being deleted still has: with a longer period the kubelet would
+    start again.
 
-    One whose time is up and who is still there has a kubelet that heard of it late. `now` is wall-clock time: when the
-    pod has to be gone, only the apiserver has noted, and a new leader knows no more.
+    A pod whose time is up and that is still there has a kubelet that learned of the deletion late. `now` is wall-clock
+    time: when the pod has to be gone, only the apiserver has noted, and a new leader knows no more.
     """
     until = pod.metadata.deletion_timestamp
     left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0

@@ -1,4 +1,4 @@
-"""Members that wait for a node: who they are, what they are told, and where they are bound."""
+"""Members that wait for a node: which these are, which Events they get, and where they are bound."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def waiting(gang: Gang) -> list[Pod]:
 
 
 def free_devices(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Of members that are not about to be bound: their job was given back, or a pass was interrupted."""
+    """Free devices of members that are not about to be bound: their job was given back, or a pass was interrupted."""
     if any(job.start_nodes and job.cancelled_at is None and not job.is_let_go for job in snapshot.live_jobs):
         return []
     return [FreeDevices(pod=pod) for pod in gang.members if pod.uid in snapshot.reserved and not pod.spec.node_name]
@@ -105,7 +105,7 @@ def too_large(pod: Pod, job: Job, why: str) -> Warn:
 
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Nobody can tell now who belongs on its nodes; for a while it keeps them."""
+    """It is not known which pods belong on the nodes of the job. The job keeps them for a while."""
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [
             Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s it was not known for which pods it is: {gang.refused}")

@@ -59,7 +59,7 @@ One that waits for a limit, a licence or its turn (`Priority`) would not.
 
 
 def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """What to do about pods of which none has a node."""
+    """What to do about a gang none of whose pods has a node."""
     warnings: list[GangAction] = [
         Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))
         for problem in gang.problems
@@ -71,7 +71,7 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
         return warnings + _submit(snapshot, gang, policy)
     if jobs[0].cancelled_at is not None:
         return warnings + cancel_all(jobs, CANCELLED_BEFORE)
-    # It was told to end when its pods had ended, and others have come since.
+    # It got the signal to end when its pods had ended, and other pods have come since.
     if jobs[0].is_let_go:
         return warnings + cancel_all([job for job in jobs if is_unanswered(snapshot, job)], NO_ANSWER)
     # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.

@@ -76,8 +76,8 @@ def devices_counted(pod: Pod) -> int:
 
 
 def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str]) -> str:
-    """Why a claim of the gang cannot be had, in words for people; empty when all can. Of pods yet to come nothing is
-    said: they wait when they are there.
+    """Why a claim of the gang cannot be had, in words for people; empty when all can. About pods that do not exist yet
+    nothing is said: they wait when they are there.
 
     Args:
         gang: as its family made it, or with its devices.

@@ -36,7 +36,7 @@ OwnerOf = Callable[[DeviceId], ResourceClaim | None]
 
 
 class DeviceLack(enum.StrEnum):
-    """Why a pod cannot have its devices. Of the first three, each would have made a second owner."""
+    """Why a pod cannot have its devices. In the first three cases a device would have got a second owner."""
 
     TAKEN = "taken"  # another claim has it
     TWICE = "twice"  # two indices of Slurm mean it
@@ -276,7 +276,7 @@ def _device_at(
 def _short_counter(
     on: DevicesOnNode, found: DeviceId, owner_of: OwnerOf, given: Container[DeviceId]
 ) -> CounterId | None:
-    """Of what the device shares with others too little is left; None when it can be had."""
+    """The shared counter of which the device would need more than is left; None when the device can be had."""
     wanted = _takes(found, on.offered[found])
     left = {id: on.counters.get(id, 0) for id in wanted}
     for other, device in on.offered.items():

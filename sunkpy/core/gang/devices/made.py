@@ -44,7 +44,7 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
 
 
 def made_name(pod: Pod) -> str:
-    """Of the claim that is made for a pod."""
+    """The name of the claim that is made for a pod."""
     return f"{pod.name[:_LONGEST].rstrip('.-')}-extended-resources-{pod.uid[:8]}"
 
 
@@ -75,7 +75,7 @@ def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimR
 
 
 def spec_of(spec: PodSpec, by_claim: Mapping[str, str]) -> ResourceClaimSpec:
-    """Of the claim that such a pod needs; it asks for nothing when none is needed."""
+    """The spec of the claim that such a pod needs; it asks for nothing when no claim is needed."""
     requests = tuple(request for _, request in requests_of(spec, by_claim))
     return ResourceClaimSpec(devices=WantedDevices(requests=requests))
 

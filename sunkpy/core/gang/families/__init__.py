@@ -104,7 +104,7 @@ def assemble(
     families: Families = FAMILIES,
     largest: int = LARGEST_GANG,
 ) -> Gang:
-    """The gang `id` as made of `pods`, of which there is at least one; all belong to it.
+    """The gang `id` with these `pods`, at least one. All of them belong to it.
 
     An owner that does not look as its kind should, or declares more than the `largest` number of pods, gives a gang
     that is refused, and says so.
@@ -164,7 +164,7 @@ def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAM
 
 
 def _is_same(said: GangId, id: GangId) -> bool:
-    """Units and generations of one owner are told apart once; what they are read from may change later."""
+    """Units and generations of one owner are distinguished once, because what they are read from may change later."""
     return (said.namespace, said.name, said.uid) == (id.namespace, id.name, id.uid)
 
 

@@ -1,11 +1,11 @@
 """Pods that say themselves that they are a gang, whoever makes them.
 
     sunkpy.dev/gang: solver                    pods with the same value in one namespace are one gang
-    sunkpy.dev/gang-size: "5"                  of so many pods
+    sunkpy.dev/gang-size: "5"                  the number of pods
 
 or, where they differ in kind,
 
-    sunkpy.dev/gang-roles: "leader=1,worker=4" so many of each; the first role has the first ranks
+    sunkpy.dev/gang-roles: "leader=1,worker=4" how many of each role; the first role has the first ranks
     sunkpy.dev/gang-role: worker               what this pod is
 
 Each pod carries them, so they belong into the pod template; all pods must agree. With both, the roles must add up to

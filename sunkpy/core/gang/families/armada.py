@@ -2,7 +2,8 @@
 
 Gang ids are the user's and unique within an Armada queue. Armada leases all pods of a gang together and makes them one
 by one, each with a nodeSelector for the node that it has chosen (`sunkpy.core.gang.seating.named_nodes`).
-`gangNodeUniformityLabel` names a node label of which all of them must have the same value; Armada's nodes have.
+`gangNodeUniformityLabel` names a node label: all nodes of the gang must have the same value of it. Armada's nodes have
+it.
 
 Source: armada internal/common/constants, internal/executor/util/kubernetes_object.go, docs/scheduling.md.
 """

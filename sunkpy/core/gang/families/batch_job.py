@@ -118,7 +118,7 @@ def expects_more(pod: Pod, owners: Owners) -> bool:
 
 
 def as_made(gang: Gang, pods: Sequence[Pod], owners: Owners) -> Gang:
-    """A gang of several pods with what follows from who made them: a Job, several owners, or nobody."""
+    """A gang of several pods, with what follows from its owner: a Job, several owners, or none."""
     makers = {maker(pod) for pod in pods}
     if len(makers) > 1:
         return msgspec.structs.replace(gang, final_because=BARE if "" in makers else "")

@@ -1,6 +1,7 @@
 """Whose pod is it: what families use to identify a gang. Who made a pod, what stands above it, and which name it bears.
 
-References are looked at before owners are: who is responsible for a pod is known although the owner cannot be read.
+Owner references are checked before the owners are read, so the responsible family is known even if the owner cannot be
+read.
 
 A name outlives the object behind it. That a PodGroup was deleted says nothing about its pods, which may be running: so
 the identity of pods that a name puts together is made of the name alone, and is the same whether its object is there.

@@ -31,7 +31,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def family(namespaces: Collection[str] = NAMESPACES, gpu_resources: Collection[str] = ()) -> Family:
-    """Of DaemonSets in these namespaces, pods that ask for none of these resources."""
+    """The family of pods of DaemonSets in these namespaces, if they ask for none of these resources."""
 
     def identify(pod: Pod, owners: Owners) -> GangId | None:
         if pod.metadata.namespace not in namespaces:

@@ -2,7 +2,7 @@
 
 What an owner declares is read as its operator reads it: null is absent, and a quantity may be written as a number, for
 a CustomResourceDefinition keeps it as it came. A number that cannot be right, or an owner that cannot be read, keeps
-the gang out of Slurm and is told to the user; nothing is guessed.
+the gang out of Slurm, and an Event names it; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST_GANG: Final = 4096
 
 MOST_ROLES: Final = 64
 _MOST_SPEC_BYTES: Final = 131_072
-"""Of an owner, for its whole spec is read each time."""
+"""The largest spec of an owner, because the whole spec is read each time."""
 
 _AMOUNTS: Final = ("resources", "overhead")
 """Fields of a pod template below which every number is a quantity."""
@@ -208,7 +208,9 @@ def current(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def role(name: str, pods: Iterable[Pod], seats: int, *, first: int | None = None) -> Role:
-    """A role of `seats`, all of which must be taken before the job is submitted unless `first` says fewer."""
+    """A role with that many `seats`. All must have a pod before the job is submitted, unless `first` is a smaller
+    number.
+    """
     return Role(name=name, seats=seats, first=seats if first is None else first, members=seated(pods, seats))
 
 
@@ -261,7 +263,7 @@ def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Proble
 
 
 def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, problem: Problem) -> Gang:
-    """A gang whose size cannot be told: it keeps the pods that it has, and is not submitted."""
+    """A gang whose size is not known: it keeps the pods that it has, and is not submitted."""
     options, problems = options_of(pods, owners)
     living = sum(not pod.is_finished for pod in pods)
     held = Role(name="pod", seats=living, first=living, members=by_seniority(pods, living))

@@ -130,7 +130,7 @@ def _index(pod: Pod) -> int:
 
 
 def _domain(spec: _Spec) -> tuple[str, tuple[Problem, ...]]:
-    """The node label of which all must have one value, and what is asked for a part only."""
+    """The node label whose value must be the same for the whole gang, and what is asked for only a part of it."""
     everyone = frozenset(group.name for group in spec.groups)
     asked = [
         *((frozenset((group.name,)), group.topology_constraint) for group in spec.groups),

@@ -2,7 +2,7 @@
 
 One gang of all its pods. A stage that begins when others are Complete is a gang of its own, for their seats are free
 by then. With exclusive placement each child Job is a gang of its own, on nodes of one topology domain: the pods but the
-first are refused at admission until that one is bound. A restart makes all pods anew: the label restart-attempt is the
+first are refused at admission until that one is bound. A restart replaces all pods: the label restart-attempt is the
 generation.
 
 Sources: jobset v0.10.1 api/jobset/v1alpha2/jobset_types.go (labels, defaults), pkg/controllers/jobset_controller.go
@@ -72,7 +72,7 @@ class _PodFailurePolicy(Wire, frozen=True, kw_only=True):
 
 
 class _JobSpec(Wire, frozen=True, kw_only=True):
-    """Of a child Job; the defaults are the apiserver's and those of JobSet's webhook."""
+    """The spec of a child Job; the defaults are the apiserver's and those of JobSet's webhook."""
 
     parallelism: int = 1
     completions: int | None = None
@@ -351,7 +351,7 @@ def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
 
 
 def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], roles: Sequence[Role]) -> bool:
-    """Of this generation and these replicatedJobs, some have not succeeded as often as they should."""
+    """True if some of these replicatedJobs, in this generation, have not succeeded as often as they should."""
     status = jobset.status_as(_Status)
     if id.generation not in ("", str(status.restarts)):
         return False

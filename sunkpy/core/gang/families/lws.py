@@ -107,7 +107,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _refused(pod: Pod, workers: int) -> tuple[Problem, ...]:
-    """Told before the leader runs: its workers, who would say so too, appear later."""
+    """The Event comes before the leader runs, because its workers, which would say the same, appear later."""
     topology, size = pod.annotations.get(SUBGROUP_EXCLUSIVE, ""), ordinal(pod.annotations.get(SUBGROUP_SIZE))
     # The leader can be one more in the only subgroup, or in none.
     if not topology or not 0 < size < workers:

@@ -1,9 +1,9 @@
 """Kubernetes' own groups: `spec.workloadRef` (1.35) and `spec.schedulingGroup` (1.36 and later).
 
 A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group, which is a gang of its own. A
-pod of 1.36 names a PodGroup. The policy *gang* with its `minCount` makes a gang of the first so many, all of which must
-exist; under the policy *basic* a pod is what its own kind is, with a job of its own. A PodGroup that is part of a
-CompositePodGroup (1.37) is refused: its pods would start without the other groups.
+pod of 1.36 names a PodGroup. The policy *gang* with its `minCount` makes a gang of the first `minCount` pods, all of
+which must exist; under the policy *basic* a pod is what its own kind is, with a job of its own. A PodGroup that is part
+of a CompositePodGroup (1.37) is refused: its pods would start without the other groups.
 
 Sources: kubernetes staging/src/k8s.io/api/scheduling: v1alpha1 (`podGroups[].policy`, immutable), v1alpha2 and later
 (`schedulingPolicy`; only `minCount` can change; `schedulingConstraints.topology`, one key).

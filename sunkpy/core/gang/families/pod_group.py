@@ -1,8 +1,9 @@
 """The PodGroup of the scheduler plugins (coscheduling): a label names it, `spec.minMember` pods start together.
 
-So many pods are one job, all of which must exist; the others are elastic, a job each. training-operator, mpi-operator
-and spark-operator write such PodGroups for any scheduler; the counts in theirs can be wrong, so their own families come
-first. The label of the first versions names a PodGroup of the group `scheduling.sigs.k8s.io`, as in Koordinator today.
+That many pods are one job, and all must exist. Further pods are elastic and get a job each. training-operator,
+mpi-operator and spark-operator write such PodGroups for any scheduler; the counts in theirs can be wrong, so their own
+families come first. The label of the first versions names a PodGroup of the group `scheduling.sigs.k8s.io`, as in
+Koordinator today.
 
 Source: scheduler-plugins apis/scheduling/v1alpha1/types.go (minMember, at least 1), pkg/coscheduling.
 """

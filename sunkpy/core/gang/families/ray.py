@@ -4,7 +4,7 @@ KubeRay makes the head and all workers in one pass; the workers then wait for th
 first wave is all: the head, and of each worker group `replicas`·`numOfHosts` pods, or `minReplicas`·`numOfHosts` where
 the autoscaler in the head adds and takes the others. Those that it adds are jobs of their own, and go alone.
 
-A replica of several hosts goes together. Which pods are one replica is told by labels of KubeRay 1.6 and later
+A replica of several hosts goes together. Which pods are one replica is known by labels of KubeRay 1.6 and later
 (feature RayMultihostIndexing): there a replica beyond the minimum is one gang. Before, each such pod is a job.
 
 A RayService that is upgraded has two clusters, a RayJob that is retried a new one: the cluster is the gang, so they are
@@ -103,7 +103,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 def _unit(pod: Pod, cluster: Owner | None) -> str:
     """The replica of several hosts that a pod belongs to, when it is one that the autoscaler added.
 
-    Its number stays, and a replica made in its stead gets the number again; the minimum is edited by people only.
+    Its number stays, and a replica that replaces it gets the number again; the minimum is edited by people only.
     """
     if cluster is None or REPLICA_NAME not in pod.labels:
         return ""

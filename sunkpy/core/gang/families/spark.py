@@ -158,7 +158,7 @@ def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
     drivers = [pod for pod in pods if pod.labels.get(ROLE) == DRIVER]
     executors = [pod for pod in pods if pod.labels.get(ROLE) == EXECUTOR]
     in_pod = spec.mode in ("", "cluster")
-    # Without a driver's pod the first executor is who the job begins with, though none is declared.
+    # Without a driver's pod the job begins with the first executor, though none is declared.
     seats = _initial_executors(spec) if in_pod else max(1, _initial_executors(spec))
     later = Role(
         name=EXECUTOR,

@@ -3,7 +3,7 @@
 A Job is one gang of `minAvailable` seats. Each task has first its own `minAvailable`; when these are more than the
 Job's together, or fewer, the tasks that start first fill up, by index, as Volcano's gang plugin lets them. The other
 replicas are elastic, a job each. Tasks that depend on others come when those run: their seats wait for them. A Job
-that restarts makes all pods anew under equal names, with a higher version: a generation.
+that restarts replaces all pods, under the same names, with a higher version: a generation.
 
 A PodGroup is believed only for pods that no operator's family takes: there the counts are copies, and often wrong. The
 one that Volcano makes by itself for pods without (`podgroup-<uid of the controller>`) declares nothing, and reaches its
@@ -14,7 +14,7 @@ while the phase of the PodGroup is "" or Pending, and the scheduler that would c
 each PodGroup that a watch shows: finds what owns it (its controller; none: people made it, and pods come without it),
 asks `names_scheduler` whether its pods will be ours, counts the pods of the group that are bound, asks `phase_wanted`,
 and patches `status.phase` if that is another, guarded by uid and resourceVersion. Again whenever the PodGroup or a pod
-of it changes: a Job that restarts makes its PodGroup anew, and that begins with no phase.
+of it changes: a Job that restarts replaces its PodGroup, and the new one begins with no phase.
 
 Source: Volcano v1.14.1, pkg/controllers/job/{job_controller_actions,job_controller_util}.go (syncTask, createJobPod,
 applyPolicies), pkg/webhooks/admission/jobs/mutate/mutate_job.go (defaults), pkg/scheduler/api/job_info.go

@@ -21,7 +21,7 @@ NEWEST_ASKED: Final = 5
 mostly just been submitted.
 """
 NEWEST_KNOWN: Final = 50
-"""And among so many of those that are known, which cost none."""
+"""And among that many jobs that are known already, which cost no request."""
 
 IsKnown = Callable[[JobId], bool]
 
@@ -96,7 +96,7 @@ def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
 
 
 def flag_of(reason: str) -> str:
-    """The state of a job whose pods were told to go for this reason; empty when the reason is not one of ours."""
+    """The state of a job whose pods were evicted for this reason; empty when the reason is not one of ours."""
     return next((flag for flag, known, _ in _BY_FLAG if known == reason), "")
 
 
@@ -139,8 +139,8 @@ def choose_preemptor(
 ) -> SlurmJob | None:
     """The job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
 
-    One that has the node by now is the one: the candidates waited when they were chosen. Of several it is not known.
-    Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
+    The candidate that has the node by now, because all candidates waited when they were chosen. None if several have
+    it. Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
 
     Args:
         tiers: priority tier of each partition that has the node; Slurm orders by tier, then priority, then age.

@@ -1,4 +1,5 @@
-"""One placeholder job of a gang, as its leader knows it: what was asked, what Slurm said last, what hooks told.
+"""One placeholder job of a gang, as its leader knows it: what was asked for, what Slurm said last, and what hooks
+reported.
 
 The record of a gang and the snapshot of a decision hold the same objects. What becomes known makes another Job.
 """
@@ -33,17 +34,16 @@ _NEVER: Final = float("-inf")
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A placeholder job. Times are of the leader's monotonic clock, in seconds.
 
-    `slurm`: what Slurm said last; its state is empty until it is told once, its nodes until the job is read in full.
-    `spec`: as it was submitted or changed last, else as Slurm has it; `turn`: how often it was changed; `refused`:
-    another that Slurm would not have. `excluded`: the nodes that we ever had it exclude, if that is known.
-    `prologs`, `epilogs`: the Slurm nodes whose hook has called for this job, and when. `missing`: so many fresh answers
-    of Slurm, one after another, did not contain the job. `runs_again`: Slurm says that it runs since an epilog proved
-    that it ended: slurmctld was killed and has forgotten the end.
-    `is_unproved`: Slurm has it without what shows that the scheduler submitted it. `is_anothers`: the id is that of a
-    job which is not this gang's, so nothing that Slurm says of the id counts.
-    `known_at`: since when it is known; `read_at`: when it was last asked for in full; `as_of`: when the newest answer
-    was asked for. `told_at`: when it was last told to end; `heard_at`: when Slurm first answered that. `cancelled_at`:
-    Slurm has taken our order to end it, which its state may not show yet.
+    `slurm`: what Slurm said last; its state is empty until Slurm has reported it once, its nodes are until the job was
+    read in full. `spec`: as it was submitted or changed last, else as Slurm has it; `turn`: how often it was changed;
+    `refused`: another that Slurm would not have. `excluded`: the nodes that we ever had it exclude, if that is known.
+    `prologs`, `epilogs`: the Slurm nodes whose hook has called for this job, and when. `missing`: how many fresh
+    answers of Slurm, one after another, did not contain the job. `runs_again`: Slurm says that it runs since an epilog
+    proved that it ended: slurmctld was killed and has forgotten the end. `is_unproved`: Slurm has it without what shows
+    that the scheduler submitted it. `is_anothers`: the id is that of a job which is not this gang's, so nothing that
+    Slurm says of the id counts. `known_at`: since when it is known; `read_at`: when it was last asked for in full;
+    `as_of`: when the newest answer was asked for. `told_at`: when it last got the signal to end; `heard_at`: when Slurm
+    first confirmed that. `cancelled_at`: Slurm has taken our order to end it, which its state may not show yet.
     """
 
     slurm: SlurmJob
@@ -88,7 +88,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             # Nothing new: so with nearly all of tens of thousands in each poll.
             return self
         if self.is_anothers or asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
-            # The answer is not about this job, or older than what a hook has told since.
+            # The answer is not about this job, or it is older than what a hook has reported since.
             return self
         if state is None:
             return _with(self, missing=self.missing + 1)
@@ -101,7 +101,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         job = _with(self, prologs={}, epilogs={})
         if "COMPLETING" in self.state:
             return job
-        # One of its nodes may speak for it again only when Slurm gives it anew.
+        # A node may speak for the job again only after Slurm has given it to the job again.
         return _with(job, slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
 
     def read(self, slurm: SlurmJob, *, at: float) -> Job:
@@ -171,7 +171,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def is_lost(self) -> bool:
         """It ended without anybody wanting it: its node fell silent or was set DOWN, or Slurm has forgotten it.
 
-        Forgotten: several answers did not contain it, or its id is another job's, and nothing told of its end.
+        Forgotten: several answers did not contain it, or its id is another job's, and nobody reported its end.
         """
         return self.phase in LOST
 
@@ -182,7 +182,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is left to be told to it."""
+        """It needs no signal any more."""
         return self.phase in SETTLED
 
     @property
@@ -207,7 +207,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_let_go(self) -> bool:
-        """We have told it to end, one way or the other: no pod comes to it any more."""
+        """It got a signal to end or was cancelled: no pod comes to it any more."""
         return self.cancelled_at is not None or self.told_at is not None
 
     @property
@@ -223,7 +223,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_phase(job: Job) -> JobPhase:
-    """The phase of a job, from Slurm's last word and what hooks told."""
+    """The phase of a job, from Slurm's last answer and what hooks reported."""
     state, is_forgotten = job.state, job.missing >= MISSING_OBSERVATIONS or job.is_anothers
     is_pending, is_completing = slurm_states.is_job_pending(state), slurm_states.is_job_completing(state)
     is_ended, is_suspended = slurm_states.is_job_ended(state), "SUSPENDED" in state

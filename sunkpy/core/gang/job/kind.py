@@ -1,7 +1,7 @@
 """What kind of job a gang has asked for: the first word behind the gang in the job's comment.
 
 * `+whole`: a slot for each seat. A job without such a word is one, too: that of a gang with one role, or one whose pods
-  name nodes. Of the version before such a job says `+named`.
+  name nodes. Jobs of the version before say `+named` there.
 * `+shared=worker.4,launcher.1`: a slot for each of the 4 workers; the seats of the other roles are put into these
   slots in turn, in this order. The numbers are those for which it was asked.
 * `+replacement`: for the members that had nodes when their job was lost. Others have no slot there.

@@ -39,7 +39,7 @@ JOB_PREDICATES: Final = {
     "holds its node": HOLDING,
     "was stopped": STOPPED,
 }
-"""What is asked of jobs. Each is live, over or lost. Settled: nothing is left to be told to it.
+"""Groups of phases that code asks about. Each phase is live, over or lost. Settled: the job needs no signal any more.
 
 A lost job holds its node for its pods, since nobody wanted it to end. One that was stopped after it had begun would run
 no epilog for its pods, or start a second time without them.

@@ -35,7 +35,7 @@ wait "$held"
 
 
 class GpuSharing(enum.StrEnum):
-    """Who uses the GPUs of a node beside pods that ask for some by number: nobody, or others.
+    """Who may use the other GPUs of a node when pods ask for some by number: nobody, or others.
 
     Slurm counts them, and the device plugin chooses: where two owners share a node it may give one what the other has.
     Not so sunkpy's own plugin, which hands out what Slurm gave.
@@ -68,7 +68,7 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     """The job for a gang.
 
     Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm knows memory per
-    cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB. Of whole nodes a job has all cpus,
+    cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB. On whole nodes a job has all cpus,
     and would need that much memory for each of them.
     """
     slots = plan_slots(gang, eligibility, policy.gpu_resources)
@@ -149,7 +149,7 @@ def _request(
 
 
 def _per_node(request: JobSpec, here: Mapping[str, int], policy: Policy, *, nodes: int) -> JobSpec:
-    """On so many nodes; each is asked for what is `here`."""
+    """A job on that many nodes; each node is asked for what is `here`."""
     return msgspec.structs.replace(
         request,
         minimum_nodes=nodes,

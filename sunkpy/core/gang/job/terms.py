@@ -48,7 +48,7 @@ _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "lic
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A note on a pod: for what its job was asked, the last time. Of several the one with the highest `turn` counts."""
+    """A note on a pod: what its job was last asked for. Of several notes the one with the highest `turn` counts."""
 
     job: int
     turn: Annotated[int, msgspec.Meta(ge=0, le=_LAST_TURN)] = 0
@@ -85,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def takes_features(constraint: str) -> bool:
-    """Features can be put beside what somebody asks for: Slurm has no brackets within brackets."""
+    """True if features can be added to this constraint: Slurm has no brackets within brackets."""
     return not constraint or _PLAIN.fullmatch(constraint) is not None
 
 
@@ -139,7 +139,7 @@ def find_change(has: JobSpec, wants: JobSpec) -> Change | None:
     given = [field for field in unlike if getattr(wants, field) not in ("", None)]
     gone = [field for field in unlike if field not in given and field in _CAN_BE_EMPTIED and not has.by_slurm]
     fields = (*given, *gone)
-    # Of a job that an earlier leader submitted nobody knows them: it has what is asked for now.
+    # For a job that an earlier leader submitted they are not known: count it as having what is asked for now.
     fixed = () if has.by_slurm else tuple(field for field in _FIXED if _is_unlike(field, has, wants))
     if not fields and not fixed:
         return None
@@ -152,7 +152,7 @@ def _is_unlike(field: str, has: JobSpec, wants: JobSpec) -> bool:
     if field == "dependency" and has.by_slurm:
         return False  # Slurm tells in its own words what is left of it
     if field == "switches" and has.by_slurm and has.switches is not None and wants.switches is not None:
-        return has.switches.count != wants.switches.count  # how long it waits for them is not told
+        return has.switches.count != wants.switches.count  # slurmrestd does not say how long it waits for them
     return bool(getattr(has, field) != getattr(wants, field))
 
 

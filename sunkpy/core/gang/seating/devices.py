@@ -38,8 +38,8 @@ def assign_devices(
     """By uid, what should be noted on each seated member: `0,1`; of a GRES other than `gpu` with its name: `nic:0`, and
     with its type where the member asks for one: `gpu:h100:0`.
 
-    Of members on nodes of which Slurm has told. One has no note when it asks for none, or when Slurm has not told as
-    many as it asks for.
+    For members on nodes whose devices Slurm has reported. A member has no note when it asks for none, or when Slurm has
+    not reported as many as it asks for.
 
     Args:
         devices: those of the job, by Slurm node.

@@ -1,6 +1,6 @@
 """Whether members that come late fit into what their job has of the node where their seat is.
 
-A job was made for the pods that were there, and for the templates of those yet to come. A pod that comes in the stead
+A job was made for the pods that were there, and for the templates of those yet to come. A pod that comes instead
 of another, or whose template was not all, may ask for more. Slurm has given the rest of that node to others, so however
 much room the kubelet has, such a pod is not bound there: what is asked of Slurm is never less than what pods ask for.
 

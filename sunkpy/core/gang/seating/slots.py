@@ -71,7 +71,7 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources
 
 
 def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[SeatId, int]:
-    """In which slot each seat is under a job of so many slots; one that has none is numbered beyond them.
+    """In which slot each seat is in a job with that many slots; a seat without a slot gets a number beyond them.
 
     The gang may be another than the job was made for. Who has no slot there that was asked for has none.
     """
@@ -81,7 +81,7 @@ def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[Seat
 
 
 def is_for_as_many(gang: Gang, tasks: int, kind: JobKind | None) -> bool:
-    """A job of so many slots is one for the gang as it is declared now."""
+    """True if a job with that many slots fits the gang as it is declared now."""
     return tasks == gang.seats or set(slot_of_each_seat(gang, tasks, kind).values()) == set(range(tasks))
 
 
@@ -114,7 +114,7 @@ def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
 def needs_of_seats(role: Role) -> list[matching.Amounts]:
     """What each seat must have room for, each pod rounded up alone: first those with a pod, the largest first.
 
-    Of several tries of one seat the last counts. A seat without a pod needs not less than the owner's template says and
+    If a seat had several pods, the last one counts. A seat without a pod needs at least the owner's template says and
     any pod of the role, to which something may have been added on its way.
     """
     of_member = _rounded_needs(role)
