@@ -1,4 +1,4 @@
-"""`sunkpy drain` and `undrain`: with the rights of the person who asks, at the door that they name."""
+"""`sunkpy drain` and `undrain`: with the rights of the person who asks, in Kubernetes or in Slurm."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def _at_node(
     plan: Plan,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
-    """Of several nodes each is done for itself: what one refuses does not keep the others."""
+    """Each of several nodes is done by itself: if one is refused, the others are done all the same."""
     now = await _now(kube, slurm, facts, line)
     steps, failure = plan(now, asker), None
     for number, step in enumerate(steps.steps if not order.is_trial else ()):

@@ -149,7 +149,7 @@ async def ask_once(access: Access, ask: Ask, form: Form) -> Shown:
 
 
 async def ask_again(access: Access, ask: Ask, form: Form, on_answer: Callable[[Shown], object], every_s: float) -> None:
-    """An answer each so many seconds, until cancelled.
+    """An answer every few seconds, until cancelled.
 
     Raises:
         BadSettings, KubeError: there is none.

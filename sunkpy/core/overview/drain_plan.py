@@ -101,7 +101,7 @@ class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of all nodes that were named; `unread`: what could not be read."""
+    """The outcome for each node that was named; `unread`: what could not be read."""
 
     outcomes: tuple[DrainOutcome, ...]
     unread: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ def _in_the_way_of_drain(now: NodeNow, reason: str) -> str:
 
 
 def _transition(slurm: SlurmNode) -> str:
-    """UNDRAIN lifts nothing but a drain; who set FAIL or DOWN is answered by RESUME."""
+    """UNDRAIN lifts only a drain; RESUME also lifts FAIL or DOWN."""
     return "UNDRAIN" if slurm.is_drain and not {"FAIL", "DOWN"} & slurm.state else "RESUME"
 
 

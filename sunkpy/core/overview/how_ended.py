@@ -13,7 +13,7 @@ from sunkpy.core.overview.queue import QueuedJob
 
 
 class Told(NamedTuple):
-    """What happened, and what to do; in braces: `job` as who asks calls it, `partition`, `node` (the first)."""
+    """What happened, what to do; in braces: `job` as the asking person calls it, `partition`, `node` (the first)."""
 
     because: str
     what_to_do: str
@@ -40,7 +40,7 @@ STATES: Final = {
     "BOOT_FAIL": Told("a node of it did not boot", _NODE),
     "REVOKED": Told("another cluster of the federation runs it", "Look for it there: squeue --federation"),
 }
-"""By the state in which it ended, but for FAILED; PREEMPTED says who has its nodes instead."""
+"""By the state in which the job ended, except FAILED; for PREEMPTED the text names the job that has its nodes."""
 
 CODES: Final = {
     126: Told("its script, or the last command in it, may not be executed", "Make it executable: chmod +x FILE"),
@@ -105,7 +105,7 @@ _UNTOLD: Final = Told("", "How it ended: sacct -j {job}")
 
 
 def how_ended(job: QueuedJob) -> Told:
-    """Of a job that has ended."""
+    """What to say about a job that has ended."""
     for state, told in STATES.items():
         if state in job.row.state:
             return told
@@ -121,5 +121,5 @@ def how_ended(job: QueuedJob) -> Told:
 
 
 def why_held(job: QueuedJob) -> Told | None:
-    """Of a job that Slurm queued again and holds."""
+    """What to say about a job that Slurm queued again and holds."""
     return HELD.get(job.said)

@@ -61,7 +61,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The sides of which nothing at all could be read."""
+        """The sides (Kubernetes, Slurm) from which nothing at all could be read."""
         of_kubernetes = (self.nodesets, self.nodes, self.slurmd_pods)
         is_there = self.are_pods_read or any(each is not None for each in of_kubernetes)
         return (*(() if is_there else (PODS,)), *(() if self.jobs is not None else (JOBS,)))
@@ -138,7 +138,7 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
 
 
 def find_growth(facts: PoolFacts) -> dict[str, GrowthStatus]:
-    """Of the NodeSets for which nodes more are wanted, or could not be."""
+    """The growth of each NodeSet that wants more nodes, or could not get them."""
     return {"/".join(each.key): each.status.growth for each in facts.nodesets or () if each.status.growth is not None}
 
 

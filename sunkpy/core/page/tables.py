@@ -37,7 +37,7 @@ from sunkpy.core.page.rows import (
 LATELY: Final = timedelta(hours=1)
 MOST_CHANGES: Final = 300
 _EACH_POD: Final = frozenset({"Scheduled", "WaitingForSlurm"})
-"""Of each pod once or often: the queue and the map show the same, and hand-overs have a table."""
+"""Events that each pod has once or often: the queue and the map show the same, and hand-overs have a table."""
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
