@@ -129,7 +129,7 @@ class Takeover:
             record.bound_to = max(own, key=lambda job: (job.id in noted, job.is_live, job.id)).id
 
     def hurry(self, record: Record) -> None:
-        """A hook waits for an answer about the gang; Slurm has just described some of its jobs."""
+        """Settle what is known of the gang already, because a hook waits for an answer about it."""
         if self._ledger.all_jobs_known:
             return
         for job in tuple(record.jobs.values()):
