@@ -192,6 +192,27 @@ def undrain(
     _leave(carry_out(access, order, Door(door) if door else None))
 
 
+@click.command()
+@_NODES
+@_SELECTOR
+@_TRIAL
+@FORM
+@reaches(_OF_CLUSTER)
+def verify(access: Access, nodes: tuple[str, ...], selector: str, form: Form, *, is_trial: bool) -> None:
+    """Have nodes checked by the site's check (compute.verify of chart slurm), and given back when they pass.
+
+    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Each is drained, checked by its next
+    slurmd pod once its jobs have ended, and returns; at most `health.maxPercent` of a pool at a time. It is the way
+    back of a node whose check has failed, too. Drains of others stay. It needs the right to patch Nodes. Exit code 1: a
+    node was left as it is.
+
+    Example: kubectl sunk verify 'gpu-[001-008]'
+    """
+    from sunkpy.cli.drain import verify as carry_out
+
+    _leave(carry_out(access, _order(nodes, selector, form, (), is_trial=is_trial)))
+
+
 def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str, ...], *, is_trial: bool) -> DrainOrder:
     from sunkpy.cli.drain import DrainOrder
     from sunkpy.core.model.hostlist import BadHostlist, expand
@@ -427,6 +448,7 @@ PEOPLES: Final = (
     drain,
     undrain,
     roll,
+    verify,
     jobs,
     doctor,
     backups,

@@ -1,4 +1,4 @@
-"""`sunkpy drain` and `undrain`: with the rights of the person who asks, in Kubernetes or in Slurm."""
+"""`sunkpy drain`, `undrain` and `verify`: with the rights of the person who asks, in Kubernetes or in Slurm."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ from sunkpy.core.overview.drain_plan import (
     Step,
     Steps,
     Uncordon,
+    Verify,
     explain_steps,
     outcome_table,
     plan_drain,
     plan_undrain,
+    plan_verify,
 )
 from sunkpy.core.overview.drained import Door, HeldNode, find_holds
 from sunkpy.core.overview.job_ends import JobEnd, by_slurm_node, find_job_ends, job_end_table
@@ -88,6 +90,15 @@ async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -
     """
     doors = (door,) if door else (Door.KUBERNETES, Door.SLURM)
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
+
+
+async def verify(access: Access, order: DrainOrder) -> Shown:
+    """Have nodes checked by the site's check.
+
+    Raises:
+        BadSettings, KubeError: Kubernetes did not answer, or refused the only node.
+    """
+    return await _carry_out(access, order, plan_verify)
 
 
 async def _carry_out(access: Access, order: DrainOrder, plan: Plan) -> Shown:
@@ -211,7 +222,7 @@ async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine
         jobs=line.jobs,
         pods=line.pods,
     )
-    return NodeNow(held=held, node=node, slurm=state)
+    return NodeNow(held=held, node=node, pod=pod, slurm=state)
 
 
 async def _in_slurm(slurm: Slurm, name: str) -> SlurmNode:
@@ -238,6 +249,8 @@ async def _do(step: Step, now: NodeNow, kube: Kube, slurm: Slurm | None) -> None
         case Uncordon():
             marks = {names.ANNOTATION_DRAIN: None, names.ANNOTATION_DRAIN_BY: None}
             await _patch(kube, now.node, marks, unschedulable=False)
+        case Verify(by=by):
+            await _patch(kube, now.node, {names.ANNOTATION_VERIFY: by})
         case Drain(reason=reason) if slurm is not None:
             await slurm.drain_node(now.held.slurm_node, reason)
         case Resume(state=state) if slurm is not None:
@@ -245,9 +258,11 @@ async def _do(step: Step, now: NodeNow, kube: Kube, slurm: Slurm | None) -> None
             await slurm.update_node(now.held.slurm_node, change)
 
 
-async def _patch(kube: Kube, node: Node | None, annotations: dict[str, str | None], *, unschedulable: bool) -> None:
-    """Only if the Node is as it was read."""
+async def _patch(
+    kube: Kube, node: Node | None, annotations: dict[str, str | None], *, unschedulable: bool | None = None
+) -> None:
+    """Only if the Node is as it was read. `unschedulable` None: its cordon stays as it is."""
     assert node is not None
     seen = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
-    spec = {"unschedulable": unschedulable or None}
-    await kube.patch(paths.node(node.name), {"metadata": {**seen, "annotations": annotations}, "spec": spec})
+    spec = {"spec": {"unschedulable": unschedulable or None}} if unschedulable is not None else {}
+    await kube.patch(paths.node(node.name), {"metadata": {**seen, "annotations": annotations}, **spec})

@@ -27,6 +27,12 @@ LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
 LABEL_EVICTABLE = PREFIX + "evictable"
 """On slurmd Pod, by the operator. The Node is cordoned, drained and idle: the disruption budget lets the pod go."""
 ROLE_COMPUTE = "compute"
+LABEL_WANTED = PREFIX + "wanted-for"
+"""On Pod, PodTemplate, CapacityBuffer and ProvisioningRequest, by the operator. NodeSet for which it asks autoscalers
+for nodes.
+"""
+ANNOTATION_WANTED_BY = PREFIX + "wanted-by"
+"""On ProvisioningRequest, by the operator. Slurm job that lacks these nodes."""
 
 ANNOTATION_LATE_AFTER = PREFIX + "late-after"
 """On CronJob of backups, by the chart. Seconds after which the newest backup is late."""
@@ -136,6 +142,11 @@ ANNOTATION_HEALTH_LIFT = PREFIX + "health-lift"
 long as it reads exactly so.
 """
 
+ANNOTATION_VERIFY = PREFIX + "verify"
+"""On Node, by `kubectl sunk verify` or you. The site's check (`compute.verify`) is to run: the node is drained, and
+checked once it is idle. The value says who asks. The operator removes it when the check has ended; remove it to call it
+off.
+"""
 ANNOTATION_VERIFY_SECONDS = PREFIX + "verify-seconds"
 """On slurmd Pod, by chart `slurm`. The site's check (`compute.verify`) runs before slurmd, and may take so long. A sick
 node comes back only when a start of slurmd has passed it since.

@@ -270,8 +270,8 @@ EVENTS: Final = {
     ),
     "HealthVerify": Meaning(
         _NODE,
-        "The Node is cured, and its NodeSet has a check (`compute.verify`): its slurmd pod is replaced, and the next "
-        "one runs the check before slurmd.",
+        "The Node is cured, or somebody asks for it, and its NodeSet has a check (`compute.verify`): its slurmd pod is "
+        "replaced, and the next one runs the check before slurmd.",
     ),
     "HealthReturned": Meaning(_NODE, "The Node takes jobs again; the text says why."),
     "HealthNeedsPerson": Meaning(
@@ -288,6 +288,19 @@ EVENTS: Final = {
     "PodFailed": Meaning(_NODESET, "A slurmd pod failed. It is made again after 1, 2, 4 … 300 s."),
     "CreateFailed": Meaning(_NODESET, "The apiserver refuses the pod, in its words: quota, policy or the template."),
     "BadSpec": Meaning(_NODESET, "The template cannot be read. Nothing changes until it is corrected."),
+    "NodesAsked": Meaning(
+        _NODESET, "Autoscalers are asked for nodes; the text says how many, and for which jobs: `spec.growth.ask`."
+    ),
+    "NodesRefused": Meaning(
+        _NODESET,
+        "No node comes for what was asked: the text has the words of the autoscaler, or that none has said anything "
+        "for a minute. What was asked for stays, and comes when the autoscaler can.",
+    ),
+    "NodesNotAsked": Meaning(
+        _NODESET,
+        "Nothing can be asked for: the apiserver refuses it, in its words, such as a quota, or the kind that "
+        "`spec.growth.ask` names is not installed. It is tried again.",
+    ),
     "KillTaskFailed": Meaning(
         _NODESET,
         "Processes of a job outlived SIGKILL for `UnkillableStepTimeout`, so the node was drained. The text says "

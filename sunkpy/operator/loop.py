@@ -1,7 +1,7 @@
 """Key → collect → decide → execute, for NodeSets and for Nodes, and which change wakes which key.
 
-watch of NodeSets (kopf) ──┐
-watch of Pods ─────────────┼─▶ Wakes ──┬─▶ queue of NodeSets ─▶ NodeSetLoop.reconcile ─▶ decide_nodeset
+watch of NodeSets (kopf) ──┐           ┌─▶ queue of asks ─────▶ Asker.reconcile ───────▶ decide_steps
+watch of Pods ─────────────┼─▶ Wakes ──┼─▶ queue of NodeSets ─▶ NodeSetLoop.reconcile ─▶ decide_nodeset
 watch of Nodes ────────────┤           └─▶ queue of Nodes ────▶ NodeLoop.reconcile ────▶ decide_node
 resync, now and then ──────┘
 """
@@ -141,13 +141,14 @@ class NodeLoop:
 
 
 class Wakes:
-    """The two queues, and what puts which key into them."""
+    """The queues, and what puts which key into them."""
 
     def __init__(self, *, settle_s: float = _SETTLE_S, gather_s: float = _GATHER_S) -> None:
         self._settle_s = settle_s
         self._gather_s = gather_s
         self.nodesets: WorkQueue[Key] = WorkQueue("nodesets")
         self.nodes: WorkQueue[str] = WorkQueue("nodes")
+        self.asks: WorkQueue[Key] = WorkQueue("asks")
         self._known: dict[Key, NodeSet | None] = {}
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
@@ -157,6 +158,8 @@ class Wakes:
             self._known[nodeset.key] = nodeset
         if is_gone or known is None or _asked_for(known) != _asked_for(nodeset):
             self.nodesets.add(nodeset.key)
+        if is_gone or known is None or _wanted(known) != _wanted(nodeset):
+            self.asks.add(nodeset.key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A slurmd pod wakes its NodeSet and its Node. Others wake all NodeSets, if they took or freed resources."""
@@ -191,6 +194,7 @@ class Wakes:
         """Wake all that are listed, and those that were deleted behind a broken watch."""
         for key in self._known.keys() | listed:
             self.nodesets.add(key)
+            self.asks.add(key)
         self._known = {key: self._known.get(key) for key in listed}
 
     def resync_nodes(self, nodes: Iterable[Node]) -> None:
@@ -207,6 +211,11 @@ def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
     """All that a pass reads of a NodeSet, without the status."""
     meta = nodeset.metadata
     return (meta.uid, nodeset.is_deleting, meta.annotations, meta.finalizers, nodeset.spec)
+
+
+def _wanted(nodeset: NodeSet) -> tuple[object, ...]:
+    """All that decides which nodes autoscalers are asked for."""
+    return (nodeset.uid, nodeset.is_deleting, nodeset.spec, nodeset.status.growth)
 
 
 def _has_room_changed(old: Pod | None, new: Pod | None) -> bool:

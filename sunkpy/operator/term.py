@@ -16,6 +16,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Handler, Informer
 from sunkpy.kube.pulse import Pulse
+from sunkpy.operator.asking import Asker
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
@@ -74,6 +75,7 @@ class Term:
             status=StatusWriter(kube, events=events, metrics=metrics),
             memory=memory,
         )
+        self.asker = Asker(kube, events, wake=self._wakes.asks.add)
         lock = Lock(key=settings.lock.key, is_dry_run=settings.lock.dry_run)
         self.node_loop = NodeLoop(
             collector,
@@ -85,7 +87,7 @@ class Term:
         )
         # In this order: a key that a change wakes finds the change in the indexes.
         pods.add_handler(surveys.touch)
-        for pod_changed in (pods.update, memory.pod_changed, self._wakes.pod_changed):
+        for pod_changed in (pods.update, memory.pod_changed, self.asker.pod_changed, self._wakes.pod_changed):
             self.pod_watch.add_handler(pod_changed)
         for node_changed in (
             surveys.node_changed,
@@ -119,6 +121,7 @@ class Term:
             group.create_task(
                 run_workers(self._wakes.nodesets, self.nodeset_loop.reconcile, workers=workers, metrics=metrics)
             )
+            group.create_task(run_workers(self._wakes.asks, self.asker.reconcile, workers=1, metrics=metrics))
             group.create_task(
                 run_workers(self._wakes.nodes, self.node_loop.reconcile, workers=workers, metrics=metrics)
             )

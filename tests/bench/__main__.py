@@ -14,7 +14,7 @@ from typing import Final
 import click
 import msgspec
 
-from tests.bench import containers, ha, latency, machines, metrics, names, outage, page, report, scale, takeover
+from tests.bench import containers, ha, health, latency, machines, metrics, names, outage, page, report, scale, takeover
 from tests.bench.abuse import measure as abuse
 from tests.bench.asked import Asked
 from tests.bench.burst import measure as burst
@@ -49,6 +49,7 @@ BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] 
     "abuse": abuse.measure,
     "chaos": chaos.measure,
     "outage": outage.measure,
+    "health": health.measure,
     "machines": machines.measure,
     "families": families.measure,
 }

@@ -30,10 +30,12 @@ from sunkpy.core.nodeset.actions import (
 from sunkpy.core.nodeset.lock import Lock, with_lock
 from sunkpy.core.nodeset.node_mark import with_taint
 from sunkpy.core.nodeset.node_side import NodePatch
+from sunkpy.core.nodeset.protection import decide_autoscaler_marks
 from sunkpy.core.nodeset.slurmd_pod import build_pod
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
+from sunkpy.operator.asking import Asker
 from sunkpy.operator.create import PodCreator
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.memory import Memory
@@ -173,7 +175,10 @@ async def test_it_adopts_a_pod(apiserver: Apiserver, operator: Operator) -> None
 async def test_it_marks_nodes(apiserver: Apiserver, operator: Operator) -> None:
     patch = NodePatch(
         labels={names.LABEL_NODESET: "compute"},
-        annotations={names.ANNOTATION_CORDONED_BY: "slurm"},
+        annotations={
+            names.ANNOTATION_CORDONED_BY: "slurm",
+            **decide_autoscaler_marks(node(apiserver, "n1"), None, has_jobs=True),
+        },
         unschedulable=True,
         taints=with_taint(node(apiserver, "n1").spec.taints, is_tainted=True),
         conditions=tuple(Condition(type=type_, status="True", reason="X") for type_ in names.NODE_CONDITIONS),
@@ -181,15 +186,42 @@ async def test_it_marks_nodes(apiserver: Apiserver, operator: Operator) -> None:
     assert await operator.nodes.patch_node(node(apiserver, "n1"), patch) is None
     marked = node(apiserver, "n1")
     assert (marked.spec.unschedulable, len(marked.spec.taints), len(marked.status.conditions)) == (True, 3, 4)
+    assert [marked.annotations.get(key) for key in names.AUTOSCALER_MARKS] == ["true", "true"]
     lifted = NodePatch(
         labels={names.LABEL_NODESET: None},
-        annotations={names.ANNOTATION_CORDONED_BY: None},
+        annotations={
+            names.ANNOTATION_CORDONED_BY: None,
+            **decide_autoscaler_marks(marked, None, has_jobs=False),
+        },
         unschedulable=False,
         taints=with_taint(marked.spec.taints, is_tainted=False),
         gone_conditions=names.NODE_CONDITIONS,
     )
     assert await operator.nodes.patch_node(marked, lifted) is None
     assert len(node(apiserver, "n1").status.conditions) == 1
+    assert not {*names.AUTOSCALER_MARKS} & node(apiserver, "n1").annotations.keys()
+
+
+async def test_it_asks_autoscalers_for_nodes(apiserver: Apiserver, operator: Operator) -> None:
+    path = f"{NODESETS}/compute"
+    growth = {"wantedNodes": 2, "requests": [{"job": "7", "nodes": 2}]}
+    for where, body in (
+        (path, {"spec": {"growth": {"ask": "auto"}}}),
+        (f"{path}/status", {"status": {"growth": growth}}),
+    ):
+        answer = apiserver.ask("admin", "PATCH", where, body)
+        assert answer.is_success, answer.text
+    asker = Asker(operator.kube, EventRecorder(operator.kube, component="operator", instance="one"))
+    assert await asker.reconcile(("default", "compute")) is not None
+    pods = apiserver.ask("admin", "GET", f"{PODS}?labelSelector={names.LABEL_WANTED}=compute").json()["items"]
+    assert [pod["metadata"]["name"] for pod in pods] == ["compute-wanted-1", "compute-wanted-2"]
+    for pod in pods:
+        (told,) = pod["status"]["conditions"]
+        assert (told["type"], told["status"], told["reason"]) == ("PodScheduled", "False", "Unschedulable")
+    assert await asker.reconcile(("default", "compute")) is not None, "it may read what autoscalers say"
+    apiserver.ask("admin", "PATCH", f"{path}/status", {"status": {"growth": None}})
+    await asker.reconcile(("default", "compute"))
+    assert apiserver.ask("admin", "GET", f"{PODS}?labelSelector={names.LABEL_WANTED}=compute").json()["items"] == []
 
 
 async def test_it_locks_and_unlocks_nodes_also_by_the_key_of_other_values(
@@ -246,6 +278,7 @@ OTHERS = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"
         (OUR_LABELS, [OTHERS], "default"),
         (OUR_LABELS, [OURS, OTHERS], "default"),
         ({names.LABEL_ROLE: names.ROLE_COMPUTE}, [OURS], "default"),
+        ({names.LABEL_WANTED: "compute"}, [OURS], "default"),  # it would be bound, and run
         (OUR_LABELS, [OURS], "kube-system"),
     ],
 )
@@ -284,6 +317,7 @@ REFUSED: list[tuple[str, object]] = [
     (f"{PODS}/mine", {"metadata": {"annotations": {"team": None}}}),
     (f"{PODS}/mine", {"metadata": {"finalizers": ["x.example/y"]}}),
     (f"{PODS}/mine", {"metadata": {"ownerReferences": [OTHERS]}}),
+    (f"{PODS}/mine/status", {"status": {"phase": "Succeeded"}}),
     (f"{NODESETS}/compute", {"spec": {"template": {"spec": {"hostPID": True}}}}),
     (f"{NODESETS}/compute", {"metadata": {"labels": {"app": "y"}}}),
     ("/api/v1/nodes/target", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),

@@ -19,7 +19,16 @@ from sunkpy.core import names
 from sunkpy.core.health.record import CLOSED, Record, State, read_record, time_of
 from sunkpy.core.health.rules import Cure, HealthRules, Rule
 from sunkpy.core.health.signals import Finding, Sign, find, slurms_reason
-from sunkpy.core.health.verification import FAILED, FAILED_RULE, failure_of, is_of_run, run_of, verify_s
+from sunkpy.core.health.verification import (
+    FAILED,
+    FAILED_RULE,
+    REQUESTED,
+    REQUESTED_RULE,
+    failure_of,
+    is_of_run,
+    run_of,
+    verify_s,
+)
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import rfc3339
 
@@ -45,19 +54,22 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
     """What the Node's record was and shall be; None is no record.
 
-    `is_held`: the node would be closed, if not too many were. `again_s`: look again after so long.
+    `is_held`: the node would be closed, if not too many were. `again_s`: look again after so long. `is_answer`: the
+    check that somebody asked for has ended.
     """
 
     before: Record | None
     after: Record | None
     is_held: bool = False
+    is_answer: bool = False
     again_s: float | None = None
 
     @property
     def changes(self) -> dict[str, str | None]:
         """Of the annotations of the Node."""
         text = self.after.encode() if self.after is not None else None
-        return {} if self.before == self.after else {names.ANNOTATION_HEALTH: text}
+        answer = {names.ANNOTATION_VERIFY: None} if self.is_answer else {}
+        return {} if self.before == self.after else {names.ANNOTATION_HEALTH: text, **answer}
 
     @property
     def is_new_state(self) -> bool:
@@ -90,6 +102,8 @@ def decide_health(view: HealthView) -> HealthStep:
         return HealthStep(before=record, after=after)
     finding = find(rule, view.node, view.pod)
     if record.state is State.SUSPECT:
+        if rule.is_request and _first_bad(view, _others(view, record)) is not None:
+            return _of_a_well_node(view, record, rules)
         return _of_a_suspect(view, record, rule, finding, before=record)
     told = _with_slurms_words(view, record, rule, finding)
     step = (
@@ -97,7 +111,14 @@ def decide_health(view: HealthView) -> HealthStep:
         if record.state is State.RETURNING
         else _of_a_closed_node(view, told, rule, finding)
     )
-    return msgspec.structs.replace(step, before=record)
+    is_answer = names.ANNOTATION_VERIFY in view.node.annotations and _ends_check(record, step.after)
+    return msgspec.structs.replace(step, before=record, is_answer=is_answer)
+
+
+def _ends_check(before: Record, after: Record | None) -> bool:
+    """It has passed or failed."""
+    ends = (State.WELL, State.RETURNING, State.PERSON)
+    return before.state is State.VERIFY and after is not None and after.state in ends
 
 
 def _with_slurms_words(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record:
@@ -199,6 +220,8 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
         return HealthStep(before=record, after=after)
     if record.state is State.VERIFY:
         return _of_a_verified_node(view, record, rule, finding)
+    if asked := _of_a_request(view, record, rule, finding):
+        return HealthStep(before=record, after=asked)
     if _is_cured(view, record, rule, finding):
         return _of_a_cured_node(view, record, rule)
     kept = msgspec.structs.replace(record, good_since="", run=_uncounted_run(view, record, rule, finding))
@@ -273,8 +296,7 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
     """Open it once the signal has been gone for long enough, unless there is another, or it comes back all the time."""
     if run_of(view.pod) != record.run and _has_failed(view):
         return HealthStep(before=record, after=_failed(view, record))
-    others = {name: each for name, each in _rules_of(view).items() if name not in (record.signal, FAILED)}
-    other = _first_bad(view, others)
+    other = _first_bad(view, _others(view, record))
     if other is not None:
         return _of_another_signal(view, record, *other)
     good_since = record.good_since or rfc3339(view.now)
@@ -297,6 +319,9 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
 def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
     """What sunkpy closed opens now; a drain of others is lifted first."""
     passed = "" if verify_s(view.pod) is None else ", and its check has passed"
+    if rule.is_request:
+        opened = record.returned(view.now, why=f"its check has passed, {record.text}")
+        return msgspec.structs.replace(opened, returns=record.returns)  # it was not sick
     if rule.closes:
         return record.returned(view.now, why=f"cured: {_cure_in_words(rule)}{passed}")
     why = f"the machine has started again{passed}; lifting {record.reason!r}"
@@ -304,6 +329,30 @@ def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
 
 
 # ---------------------------------------------------------------------------------------------------- the site's check
+
+
+def _of_a_request(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record | None:
+    """Somebody asks for the check, or no longer does; None: nothing follows from that now.
+
+    For a node that needs a person this is what the person does, unless the signal is still there.
+    """
+    if rule.is_request:
+        if finding.sign is Sign.GOOD:
+            return msgspec.structs.replace(
+                record.returned(view.now, why="the check is not asked for any more"), returns=record.returns
+            )
+        return _checked_next(view, record) if record.state is State.DRAINED else None
+    request = find(REQUESTED_RULE, view.node, view.pod)
+    is_mended = record.closes and (rule.failed_verification or finding.sign is not Sign.BAD)
+    if record.state is not State.PERSON or request.sign is not Sign.BAD or not is_mended:
+        return None
+    asks = msgspec.structs.replace(record, signal=REQUESTED, text=request.text, cure=REQUESTED_RULE.cured_by, log="")
+    return _checked_next(view, asks)
+
+
+def _checked_next(view: HealthView, record: Record) -> Record:
+    waits = msgspec.structs.replace(record, run=run_of(view.pod))
+    return waits.moved(State.VERIFY, view.now, why=record.text)
 
 
 def _uncounted_run(view: HealthView, record: Record, rule: Rule, finding: Finding) -> str:
@@ -333,11 +382,14 @@ def _has_failed(view: HealthView) -> bool:
 
 def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: Finding) -> HealthStep:
     """The operator replaces its slurmd pod by the way of all removals; the next one checks the machine."""
-    if rule.closes and finding.sign is Sign.BAD:
+    if rule.closes and not rule.is_request and finding.sign is Sign.BAD:
         after = record.moved(State.DRAINING, view.now, why="the signal is back")
         return HealthStep(before=record, after=after)
     if view.pod is not None and run_of(view.pod) != record.run:
         if view.pod.is_condition_true("Ready"):
+            other = _first_bad(view, _others(view, record))
+            if other is not None:
+                return _of_another_signal(view, record, *other)
             return HealthStep(before=record, after=_opened(view, record, rule))
         if _has_failed(view):
             return HealthStep(before=record, after=_failed(view, record))
@@ -416,4 +468,10 @@ def _rules_of(view: HealthView) -> Mapping[str, Rule]:
     """None for a Node of no Slurm node, or one that sunkpy was told to leave alone."""
     is_of_slurm = view.pod is not None or names.ANNOTATION_PLACED_ON in view.node.annotations
     is_left_alone = names.ANNOTATION_HEALTH_IGNORED in view.node.annotations
-    return {FAILED: FAILED_RULE, **view.rules.signals} if is_of_slurm and not is_left_alone else {}
+    rules = {FAILED: FAILED_RULE, **view.rules.signals, REQUESTED: REQUESTED_RULE}
+    return rules if is_of_slurm and not is_left_alone else {}
+
+
+def _others(view: HealthView, record: Record) -> Mapping[str, Rule]:
+    """The signals that keep a node closed whose own has ended. A check that failed or is asked for comes later."""
+    return {name: rule for name, rule in view.rules.signals.items() if name != record.signal}

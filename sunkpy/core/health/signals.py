@@ -13,7 +13,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.health.rules import Rule
-from sunkpy.core.health.verification import failure_of, last_words, slurmd_of
+from sunkpy.core.health.verification import failure_of, last_words, slurmd_of, verify_s
 from sunkpy.core.model.objects import Node, Pod
 
 _TEXT_LIMIT = 300
@@ -52,6 +52,8 @@ def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
         return _of_slurm(rule, pod)
     if rule.failed_verification:
         return _of_verification(pod)
+    if rule.is_request:
+        return _of_request(node, pod)
     return _of_starts(rule, pod)
 
 
@@ -96,6 +98,14 @@ def _of_starts(rule: Rule, pod: Pod | None) -> Finding:
         return _UNKNOWN
     words = f": {said}" if (said := last_words(slurmd)) else ""
     return _bad(f"slurmd was started again {slurmd.restart_count} times and is not ready{words}")
+
+
+def _of_request(node: Node, pod: Pod | None) -> Finding:
+    """Without a check there is nothing to ask for."""
+    who = node.annotations.get(names.ANNOTATION_VERIFY)
+    if who is None:
+        return _GOOD
+    return _bad(f"asked for by {who}") if verify_s(pod) is not None else _UNKNOWN
 
 
 def _of_verification(pod: Pod | None) -> Finding:

@@ -17,9 +17,14 @@ from sunkpy.core.model.objects import ContainerStatus, Pod
 FAILED: Final = "Verification"
 """The name of the signal that a check has failed; no value names it, and it needs a person."""
 FAILED_RULE: Final = Rule(failed_verification=True, cure=Cure.CLEAR)
+REQUESTED: Final = "verify"
+"""The name of the signal that somebody asks for a check."""
+REQUESTED_RULE: Final = Rule(is_request=True)
 
 _SERVICE: Final = "verify"
-_ENDS: Final = (f"run-services: {_SERVICE} failed with ", f"run-services: {_SERVICE} took more than ")
+_PROGRAM: Final = "run-services: "
+_BEGINS: Final = f"{_PROGRAM}running {_SERVICE}"
+_ENDS: Final = (f"{_PROGRAM}{_SERVICE} failed with ", f"{_PROGRAM}{_SERVICE} took more than ")
 _KEPT_LINES: Final = 20
 _KEPT_BYTES: Final = 1000
 
@@ -59,14 +64,21 @@ def is_failure(slurmd: ContainerStatus) -> bool:
 
 
 def failure_of(pod: Pod | None) -> tuple[str, str] | None:
-    """How the last check failed, and the last of its log; None: no start of this pod has ended so."""
+    """How the last check failed, and the last of its log; None: no start of this pod has ended so.
+
+    The runtime reads standard output and error apart: what was said in the last moment may stand behind how it ended.
+    """
     slurmd = slurmd_of(pod)
     if slurmd is None or verify_s(pod) is None or not is_failure(slurmd):
         return None
     lines = last_words(slurmd).splitlines()
+    begun = max((at for at, line in enumerate(lines) if line == _BEGINS), default=-1)
     told = _told_at(lines)
-    log = "\n".join(lines[max(told - _KEPT_LINES, 0) : told])
-    return lines[told].removeprefix("run-services: "), log.encode()[-_KEPT_BYTES:].decode(errors="ignore")
+    parts = (
+        [line for line in part if not line.startswith(_PROGRAM)] for part in (lines[begun + 1 : told], lines[told:])
+    )
+    log = "\n".join(next(filter(None, parts), [])[-_KEPT_LINES:])
+    return lines[told].removeprefix(_PROGRAM), log.encode()[-_KEPT_BYTES:].decode(errors="ignore")
 
 
 def _told_at(lines: Sequence[str]) -> int:

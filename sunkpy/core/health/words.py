@@ -8,7 +8,7 @@ from sunkpy.core import names
 from sunkpy.core.health.decide import HealthStep
 from sunkpy.core.health.record import Record, State
 from sunkpy.core.health.rules import Cure
-from sunkpy.core.health.verification import FAILED
+from sunkpy.core.health.verification import FAILED, REQUESTED
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,14 +23,17 @@ def news_of(step: HealthStep, node: str) -> News | None:
     """What a step tells, if it tells anything."""
     record = step.after
     if step.is_held and record is not None:
-        note = f"sick, and left open, for too many Nodes are closed because of their health: {_evidence(record)}"
+        what = "to be checked" if record.signal == REQUESTED else "sick"
+        note = f"{what}, and left open, for too many Nodes are closed because of their health: {_evidence(record)}"
         return News(reason="TooManyAtOnce", note=note, is_warning=True)
     if record is None or not step.is_new_state:
         return None
     match record.state:
         case State.CLOSING:
-            note = f"sick: {_evidence(record)}. Its Slurm node is drained; jobs end in their own time"
-            return News(reason="HealthDrain", note=note, is_warning=True)
+            is_asked = record.signal == REQUESTED
+            what = "to be checked" if is_asked else "sick"
+            note = f"{what}: {_evidence(record)}. Its Slurm node is drained; jobs end in their own time"
+            return News(reason="HealthDrain", note=note, is_warning=not is_asked)
         case State.DRAINING if not record.closes:
             return News(reason="HealthDrain", note=f"sick: {_evidence(record)}", is_warning=True)
         case State.DRAINED:
@@ -83,6 +86,8 @@ def what_comes_next(record: Record, node: str) -> str:
 
 
 def _after_the_drain(record: Record) -> str:
+    if record.signal == REQUESTED:
+        return "it is checked next"
     if record.good_since:
         return f"the signal has been gone since {record.good_since}; it comes back if that lasts"
     cures = {
@@ -95,8 +100,7 @@ def _after_the_drain(record: Record) -> str:
 
 def _by_a_person(record: Record, node: str) -> str:
     if record.signal == FAILED:
-        log = f"its last lines: kubectl sunk history {node}"
-        return f"{log}. Mend it, then delete its slurmd pod: the next one checks again"
+        return f"its last lines: kubectl sunk history {node}. Mend it, then: kubectl sunk verify {node}"
     if not record.closes:
         return "mend it, then lift the drain in Slurm: scontrol update state=resume"
     return f"mend it, then: kubectl annotate node {node} {names.ANNOTATION_HEALTH}-"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from sunkpy.core import names
@@ -118,6 +120,16 @@ class Reserved(Wire, frozen=True, kw_only=True):
     memory: str | int = "512Mi"
 
 
+class Ask(enum.StrEnum):
+    """How autoscalers are asked for nodes that jobs want."""
+
+    NONE = "none"
+    AUTO = "auto"
+    PLACEHOLDERS = "placeholders"
+    CAPACITY_BUFFER = "capacityBuffer"
+    PROVISIONING_REQUEST = "provisioningRequest"
+
+
 class NodeShape(Wire, frozen=True, kw_only=True):
     """What a node would offer that is not there yet; `gres` as Slurm writes it."""
 
@@ -127,10 +139,13 @@ class NodeShape(Wire, frozen=True, kw_only=True):
 
 
 class Growth(Wire, frozen=True, kw_only=True):
-    """The most nodes that there may be in all, and what each offers; None: as those that there are."""
+    """The most nodes that there may be in all, and what each offers; None: as those that there are. Who is asked for
+    nodes that jobs want.
+    """
 
     potential: int = 0
     shape: NodeShape | None = None
+    ask: Ask = Ask.NONE
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):

@@ -1,5 +1,5 @@
-"""What `sunkpy drain` and `undrain` do at which door, and what they leave to whom: nobody lifts by accident what
-somebody else has set.
+"""What `sunkpy drain`, `undrain` and `verify` do at which door, and what they leave to whom: nobody lifts by accident
+what somebody else has set.
 
 Who holds a node is what `find_holds` says. A hold is one's own, or it is named (`set_by`), or it stays.
 """
@@ -13,7 +13,9 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation, Line
-from sunkpy.core.model.objects import Node
+from sunkpy.core.health import State, read_record
+from sunkpy.core.health.verification import FAILED, verify_s
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.drained import Door, HeldNode, Hold, held_by, still_there, subject_of
 from sunkpy.core.overview.job_ends import JobEnd, job_end_text
@@ -36,10 +38,11 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as it was read a moment ago, with all that hold it. `slurm` None: Slurm was not asked."""
+    """A node as it was read a moment ago, its slurmd pod, and all that hold it. `slurm` None: Slurm was not asked."""
 
     held: HeldNode
     node: Node | None = None
+    pod: Pod | None = None
     slurm: SlurmNode | None = None
 
 
@@ -79,7 +82,16 @@ class Resume(msgspec.Struct, frozen=True):
         return f"set the Slurm node to {self.state}; the operator lifts the cordon that it set for the drain"
 
 
-Step = Cordon | Uncordon | Drain | Resume
+class Verify(msgspec.Struct, frozen=True):
+    """Ask the operator for the site's check, and note who wants it."""
+
+    by: str
+
+    def __str__(self) -> str:
+        return "ask for its check; the operator drains it, has it checked once it is idle, and gives it back"
+
+
+Step = Cordon | Uncordon | Drain | Resume | Verify
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +151,30 @@ def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: Asker) -> Steps:
         else:
             steps.append(Resume(_transition(now.slurm)))
     return Steps(steps=tuple(steps), left=tuple(left))
+
+
+def plan_verify(now: NodeNow, asker: Asker) -> Steps:
+    """Have the site's check run. Drains of others stay, and what they keep closed stays closed."""
+    problem = _in_the_way_of_check(now)
+    return Steps(left=(problem,)) if problem else Steps(steps=(Verify(asker.in_kubernetes or "somebody"),))
+
+
+def _in_the_way_of_check(now: NodeNow) -> str:
+    node, record = now.node, read_record(now.node) if now.node is not None else None
+    if node is None:
+        return "the Node could not be read"
+    if verify_s(now.pod) is None:
+        return "its slurmd pod has no check: give chart slurm one, compute.verify.script"
+    if (who := node.annotations.get(names.ANNOTATION_VERIFY)) is not None:
+        return f"its check is asked for already, by {who}"
+    if names.ANNOTATION_HEALTH_IGNORED in node.annotations:
+        return f"it is left alone: kubectl annotate node {node.name} {names.ANNOTATION_HEALTH_IGNORED}-"
+    if record is None or not record.is_closed or record.signal == FAILED:
+        return ""
+    if not record.closes:
+        return f"Slurm has drained it ({record.reason}): mend it, then lift that drain"
+    is_waiting = record.state is not State.PERSON
+    return f"it is on its way back from {record.signal}, and is checked before it returns" if is_waiting else ""
 
 
 def _in_the_way_of_cordon(node: Node | None, reason: str) -> str:
@@ -218,6 +254,8 @@ def explain_steps(
 def _standing(plan: Steps, *, is_done: bool) -> str:
     if not plan.steps:
         return "stays as it is" if plan.left else "is not drained"
+    if isinstance(plan.steps[0], Verify):
+        return f"{'is' if is_done else 'would be'} checked once it is idle"
     is_out = isinstance(plan.steps[0], Cordon | Drain)
     what = "taken out of service" if is_out else "held by others still" if plan.left else "given back"
     return f"{'is' if is_done else 'would be'} {what}"
@@ -226,6 +264,8 @@ def _standing(plan: Steps, *, is_done: bool) -> str:
 def _next(name: str, plan: Steps, *, is_done: bool) -> Iterator[str]:
     if plan.steps and not is_done:
         yield "Ask again without --dry-run."
+    elif any(isinstance(step, Verify) for step in plan.steps):
+        yield f"Its jobs end in their own time. How it goes: kubectl sunk history {name}"
     elif any(isinstance(step, Cordon | Drain) for step in plan.steps):
         yield f"Its jobs and pods end in their own time. To give it back: kubectl sunk undrain {name}"
     elif plan.left:

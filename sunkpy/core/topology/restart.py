@@ -2,9 +2,9 @@
 
 slurmctld reads the file in one go, and then places each node whose record says something else. For each it writes out
 the names of all nodes below the switches above; for each switch that the file lacks it works out all distances between
-switches anew (topology_tree.c, switch_record.c). That is nothing for 1,000 nodes and minutes for 10,000. So a file that
-names no node is enough for a small cluster, and none is written when a node joins one; that of a large one has the
-nodes that were there when it was written, and is another one when too many are not in it.
+switches anew (topology_tree.c, switch_record.c). That is nothing for 1,000 nodes and a minute for 10,000. So a file
+that names no node is enough for a small cluster, and none is written when a node joins one; that of a large one has
+the nodes that were there when it was written, and is another one when too many are not in it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from sunkpy.core.topology.places import ROOT, TREE, units_of
 
 Paths = Mapping[str, tuple[str, ...]]
 """By node the switches above it, the root first."""
-_NAME_S: Final = 0.5e-6
-_DISTANCE_S: Final = 3e-9
-"""For one name and for one way between two switches over a third, measured with 10,000 nodes on a core."""
+_NAME_S: Final = 1e-7
+_DISTANCE_S: Final = 7.5e-10
+"""For one name, and for one way between two switches over a third. With 10,000 nodes in 625 leaves 26.05.5 took 37 s of
+a core for all, 4.8 s where its file had the switches alone, 4.3 s where it lacked 400 nodes in 25 leaves, else 0.4 s.
+"""
 
 
 def to_place(records: Paths, in_file: Paths, *, enough_s: float) -> Paths:

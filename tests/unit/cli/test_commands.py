@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from sunkpy.cli import complete, kubectl, main
+from sunkpy.core import names
 from tests.unit.cli.installed import installed
 from tests.unit.cli.test_explain import configure
 from tests.unit.cli.test_overview import shown
@@ -35,6 +36,7 @@ WITH_FORMS = [
     ["drain", "n1", "--reason", "fan", "--dry-run"],
     ["undrain", "n1", "--dry-run"],
     ["roll", "gpu", "-n", "slurm"],
+    ["verify", "n1", "--dry-run"],
     ["jobs", "hold", "100", "--dry-run"],
 ]
 HEAVY = ("aiohttp", "kubernetes", "prometheus_client", "structlog", "kopf", "jwt")
@@ -56,6 +58,8 @@ def world():
     configure(world)
     world.slurm.add_job("PENDING", comment="", user="ann", state_reason="Priority")
     world.add_pod()
+    checked = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    world.api.change("pods", "slurm", "slurmd-1", checked)
     return world
 
 

@@ -36,6 +36,29 @@ async def test_a_node_is_cordoned_for_a_reason_by_somebody_and_given_back(world,
     assert (code, "is given back" in text, node_of(world)) == (0, True, (None, {}))
 
 
+async def test_who_asks_for_a_check_is_noted_and_nothing_else_changes(world, tmp_path):
+    checked = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    world.api.change("pods", "slurm", "slurmd-1", checked)
+    code, text = await shown(world, tmp_path, "verify", "n1", "--dry-run", command=kubectl)
+    assert (code, "would be checked once it is idle" in text, world.api.patched) == (0, True, [])
+    code, text = await shown(world, tmp_path, "verify", "n1", command=kubectl)
+    assert (code, node_of(world)) == (0, (None, {names.ANNOTATION_VERIFY: "ann@example.com"}))
+    assert "ask for its check; the operator drains it, has it checked once it is idle, and gives it back" in text
+    assert "How it goes: kubectl sunk history node-1" in text
+    code, text = await shown(world, tmp_path, "verify", "n[1-2]")
+    assert (code, "asked for already, by ann@example.com" in text) == (1, True)
+    assert "its slurmd pod has no check: give chart slurm one, compute.verify.script" in text
+
+
+async def test_a_cordon_stays_while_a_node_is_to_be_checked(world, tmp_path):
+    await shown(world, tmp_path, "drain", "n1", *REASON)
+    checked = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    world.api.change("pods", "slurm", "slurmd-1", checked)
+    code, _ = await shown(world, tmp_path, "verify", "n1")
+    is_cordoned, notes = node_of(world)
+    assert (code, is_cordoned, notes[names.ANNOTATION_DRAIN]) == (0, True, "bad fan")
+
+
 async def test_a_trial_and_a_node_of_nobody_change_nothing(world, tmp_path):
     code, text = await shown(world, tmp_path, "drain", "n1", *REASON, "--dry-run")
     assert (code, "would be taken out of service" in text, world.api.patched) == (0, True, [])

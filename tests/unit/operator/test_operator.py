@@ -332,6 +332,25 @@ async def test_a_cured_node_comes_back_when_another_slurmd_pod_has_checked_it(ap
     await api.until(lambda: {"HealthVerify", "HealthNeedsPerson", "HealthReturned"} <= set(api.reasons()))
 
 
+async def test_who_asks_for_a_check_gets_the_node_drained_and_a_new_slurmd_pod(api):
+    template = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    api.put("nodesets", nodeset(replicas=1, template={**template, **nodeset()["spec"]["template"]}))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    api.change("nodes", "", "n1", {"metadata": {"annotations": {names.ANNOTATION_VERIFY: "ann"}}})
+    await api.until(
+        lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) == "verify: asked for by ann"
+    )
+    assert token(api, "gpu-012-001") is None, "its job goes on"
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/verification"))
+    api.remove("pods", "slurm", "gpu-012-001")
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001")
+    await api.until(lambda: noted(api, "nodes", "n1", names.ANNOTATION_VERIFY) is None)
+    assert '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH)
+
+
 async def test_a_remedy_is_written_once_nothing_runs_there(api):
     api.define("batch/v1", "Job", "jobs")
     api.put("nodesets", nodeset(replicas=1))
@@ -412,6 +431,16 @@ async def test_a_node_that_an_autoscaler_removes_goes_by_way_of_slurm_and_as_lat
     api.change("nodes", "", "n1", {"spec": {"taints": []}})
     api.change(*NODESETS, {"spec": {"replicas": 2}})
     await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
+
+
+async def test_nodes_that_jobs_want_are_asked_for_until_they_have_come(api):
+    api.put("nodesets", nodeset(growth={"ask": "placeholders"}))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
+    api.change(*NODESETS, {"status": {"growth": {"wantedNodes": 2, "requests": [{"job": "7", "nodes": 2}]}}})
+    await api.until(lambda: api.names("pods")[2:] == ["gpu-wanted-1", "gpu-wanted-2"])
+    for number in (3, 4):
+        api.put("nodes", node(number))
+    await api.until(lambda: api.names("pods") == [f"gpu-012-00{number}" for number in (1, 2, 3, 4)])
 
 
 async def test_a_drain_of_all_nodes_in_slurm_leaves_some_open(api):

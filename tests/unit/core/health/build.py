@@ -130,6 +130,7 @@ NODES = st.builds(
     deadlock=st.sampled_from(("", "True", "False", "Unknown")),
     boot=st.sampled_from(("", "one", "two")),
     taints=st.sampled_from(((), (REBOOT,))),
+    annotations=st.sampled_from(({}, {names.ANNOTATION_VERIFY: "ann"})),
 )
 PODS = st.none() | st.builds(
     pod,

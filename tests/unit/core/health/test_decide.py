@@ -13,7 +13,7 @@ from sunkpy.core import names
 from sunkpy.core.health import HealthRules, Record, Rule, State, drain_text, lifted_reason, read_record
 from sunkpy.core.health.decide import is_closed_by_us, remedy_name
 from sunkpy.core.health.record import CLOSED
-from sunkpy.core.health.verification import FAILED, verify_s
+from sunkpy.core.health.verification import FAILED, REQUESTED, verify_s
 from sunkpy.core.model.times import rfc3339
 from tests.unit.core.health.build import (
     KILLED,
@@ -309,7 +309,7 @@ def test_whatever_happens(days):
         if asked.after is not None and asked.after.state is State.RETURNING:
             assert asked.after.reason == KILLED, "only the reason that a rule names is ever lifted"
         if drain_text(at) is not None and drain_text(after) is None and asked.after is not None:
-            ours = ("deadlock", "label", "fan", "reboot", "mend", FAILED)
+            ours = ("deadlock", "label", "fan", "reboot", "mend", FAILED, REQUESTED)
             assert read_record(at).signal in ours, "only what sunkpy closed is opened"
         assert len(after.annotations.get(names.ANNOTATION_HEALTH, "")) < 4096
         again = [stepped(after, on, after_s=now_s, has_room=has_room)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from sunkpy.core import names
 from sunkpy.core.health import State, drain_text, lifted_reason, read_record
 from sunkpy.core.health.decide import waits_for_verification
 from sunkpy.core.health.record import CLOSED
-from sunkpy.core.health.verification import FAILED, failure_of, run_of
+from sunkpy.core.health.verification import FAILED, REQUESTED, failure_of, run_of
 from tests.unit.core.health.build import CHECK_FAILED, KILLED, NEWER, node, pod, record, step, stepped
 
 FIRST = pod(drain=True, check_s=600)
@@ -135,12 +136,96 @@ def test_a_closed_node_with_a_check_never_opens_without_one_that_passed(state):
     assert read_record(at).state is State.VERIFY
 
 
+# ------------------------------------------------------------------------------------------------------------ on demand
+
+ASKED = {names.ANNOTATION_VERIFY: "ann"}
+
+
+def after(at):
+    return read_record(at)
+
+
+def test_who_asks_gets_a_node_drained_checked_and_back():
+    closing = stepped(node(annotations=ASKED), pod(check_s=600))
+    assert (after(closing).state, drain_text(closing)) == (State.CLOSING, "verify: asked for by ann")
+    busy = stepped(closing, pod(drain=True, busy=True, check_s=600))
+    assert after(busy).state is State.DRAINING
+    assert after(stepped(busy, pod(drain=True, busy=True, check_s=600), after_s=10**6)).state is State.DRAINING
+    idle = stepped(busy, FIRST)
+    checked = stepped(idle, FIRST)
+    assert (after(checked).state, after(checked).why) == (State.VERIFY, "asked for by ann")
+    assert waits_for_verification(checked, FIRST)
+    back = stepped(checked, PASSED)
+    assert (after(back).state, after(back).why) == (State.WELL, "its check has passed, asked for by ann")
+    assert names.ANNOTATION_VERIFY not in back.annotations
+    assert after(back).returns == (), "it was not sick"
+    assert step(back, PASSED).changes == {}
+
+
+def test_a_check_on_demand_that_fails_needs_a_person_and_may_be_asked_for_again():
+    checked = node(annotations=ASKED, record=record(State.VERIFY, "label", run=run_of(FIRST)))
+    failed = stepped(checked, FAILS)
+    assert (after(failed).state, after(failed).signal) == (State.PERSON, FAILED)
+    assert names.ANNOTATION_VERIFY not in failed.annotations
+    again = stepped(node(annotations=ASKED, record=after(failed)), FAILS)
+    assert (after(again).state, after(again).signal, after(again).log) == (State.VERIFY, REQUESTED, "")
+    assert waits_for_verification(again, FAILS)
+    third = pod(drain=True, check_s=600, created="2026-11-28T11:30:00Z")
+    assert after(stepped(again, third)).state is State.WELL
+
+
+@pytest.mark.parametrize(
+    ("label", "asks", "then"),
+    [
+        pytest.param("", record(State.PERSON, "fan"), State.VERIFY, id="the signal has ended"),
+        pytest.param("loud", record(State.PERSON, "fan"), State.PERSON, id="the signal is still there"),
+        pytest.param("", record(State.PERSON, "prolog", reason="Prolog error"), State.PERSON, id="a drain of Slurm's"),
+    ],
+)
+def test_of_a_node_that_needs_a_person_only_what_sunkpy_set_may_come_back_by_a_check(label, asks, then):
+    slurm = "Prolog error" if asks.reason else ""
+    at = node(label=label, record=asks, annotations=ASKED)
+    assert after(stepped(at, pod(drain=True, slurm=slurm, check_s=600))).state is then
+
+
+def test_a_check_that_is_called_off_before_it_runs_gives_the_node_back():
+    closing = stepped(node(annotations=ASKED), pod(check_s=600))
+    off = stepped(node(record=after(closing)), FIRST)
+    assert (after(off).state, after(off).why) == (State.WELL, "the check is not asked for any more")
+
+
+def test_the_cap_holds_for_checks_on_demand_too():
+    held = step(node(annotations=ASKED), pod(check_s=600), has_room=False)
+    assert (held.after.state, held.is_held) == (State.SUSPECT, True)
+    waits = node(annotations=ASKED, record=held.after)
+    assert step(waits, pod(check_s=600), has_room=False).changes == {}, "it is told once"
+    sick = stepped(node(label="bad", annotations=ASKED, record=held.after), pod(check_s=600))
+    assert after(sick).signal == "label", "a signal is not hidden by it"
+
+
+def test_another_signal_keeps_a_checked_node_closed():
+    checked = node(label="bad", annotations=ASKED, record=after(stepped(node(record=drained()), FIRST)))
+    verify = record(State.VERIFY, "deadlock", run=run_of(FIRST))
+    assert after(stepped(node(label="bad", record=verify), PASSED)).signal == "label"
+    assert after(stepped(checked, FIRST)).state is State.DRAINED
+
+
+@pytest.mark.parametrize("on", [pod(), None], ids=["no check", "no pod"])
+def test_without_a_check_nothing_is_done_for_who_asks(on):
+    assert step(node(annotations=ASKED), on).changes == {}
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
         ("run-services: verify failed with 1", ("verify failed with 1", "")),
         ("a\nrun-services: verify took more than 600 s", ("verify took more than 600 s", "a")),
         (CHECK_FAILED + "\nrun-services: agent was killed", ("verify failed with 3", "looking\nlink mlx5_3 is down")),
+        (
+            "mounted\nrun-services: running verify\na\nrun-services: verify failed with 1\nTerminated",
+            ("verify failed with 1", "a"),
+        ),
+        ("run-services: running verify\nrun-services: verify failed with 1\na", ("verify failed with 1", "a")),
         ("run-services: mount failed with 1", None),
         ("said: run-services: verify failed with 1", None),
         ("", None),

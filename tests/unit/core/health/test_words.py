@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from sunkpy.core.health import HealthStep, State
-from sunkpy.core.health.verification import FAILED
+from sunkpy.core.health.verification import FAILED, REQUESTED
 from sunkpy.core.health.words import News, news_of, standing, what_comes_next
 from tests.unit.core.health.build import NOW, record
 
@@ -40,6 +40,9 @@ def told(before, after, **held):
          News(reason="HealthVerify",
               note="cured; it is checked: its slurmd pod is replaced, and the next one checks the machine before "
                    "slurmd starts")),
+        (None, msgspec.structs.replace(record(State.CLOSING, "label"), signal=REQUESTED, text="asked for by ann"),
+         News(reason="HealthDrain",
+              note="to be checked: verify: asked for by ann. Its Slurm node is drained; jobs end in their own time")),
         (record(State.SUSPECT, "label"), None, None),
         (record(State.DRAINED, "label"), record(State.DRAINED, "label", due="later"), None),
     ],
@@ -77,7 +80,8 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
          "its slurmd pod is replaced, and the next one checks the machine before slurmd starts; a person is asked for "
          "at 2026-11-28T13:00:00Z"),
         (msgspec.structs.replace(record(State.PERSON, "label"), signal=FAILED),
-         "its last lines: kubectl sunk history n1. Mend it, then delete its slurmd pod: the next one checks again"),
+         "its last lines: kubectl sunk history n1. Mend it, then: kubectl sunk verify n1"),
+        (msgspec.structs.replace(record(State.DRAINED, "label"), signal=REQUESTED), "it is checked next"),
         (record(State.PERSON, "label"), MEND),
         (record(State.PERSON, "prolog"), "mend it, then lift the drain in Slurm: scontrol update state=resume"),
         (record(State.DRAINED, "label").returned(NOW, why="cured"), "nothing"),

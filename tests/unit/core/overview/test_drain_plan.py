@@ -1,7 +1,9 @@
 import msgspec
 import pytest
 
+from sunkpy.core import names
 from sunkpy.core.explain.explanation import render
+from sunkpy.core.health import State
 from sunkpy.core.overview.drain_plan import (
     Asker,
     Cordon,
@@ -9,11 +11,16 @@ from sunkpy.core.overview.drain_plan import (
     NodeNow,
     Resume,
     Uncordon,
+    Verify,
     explain_steps,
     plan_drain,
     plan_undrain,
+    plan_verify,
 )
 from sunkpy.core.overview.drained import Door, HeldNode, find_holds
+from tests.unit.core.health.build import node as sick
+from tests.unit.core.health.build import pod as slurmd_pod
+from tests.unit.core.health.build import record
 from tests.unit.core.overview.test_drained import cordoned, in_slurm, pod
 from tests.unit.core.overview.test_pool import node
 
@@ -120,3 +127,43 @@ def test_it_says_what_was_done_for_whom_and_what_is_left():
     assert text.endswith("Ask again without --dry-run.")
     text = render(explain_steps(at, plan_undrain(at, BOTH, ANN), is_done=True))
     assert text.startswith("Node node-1 (Slurm node n1, IDLE) is not drained\n")
+
+
+def to_check(state=None, signal="label", **changes):
+    """A node with a check; `state` where it stands on its way back."""
+    notes = changes.pop("annotations", {})
+    at = sick(record=record(state, signal, **changes) if state else None, annotations=notes)
+    held = HeldNode(node=at.name, slurm_node="n1", slurm="IDLE", holds=())
+    return NodeNow(held=held, node=at, pod=slurmd_pod(check_s=600))
+
+
+@pytest.mark.parametrize(
+    ("at", "left"),
+    [
+        (to_check(), ""),
+        (to_check(State.SUSPECT), ""),
+        (to_check(State.PERSON, "fan"), ""),
+        (to_check(annotations={names.ANNOTATION_VERIFY: "bob"}), "its check is asked for already, by bob"),
+        (
+            to_check(annotations={names.ANNOTATION_HEALTH_IGNORED: "mine"}),
+            "it is left alone: kubectl annotate node n1 sunkpy.dev/health-ignored-",
+        ),
+        (to_check(State.DRAINED), "it is on its way back from label, and is checked before it returns"),
+        (
+            to_check(State.PERSON, "prolog", reason="Prolog error"),
+            "Slurm has drained it (Prolog error): mend it, then lift that drain",
+        ),
+        (
+            msgspec.structs.replace(to_check(), pod=slurmd_pod()),
+            "its slurmd pod has no check: give chart slurm one, compute.verify.script",
+        ),
+        (msgspec.structs.replace(to_check(), node=None), "the Node could not be read"),
+    ],
+)
+def test_a_check_is_asked_for_unless_something_is_in_the_way(at, left):
+    plan = plan_verify(at, ANN)
+    assert (plan.steps, plan.left) == (((), (left,)) if left else ((Verify("ann@x"),), ()))
+
+
+def test_whose_name_nobody_knows_is_somebody():
+    assert plan_verify(to_check(), Asker()).steps == (Verify("somebody"),)

@@ -15,9 +15,9 @@ def paths(nodes: int, *, of_a_leaf: int = 16, first: int = 0) -> dict[str, tuple
     return {f"n{number}": ("all", *named((f"s{leaf // 40}", f"l{leaf}"))) for number, leaf in leaves.items()}
 
 
-@pytest.mark.parametrize(("nodes", "least_s", "most_s"), [(1_000, 0.1, 0.5), (2_000, 0.8, 2.0), (10_000, 100.0, 200.0)])
+@pytest.mark.parametrize(("nodes", "least_s", "most_s"), [(1_000, 0.02, 0.2), (4_000, 1.0, 2.0), (10_000, 30, 45)])
 def test_a_file_that_names_no_node_is_enough_for_a_small_cluster_only(nodes, least_s, most_s):
-    """Measured: 0.3 s of a core with 1,000 nodes, 181 with 10,000."""
+    """Measured: 37 s of a core with 10,000 nodes."""
     records = paths(nodes)
     assert least_s < takes_s(records, {}) < most_s
     assert to_place(records, {}, enough_s=ENOUGH_S) == ({} if takes_s(records, {}) <= ENOUGH_S else records)

@@ -1,0 +1,437 @@
+"""How autoscalers are asked for the nodes that a NodeSet lacks (`status.growth`): by objects that they read.
+
+Autoscalers buy nodes for pods that fit nowhere. Jobs of Slurm are no pods, and slurmd pods are made for nodes that are
+there. So something stands for each node that is wanted, with the needs of the NodeSet's template:
+
+* placeholders  pods that no scheduler binds. They never take room, and need not give way. They say of themselves what
+                kube-scheduler would say of them, since autoscalers look for pods with exactly that condition.
+* buffer        one CapacityBuffer: the Cluster Autoscaler and Karpenter imagine such pods by its number.
+* requests      a ProvisioningRequest for each job that lacks several nodes: all of them come, or none. The Cluster
+                Autoscaler alone knows it.
+
+Each stands for a node of its own, beside those that have a slurmd pod: it must not share one with its like, nor with a
+slurmd pod, which asks for next to nothing. It goes as soon as a node has its slurmd pod, or nobody wants it any more.
+What is wanted is a number, so doing a step twice does no harm.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
+from sunkpy.core.model.objects import Condition, KubeObject, Wire
+from sunkpy.core.model.times import backoff_s, parse_rfc3339
+from sunkpy.core.nodeset.slurmd_pod import Json
+from sunkpy.core.nodeset.spec import Ask, NodeSet
+
+AUTOSCALING_GROUP: Final = "autoscaling.x-k8s.io"
+ATOMIC: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+"""The class of ProvisioningRequests that buys all nodes or gives back those that it got."""
+NOBODY: Final = "sunkpy-placeholder"
+"""The scheduler of placeholders: there is none of this name."""
+UNSCHEDULABLE: Final = Condition(
+    type="PodScheduled",
+    status="False",
+    reason="Unschedulable",
+    message="stands for a node that jobs in Slurm's queue want; an autoscaler may add one",
+)
+_NAME_LIMIT: Final = 63
+_RETRY_S: Final = 60.0
+_RETRY_MOST_S: Final = 900.0
+_ANSWERED_WITHIN_S: Final = 60.0
+_MOST_OF_A_REQUEST: Final = 16_384
+
+
+class Means(enum.Enum):
+    """What objects stand for nodes: resource, kind."""
+
+    PLACEHOLDER = ("pods", "Pod")
+    TEMPLATE = ("podtemplates", "PodTemplate")
+    BUFFER = ("capacitybuffers", "CapacityBuffer")
+    REQUEST = ("provisioningrequests", "ProvisioningRequest")
+
+    @property
+    def resource(self) -> str:
+        """As a path has it."""
+        return self.value[0]
+
+    @property
+    def kind(self) -> str:
+        """As a body has it."""
+        return self.value[1]
+
+
+class Reference(Wire, frozen=True, kw_only=True):
+    """The name of a PodTemplate."""
+
+    name: str = ""
+
+
+class StandInSpec(Wire, frozen=True, kw_only=True):
+    """Of a CapacityBuffer: how many of which."""
+
+    replicas: int = 0
+    pod_template_ref: Reference = Reference()
+
+
+class StandInStatus(Wire, frozen=True, kw_only=True):
+    """What an autoscaler, or we, have said of it."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class StandIn(KubeObject, frozen=True, kw_only=True):
+    """An object of any of these kinds."""
+
+    spec: StandInSpec = StandInSpec()
+    status: StandInStatus = StandInStatus()
+
+    def condition(self, type_: str) -> Condition | None:
+        """The condition of that type, if it was ever set."""
+        return next((each for each in self.status.conditions if each.type == type_), None)
+
+    @property
+    def job(self) -> str:
+        """For which job a ProvisioningRequest is."""
+        return self.annotations.get(names.ANNOTATION_WANTED_BY, "")
+
+    @property
+    def attempt(self) -> int:
+        """Which try it is for this job, from 0 on."""
+        said = self.metadata.name.rpartition("-")[2]
+        return int(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0
+
+
+Present = Mapping[Means, Sequence[StandIn]]
+"""What stands for nodes of a NodeSet now; a kind that is not served has no entry."""
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Make this object."""
+
+    means: Means
+    body: Json
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """Remove exactly this object."""
+
+    means: Means
+    found: StandIn
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Set number and template of a CapacityBuffer."""
+
+    found: StandIn
+    spec: Json
+
+
+class SayUnschedulable(msgspec.Struct, frozen=True):
+    """Give a placeholder the condition that autoscalers look for."""
+
+    found: StandIn
+
+
+Step = Create | Remove | Change | SayUnschedulable
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes are to come, and for which jobs, those of highest priority first."""
+
+    nodes: int = 0
+    requests: tuple[GrowthRequest, ...] = ()
+
+
+def wish_of(nodeset: NodeSet, *, slurmd_pods: int, come_since: int) -> Wish:
+    """What the status says is wanted, without nodes that have come since, nor any that `replicas` would leave without a
+    slurmd pod.
+
+    Args:
+        nodeset: whose status it is.
+        slurmd_pods: how many it has.
+        come_since: how many of them have come since the status was written.
+    """
+    growth = nodeset.status.growth
+    if growth is None or nodeset.is_deleting or nodeset.spec.growth.ask is Ask.NONE:
+        return Wish()
+    nodes = growth.wanted_nodes - max(come_since, 0)
+    if nodeset.spec.replicas is not None:
+        nodes = min(nodes, nodeset.spec.replicas - slurmd_pods)
+    return Wish(nodes=max(nodes, 0), requests=growth.requests)
+
+
+def decide_steps(nodeset: NodeSet, wish: Wish, present: Present, now: datetime) -> list[Step]:
+    """What makes what stands for nodes equal to the wish; what is in the way goes first."""
+    whole, left = _split(nodeset, wish, present)
+    steps = [*_request_steps(nodeset, whole, present, now)]
+    is_buffered = Means.BUFFER in present and nodeset.spec.growth.ask in (Ask.AUTO, Ask.CAPACITY_BUFFER)
+    has_others = is_buffered or bool(explain_missing(nodeset, present))
+    steps += _placeholder_steps(nodeset, 0 if has_others else left, present)
+    steps += _buffer_steps(nodeset, left if is_buffered else 0, present)
+    steps += _template_steps(nodeset, present, is_used=bool(whole) or (is_buffered and left > 0))
+    return sorted(steps, key=_order)
+
+
+def explain_missing(nodeset: NodeSet, present: Present) -> str:
+    """Why nothing is asked for although something is wanted: what `ask` names is not there; else empty."""
+    needed = {Ask.CAPACITY_BUFFER: Means.BUFFER, Ask.PROVISIONING_REQUEST: Means.REQUEST}.get(nodeset.spec.growth.ask)
+    if needed is None or needed in present:
+        return ""
+    return (
+        f"spec.growth.ask is {nodeset.spec.growth.ask}, and this cluster has no {needed.kind} "
+        f"({AUTOSCALING_GROUP}): install its CRD and an autoscaler that reads it, or choose another"
+    )
+
+
+def _order(step: Step) -> int:
+    """Removals first; a template before what refers to it, and after what no longer does."""
+    is_template = isinstance(step, Create | Remove) and step.means is Means.TEMPLATE
+    if isinstance(step, Remove):
+        return 1 if is_template else 0
+    return 2 if is_template else 3
+
+
+def _split(nodeset: NodeSet, wish: Wish, present: Present) -> tuple[dict[str, int], int]:
+    """The nodes of jobs for which a ProvisioningRequest is to stand, and how many other nodes are wanted.
+
+    A request that is there stays until its job lacks nothing, although the job lacks less as its nodes come.
+    """
+    if Means.REQUEST not in present or nodeset.spec.growth.ask not in (Ask.AUTO, Ask.PROVISIONING_REQUEST):
+        return {}, wish.nodes
+    is_for_all = nodeset.spec.growth.ask is Ask.PROVISIONING_REQUEST
+    asked = {found.job for found in present[Means.REQUEST]}
+    whole: dict[str, int] = {}
+    left = wish.nodes
+    for each in wish.requests:
+        if left <= 0:
+            break
+        if each.nodes > 1 or is_for_all or each.job in asked:
+            whole[each.job] = min(each.nodes, left, _MOST_OF_A_REQUEST)
+        left -= min(each.nodes, left)
+    return whole, 0 if is_for_all else wish.nodes - sum(whole.values())
+
+
+def _placeholder_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[Step]:
+    wanted = [child_name(nodeset, "wanted", str(number)) for number in range(1, count + 1)]
+    good: set[str] = set()
+    for found in present.get(Means.PLACEHOLDER, ()):
+        is_current = found.metadata.labels.get(names.LABEL_TEMPLATE_HASH) == shape_hash(nodeset)
+        if found.metadata.name not in wanted or not is_current:
+            yield Remove(Means.PLACEHOLDER, found)
+            continue
+        good.add(found.metadata.name)
+        if found.condition(UNSCHEDULABLE.type) is None:
+            yield SayUnschedulable(found)
+    yield from (Create(Means.PLACEHOLDER, placeholder(nodeset, name)) for name in wanted if name not in good)
+
+
+def _buffer_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[Step]:
+    found = next(iter(present.get(Means.BUFFER, ())), None)
+    template = template_name(nodeset)
+    spec: Json = {"podTemplateRef": {"name": template}, "replicas": count}
+    if found is None and count > 0:
+        yield Create(Means.BUFFER, {"metadata": _metadata(nodeset, child_name(nodeset, "wanted")), "spec": spec})
+    elif found is not None and count == 0:
+        yield Remove(Means.BUFFER, found)
+    elif found is not None and (found.spec.replicas, found.spec.pod_template_ref.name) != (count, template):
+        yield Change(found, spec)
+
+
+def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present, now: datetime) -> Iterator[Step]:
+    """One request for each job. One that has failed, or whose nodes were given back, is tried again after a pause."""
+    by_job = {found.job: found for found in present.get(Means.REQUEST, ())}
+    for job, found in by_job.items():
+        if job not in whole:
+            yield Remove(Means.REQUEST, found)
+        elif (over_at := ended_at(found)) is not None and (now - over_at).total_seconds() >= pause_s(found):
+            yield Remove(Means.REQUEST, found)
+            yield Create(Means.REQUEST, _request(nodeset, job, whole[job], attempt=found.attempt + 1))
+    for job, count in whole.items():
+        if job not in by_job:
+            yield Create(Means.REQUEST, _request(nodeset, job, count, attempt=0))
+
+
+def ended_at(found: StandIn) -> datetime | None:
+    """When a ProvisioningRequest failed, or what it got was given back; None while it holds."""
+    over = [each for each in found.status.conditions if each.type in _ENDS and each.status == "True"]
+    times = [parse_rfc3339(each.last_transition_time) for each in over if each.last_transition_time]
+    return min(times, default=None)
+
+
+def pause_s(found: StandIn) -> float:
+    """How long after its end a ProvisioningRequest is tried again; it doubles with each."""
+    return backoff_s(found.attempt, first_s=_RETRY_S, last_s=_RETRY_MOST_S)
+
+
+_ENDS: Final = frozenset({"Failed", "BookingExpired", "CapacityRevoked"})
+
+
+def _template_steps(nodeset: NodeSet, present: Present, *, is_used: bool) -> Iterator[Step]:
+    """The PodTemplate that buffer and requests name: one of another template is another object, and goes last."""
+    wanted = template_name(nodeset) if is_used else ""
+    found = {each.metadata.name: each for each in present.get(Means.TEMPLATE, ())}
+    if wanted and wanted not in found:
+        body: Json = {"metadata": _metadata(nodeset, wanted), "template": _template(nodeset)}
+        yield Create(Means.TEMPLATE, body)
+    if not is_used:
+        yield from (Remove(Means.TEMPLATE, each) for each in found.values())
+
+
+def _request(nodeset: NodeSet, job: str, count: int, *, attempt: int) -> Json:
+    name = child_name(nodeset, "wanted", hashlib.sha256(job.encode()).hexdigest()[:8], str(attempt))
+    metadata = {**_metadata(nodeset, name), "annotations": {names.ANNOTATION_WANTED_BY: job}}
+    pods = [{"podTemplateRef": {"name": template_name(nodeset)}, "count": count}]
+    return {"metadata": metadata, "spec": {"provisioningClassName": ATOMIC, "parameters": {}, "podSets": pods}}
+
+
+def child_name(nodeset: NodeSet, *parts: str) -> str:
+    """`gpu-wanted-3`; a long name of a NodeSet is cut, with a hash in its place."""
+    end = "-".join(parts)
+    room = _NAME_LIMIT - len(end) - 1
+    start = nodeset.name
+    if len(start) > room:
+        start = f"{start[: room - 9]}-{hashlib.sha256(start.encode()).hexdigest()[:8]}"
+    return f"{start}-{end}"
+
+
+def template_name(nodeset: NodeSet) -> str:
+    """Of the PodTemplate, for this template of the NodeSet."""
+    return child_name(nodeset, "wanted", shape_hash(nodeset))
+
+
+def placeholder(nodeset: NodeSet, name: str) -> Json:
+    """A pod that stands for a node."""
+    template = _template(nodeset)
+    labels = {**_labels(nodeset), names.LABEL_TEMPLATE_HASH: shape_hash(nodeset)}
+    return {"metadata": {**_metadata(nodeset, name), "labels": labels}, "spec": template["spec"]}
+
+
+def shape_hash(nodeset: NodeSet) -> str:
+    """Fingerprint of what an autoscaler sees of the template."""
+    text = json.dumps(_spec(nodeset), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _template(nodeset: NodeSet) -> Json:
+    return {"metadata": {"labels": _labels(nodeset)}, "spec": _spec(nodeset)}
+
+
+def _labels(nodeset: NodeSet) -> dict[str, str]:
+    return {names.LABEL_WANTED: nodeset.name}
+
+
+def _metadata(nodeset: NodeSet, name: str) -> Json:
+    """The owner does not control it: what a NodeSet controls is a slurmd pod."""
+    return {
+        "name": name,
+        "namespace": nodeset.metadata.namespace,
+        "labels": _labels(nodeset),
+        "ownerReferences": [nodeset.reference],
+    }
+
+
+def _spec(nodeset: NodeSet) -> Json:
+    """What of the template decides whether a node fits: needs, selectors, tolerations; none of it ever runs."""
+    template = nodeset.spec.template.get("spec")
+    spec = template if isinstance(template, dict) else {}
+    kept = {key: spec[key] for key in ("nodeSelector", "tolerations", "runtimeClassName") if key in spec}
+    affinity = spec.get("affinity")
+    return {
+        **kept,
+        "affinity": {**(affinity if isinstance(affinity, dict) else {}), "podAntiAffinity": _apart(nodeset)},
+        "schedulerName": NOBODY,
+        "containers": [_container(nodeset, each) for each in _items(spec, "containers")],
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }
+
+
+def _container(nodeset: NodeSet, container: Json) -> Json:
+    resources = container.get("resources")
+    kept = resources if isinstance(resources, dict) else {}
+    if container.get("name") == names.SLURMD_CONTAINER and (gpu := _gpu_resource(nodeset)):
+        # slurmd takes no GPU, and its node has to have one.
+        kept = {key: {gpu: "1", **(kept.get(key) or {})} for key in ("requests", "limits")}
+    image = container.get("image", "")
+    return {"name": container.get("name", ""), "image": image, "resources": kept}
+
+
+def _gpu_resource(nodeset: NodeSet) -> str:
+    gpu = nodeset.spec.gpu
+    return gpu.resource if gpu is not None and not gpu.driver and not gpu.types else ""
+
+
+def _apart(nodeset: NodeSet) -> Json:
+    """A node for itself: none with a slurmd pod of any NodeSet, and none for which another one stands."""
+    others = [
+        {"key": names.LABEL_ROLE, "operator": "In", "values": [names.ROLE_COMPUTE]},
+        {"key": names.LABEL_WANTED, "operator": "Exists"},
+    ]
+    terms = [
+        {
+            "labelSelector": {"matchExpressions": [each]},
+            "namespaceSelector": {},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        for each in others
+    ]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+
+def _items(spec: Mapping[str, object], key: str) -> list[Json]:
+    value = spec.get(key)
+    return value if isinstance(value, list) else []
+
+
+class Told(KubeObject, frozen=True, kw_only=True):
+    """An Event (v1) about one of these objects: whether an autoscaler adds a node, and if not, why."""
+
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def at(self) -> str:
+        """When, in a form that can be compared to the second."""
+        return (self.last_timestamp or self.event_time or "")[:19]
+
+
+_REFUSES: Final = frozenset({"NotTriggerScaleUp", "FailedScheduling"})
+"""Of the Cluster Autoscaler and of Karpenter; kube-scheduler never sees a placeholder."""
+
+
+def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
+    """Why no node comes for it, as an autoscaler says, or that none says anything; empty: one is at work, or it is too
+    early.
+    """
+    for type_, is_refused in (("Failed", "True"), ("ReadyForProvisioning", "False")):
+        condition = found.condition(type_)
+        if condition is not None and condition.status == is_refused:
+            return f"{condition.reason}: {condition.message}"
+    last = max(told, key=lambda each: each.at, default=None)
+    if last is not None:
+        return f"{last.reason}: {last.message}" if last.reason in _REFUSES else ""
+    created = found.metadata.creation_timestamp
+    age_s = (now - parse_rfc3339(created)).total_seconds() if created else 0.0
+    is_answered = any(each.type != UNSCHEDULABLE.type for each in found.status.conditions)
+    if is_answered or age_s < _ANSWERED_WITHIN_S:
+        return ""
+    return f"no autoscaler has said anything for {age_s:.0f} s: is one at work that reads this?"
+
+
+def describe_jobs(growth: GrowthStatus) -> str:
+    """`job 12 (4), job 7 (1)`, those of highest priority first."""
+    told = [f"job {each.job} ({each.nodes})" for each in growth.requests[:5]]
+    more = len(growth.requests) - len(told)
+    return ", ".join(told + ([f"{more} more"] if more else []))

@@ -1,0 +1,213 @@
+"""Asks autoscalers for the nodes that NodeSets lack, and says when none comes: `core.nodeset.asking` decides.
+
+A queue of its own: a quota that refuses placeholders must not keep slurmd pods waiting. What is asked for stands in
+objects, so a new leader goes on where the last one was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.model.conditions import as_json
+from sunkpy.core.model.growth import GrowthStatus
+from sunkpy.core.model.objects import Key, Kind, Pod
+from sunkpy.core.model.times import rfc3339, utc_now
+from sunkpy.core.nodeset.asking import (
+    AUTOSCALING_GROUP,
+    UNSCHEDULABLE,
+    Change,
+    Create,
+    Means,
+    Present,
+    Remove,
+    SayUnschedulable,
+    StandIn,
+    Step,
+    Told,
+    Wish,
+    decide_steps,
+    describe_jobs,
+    explain_missing,
+    explain_refusal,
+    wish_of,
+)
+from sunkpy.core.nodeset.spec import Ask, NodeSet
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.discovery import Served, read_served
+from sunkpy.kube.events import EventRecorder
+from sunkpy.operator.pod_index import nodeset_key
+
+_AGAIN_S = 15.0  # an autoscaler looks each ten seconds; a refusal is told within a minute
+_SERVED_FOR_S = 300.0
+
+
+class Asker:
+    """Keys are NodeSets; one pass brings what stands for nodes in line with what is wanted."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        events: EventRecorder,
+        *,
+        wake: Callable[[Key], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._kube = kube
+        self._events = events
+        self._wake = wake
+        self._clock = clock
+        self._now = now
+        self._slurmd_pods: Counter[Key] = Counter()
+        self._seen: dict[Key, tuple[GrowthStatus, int]] = {}
+        self._at_rest: set[Key] = set()
+        self._served: tuple[float, Served] | None = None
+        self._log = structlog.get_logger("operator")
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Count the slurmd pods of each NodeSet; one that has come stands for a node that is there."""
+        before, after = (nodeset_key(pod) if pod is not None else None for pod in (old, new))
+        if before == after:
+            return
+        for key, by in ((before, -1), (after, 1)):
+            if key is not None:
+                self._slurmd_pods[key] += by
+                if key in self._seen:
+                    self._wake(key)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass.
+
+        Raises:
+            KubeError: the apiserver did not answer, or refuses us a right.
+        """
+        try:
+            nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
+        except errors.NotFound:
+            self._forget(key)
+            return None
+        wish = self._wish(nodeset)
+        if not wish.nodes and key in self._at_rest:
+            return None
+        present = await self._present(nodeset)
+        steps = decide_steps(nodeset, wish, present, self._now())
+        refused = await self._run(nodeset, steps)
+        if not wish.nodes and not any(present.values()):
+            self._at_rest.add(key)
+            return None
+        self._at_rest.discard(key)
+        await self._tell(nodeset, wish, present, steps, refused)
+        return _AGAIN_S
+
+    def _forget(self, key: Key) -> None:
+        """What stood for its nodes is garbage of the apiserver."""
+        self._seen.pop(key, None)
+        self._at_rest.discard(key)
+
+    def _wish(self, nodeset: NodeSet) -> Wish:
+        """What is wanted now: pods that have come since the syncer wrote what it wants are no longer wanted."""
+        count, growth = self._slurmd_pods[nodeset.key], nodeset.status.growth
+        if growth is None or nodeset.spec.growth.ask is Ask.NONE:
+            self._seen.pop(nodeset.key, None)
+            return Wish()
+        known = self._seen.get(nodeset.key)
+        if known is None or known[0] != growth:
+            known = self._seen[nodeset.key] = (growth, count)
+        return wish_of(nodeset, slurmd_pods=count, come_since=count - known[1])
+
+    # ---------------------------------------------------------------------------------------------------- objects
+
+    async def _present(self, nodeset: NodeSet) -> Present:
+        found: dict[Means, list[StandIn]] = {}
+        for means in Means:
+            api_version = await self._api_version(means)
+            if api_version is None:
+                continue
+            path = paths.collection(api_version, means.resource, nodeset.metadata.namespace)
+            selector = f"{names.LABEL_WANTED}={nodeset.name}"
+            found[means] = await self._kube.list_objects(path, StandIn, label_selector=selector)
+        return found
+
+    async def _api_version(self, means: Means) -> str | None:
+        """In which version the kind is served; None: it is not installed."""
+        if means in (Means.PLACEHOLDER, Means.TEMPLATE):
+            return "v1"
+        if self._served is None or self._clock() - self._served[0] > _SERVED_FOR_S:
+            self._served = (self._clock(), await read_served(self._kube))
+        resource = self._served[1].find(Kind(group=AUTOSCALING_GROUP, kind=means.kind))
+        return resource.api_version if resource is not None else None
+
+    async def _run(self, nodeset: NodeSet, steps: Iterable[Step]) -> str:
+        """Write them, in their order; what the apiserver has against one, which ends the pass, or empty."""
+        for step in steps:
+            try:
+                await self._write(nodeset, step)
+            except (errors.NotFound, errors.Conflict):
+                continue  # made or gone already: the next pass sees it
+            except (errors.Invalid, errors.Forbidden) as error:
+                return error.message
+        return ""
+
+    async def _write(self, nodeset: NodeSet, step: Step) -> None:
+        match step:
+            case Create(means, body):
+                await self._create(nodeset, means, body)
+            case Remove(means, found):
+                path = await self._path(nodeset, means, found.name)
+                await self._kube.delete(path, uid=found.uid, grace_period_s=0)
+            case Change(found, spec):
+                path = await self._path(nodeset, Means.BUFFER, found.name)
+                await self._kube.patch(path, {"metadata": {"uid": found.uid}, "spec": spec})
+            case SayUnschedulable(found):
+                await self._say_unschedulable(found)
+
+    async def _create(self, nodeset: NodeSet, means: Means, body: dict[str, object]) -> None:
+        api_version = await self._api_version(means)
+        whole = {"apiVersion": api_version, "kind": means.kind, **body}
+        answer = await self._kube.create(await self._path(nodeset, means), whole)
+        if means is Means.PLACEHOLDER:
+            await self._say_unschedulable(msgspec.json.decode(answer, type=StandIn))
+
+    async def _say_unschedulable(self, found: StandIn) -> None:
+        condition = msgspec.structs.replace(UNSCHEDULABLE, last_transition_time=rfc3339(self._now()))
+        body = {"metadata": {"uid": found.uid}, "status": {"conditions": [as_json(condition)]}}
+        await self._kube.patch(paths.status(paths.pod(*found.key)), body)
+
+    async def _path(self, nodeset: NodeSet, means: Means, name: str = "") -> str:
+        api_version = await self._api_version(means) or ""
+        path = paths.collection(api_version, means.resource, nodeset.metadata.namespace)
+        return f"{path}/{name}" if name else path
+
+    # ------------------------------------------------------------------------------------------------------ words
+
+    async def _tell(self, nodeset: NodeSet, wish: Wish, present: Present, steps: Iterable[Step], refused: str) -> None:
+        """The recorder says nothing twice within ten minutes."""
+        kind, growth = names.NODESET_KIND, nodeset.status.growth
+        many = f"{wish.nodes} node{'' if wish.nodes == 1 else 's'}"
+        if refused or (missing := explain_missing(nodeset, present)):
+            note = f"asking for {many}: {refused or missing}"
+            await self._events.warning(nodeset, kind, reason="NodesNotAsked", action="Ask", note=note)
+            return
+        if growth is not None and any(isinstance(step, Create) for step in steps):
+            note = f"asked for {many}, for {describe_jobs(growth)}"
+            await self._events.normal(nodeset, kind, reason="NodesAsked", action="Ask", note=note)
+        for means in (Means.REQUEST, Means.BUFFER, Means.PLACEHOLDER):
+            for found in present.get(means, ())[:1]:
+                why = explain_refusal(found, await self._told(found), self._now())
+                if why:
+                    note = f"asked for {many} by {means.kind} {found.name}: {why}"
+                    await self._events.warning(nodeset, kind, reason="NodesRefused", action="Ask", note=note)
+                    return
+
+    async def _told(self, found: StandIn) -> list[Told]:
+        selector = f"involvedObject.uid={found.uid}"
+        path = paths.collection("v1", "events", found.metadata.namespace)
+        return await self._kube.list_objects(path, Told, field_selector=selector, may_be_old=True)

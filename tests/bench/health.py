@@ -1,0 +1,369 @@
+"""Sick nodes in random order, while operator and syncer are killed: no job starts between a signal and the check that
+passed, a reason of others stays byte for byte, and each node is back or needs a person for the true reason.
+
+Ten kinds of faults, each on a node that is well, one at a time on each of three nodes. Short jobs wait for each node
+all the time. Slurm's accounting says when they started, the check when it passed; both to a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import click
+import msgspec
+
+from demo.stack import Stack
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, NotYet, wait
+from sunkpy.core.health import Record, State
+from sunkpy.core.health.verification import FAILED
+from sunkpy.core.model.objects import Pod
+from tests.bench import report
+from tests.bench.asked import Asked
+from tests.bench.clusters import idle_demo
+from tests.e2e import processes, sickness
+
+FAULTS, QUICK_FAULTS = 200, 20
+DRAINED_WITHIN_S: Final = 1.0
+_BACK_S: Final = 180.0
+_KILLS_S: Final = 15.0
+_TAINT, _CONDITION = "example.com/sick", "GpuFell"
+_NOT_READY = "GpuReady"
+_SLURMS = "Prolog error"
+_PERSONS: Final = "disk  of ann; "
+"""With two blanks, which stay."""
+
+HEALTH: Final[Mapping[str, object]] = {
+    "settleSeconds": 1,
+    "mostReturnsADay": 1000,
+    "signals": {
+        "gpu": {"label": sickness.LABEL, "bad": [sickness.BAD]},
+        "taint": {"taint": _TAINT},
+        "fell": {"condition": _CONDITION},
+        "unready": {"condition": _NOT_READY, "bad": ["False"]},
+        "prolog": {"slurmReason": _SLURMS},
+    },
+}
+
+
+class Kind(enum.StrEnum):
+    """What happens to a node."""
+
+    LABEL = "a label"
+    TAINT = "a taint"
+    CONDITION = "a condition that is True"
+    READINESS = "a condition that is False"
+    FLICKER = "a label that comes and goes"
+    BUSY = "a label while a long job runs"
+    SLURM = "a drain of Slurm's own, for a person"
+    PERSON = "a person's drain beside a label"
+    FAILS = "a check that fails"
+    HANGS = "a check that hangs"
+
+
+class Suffered(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. Times since the epoch; `drained_s` None: it drains nothing by a signal. `wrong`: what was not as it
+    should be.
+    """
+
+    kind: Kind
+    node: str
+    begun_s: float
+    drained_s: float | None = None
+    back_s: float
+    wrong: str = ""
+
+
+def make_plan(seed: int, count: int) -> tuple[Kind, ...]:
+    """Each kind equally often, in random order."""
+    kinds = [kind for kind, _ in zip(_for_ever(), range(count), strict=False)]
+    random.Random(seed).shuffle(kinds)
+    return tuple(kinds)
+
+
+def _for_ever() -> Iterator[Kind]:
+    while True:
+        yield from Kind
+
+
+def started_early(
+    suffered: Iterable[Suffered], starts: Mapping[str, Sequence[float]], passed: Mapping[str, Sequence[float]]
+) -> list[str]:
+    """Jobs that started on a node after its drain was seen, and before its last check since had passed.
+
+    `starts` and `passed` are in whole seconds, by Slurm node.
+    """
+    found = []
+    for each in suffered:
+        if each.drained_s is None:
+            continue
+        during = [at_s for at_s in passed.get(each.node, ()) if each.drained_s <= at_s + 1 <= each.back_s + 1]
+        until_s = max(during, default=each.back_s)
+        early = [at_s for at_s in starts.get(each.node, ()) if each.drained_s < at_s < int(until_s)]
+        found += [f"{each.node}, {each.kind}: {at_s:.0f}" for at_s in early]
+    return found
+
+
+def measure(asked: Asked) -> Sequence[report.Figure]:
+    """All faults of a plan."""
+    stack = idle_demo()
+    plan = make_plan(asked.seed, QUICK_FAULTS if asked.quick else FAULTS)
+    kills: list[float] = []
+    with sickness.known(stack, HEALTH), sickness.checked(stack):
+        pods, over = stack.slurmd_pods(), threading.Event()
+        jobs = [stack.sbatch(f"--nodelist={pod.name}", "--array=1-1000%1", script="sleep 2") for pod in pods]
+        killer = threading.Thread(target=_kill_parts, args=(stack, asked.seed, over, kills))
+        killer.start()
+        try:
+            suffered = _suffer_all(stack, pods, plan)
+        finally:
+            over.set()
+            killer.join()
+            stack.cancel_jobs(jobs)
+            for pod in pods:
+                sickness.forget(stack, pod.spec.node_name)
+        starts = _starts(stack)
+        passed = {pod.name: _passed(stack, pod.name) for pod in pods}
+    return [*figures(suffered, starts, passed, kills=kills, seed=asked.seed)]
+
+
+def figures(
+    suffered: Sequence[Suffered],
+    starts: Mapping[str, Sequence[float]],
+    passed: Mapping[str, Sequence[float]],
+    *,
+    kills: Sequence[float],
+    seed: int,
+) -> Iterator[report.Figure]:
+    """What was seen, with its bounds."""
+    n = len(suffered)
+    wrong = [f"{each.node}, {each.kind}: {each.wrong}" for each in suffered if each.wrong]
+    yield report.none("nodes not back or without the true reason", wrong, n=n, seed=seed)
+    yield report.none("jobs started before the check had passed", started_early(suffered, starts, passed), n=n)
+    calm = [each for each in suffered if not any(each.begun_s - 20 < at_s < each.begun_s + 5 for at_s in kills)]
+    drains = [each.drained_s - each.begun_s for each in calm if each.drained_s is not None]
+    if drains:
+        name = "from a signal to the drain, nobody killed"
+        yield report.at_most(f"{name}, median", report.median(drains), bound=DRAINED_WITHIN_S, n=len(drains))
+        yield report.observed(f"{name}, worst", max(drains), n=len(drains))
+    yield report.observed("from a fault until the node is back, median", report.median([_lasted(x) for x in suffered]))
+    yield report.observed("from a fault until the node is back, worst", max(map(_lasted, suffered)), n=n)
+    yield report.observed("operators and syncers killed", len(kills), unit="")
+    yield report.observed("jobs that ran", sum(map(len, starts.values())), unit="")
+
+
+def _lasted(each: Suffered) -> float:
+    return each.back_s - each.begun_s
+
+
+# --------------------------------------------------------------------------------------------------------- on a cluster
+
+
+def _kill_parts(stack: Stack, seed: int, over: threading.Event, kills: list[float]) -> None:
+    rng = random.Random(seed)
+    while not over.wait(rng.uniform(0.5, 1.5) * _KILLS_S):
+        with contextlib.suppress(CommandFailed, NeverSo):
+            kills.append(time.time())
+            processes.kill(stack, rng.choice(("operator", "syncer")))
+
+
+def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[Kind]) -> list[Suffered]:
+    """One at a time on each node."""
+    left, found = list(enumerate(plan)), list[Suffered]()
+    lock = threading.Lock()
+
+    def work(pod: Pod) -> None:
+        while True:
+            with lock:
+                if not left:
+                    return
+                number, kind = left.pop(0)
+            found.append(_suffer(stack, pod, kind, number))
+            click.echo(f"{len(found)}/{len(plan)}: {found[-1]}")
+
+    with ThreadPoolExecutor(max_workers=len(pods)) as pool:
+        list(pool.map(work, pods))
+    return found
+
+
+def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
+    begun_s, drained_s, wrong = time.time(), None, ""
+    try:
+        begun_s, drained_s = _WAYS[kind](stack, pod, number)
+        _wait(stack, pod, State.WELL)
+    except (CommandFailed, NeverSo, AssertionError) as error:
+        wrong = f"{type(error).__name__}: {error}"
+        _again(lambda: sickness.forget(stack, pod.spec.node_name))
+        _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
+    return Suffered(
+        kind=kind, node=pod.name, begun_s=begun_s, drained_s=drained_s, back_s=time.time(), wrong=wrong
+    )  # fmt: skip
+
+
+def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[float, float]:
+    """When the signal came, and when Slurm showed the drain."""
+    watch = stack.when_slurm_node(pod.name, r"State=[^ ]*DRAIN.*Reason=k8s: health:", timeout_s=60)
+    begun_s = time.time()
+    begin()
+    return begun_s, watch.time_s() - stack.clock_skew_s()
+
+
+def _by_label(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+    node = pod.spec.node_name
+    times = _signalled(stack, pod, lambda: sickness.mark(stack, node))
+    _wait(stack, pod, State.DRAINED)
+    sickness.mark(stack, node, None)
+    _wait(stack, pod, State.VERIFY, State.WELL)
+    return times
+
+
+def _by_taint(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+    node = pod.spec.node_name
+    times = _signalled(stack, pod, lambda: stack.kubectl("taint", "node", node, f"{_TAINT}:PreferNoSchedule"))
+    _wait(stack, pod, State.DRAINED)
+    stack.kubectl("taint", "node", node, f"{_TAINT}-")
+    _wait(stack, pod, State.VERIFY, State.WELL)
+    return times
+
+
+def _by_condition(type_: str, bad: str, good: str) -> Callable[[Stack, Pod, int], tuple[float, float]]:
+    def suffer(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+        def say(status: str) -> None:
+            told = {"type": type_, "status": status, "reason": "Bench", "message": "as asked"}
+            body = msgspec.json.encode({"status": {"conditions": [told]}}).decode()
+            stack.kubectl("patch", "node", pod.spec.node_name, "--subresource=status", "-p", body)
+
+        times = _signalled(stack, pod, lambda: say(bad))
+        _wait(stack, pod, State.DRAINED)
+        say(good)
+        _wait(stack, pod, State.VERIFY, State.WELL)
+        return times
+
+    return suffer
+
+
+def _flickers(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+    node = pod.spec.node_name
+    times = _signalled(stack, pod, lambda: sickness.mark(stack, node))
+    for value in (None, sickness.BAD, None, sickness.BAD):
+        sickness.mark(stack, node, value)
+    _wait(stack, pod, State.DRAINED)
+    sickness.mark(stack, node, None)
+    _wait(stack, pod, State.VERIFY, State.WELL)
+    return times
+
+
+def _busy(stack: Stack, pod: Pod, number: int) -> tuple[float, float]:
+    job = stack.sbatch(f"--nodelist={pod.name}", f"--job-name=long-{number}", script="sleep 15")
+    stack.wait_for_job(job, "RUNNING", timeout_s=_BACK_S)
+    times = _by_label(stack, pod, number)
+    state = stack.job(job)["JobState"]
+    assert state == "COMPLETED", f"job {job} is {state}: a drain ends no job"
+    return times
+
+
+def _slurms(stack: Stack, pod: Pod, number: int) -> tuple[float, None]:
+    begun_s = time.time()
+    reason = f"{_SLURMS} {number}"
+    _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=drain", f"reason={reason}"))
+    record = _wait(stack, pod, State.PERSON)
+    assert (record.signal, record.reason) == ("prolog", reason), f"{record.signal}: {record.reason}"
+    _has_reason(stack, pod, reason)
+    _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
+    return begun_s, None
+
+
+def _persons(stack: Stack, pod: Pod, number: int) -> tuple[float, None]:
+    begun_s, reason, node = time.time(), f"{_PERSONS}{number}", pod.spec.node_name
+    _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=drain", f"reason={reason}"))
+    sickness.mark(stack, node)
+    _wait(stack, pod, State.DRAINED)
+    sickness.mark(stack, node, None)
+    _wait(stack, pod, State.WELL)
+    _has_reason(stack, pod, reason)
+    _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
+    return begun_s, None
+
+
+def _unchecked(how: str, words: str) -> Callable[[Stack, Pod, int], tuple[float, float]]:
+    def suffer(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+        node = pod.spec.node_name
+        sickness.fail_checks(stack, pod.name, how=how)
+        times = _signalled(stack, pod, lambda: sickness.ask_for_check(stack, node))
+        record = _wait(stack, pod, State.PERSON)
+        assert record.signal == FAILED, record.signal
+        assert record.text.startswith(words), record.text
+        assert record.log.startswith(f"looking at {pod.name}"), record.log
+        sickness.fail_checks(stack, pod.name, fails=False, how=how)
+        sickness.ask_for_check(stack, node)
+        return times
+
+    return suffer
+
+
+_WAYS: Final[Mapping[Kind, Callable[[Stack, Pod, int], tuple[float, float | None]]]] = {
+    Kind.LABEL: _by_label,
+    Kind.TAINT: _by_taint,
+    Kind.CONDITION: _by_condition(_CONDITION, "True", "False"),
+    Kind.READINESS: _by_condition(_NOT_READY, "False", "True"),
+    Kind.FLICKER: _flickers,
+    Kind.BUSY: _busy,
+    Kind.SLURM: _slurms,
+    Kind.PERSON: _persons,
+    Kind.FAILS: _unchecked("fails", "verify failed with 3"),
+    Kind.HANGS: _unchecked("hangs", f"verify took more than {sickness.CHECK_S} s"),
+}
+
+
+def _wait(stack: Stack, pod: Pod, *states: State) -> Record:
+    """The record, as soon as the Node stands at one of these."""
+
+    def found() -> Record:
+        record = sickness.record_of(stack, pod.spec.node_name)
+        if record is None or record.state not in states:
+            raise NotYet(f"{record.state}: {record.why or record.text}" if record is not None else "no record")
+        return record
+
+    return wait(found, timeout_s=_BACK_S, what=f"{pod.spec.node_name} is {' or '.join(states)}")
+
+
+def _has_reason(stack: Stack, pod: Pod, reason: str) -> None:
+    """Of the drain in Slurm, byte for byte, as slurmrestd tells it."""
+    text = _again(lambda: stack.admin("sinfo", "--noheader", f"--nodes={pod.name}", "--Format=Reason:200")).rstrip()
+    assert text == reason, f"the reason reads {text!r}, and was {reason!r}"
+
+
+def _again(step: Callable[[], str | None]) -> str:
+    """Until it succeeds: slurmctld may be busy."""
+
+    def done() -> str:
+        try:
+            return step() or ""
+        except CommandFailed as error:
+            raise NotYet(str(error)) from error
+
+    return wait(done, timeout_s=60, what="a step of the bench")
+
+
+def _starts(stack: Stack) -> Mapping[str, Sequence[float]]:
+    """When jobs started, by Slurm node."""
+    lines = stack.admin(
+        "bash", "-c", "SLURM_TIME_FORMAT=%s sacct -anXP -S now-1day -o nodelist,start", timeout_s=120
+    ).splitlines()
+    found: dict[str, list[float]] = {}
+    for node, _, start in (line.partition("|") for line in lines):
+        if start.isdecimal():
+            found.setdefault(node, []).append(float(start))
+    return found
+
+
+def _passed(stack: Stack, slurm_node: str) -> Sequence[float]:
+    """When the check passed there."""
+    return [float(line) for line in stack.login(f"cat passed-{slurm_node} 2> /dev/null || true").split()]
