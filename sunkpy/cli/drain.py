@@ -17,9 +17,9 @@ from sunkpy.core.explain.explanation import render
 from sunkpy.core.model.objects import Node, Wire
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.drain_plan import (
-    Asker,
     Cordon,
     Drain,
+    DrainAsker,
     DrainOutcome,
     NodeNow,
     Outcomes,
@@ -46,7 +46,7 @@ from sunkpy.slurm.nodes import UNDRAIN
 _NO_OPERATOR: Final = frozenset({2002, 2010})  # ESLURM_ACCESS_DENIED, ESLURM_USER_ID_MISSING
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-Plan = Callable[[NodeNow, Asker], Steps]
+Plan = Callable[[NodeNow, DrainAsker], Steps]
 
 
 class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ async def _carry_out(access: Access, order: DrainOrder, plan: Plan) -> Shown:
             command = f"kubectl sunk explain node {missing}"
             return await absent_node(reader, missing, order.form, facts, command=command)
         slurm = sides.slurm if facts.slurm_nodes is not None else None
-        asker = Asker(
+        asker = DrainAsker(
             in_kubernetes=await _who_am_i(sides.kube),
             in_slurm=sides.slurm.user if sides.slurm is not None else "",
             set_by=frozenset(order.set_by),
@@ -146,7 +146,7 @@ async def _at_node(
     facts: PoolFacts,
     kube: Kube,
     slurm: Slurm | None,
-    asker: Asker,
+    asker: DrainAsker,
     order: DrainOrder,
     plan: Plan,
     job_ends: Sequence[JobEnd],
