@@ -8,13 +8,14 @@ from sunkpy.accounts.collect import plan_now
 from sunkpy.accounts.loop import AccountsLoop
 from sunkpy.accounts.metrics import AccountsMetrics
 from sunkpy.accounts.settings import AccountsSettings
-from sunkpy.accounts.term import check_cluster, serve_term
+from sunkpy.accounts.term import serve_term
 from sunkpy.core.accounts import WantedAccounts, describe_plan
 from sunkpy.kube.client import Kube
 from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.process import Process, run
 from sunkpy.runtime.settings import load
 from sunkpy.slurm import Slurm
+from sunkpy.slurm.cluster import check_cluster
 from sunkpy.slurm.prometheus import PrometheusRecorder
 
 

@@ -125,7 +125,7 @@ def device_plugin(config_path: Path) -> None:
 @main.command()
 @click.option("--settings", required=True, help="YAML or JSON: sunkpy/volumes/settings.py.")
 def volumes(settings: str) -> None:
-    """Serve how full volumes are, and how old what was saved there is (beside slurmctld and MariaDB).
+    """Serve how full volumes are, and how old what was saved there is (in the pods of slurmctld and MariaDB).
 
     Example: sunkpy volumes --settings '{volumes: {state-slurm-slurmctld-0: /volumes/state}}'
     """
@@ -201,7 +201,7 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
     help="Where the page's key for sessions is written, too.",
 )
 def slurm_token(key_file: Path, user: str, path: Path, page_key: Path | None) -> None:
-    """Keep a token of Slurm fresh in a file, for a container beside that has not the key.
+    """Keep a token of Slurm fresh in a file, for another container of the pod that has not the key.
 
     Example: sunkpy slurm-token --key-file /keys/jwt.key --user nobody --file /run/slurm/token
     """
@@ -270,7 +270,7 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 def upgrade_plan(
     release: str, chart: str, namespace: str, files: tuple[Path, ...], settings: tuple[str, ...], *, reuse_values: bool
 ) -> None:
-    """Say what a helm upgrade of chart slurm would make anew, and what people would notice. Needs helm.
+    """Say which pods a helm upgrade of chart slurm would replace, and what people would notice. Needs helm.
 
     Example: sunkpy upgrade-plan slurm charts/slurm -n slurm -f values.yaml
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 NOT_ASKED = "Slurm's side: not asked"
-"""What a person is told who can reach no Slurm; the reason follows."""
+"""What a person reads who cannot reach Slurm; the reason follows."""
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ async def list_backups(access: Access, form: Form) -> Shown:
 
 
 async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
-    """Read all backups, each by a Job beside what it backs up.
+    """Read all backups, by a Job for each volume with backups.
 
     Raises:
         BadSettings, KubeError: there is no way to the apiserver, or the person may make no Job.
@@ -58,7 +58,7 @@ async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
 
 
 async def read_backups(kube: Kube, namespace: str) -> tuple[Backup, ...]:
-    """Of a namespace, or of all.
+    """The backups of a namespace, or of all.
 
     Raises:
         KubeError: they cannot be read.

@@ -28,7 +28,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namespace(self) -> str:
-        """Of the Slurm cluster, by the settings; empty without them."""
+        """The namespace of the Slurm cluster, from the settings; empty without them."""
         return self.settings.namespace if self.settings is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""`sunkpy drain`, `undrain` and `verify`: with the rights of the person who asks, at the door that they name."""
+"""`sunkpy drain`, `undrain` and `verify`: with the rights of the person who asks, in Kubernetes or in Slurm."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sunkpy.core.explain.explanation import render
 from sunkpy.core.model.objects import Node, Wire
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.drain_plan import (
-    Asker,
     Cordon,
     Drain,
+    DrainAsker,
     DrainOutcome,
     NodeNow,
     Outcomes,
@@ -46,7 +46,7 @@ from sunkpy.slurm.nodes import UNDRAIN
 _NO_OPERATOR: Final = frozenset({2002, 2010})  # ESLURM_ACCESS_DENIED, ESLURM_USER_ID_MISSING
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-Plan = Callable[[NodeNow, Asker], Steps]
+Plan = Callable[[NodeNow, DrainAsker], Steps]
 
 
 class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ async def _carry_out(access: Access, order: DrainOrder, plan: Plan) -> Shown:
             command = f"kubectl sunk explain node {missing}"
             return await absent_node(reader, missing, order.form, facts, command=command)
         slurm = sides.slurm if facts.slurm_nodes is not None else None
-        asker = Asker(
+        asker = DrainAsker(
             in_kubernetes=await _who_am_i(sides.kube),
             in_slurm=sides.slurm.user if sides.slurm is not None else "",
             set_by=frozenset(order.set_by),
@@ -146,12 +146,12 @@ async def _at_node(
     facts: PoolFacts,
     kube: Kube,
     slurm: Slurm | None,
-    asker: Asker,
+    asker: DrainAsker,
     order: DrainOrder,
     plan: Plan,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
-    """Of several nodes each is done for itself: what one refuses does not keep the others."""
+    """Each of several nodes is done by itself: if one is refused, the others are done all the same."""
     now = await _now(kube, slurm, facts, line)
     steps, failure = plan(now, asker), None
     for number, step in enumerate(steps.steps if not order.is_trial else ()):

@@ -1,4 +1,4 @@
-"""In which other namespaces something of a name is, for a person who asked in the wrong one."""
+"""In which other namespaces there is something with the name, for a person who asked in the wrong one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_GANGS: Final = "spec.schedulerName!=default-scheduler"
 async def namespaces_of(kube: Kube, kind: str, name: str) -> frozenset[str]:
     """Those with such a Pod, Gang or NodeSet; none where the person may not look.
 
-    Of gangs those whose pods say so themselves: by the annotation, or by an owner right above them.
+    Gangs are found only if their pods name them: by the annotation, or by an owner right above them.
 
     Raises:
         KubeError: the apiserver did not answer.

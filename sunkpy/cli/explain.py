@@ -64,7 +64,7 @@ class ExplainRequest(Access, frozen=True, kw_only=True):
 
     @classmethod
     def about(cls, access: Access, *, kind: str, name: str) -> Self:
-        """Of somebody who reaches both sides so."""
+        """The request of a person with this access to both sides."""
         return cls(**msgspec.structs.asdict(access), kind=kind, name=name)
 
 

@@ -1,6 +1,6 @@
 """Reads an installation for `sunkpy doctor`, as far as the person may: what cannot be read is named, and nothing ends.
 
-Of Secrets only the metadata is asked for, so no key ever reaches this process.
+Only the metadata of Secrets is read, so no key ever reaches this process.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ async def probe(url: str) -> str:
 
 
 def _watched(pod: str, text: str) -> VolumesOfPod:
-    """Of the metrics of `sunkpy volumes`."""
+    """What the metrics of `sunkpy volumes` say."""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     found = {(each.name, each.labels.get("persistentvolumeclaim", "")): each.value for each in samples}
 

@@ -1,4 +1,6 @@
-"""`sunkpy jobs`: hold, release, requeue and cancel jobs of either door, by Slurm's own commands beside slurmctld."""
+"""`sunkpy jobs`: hold, release, requeue and cancel jobs of people and of pods, by Slurm's own commands in slurmctld's
+pod.
+"""
 
 from __future__ import annotations
 

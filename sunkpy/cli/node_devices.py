@@ -64,7 +64,7 @@ class DeviceReader:
         return msgspec.structs.replace(facts, health=await self._health(facts.node))
 
     async def _health(self, name: str) -> Record | None:
-        """As it stands on the Node; who may not read Nodes hears nothing of it."""
+        """The health as noted on the Node; None for a person who may not read Nodes."""
         there = self._kube.list_objects(paths.NODES, Node, field_selector=f"metadata.name={name}")
         nodes = await or_not("nodes", there, [])
         return next((read_record(node) for node in nodes or ()), None)

@@ -17,8 +17,8 @@ from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.overview.drained import HeldNode, HeldNodes, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
 from sunkpy.core.overview.pool import (
-    Pool,
     PoolFacts,
+    PoolView,
     find_growth,
     find_nodes,
     find_stuck,
@@ -54,9 +54,9 @@ def _exit_code(facts: PoolFacts) -> int:
             return NO_ANSWER
 
 
-def pool_of(facts: PoolFacts) -> Pool:
+def pool_of(facts: PoolFacts) -> PoolView:
     """The pool, as it is shown."""
-    return Pool(
+    return PoolView(
         nodes=find_nodes(facts),
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
         nodesets=tuple("/".join(nodeset.key) for nodeset in facts.nodesets or ()),
@@ -149,7 +149,7 @@ async def ask_once(access: Access, ask: Ask, form: Form) -> Shown:
 
 
 async def ask_again(access: Access, ask: Ask, form: Form, on_answer: Callable[[Shown], object], every_s: float) -> None:
-    """An answer each so many seconds, until cancelled.
+    """An answer every few seconds, until cancelled.
 
     Raises:
         BadSettings, KubeError: there is none.

@@ -101,7 +101,7 @@ class ClusterSource:
 
 
 async def show(access: Access, options: Options, say: Callable[[str], object]) -> None:
-    """Serve on this machine alone, with the rights of who started it, until cancelled.
+    """Serve on this machine only, with the rights of the person who started it, until cancelled.
 
     Raises:
         BadSettings, KubeError: neither side can be reached.

@@ -1,6 +1,6 @@
 """The pool as far as the person who asks may read it: all of one Slurm cluster, in a handful of requests at once.
 
-The apiserver answers from its cache, so that who watches the pool costs etcd nothing.
+The apiserver answers from its cache, so a person who watches the pool costs etcd nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ U = TypeVar("U", bound=KubeObject)
 
 _SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 _NAMES: Final = ("slurm",)
-"""Of a scheduler whose settings could not be read."""
+"""Names of a scheduler whose settings could not be read."""
 _USER: Final = "k8s"
 
 
 class PoolReader:
-    """Reads the pool. `namespace`: only of that one; `not_asked`: what a person is told if there is no Slurm to ask;
+    """Reads the pool. `namespace`: only of that one; `not_asked`: what a person reads if there is no Slurm to ask;
     `slurms_silence`: why Slurm could not be read.
     """
 
@@ -149,7 +149,7 @@ class PoolReader:
         )
 
     async def _events(self, name: str, slurmd: Pod | None) -> list[Event]:
-        """Of the Node of that name, or of the slurmd pod: pods of others may have such names too."""
+        """Events of the Node of that name, or of the slurmd pod: other pods may have such names, too."""
         namespace = slurmd.metadata.namespace if slurmd is not None else self.namespace
         listed = await self._listed("Events", paths.ALL_EVENTS, Event, fields=f"involvedObject.name={name}")
         about = ((event, event.involved_object) for event in listed or ())

@@ -183,7 +183,7 @@ class ClusterReader:
         self._unread: list[str] = []
 
     async def around(self, namespace: str, scheduler: str, pods: Iterable[Pod]) -> ReadableCluster:
-        """Of the pods in a namespace that name a scheduler.
+        """The cluster for the pods in a namespace that name a scheduler.
 
         Args:
             namespace: its name.
@@ -245,7 +245,9 @@ class ClusterReader:
         )
 
     async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:
-        """Listed, as the scheduler does, who may not get a namespace."""
+        """The namespace is found in a list, as the scheduler does it, because a person may be allowed to list and not
+        to get.
+        """
         if settings is None or not settings.reads_namespaces:
             return Namespace(name=name)
         listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={name}")

@@ -1,4 +1,4 @@
-"""`sunkpy support-bundle`: what somebody else needs to see who is to help, in one file.
+"""`sunkpy support-bundle`: everything that a helper needs to see, in one file.
 
 Everything is read as the person who asks, and no Secret is read at all. What may go in is decided by
 `sunkpy.core.overview.redaction`. Logs are those of the processes of the charts, the last of each; of pods of people

@@ -254,7 +254,7 @@ JOB_COMMENT_PREFIX = "k8s:"
 
 
 def feature_of_label(label: str, value: str) -> str:
-    """Of a Slurm node: `k8s/topology.kubernetes.io/zone=eu-1a`."""
+    """The feature of a Slurm node: `k8s/topology.kubernetes.io/zone=eu-1a`."""
     return f"k8s/{label}={value}"
 
 

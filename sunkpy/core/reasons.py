@@ -1,4 +1,4 @@
-"""What each condition and each reason of an Event means to the person who reads it, and what they can do.
+"""What each condition and each reason of an Event means to its reader, and what the reader can do.
 
 `tools/make-reference` makes docs/reference/conditions.md and events.md of these tables. A test compares them with the
 code: each condition, reason and Event that the code writes has a row, and each row is written somewhere.

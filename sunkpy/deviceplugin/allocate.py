@@ -16,7 +16,7 @@ from sunkpy.kube.errors import KubeError
 
 
 class PluginAllocator:
-    """Of one node. It remembers to whom it gave something until the apiserver lists that pod no longer."""
+    """Hands out the devices of one node. It remembers which pods got some until the apiserver no longer lists them."""
 
     def __init__(self, kube: Kube, settings: PluginSettings, *, node: str) -> None:
         self._kube = kube

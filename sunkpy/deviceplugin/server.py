@@ -27,7 +27,7 @@ _Context = grpc.aio.ServicerContext[api.Empty, api.ListAndWatchResponse]
 
 
 class PluginServer:
-    """Of one node."""
+    """The device plugin of one node, as the kubelet calls it."""
 
     def __init__(self, allocator: PluginAllocator, settings: PluginSettings, metrics: PluginMetrics) -> None:
         self._allocator = allocator
@@ -59,7 +59,7 @@ class PluginServer:
             await asyncio.sleep(_LOOK_S)
 
     async def _until_cut_off(self) -> None:
-        """A kubelet that starts anew has removed the socket."""
+        """A kubelet that restarts removes the socket."""
         while (self._folder / _SOCKET).exists():  # noqa: ASYNC110 - a file tells nobody
             await asyncio.sleep(_LOOK_S)
 

@@ -9,7 +9,7 @@ class PluginSettings(ProcessSettings, frozen=True, kw_only=True):
     """GPUs of `resource`, for pods of these `schedulers`.
 
     `control_files`: what every container with a GPU gets besides. `cdi_kind`: name GPUs to the container runtime too,
-    as `<kind>=<uuid>`. `pretend`: so many GPUs that do not exist, for trials. The other keys say where
+    as `<kind>=<uuid>`. `pretend`: a number of GPUs that do not exist, for trials. The other keys say where
     things are: `dev` of the node, which is seen below `host`.
     """
 

@@ -18,12 +18,12 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 
 
 def make_certificate(hosts: Sequence[str], *, now: datetime) -> Mapping[str, bytes]:
-    """`tls.crt` and `tls.key`, the names of cert-manager; for some DNS names, the first of which is the subject's.
+    """`tls.crt` and `tls.key`, the names of cert-manager; for some DNS names; the first one is also the subject.
 
     `now` is in UTC.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    # A subject has room for 64 characters; what counts are the names beside it.
+    # A subject has room for 64 characters; what counts are the alternative names.
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, hosts[0][:64])])
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now - _CLOCKS_DIFFER).not_valid_after(now + _VALID)

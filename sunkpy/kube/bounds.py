@@ -23,7 +23,7 @@ MOST_OF_ONE: Final = 16 * 1024
 """Characters of a value: 64 groups of YuniKorn take 6,000. Cut, no list can be read, and its gang is refused."""
 MOST_OWNERS: Final = 64
 _BESIDE_TEXT: Final = 100
-"""Bytes that two short texts take beside their characters."""
+"""Bytes that two short texts take in addition to their characters."""
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 

@@ -204,7 +204,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _own_namespace() -> str:
-    """Of the pod whose service account would be used; empty elsewhere."""
+    """The namespace of the pod whose service account would be used; empty outside a pod."""
     try:
         return _OF_POD.read_text().strip() if os.environ.get("KUBERNETES_SERVICE_HOST") else ""
     except OSError:
@@ -212,7 +212,7 @@ def _own_namespace() -> str:
 
 
 def current_namespace(kubeconfig: Path | None = None) -> str:
-    """Of the current context, as kubectl takes it; in a pod that of the pod; else `default`."""
+    """The namespace of the current context, as kubectl takes it; in a pod that of the pod; otherwise `default`."""
     if kubeconfig is None and (own := _own_namespace()):
         return own
     paths = str(kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION)

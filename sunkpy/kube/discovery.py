@@ -53,7 +53,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """What the apiserver serves, by one answer.
 
-    `resources`: each kind in its versions, the preferred one first. `uncertain`: groups of which it could not tell.
+    `resources`: each kind in its versions, the preferred one first. `uncertain`: groups that could not be read.
     """
 
     resources: Mapping[Kind, tuple[Resource, ...]] = {}

@@ -88,7 +88,7 @@ _BY_STATUS: dict[int, type[KubeError]] = {
 def from_response(request: str, status: int, body: bytes) -> KubeError:
     """The error for a non-2xx answer; `body` is a Status object or plain text.
 
-    Of an object that is not there the Status says so; where nothing is served the text is "404 page not found"
+    If an object is not there, the Status says so; where nothing is served the text is "404 page not found"
     (k8s.io/apiserver, pkg/util/notfoundhandler).
     """
     try:

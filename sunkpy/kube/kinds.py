@@ -6,13 +6,14 @@ CRD that is installed later is found so, and so is one that comes back in anothe
 
 One answer proves nothing, for an apiserver that has just started does not know its CRDs yet: a kind is taken for absent
 when answers have lacked it for a while. Until then nothing is decided of the pods that need it, and where it was found
-is kept in any case. Of the kinds that may not be read one at a time is tried again, in turn.
+is kept in any case. Kinds that may not be read are tried again one at a time, in turn.
 
-Of the kinds that are not `expected` no more than `MOST_KINDS` are followed at a time; others wait as those that may not
+At most `MOST_KINDS` kinds that are not `expected` are followed at a time; others wait as those that may not
 be read. So no pods can have the scheduler follow kinds without end, or keep it from those that it works with.
 
 A kind is needed as long as an object of it stands above a pod that is known, and when somebody looks for one. It may be
-needed again a moment later, as by a CronJob or a roll: so it is followed for much longer than it takes to list it anew.
+needed again a moment later, as by a CronJob or a roll: so it is followed for much longer than it takes to list it
+again.
 """
 
 from __future__ import annotations

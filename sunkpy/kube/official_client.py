@@ -1,7 +1,7 @@
 """What is used of the official client. The rest is loaded when somebody uses it: it took a third of a command's start.
 
 `import kubernetes` imports all of its parts, for threads and for asyncio, and below them requests, oauthlib and
-jsonschema. Of the parts that stand beside those named in `_USED` only the names are made here
+jsonschema. Of all parts that `_USED` does not name, only the names are made here
 (`importlib.util.LazyLoader`); they work as ever for whoever else imports them.
 """
 

@@ -19,7 +19,7 @@ SILENT_S: Final = 10.0
 
 
 class Pulse:
-    """Of one connection; `clock` is in seconds."""
+    """Watches whether one connection still gets answers; `clock` is in seconds."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube

@@ -141,7 +141,7 @@ class NodeLoop:
 
 
 class Wakes:
-    """The queues, and who puts which key where."""
+    """The queues, and what puts which key into them."""
 
     def __init__(self, *, settle_s: float = _SETTLE_S, gather_s: float = _GATHER_S) -> None:
         self._settle_s = settle_s

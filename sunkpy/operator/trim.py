@@ -1,7 +1,7 @@
 """Trims Nodes and Pods for the watch caches: keeps only what the operator reads, and shares equal parts.
 
 The watch caches are most of the operator's memory. A typed decode has dropped most of an object already (images,
-managed fields, volumes). This drops annotations and conditions of others. Of a pod that is no slurmd pod only its
+managed fields, volumes). This drops annotations and conditions of others. For a pod that is no slurmd pod only its
 requests and its job stay. Pods of one template have equal requests, so they share one value.
 """
 
@@ -71,7 +71,7 @@ def is_heartbeat(old: Node, new: Node) -> bool:
 
 
 def trim_pod(pod: Pod) -> Pod:
-    """Of a slurmd pod what decisions read; of any other pod its requests and the job in its annotation."""
+    """What decisions read: of a slurmd pod most of it; of any other pod its requests and the job in its annotation."""
     meta, status = pod.metadata, pod.status
     room = _room(msgspec.json.encode(as_much(pod.spec)))
     spec = PodSpec(containers=(room,), node_name=sys.intern(pod.spec.node_name))

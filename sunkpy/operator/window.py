@@ -1,4 +1,4 @@
-"""Many writes of one kind, some at a time: no write waits for a slow one beside it, and a failure stops the rest."""
+"""Many writes of one kind, some at a time: no write waits for another slow one, and a failure stops the rest."""
 
 from __future__ import annotations
 

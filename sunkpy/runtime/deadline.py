@@ -22,5 +22,5 @@ OVER = "not sent: the lease has expired"
 
 
 def unlimited() -> float:
-    """The deadline of who needs no lease."""
+    """The deadline of a process that needs no lease: none."""
     return math.inf

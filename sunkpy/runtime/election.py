@@ -45,7 +45,7 @@ _LIVE: Final = 7 / 8
 
 
 class LockUnavailable(Exception):
-    """The lock could not be read or written: nothing is known of who leads."""
+    """The lock could not be read or written, so it is not known which replica leads."""
 
 
 class LeadershipLost(Exception):

@@ -1,4 +1,4 @@
-"""Answers to questions that were sent after somebody came, shared by all who came before the question was sent.
+"""Answers that callers share: each caller gets the answer to a question that was sent after the call.
 
 Many ask the same at once: the hooks of a gang call from each of its nodes. Who comes while a question is on its way
 waits for the next one, for the answer to this one may be older than what they have just seen.
@@ -31,7 +31,7 @@ class FreshAnswer(Generic[T]):
         """The answer to a question sent after this call, or after an earlier moment; and when it was sent.
 
         Raises:
-            Exception: whatever the question raised; all who share the answer get it, and nobody who comes later.
+            Exception: whatever the question raised; all callers that share the answer get it, and no later one.
         """
         came_at = self._clock()
         since = came_at if sent_after is None else sent_after
@@ -61,7 +61,7 @@ class FreshAnswers(Generic[K, T]):
         """The answer about one key to a question sent after this call, and when it was sent.
 
         Raises:
-            Exception: whatever the question raised; all who share the answer get it.
+            Exception: whatever the question raised; all callers that share the answer get it.
         """
         answer = self._answers.get(key)
         if answer is None:

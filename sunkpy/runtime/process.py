@@ -34,7 +34,7 @@ _FAST = 1
 _COLLECT_S = 0.2
 _TURNS_TO_MIDDLE = 5
 _SAME_S = 0.2
-"""So long the same text is served: who asks without end does not hold the process."""
+"""How long the same text is served, so that a client that asks all the time does not keep the process busy."""
 
 Check = Callable[[], str | None]
 """Says what is wrong, or None."""

@@ -34,7 +34,7 @@ _TURN_S = 0.02
 class Urgency(enum.IntEnum):
     """In which order keys are given out: `FIRST` before all others, `LAST` after them.
 
-    In between groups have turns, and each gives those that are wanted `SOON` before those that are not. Of one group
+    In between, groups take turns, and each group gives keys that are wanted `SOON` before the others. Of one group
     and kind keys are given out in the order in which they came.
     """
 
@@ -94,7 +94,7 @@ class _Waiting(Generic[K]):
 
     @property
     def has_urgent(self) -> bool:
-        """Also who takes urgent keys alone finds one."""
+        """True if a worker that takes only urgent keys would find one."""
         return bool(self._lanes[Urgency.FIRST] or self._lanes[Urgency.SOON])
 
     def put(self, key: K, urgency: Urgency) -> bool:
@@ -125,7 +125,7 @@ class _Waiting(Generic[K]):
         return key
 
     def _next_lane(self, *, only_urgent: bool) -> OrderedDict[K, None] | None:
-        """Of the group whose turn it is."""
+        """The next key of the group whose turn it is."""
         if self._turns and not (only_urgent or self._lanes[Urgency.FIRST]):
             group = next(iter(self._turns))
             return self._lanes[Urgency.SOON].get(group) or self._lanes[Urgency.NONE][group]
@@ -177,7 +177,7 @@ class WorkQueue(Generic[K]):
             self._wake_one(urgent=urgency < Urgency.NONE)
 
     def _wake_one(self, *, urgent: bool) -> None:
-        """Whoever takes nothing else is woken for an urgent key rather than one who could do something else."""
+        """For an urgent key, a worker that takes only urgent keys is woken rather than one that could take others."""
         able = [idle for idle, only_urgent in self._idle.items() if urgent or not only_urgent]
         if able:
             chosen = next((idle for idle in able if self._idle[idle]), able[0])
@@ -262,7 +262,7 @@ async def run_workers(
     """Work on keys until cancelled. A failing key is logged and retried; it never stops the others.
 
     Args:
-        only_urgent: so many workers more that take urgent keys alone.
+        only_urgent: how many further workers take only urgent keys.
     """
     counted, turns = metrics or QueueMetrics(CollectorRegistry()), _Turns()
     async with asyncio.TaskGroup() as group:

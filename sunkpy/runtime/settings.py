@@ -56,8 +56,8 @@ class SlurmSettings(Settings, frozen=True, kw_only=True):
     """How to reach slurmrestd.
 
     Exactly one of `jwt_key_file` (tokens are made from it) and `token_file` (a token that somebody else renews; read
-    for each request). `reader`: who asks what changes nothing, where it is not `user`. slurmctld counts the calls of
-    each user but SlurmUser (rl_enable).
+    for each request). `reader`: the Slurm user for requests that change nothing, if it is not `user`. slurmctld counts
+    the calls of each user but SlurmUser (rl_enable).
     """
 
     url: str

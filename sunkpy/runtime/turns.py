@@ -13,7 +13,7 @@ TURN_S: Final = 0.01
 
 
 class Turns:
-    """Of one task that has much to do at once and waits for nothing; `clock` is in seconds."""
+    """Lets other tasks run while one task has much to do and waits for nothing; `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock

@@ -2,8 +2,9 @@
 
 A value that comes out as before is the same: so it is cheap to see which gangs that wait a change concerns.
 
-Templates belong to those who hold a verdict, and go with the last of them: a change may look at all that are there, and
-pods that ever ran are without number. The few that were asked for last stay a moment, until somebody holds them.
+Templates belong to the verdicts that were made from them, and are dropped with the last of these: a change may look at
+all that are there, and pods that ever ran are without number. The few that were asked for last stay a moment, until
+somebody holds them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ class Watchdog(Protocol):
     """Ends the process unless it is armed again, or disarmed, in time."""
 
     def arm(self, after_s: float) -> None:
-        """End the process in so many seconds; replaces what was set before."""
+        """End the process after that many seconds; replaces what was set before."""
 
     def disarm(self) -> None:
         """Let the process live."""

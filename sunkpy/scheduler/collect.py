@@ -29,7 +29,7 @@ from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
 _CLAIM_S = 3.0
-"""Then a pod is told that its claim is not there: of a template one is made within a moment."""
+"""After that time a pod's condition says that its claim is missing: a claim from a template is made within a moment."""
 
 
 class Collector:

@@ -20,7 +20,7 @@ from sunkpy.scheduler.record import Record
 class Ledger:
     """The records of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
 
-    `queue`: the gangs to look at in a pass. `changed`: those to recognise anew before that. In both namespaces have
+    `queue`: the gangs to look at in a pass. `changed`: those to recognise again before that. In both namespaces have
     turns, so that nobody waits for all the pods of another namespace.
     """
 
@@ -69,7 +69,7 @@ class Ledger:
         return known.slurm if known is not None and known.slurm.partition else None
 
     def take_job(self, record: Record, job: SlurmJob, *, asked_at: float) -> None:
-        """A job of which Slurm has just told, made known as one of the gang's, as it was then."""
+        """Record a job, as Slurm has just described it, as one of the gang's."""
         self.add_job(record, SlurmJob(id=job.id, user=job.user))
         self.change_job(record, job.id, lambda known: known.read(job, at=max(asked_at, known.known_at)))
 
@@ -77,7 +77,7 @@ class Ledger:
         """The job, made known as one of the gang's with what is known of it so far."""
         owner = self.by_job(job.id)
         if owner is not None and owner is not record:
-            # Slurm began to count anew: the comment says whose job it is now.
+            # Slurm has used the id again: the comment says whose job it is now.
             owner.jobs.pop(job.id, None)
             self.queue.add(owner.id)
         self._by_job[job.id] = record.id

@@ -72,7 +72,7 @@ class GangLoop:
         actions = decide_gang(snapshot, self._policy)
         # 4. Execute.
         await self._execute(record, actions, is_gone=snapshot.gang is None)
-        # 5. Look at it again: forget what has ended, and wake those who wait for that.
+        # 5. Look at it again: forget what has ended, and wake what waits for that.
         self._gangs.recognise(record)
         after = snapshot
         if actions:
@@ -123,7 +123,7 @@ class GangLoop:
         record.state = state
 
     async def _forget_gone(self, record: Record) -> None:
-        """Of a gang whose pods are replaced again and again: forget those that are gone, asking for each once."""
+        """For a gang whose pods are replaced again and again: forget those that are gone, after one question each."""
         if len(record.members) > len(record.recognised.pods) + _MOST_UNSEEN:
             seen = {pod.uid for pod in self._members.pods_of(record.id)}
             await self._leader.pods.left_of(record, but=seen)

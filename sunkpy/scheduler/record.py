@@ -116,7 +116,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 class MemberRecord:
     """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission,
     and `volume_since` for a volume. `refusal`:
-    its node refused it, and nothing was given back. `reported`: why it waits, as told last or to be told at
+    its node refused it, and nothing was given back. `reported`: why it waits, as reported last or to be reported at
     `reported_at`. `is_gone`: the apiserver said so.
     """
 
@@ -192,8 +192,8 @@ class Record:
         return all(pod.spec.node_name for pod in self.recognised.pods)
 
     def keep(self, pod: Pod) -> bool:
-        """Nothing has changed about a pod from which it follows who is in the gang, or what that asks for: it takes its
-        own place there. False: the gang has to be recognised anew.
+        """Put a changed pod in its own place, when nothing has changed that decides who is in the gang or what it asks
+        for. False: the gang has to be recognised again.
         """
         known = self.recognised
         if self.is_doubted or known.gang is None or known.claiming is not None:
@@ -228,7 +228,7 @@ class Record:
 
     @property
     def is_binding_open(self) -> bool:
-        """A binding was sent of which the apiserver has not said what became of it."""
+        """A binding was sent, and the apiserver has not answered what happened to it."""
         return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
 
     def as_bound(self, pod: Pod) -> Pod:
@@ -267,7 +267,7 @@ class Record:
         self.displaced.clear()
 
     def fire(self) -> None:
-        """Wake everybody who waits for a change of this gang."""
+        """Wake everything that waits for a change of this gang."""
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()

@@ -31,8 +31,8 @@ _GRACE_S: Final = 300
 
 class HooksSettings(Settings, frozen=True, kw_only=True):
     """Where prologs and epilogs call, the audience that their tokens must have, how long an epilog waits, and how long
-    pods may take to end meanwhile (0: `_GRACE_S`), `_FREEING_S` less. Of less than a minute half stays for that.
-    `longest_grace_seconds_in`: in its place, by partition.
+    pods may take to end meanwhile (0: `_GRACE_S`), `_FREEING_S` less. If the whole is less than a minute, half of it
+    stays for that. `longest_grace_seconds_in`: in its place, by partition.
     """
 
     port: int = 8000
@@ -90,7 +90,7 @@ class Times(Settings, frozen=True, kw_only=True):
     * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
     * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
     * `preemptors_each_s`: how often it is looked for which jobs took the places of others.
-    * `watch_settles_s`: by when a watch that is connected again has told what it missed, and is believed.
+    * `watch_settles_s`: how long after it is connected again a watch has caught up, and is believed.
     * `budgets_after_s`: what Kubernetes may take to count a pod that was evicted in its disruption budget.
     """
 

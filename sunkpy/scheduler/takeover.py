@@ -74,7 +74,7 @@ class Takeover:
     # -------------------------------------------------- 1. the notes of pods
 
     async def read_notes(self) -> None:
-        """Of all pods that are there and will come."""
+        """The job notes of all pods that exist or will come."""
         self._cluster.pods.add_handler(self._read_note)
         async for pod in in_turns(tuple(self._cluster.pods.values())):
             self._read_note(None, pod)
@@ -129,7 +129,7 @@ class Takeover:
             record.bound_to = max(own, key=lambda job: (job.id in noted, job.is_live, job.id)).id
 
     def hurry(self, record: Record) -> None:
-        """Somebody waits for an answer about the gang, some of whose jobs Slurm has just told."""
+        """Settle what is known of the gang already, because a hook waits for an answer about it."""
         if self._ledger.all_jobs_known:
             return
         for job in tuple(record.jobs.values()):

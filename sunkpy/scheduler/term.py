@@ -126,7 +126,7 @@ class Term:
             self._wake.slurm_answers_again()
 
     def _group_pods(self, families: Families) -> None:
-        """Which pod is of which gang."""
+        """Which pod belongs to which gang."""
         leader, owners = self._leader, Owners(self._watches, families)
         on_unreadable, largest = self._outbox.unreadable, self._settings.largest_gang
         recognition = Recognition(families, owners=owners, on_unreadable=on_unreadable, largest=largest)

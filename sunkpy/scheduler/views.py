@@ -19,7 +19,7 @@ class RecordView(Protocol):
 
     @property
     def id(self) -> GangId:
-        """Of the gang."""
+        """The id of the gang."""
 
     @property
     def seen_at(self) -> float:

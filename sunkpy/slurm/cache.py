@@ -101,7 +101,7 @@ class NodeCache:
         self._hastened.set()
 
     async def refresh(self, *, full: bool = False) -> Observation:
-        """A read that was sent after this call, shared by all who wait for one. Does not ask for the pace.
+        """A read that was sent after this call, shared by all callers that wait for one. It does not keep to the pace.
 
         `full` asks for all nodes even when Slurm says that nothing has changed: after a deletion it says so (24.11).
 

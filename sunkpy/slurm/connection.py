@@ -124,7 +124,7 @@ class _FirstAnswer(ResponseHandler):
             super().data_received(own)
 
     def _own(self, data: bytes) -> int:
-        """How many bytes belong to answers that are heard."""
+        """How many of these bytes belong to answers that somebody waits for; the rest is dropped."""
         at = 0
         while at < len(data):
             if self._body_left:

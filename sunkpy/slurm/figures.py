@@ -45,7 +45,7 @@ class Holdings(msgspec.Struct, frozen=True):
 
 
 class WireJobRow(WireWaiting, frozen=True, kw_only=True):
-    """An entry of `jobs`, of which less is read than in `sunkpy.slurm.wire.WireJob`."""
+    """An entry of `jobs`, with fewer fields than `sunkpy.slurm.wire.WireJob`."""
 
     comment: str = ""
     admin_comment: str = ""

@@ -34,7 +34,7 @@ class JobCalls:
     async def jobs_state(self, job_ids: Iterable[JobId] = ()) -> dict[JobId, frozenset[str]]:
         """State of all jobs Slurm remembers, or of those asked for. 0.1 s for 10,000 jobs.
 
-        Of an array each task that has started is an entry, and those that wait are one, under the id of the array. A
+        In an array each task that has started is an entry, and all that wait are one entry under the id of the array. A
         job that is missing from the answer is one that Slurm does not remember: this call knows no "not modified".
         """
         # Each id by itself: slurmrestd refuses a list with commas.

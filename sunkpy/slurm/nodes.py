@@ -77,8 +77,9 @@ class NodeCalls:
     async def nodes(self, *, since_s: int = 0, known: Mapping[str, SlurmNode] = _NONE) -> NodesSnapshot | NotModified:
         """All nodes; NotModified when none has changed since `since_s`. 6 ms unchanged, 0.8 s per 5,000 nodes else.
 
-        A node that is as it was in `known` is the same object. Sent once: who reads all nodes reads them again soon.
-        Slurm before 26.05.3 answers 500 when nodes have changed but partitions have not: then asked again without.
+        A node that is as it was in `known` is the same object. Sent once, because a caller that reads all nodes reads
+        them again soon. Slurm before 26.05.3 answers 500 when nodes have changed but partitions have not: then asked
+        again without.
         """
         if since_s:
             try:

@@ -1,4 +1,4 @@
-"""What a person asks of Slurm who wants to see all jobs of it at once, as the queue has them."""
+"""The requests to Slurm for a person who wants to see all its jobs at once, in the order of the queue."""
 
 from __future__ import annotations
 

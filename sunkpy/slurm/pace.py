@@ -2,7 +2,8 @@
 
 While slurmctld packs its nodes it holds the locks that scheduling needs. So the next read is not sent before ten times
 what the last one cost it. slurmctld itself knows that (`sdiag`, GET diag/); where it does not say, the whole time of
-the read counts, most of which is slurmrestd's writing of JSON. A third of slurmrestd's time is left for others.
+the read counts; most of it is the time in which slurmrestd writes JSON. A third of slurmrestd's time is left for
+others.
 
 A read that says "unchanged" costs next to nothing, so an idle cluster is read each second, of whatever size.
 """
@@ -20,7 +21,7 @@ LONGEST_S = 30.0
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one read: `took_s` from request to answer, `slurmctld_s` that slurmctld worked on it, if it says so."""
+    """Cost of a read: `took_s` from request to answer, `slurmctld_s` that slurmctld worked on it, if it says so."""
 
     took_s: float = 0.0
     slurmctld_s: float | None = None

@@ -36,7 +36,7 @@ _ENDS_S: Final = 2.0
 _LENGTH_BYTES: Final = 4
 _SAID_BYTES: Final = 2000
 _MEMORY_BYTES: Final = 400 * 2**20
-"""Above it only the relay fails, not the scheduler beside it: all of a container ends when it has no memory left."""
+"""Above it only the relay fails, not the scheduler: if the container ran out of memory, all its processes would end."""
 _TOO_LONG: Final = "the answer is longer than the relay may hold; see --slurmrestd"
 _NO_MESSAGE: Final = (asyncio.IncompleteReadError, msgspec.DecodeError)
 
@@ -138,7 +138,7 @@ class Relay:
         """The relay renews its own when one is refused."""
 
     def explain_refusal(self) -> str:
-        """Of the relay's own token."""
+        """What to do when slurmrestd refuses the relay's own token."""
         return "the token of the pod that was asked is refused: see the log of its process"
 
 

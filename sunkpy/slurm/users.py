@@ -1,4 +1,4 @@
-"""Which Slurm user somebody is who has a token of Slurm (`scontrol token`): slurmctld itself says whether it is one."""
+"""Which Slurm user a token of Slurm belongs to (`scontrol token`): slurmctld itself says whether it is valid."""
 
 from __future__ import annotations
 

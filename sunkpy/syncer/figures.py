@@ -1,6 +1,6 @@
 """The figures of the Slurm cluster, read and rendered from time to time, so that a scrape costs nothing.
 
-One read serves all who scrape, however many they are, and the next is not sent before ten times what the last one took.
+One read serves all scrapes, however many there are, and the next is not sent before ten times what the last one took.
 All that grows with the number of nodes and jobs
 is done in a thread, where the event loop has its turn between two slices of a few milliseconds.
 

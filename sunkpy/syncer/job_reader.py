@@ -1,9 +1,9 @@
 """All jobs of Slurm, read one by one as they change, so that slurmrestd never has to list them all.
 
 A list of all jobs in full takes a quarter of a MiB of slurmrestd's memory for each. Their states alone take next to
-nothing, and say which jobs are new, have changed or are gone; these are read in full, so many at most in a turn. What
-is left of the turn goes to those that wait, whose reasons change, and to job arrays, whose states are told of all tasks
-together: the longest unread first.
+nothing, and say which jobs are new, have changed or are gone; these are read in full, up to a maximum in each turn.
+What is left of the turn goes to those that wait, whose reasons change, and to job arrays, whose states are reported for
+all tasks together: the longest unread first.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings, To
 
 
 class FigureSettings(Settings, frozen=True, kw_only=True):
-    """The figures of Slurm beside the process's own metrics: how often they are read, and their bounds.
+    """The figures of Slurm in addition to the process's own metrics: how often they are read, and their bounds.
 
-    `series_per_name`: of each metric at most so many. `job_reads`: so many jobs are read in full each time, at most.
+    `series_per_name`: most series of each metric. `job_reads`: how many jobs are read in full each time, at most.
     """
 
     enabled: bool = True

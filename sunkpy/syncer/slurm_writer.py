@@ -78,7 +78,9 @@ class _List(msgspec.Struct):
 
 
 class SlurmWriter:
-    """Writes one list at a time. A change of one node, such as its comment, goes beside it and delays no drain."""
+    """Writes one list at a time. A change of one node, such as its comment, is written at the same time and delays no
+    drain.
+    """
 
     def __init__(self, slurm: Slurm, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._slurm = slurm

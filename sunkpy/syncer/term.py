@@ -14,9 +14,8 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.kube.pulse import Pulse
 from sunkpy.runtime.process import Process
-from sunkpy.runtime.settings import BadSettings
 from sunkpy.slurm import NodeCache, Slurm
-from sunkpy.slurm.errors import SlurmError
+from sunkpy.slurm.cluster import check_cluster
 from sunkpy.syncer.collect import Collector, pod_selector, trim_pod
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.figures import FigureFeed
@@ -29,10 +28,6 @@ from sunkpy.syncer.queue_watch import QueueWatch
 from sunkpy.syncer.service_check import ServiceCheck
 from sunkpy.syncer.settings import SyncerSettings
 from sunkpy.syncer.topology import Topology
-
-
-class WrongCluster(BadSettings):
-    """slurmrestd answers for another Slurm cluster than the one in the settings."""
 
 
 class Term:
@@ -106,7 +101,7 @@ class Term:
             WrongCluster: acting on that Slurm would be wrong.
         """
         settings = self._settings
-        await self._check_cluster()
+        await check_cluster(self._slurm, settings.cluster)
         self._process.log.info(
             "mirroring", cluster=settings.cluster, namespace=settings.namespace, slurm=settings.slurm.url
         )
@@ -124,16 +119,3 @@ class Term:
     def _nodeset_of(self, node: str) -> str:
         pod = self._pods.get(self._settings.namespace, node)
         return pod.labels.get(names.LABEL_NODESET, "") if pod is not None else ""
-
-    async def _check_cluster(self) -> None:
-        """Refuse to mirror into a cluster of another name. An unreachable cluster is no mismatch."""
-        try:
-            ping = await self._slurm.ping()
-        except SlurmError:
-            return
-        wanted = self._settings.cluster
-        if ping.cluster and ping.cluster != wanted:
-            raise WrongCluster(
-                f"slurmrestd serves Slurm cluster {ping.cluster!r}, the settings say {wanted!r}: "
-                "set `cluster` to Slurm's ClusterName, or `slurm.url` to the right slurmrestd"
-            )

@@ -1,4 +1,4 @@
-"""Slurm's topology as Kubernetes says it: what each node is told (26.05), and the file of slurmctld.
+"""Slurm's topology from labels in Kubernetes: the place of each node (26.05), and the topology file of slurmctld.
 
 Slurm 26.05 is told of single nodes, at once (`wish`, by the mirror). The file goes into a ConfigMap, from which
 load_topology in slurmctld's pod tries and loads it: the whole tree for 24.11, the blocks for 26.05, a hand-written one

@@ -1,4 +1,5 @@
-"""`sunkpy volumes`: beside slurmctld and MariaDB, how full their volumes are, and how old what they have saved is.
+"""`sunkpy volumes`: in the pods of slurmctld and MariaDB, how full their volumes are, and how old what they have saved
+is.
 
 It reads and never writes, asks nobody, and has no right in Kubernetes.
 """

@@ -1,4 +1,4 @@
-"""Entry of `sunkpy volumes`: one beside each process whose volumes it looks at, without a Lease."""
+"""Entry of `sunkpy volumes`: one in the pod of each process whose volumes it looks at, without a Lease."""
 
 from __future__ import annotations
 

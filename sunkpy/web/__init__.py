@@ -1,1 +1,1 @@
-"""The page: one read of both sides for all who look, over HTTP and server-sent events. It changes nothing."""
+"""The page: one read of both sides for all viewers, over HTTP and server-sent events. It changes nothing."""

@@ -1,12 +1,13 @@
 """Who looks, and what they may see: proved by what the browser sends, a cookie or a bearer token.
 
-* In the cluster by a token of Kubernetes: who may `get nodesets` in the namespace sees the pool, and pods where they
+* In the cluster by a token of Kubernetes: people who may `get nodesets` in the namespace see the pool, and pods where
+they
   may `get pods`. Or by a token of Slurm (`scontrol token`), which shows its user their own jobs; a browser may bring
   one once, and gets a session in its place.
 * On a person's own machine by a key that only the link has which the command prints: others may have a login there.
 
-A verdict is kept for a minute, so who loses a right keeps it here for so long. The apiserver gets a few questions at
-once at most, whatever strangers send; who is known does not wait for their turn.
+A verdict is kept for a minute, so a person who loses a right keeps it here for that long. The apiserver gets a few
+questions at once at most, whatever strangers send; a known person does not wait for them.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class ClusterDoor:
             raise
 
     async def enter(self, token: str) -> str:
-        """See Door. A link opens once: who finds it later, in a history or a chat, is not let in."""
+        """See Doorkeeper. A link opens once: a person who finds it later, in a history or a chat, is not let in."""
         sight = await self.sight(token)
         if not user_of(token):
             return token

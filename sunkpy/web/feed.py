@@ -52,7 +52,7 @@ class Channel:
 
     @property
     def number(self) -> int:
-        """Of the state that `page` gives now."""
+        """The number of the state that `page` gives now."""
         return self._number
 
     def page(self) -> bytes:

@@ -198,7 +198,7 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def _cookie(request: web.Request) -> str:
-    """Of this page alone: browsers keep those of one host together, whatever the port."""
+    """The name of the cookie of this page only: browsers keep the cookies of one host together, whatever the port."""
     return f"{COOKIE}-{request.url.port}"
 
 

@@ -1,8 +1,8 @@
-"""What a browser keeps of who came with a token of Slurm: good for this page alone, and as long as a working day.
+"""The cookie of a person who came with a token of Slurm: good only for this page, and for a working day.
 
 The link that brings the token stays where links stay: in a history, a chat. So it is short-lived, opens the page once,
 and the browser gets a session in its place. All pods of the page sign with a key that follows from the cluster's
-`jwt.key`, which none of them has: a container beside each keeps it in a file.
+`jwt.key`, which none of them has: another container of each pod keeps it in a file.
 """
 
 from __future__ import annotations

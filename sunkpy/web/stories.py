@@ -1,4 +1,4 @@
-"""What is said of one thing: asked once for all who look at it within a few seconds."""
+"""The details of one thing: read once for all viewers that look at it within a few seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REMEMBERED: Final = 512
 
 
 class Stories:
-    """Of nodes, pods and jobs of one feed."""
+    """The details of nodes, pods and jobs of one feed."""
 
     def __init__(self, feed: Feed, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed = feed

@@ -21,7 +21,7 @@ EDIT = [
 ]
 RULES = {"tenant": EDIT, "controller": EDIT, "binder": ANYTHING}
 CRITICAL = "system-node-critical"
-SAYS = "only who may create pods/binding gives pods a system priority class here"
+SAYS = "only users who may create pods/binding can give pods a system priority class here"
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ ROLES = {
         {"apiGroups": ["sunkpy.dev"], "resources": ["namespaceaccess"], "resourceNames": ["lab"], "verbs": ["set"]}
     ],
 }
-SAYS = "only who may set namespaceaccess.sunkpy.dev makes a namespace that scheduler.access names, or sets "
+SAYS = "only users who may set namespaceaccess.sunkpy.dev can make a namespace that scheduler.access names, or sets "
 
 
 @pytest.fixture(scope="module")

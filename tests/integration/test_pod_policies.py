@@ -27,10 +27,10 @@ USERS = {
     "kubelet": "pods",
 }
 VERBS = ["create", "patch", "update", "delete", "deletecollection", "list"]
-SAYS = "only who may create pods/binding puts a pod of this scheduler on a node by spec.nodeName"
+SAYS = "only users who may create pods/binding can put a pod of this scheduler on a node by spec.nodeName"
 SAYS_OF_NOTES = (
-    "only who may create pods/binding changes sunkpy.dev/job-id, gang-id, slurm-node, place, gpu-indices, devices of a "
-    "pod that is on its node"
+    "only users who may create pods/binding can change sunkpy.dev/job-id, gang-id, slurm-node, place, gpu-indices, "
+    "devices of a pod that is on its node"
 )
 NOTE = names.ANNOTATION_JOB_ID
 ALIAS = "other-name"
@@ -210,7 +210,7 @@ def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> No
     requests = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
     make_pod(apiserver, "small", nodeName="n1", **requests)
     refused = resized(apiserver, "small")
-    says = "only who may create pods/binding resizes a pod of this scheduler in place"
+    says = "only users who may create pods/binding can resize a pod of this scheduler in place"
     assert (refused.status_code, says in refused.json()["message"]) == (403, True)
     answer = resized(apiserver, "small", "binder")
     assert answer.is_success, answer.text
@@ -219,7 +219,9 @@ def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> No
 
 
 AN_AGE_S = 2**31
-SAYS_OF_FORCE = "only who may create pods/binding deletes or evicts pods by force, or gives one more than 300 s to end"
+SAYS_OF_FORCE = (
+    "only users who may create pods/binding can delete or evict pods by force, or give one more than 300 s to end"
+)
 
 
 def test_nobody_leaves_containers_behind_that_nobody_can_end(apiserver: Apiserver) -> None:

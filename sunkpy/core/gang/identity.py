@@ -62,7 +62,9 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turn(id: GangId) -> int:
-    """A number that differs among the gangs of one owner, if it numbers them: 3 of `group-3`; else any."""
+    """A number that differs between the gangs of one owner, if the owner numbers them: 3 for `group-3`. Otherwise any
+    number.
+    """
     digits = re.search(r"[0-9]{0,9}\Z", id.unit)
     return int(digits[0]) if digits and digits[0] else zlib.crc32(id.comment().encode())
 

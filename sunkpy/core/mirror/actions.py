@@ -84,7 +84,7 @@ class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """Annotations to set (None removes) and conditions that differ.
 
-    `receipt_age_s`: the annotations hold a receipt, which gets a new time: Slurm was asked so many seconds ago.
+    `receipt_age_s`: the annotations hold a receipt, which gets a new time: how many seconds ago Slurm was asked.
     `receipt_time` is the annotation of its time.
     """
 

@@ -66,7 +66,7 @@ REPEAT_AFTER_S = 2.0
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, what to remember, and when to decide again without a change.
 
-    `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after so many seconds.
+    `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after that many seconds.
     `question`: ask Slurm this, remember the answer (`after_asking`), and decide again.
     """
 
@@ -186,7 +186,7 @@ def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: Mirro
 
 
 def job_state_held_s(slurm_nodes: int) -> float:
-    """How long a change of jobs on an open node is held back, in a cluster of so many nodes.
+    """How long a change of jobs on an open node is held back, in a cluster with that many nodes.
 
     Each pod is written at most once in this time, and so all of them together at most `JOB_STATE_PER_S` times a second.
     """

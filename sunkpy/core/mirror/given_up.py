@@ -5,7 +5,7 @@ no other reason stood when it gave it up. A machine that was booted without Slur
 unexpectedly rebooted`; one that had a drain of ours by then leaves it DOWN with the reason of the drain, and with none
 once that is lifted. Nobody else returns it.
 
-Source: slurmctld, validate_node_specs and update_node. Of a machine that lacks what the node promises, such as a GPU,
+Source: slurmctld, validate_node_specs and update_node. For a machine that lacks what the node promises, such as a GPU,
 slurmctld writes a reason of its own, or INVALID_REG.
 """
 

@@ -10,7 +10,9 @@ from sunkpy.core.model.matching import Amounts, shortfalls
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one node. Slurm did not say: `cpus` and `memory_mib` 0, `gres` None; see `core.model.gres:gres_counts`."""
+    """What a job has on one node. If Slurm did not say, `cpus` and `memory_mib` are 0 and `gres` is None; see
+    `core.model.gres:gres_counts`.
+    """
 
     cpus: int = 0
     memory_mib: int = 0
@@ -22,7 +24,9 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
         return {"cpu": self.cpus * 1000, "memory": self.memory_mib * 2**20, **(self.gres or {})}
 
     def lacking(self, needs: Mapping[str, int], left: Mapping[str, int]) -> str:
-        """Of what less is `left` than that, where Slurm has said how much there is: `lacks cpu: needs 2, has 1`."""
+        """The resource of which less is `left` than needed, if Slurm has said how much there is: `lacks cpu: needs 2,
+        has 1`.
+        """
         is_known = {"cpu": bool(self.cpus), "memory": bool(self.memory_mib)}
         known = {name: amount for name, amount in needs.items() if is_known.get(name, self.gres is not None)}
         return next((str(each) for each in shortfalls(known, {n: max(0, has) for n, has in left.items()})), "")

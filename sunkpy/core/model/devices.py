@@ -60,7 +60,7 @@ class CounterId(NamedTuple):
 
 
 class Attribute(Wire, frozen=True, kw_only=True):
-    """Of a device; of one that is no text nothing is read."""
+    """An attribute of a device; only text values are read."""
 
     string: str = ""
 
@@ -98,7 +98,9 @@ class Device(Wire, frozen=True, kw_only=True):
 
     @property
     def repelling(self) -> Taint | None:
-        """The taint that keeps all from it who do not tolerate it; one with effect `None` is for information."""
+        """The taint that keeps off all pods that do not tolerate it; a taint with effect `None` is only for
+        information.
+        """
         return next(iter(self.taints_that_repel), None)
 
     @property
@@ -113,7 +115,7 @@ class Device(Wire, frozen=True, kw_only=True):
 
 
 class SlicePool(Wire, frozen=True, kw_only=True):
-    """Slices that belong together. Of an older generation none counts, and none before all are there."""
+    """Slices that belong together. Slices of an older generation do not count, and none counts before all are there."""
 
     name: str = ""
     generation: int = 0
@@ -200,7 +202,7 @@ class DeviceRequest(Wire, frozen=True, kw_only=True):
 
 
 class DeviceConfig(Wire, frozen=True, kw_only=True):
-    """What the driver is told about the devices of some requests, of all if none is named."""
+    """Configuration for the driver about the devices of some requests; of all requests if none is named."""
 
     requests: tuple[str, ...] = ()
     opaque: dict[str, object] | None = None
@@ -215,7 +217,7 @@ class WantedDevices(Wire, frozen=True, kw_only=True):
 
 
 class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
-    """Of a claim or of a template for claims."""
+    """The spec of a claim, or of a template for claims."""
 
     devices: WantedDevices = WantedDevices()
 
@@ -336,7 +338,7 @@ class SlurmDevice(NamedTuple):
 
 
 def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
-    """GRES name → what stands behind each index. Of a text that is none of ours nothing is known."""
+    """GRES name → the device behind each index. Empty for a text that we did not write."""
     return {name: tuple(map(_read_line, lines)) for name, lines in _lists(text).items() if name != _MADE}
 
 

@@ -16,10 +16,10 @@ def our_reason(text: str) -> str:
 
 
 def health_reason(why: str) -> str:
-    """Of a Node that a signal of `health.signals` says is sick."""
+    """The reason for a Node that is sick by a signal of `health.signals`."""
     return our_reason(f"health: {why}")
 
 
 def cordon_reason(why: str) -> str:
-    """Of a Node that somebody cordoned in Kubernetes."""
+    """The reason for a Node that somebody cordoned in Kubernetes."""
     return our_reason(f"cordon: {why}" if why else "cordon")

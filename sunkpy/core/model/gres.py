@@ -42,7 +42,9 @@ def gres_counts(text: str) -> dict[str, int]:
 
 
 def gres_types(text: str) -> dict[str, list[str]]:
-    """Of a node, `gpu:h100:2(S:0),gpu:a100:1` → {"gpu": ["h100", "h100", "a100"]}: by index, empty without a type."""
+    """The types on a node, `gpu:h100:2(S:0),gpu:a100:1` → {"gpu": ["h100", "h100", "a100"]}: by index, empty without a
+    type.
+    """
     found: dict[str, list[str]] = {}
     for part in filter(None, _entries(text)):
         name, *typed = _names(part)

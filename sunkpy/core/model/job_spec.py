@@ -6,7 +6,7 @@ import msgspec
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):
-    """At most so many leaf switches, and how long to wait for them (man sbatch, --switches); None: as Slurm says."""
+    """The most leaf switches, and how long to wait for them (man sbatch, --switches); None: as Slurm says."""
 
     count: int
     wait_s: int | None = None
@@ -24,7 +24,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `tasks` may share nodes where memory and GRES are asked per cpu and per task: at least `minimum_nodes`, at most
     `maximum_nodes`. `whole_nodes`: nobody else may use them, whatever `shared` says. `gres_…` in Slurm's TRES syntax:
     `gres/gpu:h100:2`.
-    `segment`: so many nodes each are in one block (man sbatch, --segment).
+    `segment`: how many nodes at a time are in one block (man sbatch, --segment).
     `at_once`: it is first asked for as an allocation, which Slurm grants or refuses there and then; what it refuses is
     queued under `script`. `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for.
     """

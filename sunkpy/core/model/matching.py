@@ -37,7 +37,7 @@ _POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-", CLAIMED)
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource of which there is less than asked, in the units of this module."""
+    """A resource that is lacking, in the units of this module."""
 
     resource: str
     needs: int
@@ -212,7 +212,7 @@ def free_allocatable(node: Node, pods_on_node: Iterable[Pod]) -> Amounts:
 
 
 def shortfalls(needs: Mapping[str, int], free: Mapping[str, int]) -> tuple[Shortfall, ...]:
-    """Every resource of which `free` has less than `needs`, by name; nothing asked is never lacking."""
+    """Every resource with less in `free` than in `needs`, by name. What is not asked for is never lacking."""
     return tuple(
         Shortfall(resource=name, needs=amount, has=free.get(name, 0))
         for name, amount in sorted(needs.items())

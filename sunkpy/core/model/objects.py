@@ -125,7 +125,7 @@ class Owner(KubeObject, frozen=True, kw_only=True):
 
 
 class OddOwner(Owner, frozen=True, kw_only=True):
-    """One of which only the metadata could be read: spec and status are empty."""
+    """An object whose metadata alone could be read: spec and status are empty."""
 
     why: str
 
@@ -260,7 +260,7 @@ class Container(Wire, frozen=True, kw_only=True):
 
     @property
     def is_sidecar(self) -> bool:
-        """Of an init container: it runs beside the containers."""
+        """True for an init container that runs together with the containers."""
         return self.restart_policy == "Always"
 
 
@@ -501,7 +501,7 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
 
     @property
     def boot_id(self) -> str:
-        """Of the running machine; empty if it is not known."""
+        """The id of the machine's boot; empty if it is not known."""
         return self.node_info.boot_id
 
 

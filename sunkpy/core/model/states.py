@@ -145,7 +145,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_drain or (self.is_down and bool(self.reason) and self.reason not in _SLURM_ITSELF)
 
     def is_drained_by_others_for(self, reason: str) -> bool:
-        """DRAIN with exactly this reason, which is not ours, and no FAIL beside it."""
+        """DRAIN with exactly this reason, which is not ours, and without FAIL."""
         return self.is_drain and self.reason == reason and not self._is_reason_ours and "FAIL" not in self.state
 
     @property

@@ -96,5 +96,5 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
 
     @property
     def makes_volumes(self) -> bool:
-        """There is somebody who makes them; else an administrator has made them beforehand."""
+        """True if a provisioner makes volumes of this class; otherwise an administrator makes them beforehand."""
         return bool(self.provisioner) and self.provisioner != _NO_PROVISIONER

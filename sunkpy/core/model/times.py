@@ -30,5 +30,5 @@ def parse_rfc3339(text: str) -> datetime:
 
 
 def backoff_s(failures: int, *, first_s: float, last_s: float) -> float:
-    """The delay after so many earlier failures: `first_s`, doubled with each, at most `last_s`."""
+    """The delay after that many earlier failures: `first_s`, doubled with each, at most `last_s`."""
     return min(first_s * 2.0 ** min(failures, 30), last_s)

@@ -48,7 +48,7 @@ class AnnotateJobs(msgspec.Struct, frozen=True):
 class DeletePod(msgspec.Struct, frozen=True):
     """Delete exactly this pod as it was seen (uid and resourceVersion).
 
-    `why` is `drained`, `replaced` (the services beside it run on), `failed` (a finished pod makes room for the next
+    `why` is `drained`, `replaced` (services on its node run on), `failed` (a finished pod makes room for the next
     try) or `drain-timeout`.
     """
 

@@ -30,7 +30,7 @@ OUR_TOLERATIONS = (
 )
 
 STAYS = Toleration(operator="Exists", effect=matching.NO_EXECUTE)
-"""What a slurmd pod tolerates beside: Slurm, not a taint, decides when its jobs are over. A node with such a taint is
+"""What a slurmd pod also tolerates: Slurm, not a taint, decides when its jobs are over. A node with such a taint is
 left, as any that no longer fits.
 """
 

@@ -1,7 +1,7 @@
 """`Ready`, `Reconciling` and `Stalled`: whether a NodeSet is as wanted, as kstatus reads it for Flux, Argo CD and helm.
 
-A roll whose pods wait for their jobs is ready: it may take days, and who waits for it (`helm --wait`) would give up and
-undo it. `Reconciling` and `Stalled` are there only while they are True.
+A roll whose pods wait for their jobs is ready: it may take days, and a program that waits for it (`helm --wait`) would
+give up and undo it. `Reconciling` and `Stalled` are there only while they are True.
 
 Source: sigs.k8s.io/cli-utils, pkg/kstatus.
 """

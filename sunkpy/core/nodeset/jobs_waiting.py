@@ -22,8 +22,9 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 MANY_JOBS: Final = 10
 NODES_PER_JOB: Final = 10
-"""Many are MANY_JOBS, and one for so many nodes of the NodeSet: less is an ordinary queue, which the next ends of jobs
-empty."""
+"""Many are MANY_JOBS, and one more for this number of nodes of the NodeSet: less is an ordinary queue, which the next
+ends of jobs empty.
+"""
 WAITED_S: Final = 600.0
 """So long many jobs have to wait before each report. A new leader begins to count, so it repeats none earlier."""
 AGAIN_S: Final = 1800.0

@@ -1,6 +1,6 @@
 """The lock: a taint that keeps pods of other schedulers off a Node while Slurm jobs run there.
 
-kube-scheduler knows no Slurm job: it would put its pods beside one, onto cpus and devices that Slurm has given away.
+kube-scheduler knows no Slurm job: it would put its pods onto cpus and devices that Slurm has given to a job.
 The taint only keeps new pods off (NoSchedule). NoExecute would evict workload pods as well, to which nobody gives a
 toleration after they were made. Its value says that it is ours; whatever else has the same key is left alone.
 """

@@ -34,7 +34,7 @@ _UNTOLD: Changes = {names.ANNOTATION_SLURM_DRAIN: None, names.ANNOTATION_SLURM_R
 
 
 class DrainPolicy(enum.StrEnum):
-    """What a drain from Slurm's side does to its Node, beside the condition `SlurmCordon`."""
+    """What a drain from Slurm's side does to its Node, in addition to the condition `SlurmCordon`."""
 
     CORDON = "cordon"
     CONDITION = "condition"  # nothing

@@ -159,7 +159,9 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
 
 def may_be_replaced(pod: Pod, now: datetime) -> bool:
-    """As `is_cleared`, for a roll alone: only services run beside it, which last if the next slurmd comes soon."""
+    """Like `is_cleared`, but only for a roll: only services run on its node, which survive if the next slurmd comes
+    soon.
+    """
     return is_replaceable(pod) and _is_fresh(pod.annotations.get(names.ANNOTATION_REPLACEABLE_AT, ""), now)
 
 

@@ -49,7 +49,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
     types: tuple[GpuType, ...] = ()
 
     def offered_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """What the node offers, in the order of Slurm's indices; None while its driver or its label has not told.
+        """What the node offers, in the order of Slurm's indices; None while its driver or its label does not say.
 
         A device that fits several types is of the first; one that fits none is not offered.
         """
@@ -93,7 +93,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return tuple(each for each in found if each.count)
 
     def count_on(self, node: Node) -> int | None:
-        """How many the node offers, of whatever type; None while its driver has not told."""
+        """How many the node offers, of whatever type; None while its driver does not say."""
         offered = self.offered_on(node)
         return sum(each.count for each in offered) if offered is not None else None
 
@@ -102,7 +102,9 @@ class Gpu(Wire, frozen=True, kw_only=True):
 
 
 class CountedGres(Wire, frozen=True, kw_only=True):
-    """A GRES that Slurm counts and gives no device of: so many on each node, or as many as it has of a resource."""
+    """A GRES that Slurm only counts, without devices: a fixed number on each node, or as many as the Node has of a
+    resource.
+    """
 
     name: str = ""
     count: int = 0

@@ -41,7 +41,7 @@ _FOUND_AGAIN = frozenset(
         Trait.DELETING,
     }
 )
-"""What is asked for by name, beside how many there are."""
+"""Pods that are asked for by name, in addition to their number."""
 
 
 class Survey:

@@ -153,7 +153,7 @@ def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequen
 
 
 def _primary_order(pod: Pod) -> tuple[bool, bool, str, str]:
-    """Of several pods on a node the first counts: one that is not going, then the oldest."""
+    """Orders the pods of a node; the first one counts: one that is not being deleted, then the oldest."""
     return (pod.is_deleting, pod.is_finished, *_age(pod))
 
 

@@ -58,7 +58,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     checks: tuple[Check, ...]
 
     def filled_by(self, other: Diagnosis) -> Diagnosis:
-        """What was not checked, as somebody else has checked it who could."""
+        """Checks that were skipped here, with the results of a process that could make them."""
         theirs = {check.name: check for check in other.checks if check.level is not Level.SKIPPED}
         filled = (theirs.get(own.name, own) if own.level is Level.SKIPPED else own for own in self.checks)
         return Diagnosis(checks=tuple(filled))

@@ -24,7 +24,7 @@ from sunkpy.core.overview.table import Table, printable
 _NOT_ASKED: Final = "Slurm was not asked: see what was not read"
 
 
-class Asker(msgspec.Struct, frozen=True, kw_only=True):
+class DrainAsker(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, by their name at each door (empty: not known), and whose holds they name."""
 
     in_kubernetes: str = ""
@@ -113,13 +113,13 @@ class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of all nodes that were named; `unread`: what could not be read."""
+    """The outcome for each node that was named; `unread`: what could not be read."""
 
     outcomes: tuple[DrainOutcome, ...]
     unread: tuple[str, ...] = ()
 
 
-def plan_drain(now: NodeNow, door: Door, reason: str, asker: Asker) -> Steps:
+def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Steps:
     """Take a node out at one door; there the reason of others stays, unless they are named."""
     here = [
         hold for hold in now.held.holds if hold.by_hand and (hold.door == Door.KUBERNETES) == (door == Door.KUBERNETES)
@@ -132,7 +132,7 @@ def plan_drain(now: NodeNow, door: Door, reason: str, asker: Asker) -> Steps:
     return Steps(steps=(Cordon(reason, asker.in_kubernetes) if door == Door.KUBERNETES else Drain(reason),))
 
 
-def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: Asker) -> Steps:
+def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Steps:
     """Lift at these doors what is one's own or named; all else stays."""
     steps: list[Step] = []
     left: list[str] = []
@@ -153,7 +153,7 @@ def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: Asker) -> Steps:
     return Steps(steps=tuple(steps), left=tuple(left))
 
 
-def plan_verify(now: NodeNow, asker: Asker) -> Steps:
+def plan_verify(now: NodeNow, asker: DrainAsker) -> Steps:
     """Have the site's check run. Drains of others stay, and what they keep closed stays closed."""
     problem = _in_the_way_of_check(now)
     return Steps(left=(problem,)) if problem else Steps(steps=(Verify(asker.in_kubernetes or "somebody"),))
@@ -197,7 +197,7 @@ def _in_the_way_of_drain(now: NodeNow, reason: str) -> str:
 
 
 def _transition(slurm: SlurmNode) -> str:
-    """UNDRAIN lifts nothing but a drain; who set FAIL or DOWN is answered by RESUME."""
+    """UNDRAIN lifts only a drain; RESUME also lifts FAIL or DOWN."""
     return "UNDRAIN" if slurm.is_drain and not {"FAIL", "DOWN"} & slurm.state else "RESUME"
 
 

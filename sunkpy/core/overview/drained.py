@@ -191,7 +191,9 @@ _LIFTS: Final[Mapping[str, str]] = {
 
 
 def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
-    """A drain that the syncer set. One that the slurmd pod shows as a cordon, a removal or of its health is told so."""
+    """A drain that the syncer set; its cause is a cordon, a removal or the node's health if the slurmd pod shows one of
+    these.
+    """
     cause = slurm.reason.removeprefix(names.REASON_PREFIX)
     if cause.startswith("pod pending") and pod is not None and token_of(pod) is not None:
         return

@@ -1,7 +1,7 @@
 """What is known of the past of a node: Events, conditions, the steps of its health, and Slurm's times of its last
 reason, boot and slurmd.
 
-What each source forgets is told with it.
+The answer says what each source forgets.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of a node, the oldest first; `unknown`: what cannot be known of it."""
+    """The history of a node, oldest first; `unknown`: what cannot be known about it."""
 
     node: str
     slurm_node: str

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from sunkpy.core.overview.queue import QueuedJob
 
 
-class Told(NamedTuple):
-    """What happened, and what to do; in braces: `job` as who asks calls it, `partition`, `node` (the first)."""
+class Ending(NamedTuple):
+    """What happened, what to do; in braces: `job` as the asking person calls it, `partition`, `node` (the first)."""
 
     because: str
     what_to_do: str
@@ -26,100 +26,100 @@ _USED: Final = (
 _STEPS: Final = "Read the end of its output; which step it was: sacct -j {job} -o JobID,State,ExitCode,NodeList"
 
 STATES: Final = {
-    "COMPLETED": Told("its script ended with 0", "Nothing."),
-    "CANCELLED": Told("somebody cancelled it", "Who it was: sacct -j {job} -o JobID,State%40"),
-    "TIMEOUT": Told(
+    "COMPLETED": Ending("its script ended with 0", "Nothing."),
+    "CANCELLED": Ending("somebody cancelled it", "Who it was: sacct -j {job} -o JobID,State%40"),
+    "TIMEOUT": Ending(
         "it reached its time limit",
         "Ask for more with --time; the longest that there is: scontrol show partition {partition}",
     ),
-    "DEADLINE": Told(
+    "DEADLINE": Ending(
         "it could not end before its deadline", "Submit it again, with a later --deadline or less --time."
     ),
-    "OUT_OF_MEMORY": Told("it needed more memory than it had asked for, and the kernel ended a process", _USED),
-    "NODE_FAIL": Told("Slurm lost a node of it", _NODE),
-    "BOOT_FAIL": Told("a node of it did not boot", _NODE),
-    "REVOKED": Told("another cluster of the federation runs it", "Look for it there: squeue --federation"),
+    "OUT_OF_MEMORY": Ending("it needed more memory than it had asked for, and the kernel ended a process", _USED),
+    "NODE_FAIL": Ending("Slurm lost a node of it", _NODE),
+    "BOOT_FAIL": Ending("a node of it did not boot", _NODE),
+    "REVOKED": Ending("another cluster of the federation runs it", "Look for it there: squeue --federation"),
 }
-"""By the state in which it ended, but for FAILED; PREEMPTED says who has its nodes instead."""
+"""By the state in which the job ended, except FAILED; for PREEMPTED the text names the job that has its nodes."""
 
 CODES: Final = {
-    126: Told("its script, or the last command in it, may not be executed", "Make it executable: chmod +x FILE"),
-    127: Told(
+    126: Ending("its script, or the last command in it, may not be executed", "Make it executable: chmod +x FILE"),
+    127: Ending(
         "the last command of its script was not found", "Load its module in the script, or write its whole path."
     ),
 }
 """By the exit code of its script, as bash gives it."""
 
 SIGNALS: Final = {
-    6: Told("its script aborted (signal 6)", _STEPS),
-    7: Told(
+    6: Ending("its script aborted (signal 6)", _STEPS),
+    7: Ending(
         "a write or read of memory failed (signal 7): /dev/shm or a disk may be full", "Where: df -h /dev/shm /tmp"
     ),
-    9: Told("its script was killed (signal 9), mostly for want of memory", _USED),
-    11: Told("its script crashed (signal 11)", _STEPS),
-    42: Told("slurmd could not make the folder of its script", _NODE),
-    46: Told("slurmd could not make its environment", _NODE),
-    48: Told("slurmd could not become its user", "Ask on the node whether it knows the user: id USER"),
-    52: Told(
+    9: Ending("its script was killed (signal 9), mostly for want of memory", _USED),
+    11: Ending("its script crashed (signal 11)", _STEPS),
+    42: Ending("slurmd could not make the folder of its script", _NODE),
+    46: Ending("slurmd could not make its environment", _NODE),
+    48: Ending("slurmd could not become its user", "Ask on the node whether it knows the user: id USER"),
+    52: Ending(
         "its script could not be executed",
         "See that the program in its first line (#!) is on the node, and that WorkDir is there and open to you: "
         "scontrol show job {job}",
     ),
-    53: Told(
+    53: Ending(
         "its output, error or input file could not be opened on the node",
         "See that the folders of StdOut, StdErr and StdIn are there on the node and open to you: "
         "scontrol show job {job}",
     ),
-    54: Told("a Prolog failed", _NODE),
+    54: Ending("a Prolog failed", _NODE),
 }
 """By the signal that Slurm says ended it (`0:9`)."""
 
 REASONS: Final = {
-    "JobLaunchFailure": Told("its script could not be started on its node", _NODE),
-    "SystemFailure": Told("Slurm itself failed", _NODE),
-    "InactiveLimit": Told("its srun or salloc was silent for longer than InactiveLimit", "Submit it again."),
+    "JobLaunchFailure": Ending("its script could not be started on its node", _NODE),
+    "SystemFailure": Ending("Slurm itself failed", _NODE),
+    "InactiveLimit": Ending("its srun or salloc was silent for longer than InactiveLimit", "Submit it again."),
 }
 """By Slurm's reason, where neither code nor signal say more."""
 
 HELD: Final = {
-    "launch failed requeued held": Told(
+    "launch failed requeued held": Ending(
         "a Prolog failed when it started, so Slurm queued it again and holds it",
         "Mend it first, or it fails again: kubectl sunk why-drained. Then: scontrol release {job}",
     ),
-    "user env retrieval failed requeued held": Told(
+    "user env retrieval failed requeued held": Ending(
         "its user's environment could not be read on the node, so Slurm queued it again and holds it",
         "See that a login shell of the user ends at once, or leave out --get-user-env. Then: scontrol release {job}",
     ),
-    "launch failure limit exceeded requeued held": Told(
+    "launch failure limit exceeded requeued held": Ending(
         "it could not be started several times, and Slurm holds it",
         "Find out why first: kubectl sunk why-drained. Then: scontrol release {job}",
     ),
-    "job requeued in held state": Told("somebody queued it again to be held", "Release it: scontrol release {job}"),
-    "job requeued in special exit state": Told(
+    "job requeued in held state": Ending("somebody queued it again to be held", "Release it: scontrol release {job}"),
+    "job requeued in special exit state": Ending(
         "somebody, or its own script, queued it again as a special exit", "Release it: scontrol release {job}"
     ),
 }
 """By what slurmctld says of a job that it queued again (job_mgr.c), under reason JobHeldUser or JobHoldMaxRequeue."""
 
-_UNTOLD: Final = Told("", "How it ended: sacct -j {job}")
+_UNTOLD: Final = Ending("", "How it ended: sacct -j {job}")
 
 
-def how_ended(job: QueuedJob) -> Told:
-    """Of a job that has ended."""
+def how_ended(job: QueuedJob) -> Ending:
+    """What to say about a job that has ended."""
     for state, told in STATES.items():
         if state in job.row.state:
             return told
     if job.signal:
-        return SIGNALS.get(job.signal, Told(f"signal {job.signal} ended its script", _STEPS))
+        return SIGNALS.get(job.signal, Ending(f"signal {job.signal} ended its script", _STEPS))
     if (code := job.exit_code) > 128 and (known := SIGNALS.get(code - 128)):
         return known
     if code in CODES:
         return CODES[code]
     if job.row.reason in REASONS:
         return REASONS[job.row.reason]
-    return Told(f"its script ended with {code}", _STEPS) if code else _UNTOLD
+    return Ending(f"its script ended with {code}", _STEPS) if code else _UNTOLD
 
 
-def why_held(job: QueuedJob) -> Told | None:
-    """Of a job that Slurm queued again and holds."""
+def why_held(job: QueuedJob) -> Ending | None:
+    """What to say about a job that Slurm queued again and holds."""
     return HELD.get(job.said)

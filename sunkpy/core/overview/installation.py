@@ -1,4 +1,4 @@
-"""What `sunkpy doctor` reads of an installation: only metadata of Secrets, and of Leases who renewed them when."""
+"""What `sunkpy doctor` reads of an installation: of Secrets only metadata, of Leases only the holder and the time."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ class LeaseSpec(Wire, frozen=True, kw_only=True):
 
 
 class Lease(KubeObject, frozen=True, kw_only=True):
-    """Of a process that leads, or the heartbeat of a kubelet."""
+    """The Lease of a process that leads, or the heartbeat of a kubelet."""
 
     spec: LeaseSpec = LeaseSpec()
 
 
 class Expression(Wire, frozen=True, kw_only=True):
-    """Of a selector of labels."""
+    """An expression of a label selector."""
 
     values: tuple[str, ...] = ()
 
 
 class NamespaceSelector(Wire, frozen=True, kw_only=True):
-    """Of the namespaces that a policy holds."""
+    """Selects the namespaces that a policy applies to."""
 
     match_expressions: tuple[Expression, ...] = ()
 

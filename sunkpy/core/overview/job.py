@@ -1,4 +1,4 @@
-"""Why one job waits, what it wants and what there is, and who has its nodes: of either door."""
+"""Why one job waits, what it wants, what is there, and which jobs have its nodes; for jobs of people and of pods."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sunkpy.core.overview.table import count, first_of, printable
 
 _SHOWN: Final = 5
 _OF_SCRIPTS: Final = ("COMPLETED", "FAILED")
-"""Of a job of pods these say nothing: its script is a placeholder."""
+"""For a job of pods these states say nothing, because its script is a placeholder."""
 _TAKES_NODES: Final = ("Resources", "Priority")
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool, a job's number in it, and what who asks may see. `number`: as squeue prints it, where that is more than
-    the id: `7_3`, `7+1`.
+    """The pool, a job's number in it, and what the person who asks may see. `number`: as squeue prints it, where that
+    is more than the id: `7_3`, `7+1`.
     """
 
     id: int
@@ -41,7 +41,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """What who asks calls it."""
+        """The job's number as the person who asks writes it."""
         return self.number or str(self.id)
 
     @property

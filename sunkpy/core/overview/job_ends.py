@@ -28,7 +28,7 @@ class JobEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_job_ends(jobs: Iterable[QueuedJob], slurm_nodes: Collection[str]) -> tuple[JobEnd, ...]:
-    """Of the jobs on these Slurm nodes, that which ends last is last."""
+    """The ends of the jobs on these Slurm nodes; the latest comes last."""
     there = [
         (job, held)
         for job in jobs

@@ -96,7 +96,7 @@ def _of_pods(verb: JobVerb, namespace: str, pods: Sequence[str], *, is_pending: 
 
 
 def command_for(verb: JobVerb, numbers: Sequence[str]) -> list[str]:
-    """Of Slurm, for jobs of one cluster."""
+    """Slurm's command, for jobs of one cluster."""
     return ["scancel", *numbers] if verb is JobVerb.CANCEL else ["scontrol", str(verb), ",".join(numbers)]
 
 

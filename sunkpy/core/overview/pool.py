@@ -61,7 +61,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The sides of which nothing at all could be read."""
+        """The sides (Kubernetes, Slurm) from which nothing at all could be read."""
         of_kubernetes = (self.nodesets, self.nodes, self.slurmd_pods)
         is_there = self.are_pods_read or any(each is not None for each in of_kubernetes)
         return (*(() if is_there else (PODS,)), *(() if self.jobs is not None else (JOBS,)))
@@ -91,7 +91,7 @@ class StuckPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why: str
 
 
-class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PoolView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The nodes, what waits, and what holds nodes without running.
 
     `growth`: which nodes more are wanted, by NodeSet. `unread`: what could not be read, and why; `missing`: the sides
@@ -138,7 +138,7 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
 
 
 def find_growth(facts: PoolFacts) -> dict[str, GrowthStatus]:
-    """Of the NodeSets for which nodes more are wanted, or could not be."""
+    """The growth of each NodeSet that wants more nodes, or could not get them."""
     return {"/".join(each.key): each.status.growth for each in facts.nodesets or () if each.status.growth is not None}
 
 
@@ -219,7 +219,7 @@ def without(missing: Sequence[str]) -> str:
     return f"The half of {missing[0]} is missing." if missing else ""
 
 
-def headline(pool: Pool) -> str:
+def headline(pool: PoolView) -> str:
     """The pool in a sentence, and which half of it is missing."""
     if len(pool.missing) > 1:
         return without(pool.missing)
@@ -238,7 +238,7 @@ def headline(pool: Pool) -> str:
     )
 
 
-def pool_tables(pool: Pool, *, is_wide: bool = False) -> Iterator[Table]:
+def pool_tables(pool: PoolView, *, is_wide: bool = False) -> Iterator[Table]:
     """NodeSets; nodes, equal ones in one row unless all are wanted; what is waited for; pods that cannot start."""
     yield _nodeset_table(pool)
     if pool.growth:
@@ -250,7 +250,7 @@ def pool_tables(pool: Pool, *, is_wide: bool = False) -> Iterator[Table]:
         yield Table(titles=("CANNOT START", "KEEPS NODE", "GPUS OF ITS JOB", "BECAUSE"), rows=rows)
 
 
-def _nodeset_table(pool: Pool) -> Table:
+def _nodeset_table(pool: PoolView) -> Table:
     rows = []
     for name in sorted({*pool.nodesets, *(line.nodeset for line in pool.nodes)}):
         lines = [line for line in pool.nodes if line.nodeset == name]

@@ -102,7 +102,7 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that waits; `unread`: what could not be read, and why; `missing`: the sides of which nothing could."""
+    """All that waits; `unread`: what could not be read, and why; `missing`: sides from which nothing was read."""
 
     waiting: tuple[QueueEntry, ...] = ()
     unread: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a viewer may see. Of others' pods it is said that there are some, and no more."""
+"""What a viewer may see. About pods of others it is only shown that there are some."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HIDDEN: Final = "a pod"
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """`namespaces`: whose pods have names; None: all. `user`: a Slurm user, who sees their own jobs and no more."""
+    """`namespaces`: whose pods have names; None: all. `user`: a Slurm user, who sees only their own jobs."""
 
     namespaces: frozenset[str] | None = frozenset()
     user: str = ""

@@ -1,4 +1,4 @@
-"""What is seen of volumes from beside slurmctld and MariaDB, with the bounds of the chart's alerts."""
+"""What the containers `volumes` of slurmctld and MariaDB measure, with the bounds of the chart's alerts."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from sunkpy.core.page.rows import Tables
 
 
 class TableChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of one table. `set`: rows by key, in order, which an object of JavaScript would lose. `order`: all keys, where
-    the new ones do not simply come last.
+    """The change of one table. `set`: rows by key, in order, which an object of JavaScript would lose. `order`: all
+    keys, where the new ones do not simply come last.
     """
 
     set: tuple[tuple[str, msgspec.Struct], ...] = ()

@@ -1,7 +1,7 @@
 """Hand-overs: whose job lost its nodes, to whom, and how long the next one waited for them.
 
 The Event of an eviction says who and by whom. How long it took is known from the job that came next, while Slurm
-remembers it; else from when the pod was gone, as seen by who looks each few seconds.
+remembers it; otherwise from when the pod was gone, as seen by a page that is refreshed every few seconds.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from sunkpy.core.model.events import Event
 from sunkpy.core.model.states import holds_something, is_job_completing, is_job_pending
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 from sunkpy.core.overview.drained import find_held
-from sunkpy.core.overview.pool import NodeLine, Pool, PoolFacts, find_growth, find_nodes, headline
+from sunkpy.core.overview.pool import NodeLine, PoolFacts, PoolView, find_growth, find_nodes, headline
 from sunkpy.core.overview.queue import QueuedJob, QueueEntry, find_queue
 from sunkpy.core.page.handovers import find_handovers
 from sunkpy.core.page.rows import (
@@ -37,7 +37,7 @@ from sunkpy.core.page.rows import (
 LATELY: Final = timedelta(hours=1)
 MOST_CHANGES: Final = 300
 _EACH_POD: Final = frozenset({"Scheduled", "WaitingForSlurm"})
-"""Of each pod once or often: the queue and the map show the same, and hand-overs have a table."""
+"""Events that each pod has once or often: the queue and the map show the same, and hand-overs have a table."""
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
     lines, waiting = find_nodes(pool), find_queue(pool.jobs, pool.pods, pool.tiers, now_s)
     nodesets = tuple("/".join(each.key) for each in pool.nodesets or ())
     growth = find_growth(pool)
-    said = headline(Pool(nodes=lines, waiting=waiting, nodesets=nodesets, at="", growth=growth, unread=pool.unread))
+    said = headline(PoolView(nodes=lines, waiting=waiting, nodesets=nodesets, at="", growth=growth, unread=pool.unread))
     head = HeadRow(headline=said.removesuffix(". "), unread=pool.unread, has_jobs=pool.jobs is not None)
     nodes = _nodes(pool, lines)
     return {

@@ -29,7 +29,7 @@ class Verdict(enum.Enum):
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict, and why when it is not `ADMIT`; `reason`: a word for it, where devices are lacking. `is_of_others`:
-    it is for pods that are in the way there, who come and go, and nothing is wrong with this one.
+    other pods are in the way there, which come and go, and nothing is wrong with this one.
     """
 
     verdict: Verdict

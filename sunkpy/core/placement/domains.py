@@ -30,7 +30,7 @@ class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
     """What must be together: `slots` of `needs` each (`counted`), within one value of `label`; no two on a node if
     `apart`.
 
-    `excluded`: nodes that the job excludes while it waits; it stays with the domain of which it excludes none, as long
+    `excluded`: nodes that the job excludes while it waits; it stays with the domain in which it excludes none, as long
     as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred. `turn`:
     other gangs must not be in its domain, so of equally good ones it takes that of this number.
     """

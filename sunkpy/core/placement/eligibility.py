@@ -157,7 +157,7 @@ def eligible_nodes(
 def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candidate]) -> frozenset[str]:
     """Slurm nodes outside Kubernetes: no slurmd pod stands for them, and they have no NodeSet as a feature.
 
-    A node whose slurmd pod is made anew keeps that feature.
+    A node whose slurmd pod is replaced keeps that feature.
     """
     own, nodesets = {c.slurm_node for c in candidates}, {c.nodeset for c in candidates}
     return frozenset(n.name for n in slurm_nodes if n.name not in own and n.features.isdisjoint(nodesets))
@@ -204,7 +204,7 @@ def excluded(eligibility: Eligibility) -> tuple[str, ...]:
 
 
 def by_names(eligibility: Eligibility) -> Eligibility:
-    """The same, for a job of which features cannot be asked."""
+    """The same, for a job that cannot ask for features."""
     return msgspec.structs.replace(eligibility, features=(), outside=frozenset())
 
 

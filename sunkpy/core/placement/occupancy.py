@@ -48,7 +48,9 @@ def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> matching.Amou
 def full_nodes(
     needs: matching.Amounts, candidates: Iterable[Candidate], held: Mapping[str, matching.Amounts]
 ) -> dict[str, str]:
-    """Slurm node → what is lacking of `needs` beside what pods with a job hold there; `held` is by Kubernetes node."""
+    """Slurm node → what is lacking of `needs` when pods with a job keep what they hold there; `held` is by Kubernetes
+    node.
+    """
     full = {}
     for candidate in candidates:
         taken = held.get(candidate.node.name)

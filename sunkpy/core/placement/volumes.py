@@ -4,7 +4,7 @@ Neither Slurm nor a kubelet's admission asks for that: a pod that is bound where
 without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
 volume yet are not submitted.
 
-Of a class that waits for the first consumer the volume is made for the node that Slurm gave to the pod, and only the
+If a class waits for the first consumer, the volume is made for the node that Slurm gave to the pod, and only the
 class restricts the job. The pod is bound when the volume is there: a provisioner that cannot make it for that node
 takes the choice back, so that a scheduler chooses another. Volumes that an administrator made beforehand are chosen by
 nobody here: such a claim has to name its volume.

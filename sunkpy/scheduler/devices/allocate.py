@@ -57,7 +57,7 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allocator:
-    """Of one leader."""
+    """Chooses devices for the pods of a job and writes their claims; each leader has its own."""
 
     def __init__(
         self,

@@ -24,7 +24,9 @@ Placed = tuple[Binding, Node]
 
 
 class Handout:
-    """Of GPUs of this `resource`, which Slurm calls `gres`; of none when the resource is empty."""
+    """Prepares what the device plugin hands out of `resource`, which Slurm calls `gres`; does nothing if the resource
+    is empty.
+    """
 
     def __init__(self, pods: PodWriter, *, resource: str, gres: str) -> None:
         self._pods = pods

@@ -31,7 +31,7 @@ _TOKEN_S: Final = 600
 
 class Refused(Exception):
     """`pod` cannot be bound to its `node`; the text says why, and what to do. `is_of_others`: other pods are in its
-    way, who come and go.
+    way, which come and go.
     """
 
     def __init__(self, pod: Pod, why: str, *, node: str = "", is_of_others: bool = False) -> None:
@@ -42,14 +42,16 @@ class Refused(Exception):
 
     @property
     def kind(self) -> str:
-        """Of refusals by several nodes that are alike, the same; empty for those that are no sign of another one."""
+        """The same text for like refusals by several nodes; empty if a refusal says nothing about the next one."""
         if self.is_of_others:
             return ""
         return str(self).replace(self.node, "N") if self.node else str(self)
 
 
 class ClaimMaker:
-    """Of one leader. `mark`: what each claim has that it gives devices to."""
+    """Makes the claims of pods that ask by a resource; each leader has its own. `mark`: the label or annotation of all
+    claims to which it gives devices.
+    """
 
     def __init__(
         self, kube: Kube, devices: Devices, settings: SchedulerSettings, clock: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""What the scheduler says: Events, why a pod waits, which job it waits with. Of evictions: `events.evictions`.
+"""What the scheduler says: Events, why a pod waits, which job it waits with. For evictions see `events.evictions`.
 
 No pass waits for what is said here. Pods that come by the thousand and cannot be placed cost
 two writes each, and no pod that can be placed waits for those.
@@ -41,7 +41,7 @@ Write = Callable[[], Awaitable[None]]
 
 
 class Outbox:
-    """Of one leader. `find` gives a pod as the watch has it."""
+    """Each leader has its own. `find` gives a pod as the watch has it."""
 
     def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
         self._leader = leader
@@ -166,5 +166,7 @@ class Outbox:
 
 
 def _urgency(key: _About) -> Urgency:
-    """The next leader waits for what is noted of jobs; who is evicted is told before thousands that wait."""
+    """Notes of jobs come first, because the next leader waits for them; Events of evictions come before those of pods
+    that wait.
+    """
     return Urgency.SOON if key[1] in (_JOB, CAUSES, PREEMPTORS, BUDGETS) else Urgency.NONE

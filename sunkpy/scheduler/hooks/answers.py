@@ -133,7 +133,7 @@ class Hooks:
     async def _refusal(self, record: Record, job: Job, node: str) -> HookAnswer | None:
         """The answer when Slurm does not say that the job has lost this node; None: it does.
 
-        Slurm orders nodes to end a job that it does not know, and of which it has never said that it ended.
+        Slurm orders nodes to end a job that it does not know, without ever having said that the job ended.
         """
         if node in job.epilogs or job.is_ended_by_us:
             return None
@@ -161,7 +161,7 @@ class Hooks:
         return now
 
     def _kept(self, record: Record, call: HookCall, caller: Pod) -> HookAnswer | None:
-        """What an epilog that may end is told when pods stay on the node without this job; None: none do."""
+        """The answer to an epilog that may end although pods stay on the node without this job; None if none stay."""
         if epilog_keeps_pods(self._collector.known(record), call.job_id):
             return LOST
         return PARTED if self._apart_on(caller.spec.node_name, record, call) else None

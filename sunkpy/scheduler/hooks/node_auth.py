@@ -71,7 +71,7 @@ class NodeAuth:
         return pod
 
     async def _review(self, token: str, digest: bytes, *, peer: str, says: BoundTo) -> BoundTo:
-        """One question for all who send the same token at the same time."""
+        """One review for all callers that send the same token at the same time."""
         if digest not in self._under_way:
             if digest not in self._accepted and not self._limits.may_ask(peer, says.uid):
                 raise Denied(429, "too many tokens that were not accepted come from there: ask again later")

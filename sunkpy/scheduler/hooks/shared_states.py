@@ -1,4 +1,4 @@
-"""The states of jobs, of which many want to know at about the same time: one question to Slurm for all of them."""
+"""The states of jobs, for many callers that ask at about the same time: one question to Slurm serves all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sunkpy.runtime.fresh_answer import FreshAnswer
 States = Mapping[JobId, frozenset[str]]
 
 MOST_IDS = 500
-"""Of more jobs than these the request would be longer than it is worth: then of all."""
+"""For more jobs than these the request would get too long: then the states of all jobs are read."""
 
 
 class SharedStates:
@@ -38,6 +38,8 @@ class SharedStates:
         return {job: answer[job] for job in jobs if job in answer}, asked_at
 
     async def _ask_for_all(self) -> States:
-        """Of the jobs of everybody who waits: who came too late for this answer, or whose asker went, asks again."""
+        """Ask for the jobs of all callers that wait. A caller that came too late for this answer, or whose question was
+        cancelled, asks again.
+        """
         wanted = sorted(set[JobId]().union(*self._wanted))
         return await self._ask(wanted if len(wanted) <= MOST_IDS else ())

@@ -18,7 +18,7 @@ from sunkpy.scheduler.record import Record
 
 @dataclass(slots=True)
 class HookSnapshot:
-    """A gang after so many changes, and what its prologs wait for."""
+    """A gang after a number of changes, and what its prologs wait for."""
 
     snapshot: Snapshot
     changes: int

@@ -23,7 +23,7 @@ _Lane = OrderedDict[JobId, Job]
 
 
 class DueJobs:
-    """Of all gangs. Those that were never read go before all others, the oldest first."""
+    """The jobs of all gangs that are to be read. Those that were never read come first, the oldest of them before."""
 
     def __init__(self) -> None:
         self._started: tuple[_Lane, _Lane] = (OrderedDict(), OrderedDict())
@@ -53,7 +53,8 @@ class DueJobs:
     def take(self, now: float, *, started: int, waiting: int) -> list[Job]:
         """The jobs to read: those that have started, for pods wait to hear where; then why others wait.
 
-        At most so many of each, those first that were read longest ago. They stay due until they are filed anew.
+        At most that many of each kind, those first that were read longest ago. They stay due until they are filed
+        again.
         """
         return [*islice(_due(self._started, now), started), *islice(_due(self._waiting, now), waiting)]
 
@@ -82,7 +83,7 @@ def _due(lanes: tuple[_Lane, _Lane], now: float) -> Iterator[Job]:
 def waits_for_poll(job: Job) -> bool:
     """Nothing but a poll may tell what becomes of it next.
 
-    Of one that is queued a prolog will tell where it begins, and of one that has begun on all its nodes the epilogs.
+    A prolog will report where a queued job begins, and epilogs report the end of one that has begun on all its nodes.
     """
     if job.is_anothers:
         return False
@@ -94,7 +95,7 @@ def waits_for_poll(job: Job) -> bool:
 
 
 def details_due_at(job: Job) -> float | None:
-    """When to read it: why it waits, now and then; where it runs, when not all prologs have told. None: not before it
+    """When to read it: why it waits, now and then; where it runs, when not all prologs have called. None: not before it
     changes.
     """
     if job.is_anothers:

@@ -1,10 +1,10 @@
 """Why jobs ended and, when they were preempted, which jobs took their seats.
 
-Pods are told to go by what is known already, and at once: their node waits for them. Which job took the place is asked
-afterwards, for all that were told meanwhile together, for a job that preempts many is looked for once.
+Pods are evicted at once, with what is known already, because their node waits for them. Which job took the place is
+asked afterwards, together for all that were evicted meanwhile, so that a job that preempts many is looked up only once.
 
 A search costs slurmrestd a few requests, however many were preempted and wait: states are those of the next poll, and
-of our own jobs the details are known. How often one may begin is up to who asks (`scheduler.events.evictions`).
+of our own jobs the details are known. How often a search may begin is up to the caller (`scheduler.events.evictions`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class EndCauses:
             return {}
 
     async def by_whom(self, preempted: Mapping[JobId, str], states: States) -> dict[JobId, SlurmJob]:
-        """Which job took the place of each of these, a node of each being told; without those for which none is found.
+        """Which job took the place of each of these, for each of which one node is given; those without a found job are
+        left out.
 
         Takes seconds at most; what is not known by then stays unknown.
 

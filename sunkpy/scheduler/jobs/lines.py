@@ -1,8 +1,8 @@
 """Gangs whose jobs Slurm refuses for a limit of an association or QoS: they stand in line, and the oldest asks first.
 
 If each asked by itself, after longer and longer pauses, the newest would have what is free: it asks most often. Slurm
-does not say which limit it was, so there is a line for each user, account, QoS and partition; who comes while it is
-there joins it and does not ask. In each turn the oldest asks, and after each job that is taken the next.
+does not say which limit it was, so there is a line for each user, account, QoS and partition; a gang that comes while
+it is there joins it and does not ask. In each turn the oldest asks, and after each job that is taken the next.
 
 A job may be refused for its own size, and always will be. So when the oldest is refused one of the others asks as well,
 in each turn another one.
@@ -41,7 +41,7 @@ class _Line:
 
 
 class SubmitLines:
-    """Of one leader. A turn comes each `again_s`."""
+    """Each leader has its own. A turn comes every `again_s`."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader

@@ -98,7 +98,7 @@ class JobPoller:
         return not was_away and self._ledger.all_jobs_known and self._have_hooks()
 
     async def poll(self) -> None:
-        """One reading of all states, and of the jobs of which more must be known."""
+        """One read of all states, and of the jobs about which more must be known."""
         asked_at = self._clock()
         states = await self._leader.slurm.jobs_state()
         self._took_s = self._clock() - asked_at
@@ -107,7 +107,7 @@ class JobPoller:
         changed = await self._ledger.observe(states, asked_at=asked_at)
         due = self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=self._reasons_due(asked_at))
         wanted = [(record, job) for job in due if (record := self._ledger.by_job(job.id)) is not None]
-        # Of a job that has started nothing follows before it is known where.
+        # Nothing follows from the start of a job before its nodes are known.
         told_later = {record.id for record, job in wanted if job.has_started and len(record.jobs) == 1}
         async for record in in_turns(changed):
             if record.id not in told_later:
@@ -128,7 +128,7 @@ class JobPoller:
                 group.create_task(read(record, job))
 
     def _reasons_due(self, now: float) -> int:
-        """Of how many jobs it may be asked now why they wait: so many a second, whatever the pause is."""
+        """For how many jobs the reason of waiting may be asked now: a fixed number a second, whatever the pause is."""
         count = int(min(_REASONS_EACH_S * (now - self._reasons_at), _MOST_REASONS))
         self._reasons_at = now if count else self._reasons_at
         return count
@@ -147,7 +147,7 @@ class JobPoller:
         self._read_at = asked_at
 
     async def _read(self, record: Record, id: JobId) -> bool:
-        """Whether it told anything new."""
+        """Whether the answer had anything new."""
         asked_at, change = self._clock(), partial(self._ledger.change_job, record, id)
         change(lambda job: replace(job, read_at=asked_at))
         try:

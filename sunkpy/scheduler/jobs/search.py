@@ -1,4 +1,4 @@
-"""Finds out of which gangs jobs are that nobody here knows: those that are noted on pods, and then all others.
+"""Finds the gangs of jobs that are not known here: first of jobs that are noted on pods, then of all others.
 
 An earlier leader left them, or a submit whose answer was lost made them. What counts is what a job says of itself:
 anybody who may edit a pod can note another's job there.
@@ -52,17 +52,17 @@ class JobSearch:
         self._search = FreshAnswer(self._read_all, clock=leader.clock)
         self._log = structlog.get_logger("leader")
         self.whose: dict[JobId, GangId | None] = {}
-        """Of the jobs that were read; None: Slurm does not know it."""
+        """The gang of each job that was read; None: Slurm does not know the job."""
 
     def ask_about(self, job: JobId, *, urgency: Urgency = Urgency.SOON) -> None:
-        """Find out whose a job is, or how it is now; `FIRST` for somebody who waits for the answer."""
+        """Find out whose a job is, or how it is now; `FIRST` if something waits for the answer."""
         if self._urgency(job) > urgency:
             self._urgent[job] = urgency
             self._ask(job)
 
     async def all(self, *, sent_after: float) -> None:
         """Read every job that holds something, or may come to, and that the ledger does not know, in a search that
-        began after that moment (monotonic). One search serves all who ask about the same time.
+        began after that moment (monotonic). One search serves all callers that ask at about the same time.
 
         Raises:
             SlurmError: Slurm, or one of the jobs, could not be read. What was read counts when it is tried again.

@@ -17,7 +17,9 @@ _AGAIN_S: Final = 15.0
 
 
 class Shares:
-    """Of one leader; `most` jobs of a namespace within `WINDOW_S`, 0 for any number. `clock` is in seconds."""
+    """Limits the jobs of a namespace to `most` within `WINDOW_S`, 0 for any number; each leader counts for itself.
+    `clock` is in seconds.
+    """
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._most = most

@@ -63,7 +63,7 @@ class JobWriter:
             return None
         if why := self.lines.why_waits(record, spec):
             raise NotSubmitted(why)
-        # Pods that run without a job get one at once: others may be started beside them.
+        # Pods that run without a job get one at once, because until then Slurm may start others on their node.
         is_new = not any(pod.spec.node_name for pod in record.recognised.pods)
         if is_new and (wait_s := self._shares.wait_s(record.id.namespace)):
             record.retry_at, record.refused = self._clock() + wait_s, self._shares.explain(record.id.namespace)

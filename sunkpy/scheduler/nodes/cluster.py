@@ -53,7 +53,7 @@ from sunkpy.slurm import NodeCache
 
 
 class Cluster:
-    """Informers of one leader. `on_claim` is called with a pod of which a claim changed, for devices or a volume."""
+    """Informers of one leader. `on_claim` is called with a pod when a claim of it changed, for devices or a volume."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Cluster:
         return observation is not None and not any("EXTERNAL" in each.state for each in observation.nodes.values())
 
     def are_pods_known(self) -> bool:
-        """The watches show who is on the nodes, as far as the apiserver has told: none has just come back."""
+        """The watches show which pods are on the nodes: all are connected, and none was interrupted a moment ago."""
         settles_s = self._settings.times.watch_settles_s
         return all(part.connected and part.connected_s >= settles_s for part in self._everybody.parts)
 
@@ -237,7 +237,8 @@ class Cluster:
     def _around_which(self, pod: Pod) -> tuple[object, ...]:
         """All of the pod that decides where others are in its way.
 
-        Of its labels those that a term asks for: each Job, each index and each replica has some of its own.
+        Only those of its labels that a term asks for, because each Job, each index and each replica has labels of its
+        own.
         """
         terms = terms_of(pod)
         asked = self.neighbours.labels_asked(pod).union(labels_asked(terms), labels_compared(pod))
@@ -318,7 +319,7 @@ class Cluster:
 
 
 def _best(slurmds: Iterable[Pod]) -> Pod | None:
-    """Of several, one that is not ending."""
+    """The slurmd pod of a node; if there are several, one that is not ending."""
     return min(slurmds, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)
 
 

@@ -49,8 +49,8 @@ _ABSENT_AGAIN_S = 15.0
 
 
 class Devices:
-    """Of one leader. `on_claim` is called with each own pod whose claim changed, `on_classes` when what a DeviceClass
-    says has changed.
+    """Each leader has its own. `on_claim` is called with each own pod whose claim changed, `on_classes` when what a
+    DeviceClass says has changed.
     """
 
     def __init__(

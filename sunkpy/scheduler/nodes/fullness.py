@@ -35,7 +35,7 @@ Answer = CachedVerdict[Question, Full]
 
 
 class Fullness:
-    """`candidates` gives the nodes; `on_change` is called when the answer may be another one for somebody who waits."""
+    """`candidates` gives the nodes; `on_change` is called when the answer may have changed for a pod that waits."""
 
     def __init__(
         self, candidates: Callable[[], Sequence[Candidate]], *, counted: Collection[str], on_change: Callable[[], None]
@@ -56,7 +56,7 @@ class Fullness:
             self._on_change()
 
     def of(self, specs: Iterable[PodSpec]) -> tuple[Answer, ...]:
-        """Of each of them that asks for something that Slurm does not count, beside being a pod."""
+        """An answer for each spec that asks for something that Slurm does not count (other than the number of pods)."""
         asked = (self._needs(spec) for spec in specs)
         return tuple(
             self._answers.of(msgspec.json.encode(needs, order="sorted"), Question(needs))

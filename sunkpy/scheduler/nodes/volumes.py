@@ -98,7 +98,7 @@ class Volumes:
         return f"the volume of claim {first.name} is being made for node {node}"
 
     def take_refusal(self, pod: Pod, node: str) -> str:
-        """Why a volume of the pod was not made for this node, told once; empty when nobody has refused that."""
+        """Why a volume of the pod was not made for this node, returned once; empty if that was not refused."""
         for claim in claims_to_place(pod, self._storage):
             if self._given_back.pop(claim.uid, None) == node:
                 return (
@@ -160,7 +160,7 @@ def _claim_of(changed: KubeObject) -> Key | None:
 
 
 def _facts(found: KubeObject) -> object:
-    """Of a claim, what decisions read; of volumes and classes, all."""
+    """What decisions read: a part of claims, all of volumes and classes."""
     if isinstance(found, Claim):
         return (found.uid, found.is_deleting, found.is_bound, found.selected_node, found.spec)
     return found

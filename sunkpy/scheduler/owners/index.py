@@ -21,7 +21,7 @@ from sunkpy.scheduler.owners.watch import POD, OwnerWatches
 
 
 class Owners:
-    """Of the pods that were asked for."""
+    """The owners of pods, as far as somebody asked for them."""
 
     def __init__(self, watches: OwnerWatches, families: Families = FAMILIES) -> None:
         self._watches = watches
@@ -134,5 +134,5 @@ def _bare(pod: Pod) -> Meta:
 
 
 def _wishes(owner: Owner) -> tuple[object, ...]:
-    """What people change about an owner. Of most kinds the spec is not kept, and its generation tells."""
+    """What people change about an owner. The spec of most kinds is not kept, and its generation shows changes."""
     return (owner.annotations, owner.metadata.generation, owner.spec)

@@ -20,8 +20,8 @@ from sunkpy.scheduler.owners.watch import OwnerWatches
 
 
 class Suspensions:
-    """Of one leader. `kinds`: of the owners that an earlier leader may have suspended. `has_pods`: whether an owner has
-    pods that have not ended.
+    """Each leader has its own. `kinds`: kinds of owners that an earlier leader may have suspended. `has_pods`: whether
+    an owner has pods that have not ended.
     """
 
     def __init__(

@@ -141,7 +141,7 @@ class OwnerWatches:
             return None
 
     def look(self, link: Link) -> Owner | Absence:
-        """The object, or why it is not at hand; what is not known yet will be, and listeners are told."""
+        """The object, or why it is not at hand; listeners are called when one that is not known yet becomes known."""
         owner = self.seen(link)
         if owner is not None:
             return owner
@@ -150,7 +150,7 @@ class OwnerWatches:
             if self._kinds.problem(link.kind):
                 return Absence.UNREADABLE
             if self.is_missing(link.kind):
-                return Absence.UNKNOWN  # listeners are told when it is there
+                return Absence.UNKNOWN  # listeners are called when it is there
         if link in self._read:
             return self._read[link]
         self._asked_for.add(link)
@@ -257,7 +257,7 @@ class OwnerWatches:
         if link not in self._asked_for or self.seen(link) is not None or link in self._read:
             return None
         if self.is_missing(link.kind) or self._kinds.problem(link.kind):
-            return None  # listeners are told when that changes
+            return None  # listeners are called when that changes
         if link.kind != POD and not self._kinds.follows(link.kind):
             return None  # no pod needs it any more
         watch = self._watches.get(link.kind)

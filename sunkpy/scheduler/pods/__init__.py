@@ -1,1 +1,3 @@
-"""The pods that name this scheduler: which gang each is of, who else is on their nodes, and writes to them."""
+"""The pods that name this scheduler: which gang each belongs to, which other pods are on their nodes, and writes to
+them.
+"""

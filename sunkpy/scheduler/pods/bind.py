@@ -49,7 +49,7 @@ class _Locks:
 
 
 class Binder:
-    """Of one leader. It binds to a node one gang at a time, so that no two pods count on the same room."""
+    """Each leader has its own. It binds to a node one gang at a time, so that no two pods count on the same room."""
 
     def __init__(self, leader: Leader, cluster: Cluster, allocator: Allocator, outbox: Outbox) -> None:
         self._leader = leader
@@ -130,9 +130,9 @@ class Binder:
         return waits
 
     async def _ask_for_volumes(self, record: Record, placed: Sequence[Placed]) -> bool:
-        """Name the nodes of the pods to who makes their volumes; whether there was somebody to tell.
+        """Tell provisioners the nodes of pods whose volumes they make; whether any volume has to be made.
 
-        Of pods that share a claim the first one counts.
+        If pods share a claim, the first one counts.
 
         Raises:
             Refused: the apiserver does not take that.
@@ -173,10 +173,10 @@ class Binder:
         return not obstacles
 
     async def _in_the_way(self, record: Record, placed: Sequence[Placed]) -> dict[str, Admission]:
-        """The pods, by uid, that cannot be bound beside those that are on their nodes.
+        """The pods, by uid, that cannot be bound because of pods that are on their nodes.
 
         Who is there is known by the watches, while all of them are connected. The apiserver is asked when they are not,
-        and before a pod has to wait for somebody who may be gone by now.
+        and before a pod has to wait for another one that may be gone by now.
         """
         nodes = sorted({node.name for _, node in placed})
         if self._cluster.are_pods_known():
@@ -207,7 +207,7 @@ class Binder:
     def _obstacles(
         self, record: Record, placed: Sequence[Placed], others: Mapping[str, list[Pod]], *, surroundings: Surroundings
     ) -> dict[str, Admission]:
-        """By who is on their nodes, and around them."""
+        """Judged by the pods on their nodes, and around them."""
         kept_away = _kept_away(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
         return kept_away | _too_full(placed, others)
 

@@ -1,6 +1,6 @@
 """Puts pods that an earlier leader bound into the gang under whose job they run, whatever they say of themselves.
 
-Were such a pod taken for another gang's, its job would end beside it. What counts for more than what is a table,
+Were such a pod taken for another gang's, its job would end while it runs. What counts for more than what is a table,
 `sunkpy.core.gang.evidence`; here is gathered what there is of it.
 """
 
@@ -43,7 +43,7 @@ class PodsByNote:
         return [pod for pod in pods if pod is not None]
 
     def done(self, job: JobId) -> set[GangId]:
-        """It is known whose the job is: the gangs on whose pods it is noted, told once."""
+        """When it is known whose the job is: the gangs on whose pods it is noted, returned once."""
         ids = {self._members.find_id(pod) for pod in self.noting(job)}
         self._noted.pop(job, None)
         return {id for id in ids if id is not None}
@@ -115,7 +115,7 @@ class PodsByNote:
         return other is not None and other.uid != pod.uid and names_pod(id, other)
 
     def _has_job_there(self, pod: Pod) -> bool:
-        """Its gang has a job on its node, or one of which nobody knows where it is."""
+        """Its gang has a job on its node, or a job whose nodes are not known."""
         node = self._cluster.slurm_node_on(pod.spec.node_name)
         record = self._ledger.get(self._members.find_id(pod))
         if record is None:

@@ -40,7 +40,9 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evictor:
-    """Of one leader. Each pod is told once in `again_s`. `on_evicted` is called with those that were evicted."""
+    """Each leader has its own. Each pod is evicted at most once in `again_s`. `on_evicted` is called with those that
+    were evicted.
+    """
 
     def __init__(
         self,

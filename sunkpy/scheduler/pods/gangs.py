@@ -1,9 +1,9 @@
 """Each gang as one value: its pods, with what stands above them, what they claim, and what their namespace may ask for.
 
 It is kept in the gang's record. A change of a pod, an owner, a claim or a namespace doubts it (`scheduler.pods.wake`):
-then it is worked out again, and the gang is enqueued for a pass. Of the claims no event tells all, so those of a gang
-that asks for devices are compared each time. Whoever asks before that gets the gang as it is now, and nothing is kept
-of it: asking changes nothing.
+then it is worked out again, and the gang is enqueued for a pass. Events do not report every change of claims, so those
+of a gang that asks for devices are compared each time. Whoever asks before that gets the gang as it is now, and nothing
+is kept of it: asking changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sunkpy.scheduler.views import RecordView
 
 
 class Gangs:
-    """Of one leader.
+    """The gangs that one leader knows.
 
     A failure of one gang is logged, and it is tried again later (`runtime.queue`).
 

@@ -58,7 +58,7 @@ class PodIndex:
         return self._ids.get(pod.uid)
 
     def says(self, pod: Pod, id: GangId) -> bool:
-        """The pod would be of this gang by what it says of itself now, as a member or beside the others."""
+        """By its labels, annotations and owners of now the pod belongs to this gang, as a member or as a solo gang."""
         said = self._recognition.identify(pod)
         return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
 
@@ -135,7 +135,7 @@ class PodIndex:
             self._solo.note(id)
 
     def forget(self, id: GangId) -> None:
-        """The gang is over. Of one that is known by its job alone, no pod will tell."""
+        """Forget a gang that is over. If it is known only by its job, no event of a pod would say so."""
         if id not in self._pods:
             self._wake.doubt(self._solo.base_of(id))
             self._solo.forget(id)

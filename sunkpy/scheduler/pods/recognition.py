@@ -1,7 +1,7 @@
 """Whose gang a pod is, and what a gang looks like: the only place in the shell that asks the families.
 
 They read what anybody may have written. Where one of them fails, and it should not, that concerns the pod or the gang
-it was asked about and nobody else: the pod belongs nowhere yet, the gang is refused, and their people are told.
+it was asked about and nobody else: the pod belongs nowhere yet, the gang is refused, and Events say so.
 """
 
 from __future__ import annotations

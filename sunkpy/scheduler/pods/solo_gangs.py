@@ -1,6 +1,6 @@
 """Pods that have become gangs of their own: extras, beyond the seats of their gang, and those that were set apart.
 
-A pod set apart still counts for its gang, which waits for no other in its stead. An extra does not count.
+A pod set apart still counts for its gang, which does not wait for another pod instead. An extra does not count.
 
 They stay so. A new leader learns of them from the comments of their jobs, and of the gang they left when it finds the
 pods.

@@ -1,4 +1,4 @@
-"""What people are told of pods whose gang is not known, and of pods on which another gang was written too late."""
+"""Events about pods whose gang is not known, and about pods whose gang was changed too late."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Unidentified:
             self._check_gang(new, id)
 
     def _check_gang(self, new: Pod, id: GangId) -> None:
-        """A pod stays in the gang that it was made for; who has written another one on it should know."""
+        """A pod stays in the gang that it was made for; whoever has written another one on it should know."""
         said = self._recognition.identify(new)
         if said is None or solo_pod(id) or _whose(said) == _whose(id):
             return
@@ -65,5 +65,5 @@ def _says(pod: Pod) -> tuple[object, ...]:
 
 
 def _whose(id: GangId) -> tuple[str, str, str]:
-    """Units and generations are told apart once; what they are read from may change."""
+    """Units and generations are distinguished once, because what they are read from may change."""
     return (id.namespace, id.name, id.uid)

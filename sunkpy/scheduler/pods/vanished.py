@@ -2,13 +2,13 @@
 
 A kubelet that hears of it gives the containers the grace period of the pod's spec and then frees what they held, and
 tells nobody when it is done (`docs/design/hand-over.md`). So that long, and `teardown_s` more, the pod counts as being
-on its node. If the pod was told to go before, the period that it was given first counts: the kubelet waits for the end
+on its node. If the pod was deleted before, the first grace period counts: the kubelet waits for the end
 of that one, whatever shorter ones follow (1.35, kubelet.go, SyncTerminatingPod). One that a finalizer of somebody else
 keeps after it was deleted by force has no grace period from the beginning, so that says nothing of the kubelet: it
 counts for `teardown_s` after its containers have ended.
 
-A kubelet that is away hears of nothing, and its containers run on. So the time begins anew once the kubelet has renewed
-its Lease. Where a node has no Lease, or none that may be read, the time alone counts.
+A kubelet that is away hears of nothing, and its containers run on. So the time begins again once the kubelet has
+renewed its Lease. Where a node has no Lease, or none that may be read, the time alone counts.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Vanished:
             self._note(old, wait_s=self._leader.times.teardown_s)
 
     def _follow(self, old: Pod | None, new: Pod | None) -> float | None:
-        """What the pod was given to end when it was first told to go. Of one that was told before it was seen, nobody
+        """The grace period of the first deletion. For a pod that was deleted before it was seen, nobody
         knows it.
         """
         if new is None:

@@ -1,6 +1,6 @@
 """Which change wakes which gang: everything may call this, and it calls nothing but the ledger.
 
-A change is only noted here: the value of its gang is doubted, and the gang is enqueued to be recognised anew
+A change is only noted here: the value of its gang is doubted, and the gang is enqueued to be recognised again
 (`scheduler.pods.gangs`), or for a pass; everything that has an effect happens in a pass.
 """
 
@@ -30,7 +30,7 @@ _OF_ITS_NODE = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.
 
 
 class Wake:
-    """Of one leader.
+    """Puts gangs into the queue of one leader when something that they depend on changes.
 
     `nodes`, `neighbours`: set when nodes have changed, or pods on them that others avoid or seek, until somebody has
     looked at the gangs that wait.
@@ -48,7 +48,7 @@ class Wake:
             record.fire()
 
     def changed(self, id: GangId | None) -> None:
-        """The gang may look different now: it is recognised anew, and then looked at."""
+        """The gang may look different now: it is recognised again, and then looked at."""
         record = self._ledger.get(id)
         if record is None:
             return

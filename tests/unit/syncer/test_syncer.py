@@ -19,11 +19,12 @@ from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import HttpSettings, SlurmSettings
 from sunkpy.slurm import NodeCache, Slurm
+from sunkpy.slurm.cluster import WrongCluster
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.metrics import NodeCollector, SyncerMetrics
 from sunkpy.syncer.settings import FigureSettings, SyncerSettings
-from sunkpy.syncer.term import Term, WrongCluster
+from sunkpy.syncer.term import Term
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import Changes, answering, serving
 from tests.doubles.slurmrestd import Slurmrestd

@@ -217,7 +217,9 @@ def _final_because(job: Owner | None) -> str:
 
 
 def _suspension(cluster: Owner, owners: Owners) -> Suspension | None:
-    """A RayService would see its cluster fail; a RayJob refuses to be suspended if it leaves its cluster standing."""
+    """What is suspended: the RayCluster, or the RayJob above it if that removes its cluster at the end. Nothing below a
+    RayService, which would see its cluster fail.
+    """
     if nearest(owners, RAY_SERVICE) is not None:
         return None
     job = nearest(owners, RAY_JOB)

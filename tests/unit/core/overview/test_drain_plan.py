@@ -5,9 +5,9 @@ from sunkpy.core import names
 from sunkpy.core.explain.explanation import render
 from sunkpy.core.health import State
 from sunkpy.core.overview.drain_plan import (
-    Asker,
     Cordon,
     Drain,
+    DrainAsker,
     NodeNow,
     Resume,
     Uncordon,
@@ -25,7 +25,7 @@ from tests.unit.core.overview.test_drained import cordoned, in_slurm, pod
 from tests.unit.core.overview.test_pool import node
 
 KUBERNETES, SLURM = Door.KUBERNETES, Door.SLURM
-ANN, BOTH = Asker(in_kubernetes="ann@x", in_slurm="ann"), (KUBERNETES, SLURM)
+ANN, BOTH = DrainAsker(in_kubernetes="ann@x", in_slurm="ann"), (KUBERNETES, SLURM)
 IDLE = in_slurm("IDLE")
 BY_ANN = cordoned(drain="fan", drain_by="ann@x")
 BY_BOB = cordoned(drain="fan", drain_by="bob@x")
@@ -104,7 +104,7 @@ def test_a_node_is_given_back_by_those_who_took_it(at, doors, asker, steps, left
 
 
 def test_who_is_not_known_owns_nothing():
-    assert plan_undrain(now(cordoned(drain="fan"), in_slurm("IDLE")), BOTH, Asker()).steps == ()
+    assert plan_undrain(now(cordoned(drain="fan"), in_slurm("IDLE")), BOTH, DrainAsker()).steps == ()
 
 
 def test_it_says_what_was_done_for_whom_and_what_is_left():
@@ -166,4 +166,4 @@ def test_a_check_is_asked_for_unless_something_is_in_the_way(at, left):
 
 
 def test_whose_name_nobody_knows_is_somebody():
-    assert plan_verify(to_check(), Asker()).steps == (Verify("somebody"),)
+    assert plan_verify(to_check(), DrainAsker()).steps == (Verify("somebody"),)

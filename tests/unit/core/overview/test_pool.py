@@ -22,8 +22,8 @@ from sunkpy.core.model.objects import (
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.spec import Gpu, NodeSet, NodeSetSpec
 from sunkpy.core.overview.pool import (
-    Pool,
     PoolFacts,
+    PoolView,
     find_growth,
     find_nodes,
     find_stuck,
@@ -89,7 +89,7 @@ FACTS = PoolFacts(
 
 def pool(facts):
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, 0)
-    return Pool(
+    return PoolView(
         nodes=find_nodes(facts),
         waiting=waiting,
         growth=find_growth(facts),
