@@ -61,7 +61,7 @@ def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
 
 
 def nodeset_status(status: NodeSetStatus) -> Json:
-    """The whole status of a NodeSet: numbers that became 0 and conditions that went are overwritten too."""
+    """All of a NodeSet's status that is the operator's: numbers that became 0 and conditions that went, too."""
     numbers: Mapping[str, object] = {
         "desiredNumberScheduled": status.desired_number_scheduled,
         "numberFeasible": status.number_feasible,

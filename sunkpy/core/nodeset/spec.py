@@ -7,6 +7,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.devices import UNKNOWN
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Condition, KubeObject, Node, Pod, PodSpec, Wire
 from sunkpy.core.model.slurmd import nodeset_owner
 from sunkpy.core.nodeset.gpu_label import agrees, explain_unclear, labelled_type
@@ -153,7 +154,10 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
 
 class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """What is there. Field names are those of SUNK, but for `number_unhealthy`: its dashboards read them unchanged."""
+    """What is there. Names are SUNK's, whose dashboards read them unchanged, but for `number_unhealthy` and `growth`.
+
+    All is the operator's, but `growth`, which is the syncer's.
+    """
 
     desired_number_scheduled: int = 0
     number_feasible: int = 0
@@ -167,6 +171,7 @@ class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     updated_number_scheduled: int = 0
     observed_generation: int = 0
     selector: str = ""
+    growth: GrowthStatus | None = None
     conditions: tuple[Condition, ...] = ()
 
     def condition(self, type_: str) -> Condition | None:

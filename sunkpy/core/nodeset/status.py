@@ -99,6 +99,7 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
         updated_number_scheduled=counts[Trait.SCHEDULED_UPDATED],
         observed_generation=nodeset.metadata.generation,
         selector=nodeset.pod_selector,
+        growth=nodeset.status.growth,
         conditions=_conditions(world, plan),
     )
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from sunkpy.core import names
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
 
 CRD = yaml.safe_load((Path(__file__).parents[3] / "crds" / "sunkpy.dev_nodesets.yaml").read_text())
@@ -109,6 +110,13 @@ def test_every_field_of_the_code_is_in_the_schema():
     in_status = {field.encode_name for field in msgspec.structs.fields(NodeSetStatus)}
     assert in_spec == set(SCHEMA["properties"]["spec"]["properties"])
     assert in_status == set(SCHEMA["properties"]["status"]["properties"])
+
+
+def test_every_field_of_growth_is_in_the_schema():
+    growth = SCHEMA["properties"]["status"]["properties"]["growth"]["properties"]
+    assert {field.encode_name for field in msgspec.structs.fields(GrowthStatus)} == set(growth)
+    fields = {field.encode_name for field in msgspec.structs.fields(GrowthRequest)}
+    assert fields == set(growth["requests"]["items"]["properties"])
 
 
 def test_every_field_of_spec_and_status_is_described():

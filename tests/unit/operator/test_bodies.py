@@ -1,6 +1,8 @@
 from sunkpy.core import names
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Condition
 from sunkpy.core.nodeset.node_side import NodePatch
+from sunkpy.core.nodeset.spec import NodeSetStatus
 from sunkpy.operator import bodies
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
@@ -19,6 +21,10 @@ def test_a_cordon_is_written_only_on_the_node_as_it_was_seen():
     body = bodies.node_object(make_node(1), NodePatch(unschedulable=True))
     assert body == {"metadata": {"uid": "node-uid-1", "resourceVersion": ""}, "spec": {"unschedulable": True}}
     assert "spec" not in bodies.node_object(make_node(1), NodePatch(labels={"a": "b"}))
+
+
+def test_the_operator_writes_nothing_that_is_the_syncers():
+    assert "growth" not in bodies.nodeset_status(NodeSetStatus(growth=GrowthStatus(wanted_nodes=3)))["status"]
 
 
 def test_a_nodes_condition_keeps_its_time_while_its_status_lasts():

@@ -3,6 +3,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.health import State
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Condition, ContainerState, ContainerStatus, Terminated
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.slurmd_pod import offer
@@ -78,6 +79,12 @@ def test_nodes_whose_device_plugin_is_away_are_told():
         "10 minutes"
     )
     assert notices == []
+
+
+def test_what_the_syncer_says_of_growth_stays():
+    growth = GrowthStatus(wanted_nodes=3, since="2026-01-01T00:00:00Z")
+    status, _ = status_of(make_world(make_nodeset(status=NodeSetStatus(growth=growth)), []))
+    assert status.growth == growth
 
 
 def test_too_few_nodes():

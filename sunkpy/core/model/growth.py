@@ -1,0 +1,32 @@
+"""What jobs that wait lack of a NodeSet, as its status says it (`status.growth`).
+
+The syncer writes it, for it reads Slurm's jobs. Autoscalers are asked by it, and people read it.
+"""
+
+from __future__ import annotations
+
+from sunkpy.core.model.objects import Wire
+
+
+class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """So many nodes more for one job, which gets all of them or none.
+
+    `job`: its number, of an array `7_[1-9]`, of a heterogeneous job `7+`. Jobs that fit beside another on one of the
+    nodes asked for are not listed.
+    """
+
+    job: str = ""
+    nodes: int = 0
+
+
+class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """Nodes that are wanted beside those that are there or join now. None of it is asked for twice.
+
+    `requests`: those of the jobs of highest priority, in its order. `reason`: which jobs cannot be helped, and why, if
+    there are any. `since`: RFC 3339, from when on nodes have been wanted without a pause; empty while none are.
+    """
+
+    wanted_nodes: int = 0
+    requests: tuple[GrowthRequest, ...] = ()
+    reason: str = ""
+    since: str = ""
