@@ -1,0 +1,197 @@
+"""Which nodes each NodeSet lacks: the jobs that wait, in Slurm's order, are put into rooms one after the other.
+
+A job gets room on nodes that are there or join, then on nodes that jobs before it lack, and only what is left over is
+lacking. It gets all of its nodes or none. A NodeSet never lacks more than it may get.
+
+The first job in line that lacks something may need nodes that are busy, too: then what may be had beside them is asked
+for, because Slurm keeps no busy node for a job whose other nodes are not there. For a job behind it that would buy
+nodes which stand idle until others end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.growth.constraint import NotUnderstood, satisfies
+from sunkpy.core.growth.pools import Found, Pool, Rooms
+from sunkpy.core.growth.waiting import Spread, WaitingJob
+from sunkpy.core.model.growth import GrowthRequest
+
+TOLD: Final = 3
+"""Of so many jobs it is told by number why they cannot be helped; the others are counted."""
+
+
+class Lack(msgspec.Struct, frozen=True, kw_only=True):
+    """What one NodeSet lacks.
+
+    `never`: why it can never help some jobs, by job, and how many `more` there are of these. `behind`: how many jobs
+    wait for nodes of it that it may not get beside those that jobs before them lack.
+    """
+
+    requests: tuple[GrowthRequest, ...] = ()
+    never: Mapping[str, str] = {}
+    more: int = 0
+    behind: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """How many in all."""
+        return sum(each.nodes for each in self.requests)
+
+
+def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping[str, int]) -> dict[str, Lack]:
+    """By NodeSet that may grow; `tiers`: partition → PriorityTier, which goes before the priority of jobs."""
+    line = _Line(pools)
+    groups: dict[int, list[WaitingJob]] = {}
+    for job in jobs:
+        groups.setdefault(job.het_job or job.id, []).append(job)
+
+    def place(group: Sequence[WaitingJob]) -> tuple[int, int, int]:
+        tier = max((tiers.get(name, 0) for name in group[0].partitions), default=0)
+        return -tier, -max(job.priority for job in group), group[0].id
+
+    for group in sorted(groups.values(), key=place):
+        if all(job.waits_for_nodes for job in group):
+            line.add(group)
+    return line.lacks
+
+
+class _Try(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it would lie on nodes of one NodeSet's shape: what there is of them, and how many it lacks."""
+
+    pool: Pool
+    spread: Spread
+    found: Sequence[Found]
+
+    @property
+    def lacking(self) -> int:
+        return self.spread.nodes - sum(count for _, count in self.found)
+
+
+class _Line:
+    """The queue, from its head on."""
+
+    def __init__(self, pools: Iterable[Pool]) -> None:
+        self._pools = sorted(pools, key=lambda pool: (pool.weight, pool.name))
+        self._rooms = Rooms(self._pools)
+        self._more = {pool.name: pool.more for pool in self._pools}
+        self._requests: dict[str, dict[str, int]] = {pool.name: {} for pool in self._pools}
+        self._never: dict[str, dict[str, str]] = {pool.name: {} for pool in self._pools}
+        self._untold = dict.fromkeys(self._more, 0)
+        self._behind = dict.fromkeys(self._more, 0)
+        self._refused: dict[object, Mapping[str, str]] = {}
+
+    @property
+    def lacks(self) -> dict[str, Lack]:
+        """What has come of it."""
+        return {
+            name: Lack(
+                requests=tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in self._requests[name].items()),
+                never=self._never[name],
+                more=self._untold[name],
+                behind=self._behind[name],
+            )
+            for name in (pool.name for pool in self._pools if pool.potential)
+        }
+
+    def add(self, group: Sequence[WaitingJob]) -> None:
+        """One more job: all components of a heterogeneous one together, the tasks of an array one by one."""
+        if len(group) == 1:
+            for _ in range(group[0].copies):
+                if not self._put(group[0]):
+                    return
+            return
+        rooms, more, refused = self._rooms.copy(), dict(self._more), dict(self._refused)
+        requests = {name: dict(asked) for name, asked in self._requests.items()}
+        if not all(self._put(job) for job in group):
+            self._rooms, self._more, self._refused, self._requests = rooms, more, refused, requests
+
+    def _put(self, job: WaitingJob) -> bool:
+        """Give it all its nodes, or none."""
+        serving = [pool for pool in self._pools if pool.serves(job)]
+        if job.kind in self._refused:
+            self._refuse(job, self._refused[job.kind])
+            return False
+        try:
+            satisfies(job.constraint, frozenset())
+        except NotUnderstood:
+            self._refuse(job, {pool.name: f"constraint {job.constraint} is not understood" for pool in serving})
+            return False
+        tries, never = self._tries(job, serving)
+        if any(self._take(job, each, {}) for each in tries if not each.lacking):
+            return True
+        growing = [each for each in tries if each.pool.potential and each.pool.would_do(job)]
+        for each in growing:
+            if asked := self._what_to_ask(each, growing, serving):
+                return self._take(job, each, asked)
+        possible = {each.pool.name: "" for each in growing if each.spread.nodes <= _most(each, growing, serving)}
+        for each in growing:
+            most = _most(each, growing, serving)
+            never[each.pool.name] = f"needs {each.spread.nodes} nodes, and there can be {most}"
+        self._refuse(job, possible or never)
+        return False
+
+    def _tries(self, job: WaitingJob, serving: Sequence[Pool]) -> tuple[list[_Try], dict[str, str]]:
+        """By NodeSet; and why not on others that may grow."""
+        tries, never = [], {}
+        names = {pool.name for pool in serving}
+        for pool in serving:
+            if pool.shape is None:
+                continue
+            spread = job.spread(pool.shape)
+            if isinstance(spread, Spread):
+                found = self._rooms.find(job, spread.needs, names, spread.nodes)
+                tries.append(_Try(pool=pool, spread=spread, found=found))
+            elif pool.would_do(job):
+                never[pool.name] = f"a node of it {spread}" if spread.startswith("lacks") else spread
+        return tries, never
+
+    def _what_to_ask(self, each: _Try, growing: Sequence[_Try], serving: Sequence[Pool]) -> dict[str, int]:
+        """How many nodes more of which NodeSet; nothing, if it cannot get all."""
+        alike = [each.pool, *(other.pool for other in growing if other is not each and _fits(each, other.pool))]
+        asked, lacking = {}, each.lacking
+        for pool in alike[:1] if lacking <= self._more[each.pool.name] else alike:
+            if count := min(lacking, self._more[pool.name]):
+                asked[pool.name] = count
+                lacking -= count
+        if not lacking:
+            return asked
+        is_first = not any(self._requests[pool.name] for pool in alike)
+        busy = sum(pool.usable for pool in serving if _fits(each, pool)) - (each.spread.nodes - each.lacking)
+        return asked if is_first and lacking <= busy else {}
+
+    def _take(self, job: WaitingJob, each: _Try, asked: Mapping[str, int]) -> bool:
+        self._rooms.take(job, each.spread.needs, each.found)
+        for pool in self._pools:
+            if count := asked.get(pool.name, 0):
+                self._rooms.add_new(pool, each.spread.needs, count, is_full=job.whole_nodes)
+                self._more[pool.name] -= count
+                label = job.label or str(job.id)
+                self._requests[pool.name][label] = self._requests[pool.name].get(label, 0) + count
+        return True
+
+    def _refuse(self, job: WaitingJob, why: Mapping[str, str]) -> None:
+        """`why`: by NodeSet; empty where it may be helped once others have ended."""
+        self._refused.setdefault(job.kind, why)
+        for name, text in why.items():
+            if not text:
+                self._behind[name] += 1
+            elif len(self._never[name]) < TOLD:
+                self._never[name][job.label or str(job.id)] = text
+            else:
+                self._untold[name] += 1
+
+
+def _fits(each: _Try, pool: Pool) -> bool:
+    shape = pool.shape or {}
+    return all(shape.get(name, 0) >= amount for name, amount in each.spread.needs.items())
+
+
+def _most(each: _Try, growing: Sequence[_Try], serving: Sequence[Pool]) -> int:
+    """How many nodes the job could ever have."""
+    may_grow = {other.pool.name for other in growing}
+    alike = [pool for pool in serving if _fits(each, pool)]
+    return sum(max(pool.potential, pool.usable) if pool.name in may_grow else pool.usable for pool in alike)

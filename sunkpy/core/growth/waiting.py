@@ -1,0 +1,96 @@
+"""A job that waits, as growth sees it: what it asks of nodes, and whether more nodes would help it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model.matching import Amounts, shortfalls
+
+WAITS_FOR_NODES: Final = frozenset({
+    "", "None", "Priority", "Resources", "ReqNodeNotAvail", "NodeDown", "PartitionConfig", "SchedDefer",
+})  # fmt: skip
+"""Slurm's reasons that nodes may take away. All others, such as a dependency, a hold, a limit, a licence, a time to
+begin or a reservation, keep the job waiting however many nodes there are (job_state_reason.c)."""
+
+
+class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Amounts are in the units of `core.model.matching`: millicores, bytes, and GRES by name and by `name:type`.
+
+    `nodes`: so many at least; `max_nodes` 0 is no bound. `total`: what they have together at least; `per_node`: what
+    each has at least; `per_task`: what is not divided between two nodes. `copies`: of a job array, how many tasks may
+    start. `whole_nodes`: it shares none. `het_job`: the number of the heterogeneous job it is part of, or 0.
+    """
+
+    id: int
+    label: str = ""
+    partitions: tuple[str, ...] = ()
+    priority: int = 1
+    reason: str = ""
+    nodes: int = 1
+    max_nodes: int = 0
+    tasks: int = 1
+    total: Mapping[str, int] = {}
+    per_node: Mapping[str, int] = {}
+    per_task: Mapping[str, int] = {}
+    copies: int = 1
+    whole_nodes: bool = False
+    constraint: str = ""
+    reservation: str = ""
+    required_nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
+    het_job: int = 0
+
+    @property
+    def waits_for_nodes(self) -> bool:
+        """More nodes may help it. Nodes that it names cannot be more, and a reservation has its own."""
+        return (
+            self.reason in WAITS_FOR_NODES
+            and self.priority > 0
+            and self.copies > 0
+            and not self.reservation
+            and not self.required_nodes
+        )
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What is equal of jobs for which the same nodes would do."""
+        amounts = (tuple(sorted(each.items())) for each in (self.total, self.per_node, self.per_task))
+        sizes = (self.nodes, self.max_nodes, self.tasks, self.whole_nodes)
+        return (self.partitions, self.constraint, self.excluded_nodes, *sizes, *amounts)
+
+    def spread(self, shape: Mapping[str, int]) -> Spread | str:
+        """On how many nodes of that shape it lies, and what it takes of each; or why it does not, in words."""
+        if lacking := shortfalls(larger(self.per_task, self.per_node), shape):
+            return str(lacking[0])
+        nothing = {name: amount for name, amount in self.total.items() if not shape.get(name)}
+        if lacking := shortfalls(nothing, shape):
+            return str(lacking[0])
+        tasks = min((shape[name] // amount for name, amount in self.per_task.items() if amount), default=self.tasks)
+        parts = (_up(amount, shape[name]) for name, amount in self.total.items() if amount)
+        nodes = max(self.nodes, _up(self.tasks, max(tasks, 1)), *parts)
+        if self.max_nodes and nodes > self.max_nodes:
+            return f"needs {nodes} nodes of it, and asks for {self.max_nodes} at most"
+        if self.whole_nodes:
+            return Spread(nodes=nodes, needs=dict(shape))
+        each = {name: amount * _up(self.tasks, nodes) for name, amount in self.per_task.items()}
+        share = {name: _up(amount, nodes) for name, amount in self.total.items()}
+        return Spread(nodes=nodes, needs=larger(larger(each, share), self.per_node))
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """So many nodes, and what of each."""
+
+    nodes: int
+    needs: Mapping[str, int]
+
+
+def larger(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    """Of each resource the larger amount."""
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def _up(amount: int, by: int) -> int:
+    return -(-amount // by)

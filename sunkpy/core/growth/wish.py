@@ -1,0 +1,107 @@
+"""What is published of the nodes that a NodeSet lacks.
+
+It is kept as how many nodes there are to be, not as how many are lacking: what comes meanwhile is then less to wish
+for, at once and without another look at the queue. Two answers of Slurm in a row have to agree on the direction of a
+change, so what one answer says, and the next takes back, asks for nothing and withdraws nothing: a job that starts
+within seconds is no reason to buy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.growth.lacks import Lack
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
+from sunkpy.core.model.times import rfc3339
+
+_MOST_REQUESTS: Final = 100
+
+Requests = tuple[GrowthRequest, ...]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """`target`: how many nodes there are to be, 0 if none more; `last`: what the last answer alone would have it be.
+
+    `requests`: for which jobs, when there were `there` nodes.
+    """
+
+    target: int = 0
+    last: int = 0
+    requests: Requests = ()
+    there: int = 0
+
+    def settle(self, lack: Lack, there: int) -> Wish:
+        """With one more answer, when there are so many nodes, those that join among them."""
+        now = there + lack.nodes if lack.nodes else 0
+        low, high = sorted((self.last, now))
+        target = min(max(self.target, low), high)
+        is_for_others = target > now
+        requests, at = (self.requests, self.there) if is_for_others else (lack.requests, there)
+        return Wish(target=target, last=now, requests=requests, there=at)
+
+    def wanted(self, there: int) -> int:
+        """How many nodes more, now that there are so many."""
+        return max(0, self.target - there)
+
+    def requests_left(self, there: int) -> Requests:
+        """For which jobs: nodes that have come are for the first of them."""
+        come = max(0, there - self.there)
+        rest = _after(self.requests, come)
+        return tuple(_up_to(rest, self.wanted(there)))[:_MOST_REQUESTS]
+
+
+def recall(status: GrowthStatus | None, there: int) -> Wish:
+    """What an earlier leader has published, so that a new one does not withdraw it."""
+    if status is None or not status.wanted_nodes:
+        return Wish()
+    target = there + status.wanted_nodes
+    return Wish(target=target, last=target, requests=status.requests, there=there)
+
+
+def make_status(
+    wish: Wish, lack: Lack, *, there: int, potential: int, before: GrowthStatus | None, now: datetime
+) -> GrowthStatus | None:
+    """As it should be; None when there is nothing to say."""
+    wanted, reason = wish.wanted(there), explain(lack, potential)
+    if not wanted and not reason:
+        return None
+    goes_on = before is not None and before.wanted_nodes and before.since
+    since = (before.since if goes_on and before is not None else rfc3339(now)) if wanted else ""
+    return GrowthStatus(wanted_nodes=wanted, requests=wish.requests_left(there), reason=reason, since=since)
+
+
+def explain(lack: Lack, potential: int) -> str:
+    """`job 7 needs 200 nodes, and there can be 100; 3 jobs wait for nodes beyond its potential of 100`."""
+    texts = [f"job {job}: {why}" for job, why in lack.never.items()]
+    if lack.more:
+        texts.append(f"{_jobs(lack.more)} more that cannot be helped")
+    if lack.behind:
+        waits = "waits" if lack.behind == 1 else "wait"
+        texts.append(f"{_jobs(lack.behind)} {waits} for nodes beyond its potential of {potential}")
+    return "; ".join(texts)
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _after(requests: Iterable[GrowthRequest], come: int) -> Iterator[GrowthRequest]:
+    """Without so many nodes of the first."""
+    for each in requests:
+        served = min(each.nodes, come)
+        come -= served
+        if served < each.nodes:
+            yield GrowthRequest(job=each.job, nodes=each.nodes - served)
+
+
+def _up_to(requests: Iterable[GrowthRequest], wanted: int) -> Iterator[GrowthRequest]:
+    """Those that so many nodes are for."""
+    for each in requests:
+        if wanted <= 0:
+            return
+        yield GrowthRequest(job=each.job, nodes=min(each.nodes, wanted))
+        wanted -= each.nodes
