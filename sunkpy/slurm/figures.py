@@ -6,7 +6,6 @@ As in `sunkpy.slurm.wire` only the fields that are used are declared, so that mo
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -18,14 +17,13 @@ from sunkpy.core.figures.reservations import License, Reservation
 from sunkpy.core.figures.statistics import Rpc, Statistics
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import Indices, gres_counts, gres_indices
-from sunkpy.core.model.states import JobId, is_job_pending
+from sunkpy.core.model.states import JobId, holds_something, is_job_pending
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
+from sunkpy.slurm.waiting import WireWaiting, count_tasks, mib, tres_amounts
 from sunkpy.slurm.wire import Number, Reply, flags
 
 _GPU: Final = "gpu"
-_TASKS: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
-_MIB: Final = {"": 1, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
 
 
 class NodeName(msgspec.Struct, frozen=True):
@@ -46,22 +44,14 @@ class Holdings(msgspec.Struct, frozen=True):
     nodes: NodeNames | None = None
 
 
-class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
+class WireJobRow(WireWaiting, frozen=True, kw_only=True):
     """An entry of `jobs`, of which less is read than in `sunkpy.slurm.wire.WireJob`."""
 
-    job_id: int
-    job_state: tuple[str, ...] = ()
-    state_reason: str = ""
     comment: str = ""
     admin_comment: str = ""
     user_name: str = ""
     account: str = ""
-    partition: str = ""
-    array_task_string: str = ""
     nodes: str | None = ""
-    node_count: Number = Number()
-    max_nodes: Number = Number()
-    cpus: Number = Number()
     tres_alloc_str: str = ""
     gres_detail: tuple[str, ...] | None = ()
     job_resources: Holdings | None = None
@@ -69,8 +59,11 @@ class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
     eligible_time: Number = Number()
     start_time: Number = Number()
 
-    def to_core(self, scheduler: str) -> JobRow:
-        """As figures read it; `scheduler` is the Slurm user of the scheduler, whose comments are its own."""
+    def to_core(self, scheduler: str, started: int = 0) -> JobRow:
+        """As figures read it; `scheduler` is the Slurm user of the scheduler, whose comments are its own.
+
+        `started`: how many tasks of its array run.
+        """
         state, tres = flags(self.job_state), tres_amounts(self.tres_alloc_str)
         counted = sum(gres_counts(text).get(_GPU, 0) for text in self.gres_detail or ())
         has_started = bool(self.nodes) and not is_job_pending(state)  # that which waits has an estimate
@@ -78,21 +71,22 @@ class WireJobRow(msgspec.Struct, frozen=True, kw_only=True):
         return JobRow(
             id=self.job_id,
             state=state,
-            reason="" if self.state_reason == "None" else self.state_reason,
+            reason=self.reason,
             user=self.user_name,
             account=self.account,
             partition=self.partition,
-            tasks=_count_tasks(self.array_task_string),
+            tasks=count_tasks(self.array_task_string),
             min_nodes=self.node_count.value,
             max_nodes=self.max_nodes.value,
             nodes=_expand(self.nodes or ""),
             cpus=self.cpus.value,
-            memory_mib=_mib(tres.get("mem", "")),
+            memory_mib=mib(tres.get("mem", "")),
             gpus=int(tres.get("gres/gpu", counted)),
             devices=self._devices,
             comment=self.comment if self.user_name == scheduler else self.admin_comment,
             started_s=started_s,
             waited_s=max(0, started_s - (self.eligible_time.value or self.submit_time.value)) if started_s else 0,
+            waits=self.waits(started),
         )
 
     @property
@@ -204,7 +198,10 @@ class FigureCalls:
             NotFound: Slurm does not remember it.
         """
         request = Request(what=f"count job {job_id}", method="GET", endpoint="job/{name}", name=job_id, attempts=1)
-        return [job.to_core(scheduler) for job in (await self._transport.ask(request, JobRowsReply)).jobs]
+        jobs = (await self._transport.ask(request, JobRowsReply)).jobs
+        states = [flags(job.job_state) for job in jobs]
+        started = sum(holds_something(state) and not is_job_pending(state) for state in states)
+        return [job.to_core(scheduler, started) for job in jobs]
 
     async def partition_rows(self) -> list[PartitionRow]:
         """All partitions with their nodes. 2–4 ms."""
@@ -247,26 +244,6 @@ def _expand(text: str) -> tuple[str, ...]:
         return tuple(hostlist.expand(text))
     except hostlist.BadHostlist:
         return ()
-
-
-def tres_amounts(text: str) -> Mapping[str, str]:
-    """`cpu=2,mem=4G,gres/gpu=1` → amounts by name."""
-    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-
-
-def _mib(text: str) -> int:
-    """`4000M`, `1.50T` → MiB."""
-    number, unit = text.rstrip("MGTP"), text[-1:] if text[-1:] in _MIB else ""
-    try:
-        return round(float(number) * _MIB[unit])
-    except ValueError:
-        return 0
-
-
-def _count_tasks(text: str) -> int:
-    """`1-3,7`, `0-9:3`, `2-7%1` → how many tasks; 1 of a job that is no array. Slurm shortens long lists."""
-    listed = _TASKS.findall(text.partition("%")[0])
-    return sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in listed) or 1
 
 
 def _numbers(said: Mapping[str, object], before: str = "") -> Iterator[tuple[str, int]]:

@@ -7,9 +7,10 @@ import asyncio
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.overview.queue import QueuedJob
-from sunkpy.slurm.figures import WireJobRow, tres_amounts
+from sunkpy.slurm.figures import WireJobRow
 from sunkpy.slurm.request import Request
 from sunkpy.slurm.transport import Transport
+from sunkpy.slurm.waiting import tres_amounts
 from sunkpy.slurm.wire import ExitCode, Number, Reply
 
 
@@ -18,15 +19,9 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
 
     name: str = ""
     qos: str = ""
-    priority: Number = Number()
     end_time: Number = Number()
-    array_job_id: Number = Number()
     array_task_id: Number = Number()
-    het_job_id: Number = Number()
     het_job_offset: Number = Number()
-    tres_req_str: str = ""
-    tres_per_node: str = ""
-    required_nodes: str = ""
     state_description: str = ""
     exit_code: ExitCode = ExitCode()
 

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.figures.family import Family, Sample, single
+from sunkpy.core.growth.waiting import WaitingJob
 from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.states import is_job_ended, is_job_pending
 
@@ -25,7 +26,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `cpus`, `memory_mib` and `gpus` are allocated, so 0 while it waits. `devices`: node → its indices there, while it
     runs. `comment`: that which only the scheduler can have written. `partition`: several, with commas, while it waits.
-    `started_s`: since 1970, 0 of one that has not; `waited_s`: until then, since it could have started.
+    `started_s`: since 1970, 0 of one that has not; `waited_s`: until then, since it could have started. `waits`: what it
+    asks of nodes, while it has none.
     """
 
     id: int
@@ -45,6 +47,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     comment: str = ""
     started_s: int = 0
     waited_s: int = 0
+    waits: WaitingJob | None = None
 
     @property
     def is_held(self) -> bool:

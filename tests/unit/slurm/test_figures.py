@@ -90,6 +90,14 @@ def test_tasks_of_an_array_that_wait(text: str, tasks: int) -> None:
     assert job.to_core("k8s").tasks == tasks
 
 
+async def test_tasks_of_an_array_that_run_leave_fewer_to_start(slurm: Slurmrestd, client: Slurm) -> None:
+    job = slurm.add_job("PENDING", comment="", array_task_string="3-9%4", array_max_tasks={"set": True, "number": 4})
+    slurm.tasks[job] = [slurm.add_job(state, comment="") for state in ("RUNNING", "COMPLETED")]
+    row, *_ = await client.job_rows(JobId(job), scheduler="k8s")
+    assert row.waits is not None
+    assert row.waits.copies == 3
+
+
 async def test_partitions_come_with_their_nodes(slurm: Slurmrestd, client: Slurm) -> None:
     slurm.configured = {"low": "n[1-3]"}
     rows = {row.name: row for row in await client.partition_rows()}

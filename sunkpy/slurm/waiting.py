@@ -1,0 +1,144 @@
+"""What a job that waits asks of nodes, as slurmrestd tells it.
+
+Slurm counts what is asked of all nodes together in `tres_req_str`; devices are there only where accounting counts them,
+so they are read from what the job itself says.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.growth.waiting import WaitingJob, larger
+from sunkpy.core.model import hostlist
+from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.states import is_job_completing, is_job_pending
+from sunkpy.slurm.wire import Number, flags
+
+_TASKS: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_MIB: Final = {"": 1, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
+_LONGEST: Final = 40
+
+
+class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an entry of `jobs` that is about nodes it does not have yet."""
+
+    job_id: int
+    job_state: tuple[str, ...] = ()
+    state_reason: str = ""
+    partition: str = ""
+    priority: Number = Number()
+    array_job_id: Number = Number()
+    array_max_tasks: Number = Number()
+    array_task_string: str = ""
+    het_job_id: Number = Number()
+    node_count: Number = Number()
+    max_nodes: Number = Number()
+    cpus: Number = Number()
+    tasks: Number = Number()
+    cpus_per_task: Number = Number()
+    minimum_cpus_per_node: Number = Number()
+    tres_req_str: str = ""
+    tres_per_job: str = ""
+    tres_per_node: str = ""
+    tres_per_task: str = ""
+    features: str = ""
+    resv_name: str = ""
+    required_nodes: str = ""
+    excluded_nodes: str = ""
+    shared: tuple[str, ...] | None = ()
+
+    @property
+    def reason(self) -> str:
+        """Slurm's word, if it names one."""
+        return "" if self.state_reason == "None" else self.state_reason
+
+    def waits(self, started: int) -> WaitingJob | None:
+        """None if it has nodes, or what is left of its last run has. `started`: how many tasks of its array have."""
+        state = flags(self.job_state)
+        if not is_job_pending(state) or is_job_completing(state):
+            return None
+        asked = tres_amounts(self.tres_req_str)
+        at_once = self.array_max_tasks.value or sys.maxsize
+        devices = _devices(self.tres_per_job)
+        counted = int(asked["gres/gpu"]) if asked.get("gres/gpu", "").isdecimal() else 0
+        on_each, of_task = _devices(self.tres_per_node), _devices(self.tres_per_task)
+        if counted and not (devices or on_each or of_task):
+            devices = {"gpu": counted}
+        cpus = int(asked["cpu"]) if asked.get("cpu", "").isdecimal() else self.cpus.value
+        total = {"cpu": cpus * 1000, "memory": mib(asked.get("mem", "")) * 2**20, **devices}
+        return WaitingJob(
+            id=self.job_id,
+            label=self._label,
+            partitions=tuple(self.partition.split(",")),
+            priority=self.priority.value,
+            reason=self.reason,
+            nodes=int(asked["node"]) if asked.get("node", "").isdecimal() else self.node_count.value or 1,
+            max_nodes=self.max_nodes.value,
+            tasks=self.tasks.value or 1,
+            total=_positive(total),
+            per_node=_positive(larger({"cpu": self.minimum_cpus_per_node.value * 1000}, on_each)),
+            per_task=_positive({"cpu": self.cpus_per_task.value * 1000, **of_task}),
+            copies=max(0, min(count_tasks(self.array_task_string), at_once - started)),
+            whole_nodes="none" in (self.shared or ()),
+            constraint=self.features,
+            reservation=self.resv_name,
+            required_nodes=_expand(self.required_nodes),
+            excluded_nodes=_expand(self.excluded_nodes),
+            het_job=self.het_job_id.value,
+        )
+
+    @property
+    def _label(self) -> str:
+        if self.het_job_id.value:
+            return f"{self.het_job_id.value}+"
+        if not self.array_task_string:
+            return str(self.job_id)
+        tasks = self.array_task_string
+        return (
+            f"{self.array_job_id.value or self.job_id}_[{tasks if len(tasks) <= _LONGEST else tasks[:_LONGEST] + '…'}]"
+        )
+
+
+def tres_amounts(text: str) -> Mapping[str, str]:
+    """`cpu=2,mem=4G,gres/gpu=1` → amounts by name."""
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def mib(text: str) -> int:
+    """`4000M`, `1.50T` → MiB."""
+    number, unit = text.rstrip("MGTP"), text[-1:] if text[-1:] in _MIB else ""
+    try:
+        return round(float(number) * _MIB[unit])
+    except ValueError:
+        return 0
+
+
+def count_tasks(text: str) -> int:
+    """`1-3,7`, `0-9:3`, `2-7%1` → how many tasks; 1 of a job that is no array. Slurm shortens long lists."""
+    listed = _TASKS.findall(text.partition("%")[0])
+    return sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in listed) or 1
+
+
+def _devices(text: str) -> dict[str, int]:
+    """`gres/gpu:h100:2`, `gres/gpu=2`, `gpu:2,cpu=4` → counts by name and by `name:type`; without cpus and memory."""
+    parts = (
+        part.replace("=", ":") for part in text.split(",") if not part.startswith(("cpu", "mem", "node", "billing"))
+    )
+    return gres_counts(",".join(parts))
+
+
+def _positive(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _expand(text: str) -> tuple[str, ...]:
+    """What cannot be read is one node that does not exist."""
+    try:
+        return tuple(hostlist.expand(text))
+    except hostlist.BadHostlist:
+        return (text,)
