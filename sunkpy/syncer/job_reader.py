@@ -9,7 +9,7 @@ together: the longest unread first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -57,11 +57,19 @@ class JobReader:
             await fan_out(partial(self._read, job, states[job]) for job in due[start : start + _AT_ONCE])
         self.unread = len(states) - len(self._known)
         self._is_whole = self._is_whole or not self.unread
-        return await asyncio.to_thread(self._rows) if self._is_whole else None
+        return await asyncio.to_thread(self._rows, states) if self._is_whole else None
 
-    def _rows(self) -> list[JobRow]:
-        """Each once, as last read: Slurm shows tasks that have started by themselves and with their array."""
-        return list({row.id: row for known in self._known.values() for row in known.rows}.values())
+    def _rows(self, states: Mapping[JobId, States]) -> list[JobRow]:
+        """Each once, as last read: Slurm shows tasks that have started by themselves and with their array.
+
+        A job that has moved on since, and is not read yet, may have nodes by now: it asks for none.
+        """
+        found: dict[int, JobRow] = {}
+        for job, known in self._known.items():
+            is_old = known.states != states.get(job)
+            for row in known.rows:
+                found[row.id] = msgspec.structs.replace(row, waits=None) if is_old and row.waits is not None else row
+        return list(found.values())
 
     def _plan(self, states: dict[JobId, States]) -> list[JobId]:
         """Forget what is gone; the jobs to be read in this turn."""

@@ -26,8 +26,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `cpus`, `memory_mib` and `gpus` are allocated, so 0 while it waits. `devices`: node → its indices there, while it
     runs. `comment`: that which only the scheduler can have written. `partition`: several, with commas, while it waits.
-    `started_s`: since 1970, 0 of one that has not; `waited_s`: until then, since it could have started. `waits`: what it
-    asks of nodes, while it has none.
+    `started_s`: since 1970, 0 of one that has not; `waited_s`: until then, since it could have started. `waits`: what
+    it asks of nodes, while it has none.
     """
 
     id: int

@@ -51,6 +51,19 @@ async def test_only_what_has_changed_is_read_again(jobs: Jobs) -> None:
     assert jobs.read() == [second]
 
 
+async def test_one_that_may_have_started_since_asks_for_no_nodes(jobs: Jobs) -> None:
+    waiting = [jobs.slurm.add_job("PENDING", comment="") for _ in range(2)]
+    reader = jobs.reader(1)
+    for _ in waiting:
+        rows = await reader.refresh() or []
+    assert [row.waits is not None for row in rows] == [True, True]
+    for job in waiting:
+        jobs.slurm.set_job(job, "RUNNING")
+    rows = await reader.refresh() or []
+    assert sorted("PENDING" in row.state for row in rows) == [False, True], "one of them is read in a turn"
+    assert [row.waits for row in rows] == [None, None]
+
+
 async def test_a_job_that_slurm_forgets_is_gone(jobs: Jobs) -> None:
     gone = jobs.slurm.add_job("RUNNING", comment="")
     reader = jobs.reader(10)

@@ -1,0 +1,143 @@
+"""The NodeSets as growth sees them, from Slurm's nodes and partitions and from what Kubernetes knows of NodeSets."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.figures.nodes import PartitionRow
+from sunkpy.core.growth.pools import Pool, Room
+from sunkpy.core.model.capacity import Capacity
+from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.matching import Amounts
+from sunkpy.core.model.states import SlurmNode
+
+_RECORD: Final = "_potential_"
+"""In the names of records of nodes that there could be; before it stands the NodeSet."""
+_KEPT_FOR_SOME: Final = frozenset({"RESERVED", "MAINTENANCE"})
+
+
+class Members(msgspec.Struct, frozen=True, kw_only=True):
+    """A NodeSet. `nodes`: those that it has, in Slurm or not yet; `joining`: those that are expected there soon.
+
+    `features`: those that each of its nodes has; `offer`: what a node of it offered when there was one, or would offer,
+    in words of slurm.conf(5).
+    """
+
+    name: str
+    potential: int = 0
+    weight: int = 1
+    features: frozenset[str] = frozenset()
+    offer: str = ""
+    nodes: frozenset[str] = frozenset()
+    joining: frozenset[str] = frozenset()
+
+
+def find_pools(
+    nodesets: Iterable[Members],
+    slurm_nodes: Mapping[str, SlurmNode],
+    partitions: Iterable[PartitionRow],
+    in_use: Mapping[str, Mapping[str, int]],
+) -> list[Pool]:
+    """Each NodeSet, and last a pool without a name of all other nodes; `in_use`: by node the GRES that jobs have."""
+    known = list(nodesets)
+    of = {node: each.name for each in known for node in each.nodes}
+    serving = _serving(partitions, of)
+    found = [_pool(each, slurm_nodes, serving[each.name], in_use) for each in known]
+    others = Members(name="", nodes=frozenset(slurm_nodes.keys() - of.keys()))
+    return [*found, _pool(others, slurm_nodes, serving[""], in_use)]
+
+
+def devices_in_use(jobs: Iterable[JobRow]) -> Mapping[str, Mapping[str, int]]:
+    """By node how many of each GRES jobs have, as far as Slurm names them."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for job in jobs:
+        for node, indices in job.devices.items():
+            for gres, those in indices.items():
+                found[node][gres] += len(those)
+    return found
+
+
+def read_offer(text: str) -> tuple[Amounts | None, frozenset[str]]:
+    """`CPUs=96 RealMemory=900000 Gres=gpu:h100:8 Feature=gpu` → what jobs get of it, and its features."""
+    words = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    features = frozenset(filter(None, words.get("Feature", "").split(",")))
+    if not (words.get("CPUs", "").isdecimal() and words.get("RealMemory", "").isdecimal()):
+        return None, features
+    kept = int(words.get("CoreSpecCount", 0)) * int(words.get("ThreadsPerCore", 1))
+    offer = Capacity(
+        cpus=int(words["CPUs"]) - kept, memory_mib=int(words["RealMemory"]), gres=gres_counts(words.get("Gres", ""))
+    )
+    return offer.amounts, features
+
+
+def _serving(partitions: Iterable[PartitionRow], of: Mapping[str, str]) -> defaultdict[str, set[str]]:
+    """By NodeSet the partitions that have a node of it, or a record of one that there could be."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for partition in partitions:
+        for node in partition.nodes:
+            nodeset, is_record, _ = node.partition(_RECORD)
+            found[nodeset if is_record else of.get(node, "")].add(partition.name)
+    return found
+
+
+def _pool(
+    each: Members,
+    slurm_nodes: Mapping[str, SlurmNode],
+    partitions: set[str],
+    in_use: Mapping[str, Mapping[str, int]],
+) -> Pool:
+    own = [slurm_nodes[name] for name in each.nodes if name in slurm_nodes]
+    registered = [node for node in own if node.is_registered]
+    taking = [node for node in registered if node.is_open and node.state.isdisjoint(_KEPT_FOR_SOME)]
+    offered, of_offer = read_offer(each.offer)
+    shape = _usual(registered) or offered
+    shared = frozenset.intersection(*(node.features for node in registered)) if registered else of_offer
+    features = each.features | shared
+    coming = sorted(each.joining - {node.name for node in registered})
+    rooms = [
+        *_rooms(taking, in_use),
+        *(Room(node=name, left=shape or {}, is_whole=True, features=features) for name in coming),
+    ]
+    return Pool(
+        name=each.name,
+        partitions=partitions,
+        features=features,
+        shape=shape,
+        nodes=each.nodes,
+        usable=len(taking) + len(coming),
+        potential=each.potential,
+        weight=each.weight,
+        rooms=tuple(rooms),
+    )
+
+
+def _rooms(nodes: Iterable[SlurmNode], in_use: Mapping[str, Mapping[str, int]]) -> Iterator[Room]:
+    """What is left on nodes that take jobs; none on one whose cpus are all taken."""
+    for node in sorted(nodes, key=lambda each: each.name):
+        free = node.usable_cpus - node.alloc_cpus
+        if free > 0:
+            taken = in_use.get(node.name, {})
+            has = _offers(node)
+            left = {name: max(0, amount - taken.get(name, 0)) for name, amount in has.items()}
+            left["cpu"] = free * 1000
+            left["memory"] = max(0, has.get("memory", 0) - node.alloc_memory_mib * 2**20)
+            yield Room(node=node.name, left=left, is_whole=not node.is_busy, features=node.features)
+
+
+def _usual(nodes: Iterable[SlurmNode]) -> Amounts | None:
+    """What most of the nodes offer."""
+    counts = Counter(tuple(sorted(_offers(node).items())) for node in nodes if node.cpus)
+    if not counts:
+        return None
+    usual = max(sorted(counts), key=counts.__getitem__)
+    return dict(usual)
+
+
+def _offers(node: SlurmNode) -> Amounts:
+    memory_mib = node.effective_memory_mib or node.memory_mib
+    return Capacity(cpus=node.usable_cpus, memory_mib=memory_mib, gres=gres_counts(node.gres)).amounts
