@@ -16,7 +16,16 @@ from sunkpy.core.gang.identity import JOBS
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.overview.drained import Held, HeldNode, explain_held, find_held, held_table
 from sunkpy.core.overview.history import find_history, history_table
-from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, find_stuck, headline, pool_tables, without
+from sunkpy.core.overview.pool import (
+    Pool,
+    PoolFacts,
+    find_growth,
+    find_nodes,
+    find_stuck,
+    headline,
+    pool_tables,
+    without,
+)
 from sunkpy.core.overview.queue import Queue, find_queue, queue_table
 
 Ask = Callable[[PoolReader, Form], Awaitable[Shown]]
@@ -52,6 +61,7 @@ def pool_of(facts: PoolFacts) -> Pool:
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
         nodesets=tuple("/".join(nodeset.key) for nodeset in facts.nodesets or ()),
         at=rfc3339(utc_now()),
+        growth=find_growth(facts),
         stuck=find_stuck(facts),
         unread=facts.unread,
         missing=facts.missing,

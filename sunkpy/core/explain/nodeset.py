@@ -10,6 +10,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation, Line
+from sunkpy.core.growth.words import describe
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
@@ -100,6 +101,7 @@ def explain_nodeset(facts: NodeSetFacts) -> Explanation:
         lines=(
             Line(title="pods", texts=(_counts(status),)),
             Line(title="because", texts=tuple(filter(None, (facts.problem, *_conditions(status))))),
+            Line(title="growth", texts=tuple(describe(status.growth))),
             Line(title="not feasible", texts=tuple(_infeasible(facts))),
             Line(title="have to go", texts=tuple(_going(world, plan)) if world is not None and plan else ()),
             Line(title="then", texts=tuple(_next(world, plan)) if world is not None and plan else ()),

@@ -13,6 +13,7 @@ from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.explain.words import CURES
 from sunkpy.core.gang.decide.queued import NEVER_STARTS
 from sunkpy.core.gang.identity import JOBS, GangId, parse_comment
+from sunkpy.core.growth.words import describe_for
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import holds_something, is_job_ended, is_job_pending
 from sunkpy.core.overview.how_ended import how_ended, why_held
@@ -92,6 +93,7 @@ def _unknown(facts: JobFacts) -> Explanation:
 
 def _around(facts: JobFacts, job: QueuedJob, waits: Waiting | None, queue: Iterable[Waiting]) -> Iterable[Line]:
     """The pool and the jobs of others."""
+    yield Line(title="growth", texts=_growth(facts, job) if waits is not None else ())
     yield Line(title="there is", texts=tuple(_there_is(facts, job)) if waits is not None else ())
     yield Line(title="before it", texts=_before(facts, waits, queue))
     yield Line(title="has them", texts=_owners(facts, job) if waits is not None else ())
@@ -190,6 +192,12 @@ def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
 def _held(lines: Iterable[NodeLine]) -> list[str]:
     """Those that take no work."""
     return [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
+
+
+def _growth(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
+    """Which nodes are wanted for it."""
+    growth = {"/".join(each.key): each.status.growth for each in facts.pool.nodesets or ()}
+    return tuple(describe_for(job.row.id, growth, array=job.array, het_job=job.het_job))
 
 
 def _before(facts: JobFacts, waits: Waiting | None, queue: Iterable[Waiting]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase, why_stuck
 from sunkpy.core.health import State, read_record
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.slurmd import slurm_node_of
 from sunkpy.core.model.states import SlurmNode, holds_something, is_job_pending
@@ -93,13 +94,15 @@ class StuckPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The nodes, what waits, and what holds nodes without running.
 
-    `unread`: what could not be read, and why; `missing`: the sides of which nothing could.
+    `growth`: which nodes more are wanted, by NodeSet. `unread`: what could not be read, and why; `missing`: the sides
+    of which nothing could.
     """
 
     nodes: tuple[NodeLine, ...]
     waiting: tuple[Waiting, ...]
     nodesets: tuple[str, ...]
     at: str
+    growth: Mapping[str, GrowthStatus] = {}
     stuck: tuple[StuckPod, ...] = ()
     unread: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -132,6 +135,11 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
         )
         lines.append(line)
     return tuple(sorted(lines, key=lambda line: (line.nodeset, line.slurm_node)))
+
+
+def find_growth(facts: PoolFacts) -> dict[str, GrowthStatus]:
+    """Of the NodeSets for which nodes more are wanted, or could not be."""
+    return {"/".join(each.key): each.status.growth for each in facts.nodesets or () if each.status.growth is not None}
 
 
 def find_stuck(facts: PoolFacts) -> tuple[StuckPod, ...]:
@@ -223,7 +231,9 @@ def headline(pool: Pool) -> str:
     doors = Counter(each.door for each in pool.waiting)
     waits = " and ".join(f"{doors[door]} at {door}" for door in (JOBS, PODS) if doors[door])
     listed = f" ({', '.join(parts)})" if parts else ""
-    return f"{count(len(pool.nodes), 'node')}{listed}{of_gpus}; waiting: {waits or 'nothing'}. {pool.at}" + (
+    wanted = sum(each.wanted_nodes for each in pool.growth.values())
+    more = f"; {count(wanted, 'node')} more wanted" if wanted else ""
+    return f"{count(len(pool.nodes), 'node')}{listed}{of_gpus}{more}; waiting: {waits or 'nothing'}. {pool.at}" + (
         f" {without(pool.missing)}" if pool.missing else ""
     )
 
@@ -231,6 +241,8 @@ def headline(pool: Pool) -> str:
 def pool_tables(pool: Pool, *, is_wide: bool = False) -> Iterator[Table]:
     """NodeSets; nodes, equal ones in one row unless all are wanted; what is waited for; pods that cannot start."""
     yield _nodeset_table(pool)
+    if pool.growth:
+        yield _growth_table(pool.growth)
     yield _node_table(pool.nodes) if is_wide else _group_table(pool.nodes)
     yield waiting_table(pool.waiting)
     if pool.stuck:
@@ -247,6 +259,20 @@ def _nodeset_table(pool: Pool) -> Table:
         rows.append((name, str(len(lines)), *counts, *_gpu_texts(lines)))
     titles = ("NODESET", "NODES", "READY", "BUSY", "DRAINED", "DOWN", "GPUS", "GIVEN", "FREE")
     return Table(titles=titles, rows=tuple(rows))
+
+
+def _growth_table(growth: Mapping[str, GrowthStatus]) -> Table:
+    rows = tuple(
+        (
+            nodeset,
+            str(each.wanted_nodes),
+            each.since,
+            first_of((request.job for request in each.requests), _SHOWN),
+            each.reason,
+        )
+        for nodeset, each in sorted(growth.items())
+    )
+    return Table(titles=("NODESET", "MORE WANTED", "SINCE", "FOR JOBS", "NOT HELPED"), rows=rows)
 
 
 def _group_table(nodes: Iterable[NodeLine]) -> Table:

@@ -15,7 +15,7 @@ from sunkpy.core.model.events import Event
 from sunkpy.core.model.states import holds_something, is_job_completing, is_job_pending
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 from sunkpy.core.overview.drained import find_held
-from sunkpy.core.overview.pool import NodeLine, Pool, PoolFacts, find_nodes, headline
+from sunkpy.core.overview.pool import NodeLine, Pool, PoolFacts, find_growth, find_nodes, headline
 from sunkpy.core.overview.queue import QueuedJob, Waiting, find_queue
 from sunkpy.core.page.handovers import find_handovers
 from sunkpy.core.page.rows import (
@@ -53,7 +53,8 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
     pool, now_s = facts.pool, facts.now.timestamp()
     lines, waiting = find_nodes(pool), find_queue(pool.jobs, pool.pods, pool.tiers, now_s)
     nodesets = tuple("/".join(each.key) for each in pool.nodesets or ())
-    said = headline(Pool(nodes=lines, waiting=waiting, nodesets=nodesets, at="", unread=pool.unread))
+    growth = find_growth(pool)
+    said = headline(Pool(nodes=lines, waiting=waiting, nodesets=nodesets, at="", growth=growth, unread=pool.unread))
     head = HeadRow(headline=said.removesuffix(". "), unread=pool.unread, has_jobs=pool.jobs is not None)
     nodes = _nodes(pool, lines)
     return {

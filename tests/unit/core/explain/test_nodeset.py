@@ -10,6 +10,7 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import render
 from sunkpy.core.explain.nodeset import NodeSetFacts, explain_nodeset
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.objects import Condition, Taint
 from sunkpy.core.nodeset.spec import Gpu, NodeSetStatus
 from tests.unit.core.explain.golden_file import written
@@ -79,8 +80,16 @@ def not_read():
     return NodeSetFacts(nodeset=nodeset, unread=("nodes: nodes is forbidden",))
 
 
+def grows():
+    requests = (GrowthRequest(job="7", nodes=2), GrowthRequest(job="9_[1-4]", nodes=1))
+    told = "job 8: needs 200 nodes, and there can be 100"
+    growth = GrowthStatus(wanted_nodes=3, requests=requests, reason=told, since="2026-11-20T11:00:00Z")
+    return facts(make_nodeset(status=msgspec.structs.replace(SEEN, growth=growth)))
+
+
 SITUATIONS = {
     "complete": facts,
+    "grows": grows,
     "rolls": rolled,
     "too-few-nodes": excluded,
     "no-gpus": without_gpus,

@@ -13,7 +13,7 @@ from sunkpy.core.overview.job import JobFacts, explain_job
 from sunkpy.core.overview.queue import QueuedJob
 from sunkpy.core.overview.sight import Sight
 from tests.unit.core.explain.golden_file import written
-from tests.unit.core.overview.test_pool import FACTS
+from tests.unit.core.overview.test_pool import FACTS, GROWS
 
 GOLDEN = Path(__file__).parent / "golden_jobs"
 OF_PODS = "k8s:team/train:uid"
@@ -52,6 +52,7 @@ def seen_by(sight, known):
 WAITS = job(7, "PENDING", reason="Resources", starts_s=1_795_000_600)
 SITUATIONS = {
     "waits-for-nodes": facts(WAITS, having(20, "bob", "n1", "n2"), having(21, "k8s", "n2", comment=OF_PODS)),
+    "lacks-nodes": facts(WAITS, nodesets=(GROWS,)),
     "waits-for-its-turn": facts(
         job(7, "PENDING", reason="Priority"),
         *(job(number, "PENDING", reason="Priority", priority=200, user="bob") for number in range(30, 37)),

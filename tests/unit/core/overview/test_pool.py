@@ -4,6 +4,7 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.health import State
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.objects import (
     Condition,
     ContainerState,
@@ -20,7 +21,16 @@ from sunkpy.core.model.objects import (
 )
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.spec import Gpu, NodeSet, NodeSetSpec
-from sunkpy.core.overview.pool import Pool, PoolFacts, find_nodes, find_stuck, headline, pool_tables, standing_of
+from sunkpy.core.overview.pool import (
+    Pool,
+    PoolFacts,
+    find_growth,
+    find_nodes,
+    find_stuck,
+    headline,
+    pool_tables,
+    standing_of,
+)
 from sunkpy.core.overview.queue import QueuedJob, find_queue
 from sunkpy.core.overview.table import render_table
 from tests.unit.core.health.build import record
@@ -61,6 +71,8 @@ def on_node(name, number):
     return Pod(metadata=Meta(name=name, namespace="team", uid=name), spec=PodSpec(node_name=f"node-{number}"))
 
 
+GROWTH = GrowthStatus(wanted_nodes=3, requests=(GrowthRequest(job="7", nodes=3),), since=AT)
+GROWS = msgspec.structs.replace(NODESET, status=msgspec.structs.replace(NODESET.status, growth=GROWTH))
 FACTS = PoolFacts(
     nodesets=(NODESET,),
     nodes=(node(1), node(2), node(3, cordoned=True)),
@@ -77,7 +89,14 @@ FACTS = PoolFacts(
 
 def pool(facts):
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, 0)
-    return Pool(nodes=find_nodes(facts), waiting=waiting, stuck=find_stuck(facts), nodesets=("slurm/gpu",), at=AT)
+    return Pool(
+        nodes=find_nodes(facts),
+        waiting=waiting,
+        growth=find_growth(facts),
+        stuck=find_stuck(facts),
+        nodesets=("slurm/gpu",),
+        at=AT,
+    )
 
 
 def lines(facts, **how):
@@ -113,6 +132,16 @@ def test_the_pool_on_one_screen():
     assert waiting == []
     said = "3 nodes (2 busy, 1 drained); 24 GPUs, 17 free; waiting: nothing. 2026-11-24T02:00:00Z"
     assert headline(pool(FACTS)) == said
+
+
+def test_nodes_that_jobs_lack_are_shown():
+    facts = msgspec.structs.replace(FACTS, nodesets=(GROWS,))
+    _, wanted, *_ = lines(facts)
+    assert wanted == [
+        "NODESET     MORE WANTED   SINCE                  FOR JOBS   NOT HELPED",
+        "slurm/gpu   3             2026-11-24T02:00:00Z   7          -",
+    ]
+    assert "24 GPUs, 17 free; 3 nodes more wanted; waiting" in headline(pool(facts))
 
 
 def test_a_row_for_each_node_where_it_is_wanted():

@@ -1,0 +1,57 @@
+"""What the status of NodeSets says of growth, in words: of one NodeSet, and of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sunkpy.core.model.growth import GrowthStatus
+
+
+def describe(growth: GrowthStatus | None) -> Iterator[str]:
+    """`3 nodes more are wanted, since …: 2 for job 7, 1 for job 9`; and which jobs are not helped."""
+    if growth is None:
+        return
+    if growth.wanted_nodes:
+        jobs = ", ".join(f"{each.nodes} for job {each.job}" for each in growth.requests)
+        yield f"{_more(growth.wanted_nodes)} wanted since {growth.since}" + (f": {jobs}" if jobs else "")
+    if growth.reason:
+        yield growth.reason
+
+
+def describe_for(job: int, growth: Mapping[str, GrowthStatus | None], *, array: int = 0, het_job: int = 0) -> list[str]:
+    """What is wanted for one job, by NodeSet: `2 nodes more of NodeSet gpu, wanted since …`; or why nothing is.
+
+    `array`, `het_job`: the numbers by which all of an array, or of a heterogeneous job, are known.
+    """
+    return [
+        text
+        for nodeset, each in growth.items()
+        if each is not None
+        for label, text in (*_wanted(nodeset, each), *_not_helped(nodeset, each))
+        if _is_of(label, job, array, het_job)
+    ]
+
+
+def _wanted(nodeset: str, growth: GrowthStatus) -> Iterator[tuple[str, str]]:
+    for each in growth.requests:
+        yield each.job, f"{_more(each.nodes)} of NodeSet {nodeset}, wanted since {growth.since}"
+
+
+def _not_helped(nodeset: str, growth: GrowthStatus) -> Iterator[tuple[str, str]]:
+    """As `core.growth.wish:explain` writes it."""
+    for told in growth.reason.split("; "):
+        label, _, why = told.removeprefix("job ").partition(": ")
+        yield label, f"no node more of NodeSet {nodeset} helps it: {why}"
+
+
+def _is_of(label: str, job: int, array: int, het_job: int) -> bool:
+    return (
+        label == str(job)
+        or (array > 0 and label.startswith(f"{array}_["))
+        or (het_job > 0 and label == f"{het_job}+")
+        or label.startswith(f"{job}_[")
+    )
+
+
+def _more(count: int) -> str:
+    return "1 node more" if count == 1 else f"{count} nodes more"
