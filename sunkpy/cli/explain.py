@@ -23,7 +23,7 @@ from sunkpy.cli.nodeset_reader import read_nodeset
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present
 from sunkpy.cli.owner_lookup import OwnerLookup
 from sunkpy.cli.pool_reader import PoolReader
-from sunkpy.cli.readable_cluster import ClusterReader, ReadableCluster
+from sunkpy.cli.readable_cluster import ClusterReader, ReadableCluster, or_not
 from sunkpy.core.explain.devices import NodeFacts, devices_of, explain_node
 from sunkpy.core.explain.explanation import Explained, Explanation
 from sunkpy.core.explain.facts import Facts
@@ -42,8 +42,10 @@ from sunkpy.core.gang.job.terms import spec_of
 from sunkpy.core.gang.owners import Above
 from sunkpy.core.gang.seating.devices import noted_on
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.model.states import SlurmJob, is_job_pending
+from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.job import JobFacts, explain_job
 from sunkpy.core.placement.admission import Admission, would_kubelet_admit
 from sunkpy.kube import paths
@@ -268,11 +270,21 @@ class Explainer:
                 states=around.states,
                 places=around.places,
                 devices=devices_of(asked, node) if asked is not None and node is not None else (),
+                growth=await self._growth(snapshot, around),
                 admissions=await self._admissions(snapshot, around),
                 unread=tuple(dict.fromkeys((*around.unread, *(node.unread if node is not None else ()), *silence))),
                 is_slurm_asked=self._slurm is not None and not silence,
             )
         )
+
+    async def _growth(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, GrowthStatus | None]:
+        """What NodeSets say of it while a job waits; nothing where the person may not read them."""
+        if not any(is_job_pending(job.state) for job in snapshot.live_jobs):
+            return {}
+        namespace = around.settings.namespace if around.settings is not None else ""
+        listing = self._kube.list_objects(paths.nodesets(namespace), NodeSet, may_be_old=True)
+        nodesets = await or_not("NodeSets", listing, [])
+        return {"/".join(each.key): each.status.growth for each in nodesets or ()}
 
     async def _view(self, gang: Gang, known: _Known, around: ReadableCluster) -> Snapshot:
         placed = {pod.uid: around.slurm_node_of(pod) for pod in gang.members if pod.spec.node_name}

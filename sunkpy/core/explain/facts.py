@@ -9,6 +9,7 @@ import msgspec
 from sunkpy.core.gang.gang import Family
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.admission import Admission
 
@@ -24,6 +25,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         places: Slurm node → where it stands in the network, if anybody knows.
         admissions: what the kubelet of its node would say, by uid of a pod that is to be bound.
         devices: those of the pods that have some, in words.
+        growth: NodeSet → which nodes more are wanted of it; only while a job waits.
         unread: what could not be read, and why.
         is_slurm_asked: the jobs are from Slurm itself; else from what the scheduler wrote on the pods.
     """
@@ -37,6 +39,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     places: Mapping[str, str] = {}
     admissions: Mapping[str, Admission] = {}
     devices: tuple[str, ...] = ()
+    growth: Mapping[str, GrowthStatus | None] = {}
     unread: tuple[str, ...] = ()
     is_slurm_asked: bool = False
 

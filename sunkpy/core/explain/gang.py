@@ -16,9 +16,10 @@ from sunkpy.core.gang.gang import ANY_SEAT, Gang, Member, Role, is_apart, solo_p
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import is_over, is_running
 from sunkpy.core.gang.seating.seating import Seat
+from sunkpy.core.growth.words import describe_for
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.states import SlurmNode, is_job_pending
 from sunkpy.core.placement.volumes import has_claims
 
 _ANNOTATION = re.compile(r"sunkpy\.dev/[a-z-]+")
@@ -43,6 +44,7 @@ def explain_gang(facts: Facts) -> Explanation:
             Line(title="members", texts=_members(facts, snapshot.gang, is_past=found.cause in _OVER)),
             Line(title="solo gangs", texts=_beyond(facts)),
             Line(title="Slurm job", texts=_jobs(facts)),
+            Line(title="growth", texts=_growth(facts)),
             Line(title="devices", texts=facts.devices),
             Line(title="nodes", texts=_nodes(facts, snapshot.gang)),
             Line(title="preemption", texts=_preemption(snapshot.gang) if found.cause not in _OVER else ()),
@@ -186,6 +188,11 @@ def _how(pod: Pod) -> str:
 def _jobs(facts: Facts) -> tuple[str, ...]:
     source = "" if facts.is_slurm_asked else "; as the scheduler wrote it on the pods"
     return tuple(f"{_job(job)}{source}" for job in facts.snapshot.jobs)
+
+
+def _growth(facts: Facts) -> tuple[str, ...]:
+    waiting = (job.id for job in facts.snapshot.live_jobs if is_job_pending(job.state))
+    return tuple(text for job in waiting for text in describe_for(job, facts.growth))
 
 
 def _job(job: Job) -> str:

@@ -67,6 +67,16 @@ async def test_a_pod_in_the_queue_is_explained_from_what_was_written_on_it(world
     assert text.endswith("Nothing: it starts in its turn; squeue --start -j 7 says when Slurm expects that.")
 
 
+async def test_which_nodes_its_job_lacks_is_told(world, tmp_path):
+    configure(world)
+    world.add_pod(cpu="3")
+    say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
+    growth = {"wantedNodes": 2, "requests": [{"job": "7", "nodes": 2}], "since": "2026-11-28T12:00:00Z"}
+    world.api.put("nodesets", {"metadata": {"name": "cpu", "namespace": "slurm"}, "status": {"growth": growth}})
+    text = await of_pod(world, tmp_path)
+    assert "growth          2 nodes more of NodeSet slurm/cpu, wanted since 2026-11-28T12:00:00Z" in text
+
+
 async def test_slurm_knows_better(world, tmp_path):
     configure(world)
     job = world.slurm.add_job("PENDING", comment="k8s:default/web:u", state_reason="JobHeldAdmin")
