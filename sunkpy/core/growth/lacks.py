@@ -137,7 +137,7 @@ class _Line:
     def _tries(self, job: WaitingJob, serving: Sequence[Pool]) -> tuple[list[_Try], dict[str, str]]:
         """By NodeSet; and why not on others that may grow."""
         tries, never = [], {}
-        names = {pool.name for pool in serving}
+        names = frozenset(pool.name for pool in serving)
         for pool in serving:
             if pool.shape is None:
                 continue

@@ -6,6 +6,7 @@ Nodes of which as much is left are one entry, however many there are: of thousan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -67,96 +68,138 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return not is_excluded and satisfies(job.constraint, self.features)
 
 
-class NodeKind(msgspec.Struct, frozen=True):
-    """What nodes of one entry have in common."""
+class Alike:
+    """Nodes of one pool of which the same is left. Once there are none it stays so."""
 
-    pool: str
-    features: frozenset[str]
-    left: frozenset[tuple[str, int]]
-    is_whole: bool
+    __slots__ = ("features", "is_whole", "left", "nodes", "pool")
 
+    def __init__(self, pool: str, features: frozenset[str], left: Mapping[str, int], *, is_whole: bool) -> None:
+        self.pool = pool
+        self.features = features
+        self.left = left
+        self.is_whole = is_whole
+        self.nodes: list[str] = []
 
-Found = tuple[NodeKind, int]
-"""So many nodes of that kind."""
-
-
-class Rooms:
-    """What is left on all nodes, and less with each job that is put there."""
-
-    def __init__(self, pools: Iterable[Pool]) -> None:
-        self._nodes: dict[NodeKind, list[str]] = {}
-        for pool in pools:
-            for room in pool.rooms:
-                kind = NodeKind(pool.name, room.features, frozenset(room.left.items()), room.is_whole)
-                self._nodes.setdefault(kind, []).append(room.node)
-
-    def copy(self) -> Rooms:
-        """As it is now."""
-        found = Rooms(())
-        found._nodes = {kind: list(nodes) for kind, nodes in self._nodes.items()}
-        return found
-
-    def find(self, job: WaitingJob, needs: Mapping[str, int], pools: Set[str], most: int) -> list[Found]:
-        """Up to `most` nodes of these pools that have the room, those first of which least is left.
+    def has_room(self, job: WaitingJob, needs: Mapping[str, int]) -> bool:
+        """For a part of the job.
 
         Raises:
             NotUnderstood: which features it asks for.
         """
-        fit = [kind for kind in self._nodes if kind.pool in pools and self._fits(job, needs, kind)]
+        if job.whole_nodes and not self.is_whole:
+            return False
+        for name, amount in needs.items():
+            if self.left.get(name, 0) < amount:
+                return False
+        return satisfies(job.constraint, self.features)
+
+    def usable(self, job: WaitingJob) -> list[str]:
+        """Without those that the job excludes."""
+        if not job.excluded_nodes:
+            return self.nodes
+        excluded = set(job.excluded_nodes)
+        return [node for node in self.nodes if node not in excluded]
+
+
+Found = tuple[Alike, int]
+"""So many of these nodes."""
+
+
+class _Search:
+    """Where jobs of one kind have room, among the first `seen` entries."""
+
+    __slots__ = ("fit", "seen")
+
+    def __init__(self, fit: Iterable[Alike] = (), seen: int = 0) -> None:
+        self.fit = list(fit)
+        self.seen = seen
+
+
+class Rooms:
+    """What is left on all nodes, and less with each job that is put there.
+
+    Whether an entry has room for a kind of job is looked up once: what is left of it never changes, and nodes of which
+    less is left are another entry, at the end. So a queue of thousands of jobs is no thousand walks over all nodes.
+    """
+
+    def __init__(self, pools: Iterable[Pool]) -> None:
+        self._entries: list[Alike] = []
+        self._open: dict[object, Alike] = {}
+        self._searches: dict[object, _Search] = {}
+        rooms = [(pool.name, room) for pool in pools for room in pool.rooms]
+        for pool, room in sorted(rooms, key=lambda each: _amount(each[1].left), reverse=True):
+            self._add(pool, room.features, room.left, [room.node], is_whole=room.is_whole)
+
+    def copy(self) -> Rooms:
+        """As it is now."""
+        found = Rooms(())
+        for each in self._entries:
+            found._add(each.pool, each.features, each.left, each.nodes, is_whole=each.is_whole)
+        return found
+
+    def find(self, job: WaitingJob, needs: Mapping[str, int], pools: frozenset[str], most: int) -> list[Found]:
+        """Up to `most` nodes of these pools that have the room; first those on which jobs were put last.
+
+        Raises:
+            NotUnderstood: which features it asks for.
+        """
+        search = self._searches.setdefault((job.kind, tuple(needs.items()), pools), _Search())
+        for entry in islice(self._entries, search.seen, None):
+            if entry.nodes and entry.pool in pools and entry.has_room(job, needs):
+                search.fit.append(entry)
+        search.seen = len(self._entries)
         found = []
-        for kind in sorted(fit, key=_amount_left):
-            count = min(most, len(self._usable(job, kind)))
-            if count:
-                found.append((kind, count))
+        for at in reversed(range(len(search.fit))):
+            entry = search.fit[at]
+            if not entry.nodes:
+                del search.fit[at]
+            elif count := min(most, len(entry.usable(job))):
+                found.append((entry, count))
                 most -= count
+            if not most:
+                break
         return found
 
     def take(self, job: WaitingJob, needs: Mapping[str, int], found: Iterable[Found]) -> None:
         """Put the job there."""
-        for kind, count in found:
-            nodes = self._nodes[kind]
-            taken = self._usable(job, kind)[-count:]
+        for entry, count in found:
+            taken = entry.usable(job)[-count:]
             if job.excluded_nodes:
                 gone = set(taken)
-                nodes[:] = [node for node in nodes if node not in gone]
+                entry.nodes = [node for node in entry.nodes if node not in gone]
             else:
-                del nodes[-count:]
-            if not nodes:
-                del self._nodes[kind]
+                del entry.nodes[-count:]
+            if not entry.nodes:
+                del self._open[_key(entry)]
             if not job.whole_nodes:
-                self._add(kind.pool, kind.features, _less(dict(kind.left), needs), taken)
+                self._add(entry.pool, entry.features, _less(entry.left, needs), taken, is_whole=False)
 
     def add_new(self, pool: Pool, needs: Mapping[str, int], count: int, *, is_full: bool) -> None:
         """Nodes that are asked for, with a job on each, which takes all of it if `is_full`."""
         if not is_full:
-            self._add(pool.name, pool.features, _less(dict(pool.shape or {}), needs), [NEW] * count)
+            self._add(pool.name, pool.features, _less(pool.shape or {}, needs), [NEW] * count, is_whole=False)
 
-    def _add(self, pool: str, features: frozenset[str], left: Amounts, nodes: list[str]) -> None:
-        if left.get("cpu"):
-            kind = NodeKind(pool, features, frozenset(left.items()), is_whole=False)
-            self._nodes.setdefault(kind, []).extend(nodes)
-
-    def _usable(self, job: WaitingJob, kind: NodeKind) -> list[str]:
-        nodes = self._nodes[kind]
-        if not job.excluded_nodes:
-            return nodes
-        excluded = set(job.excluded_nodes)
-        return [node for node in nodes if node not in excluded]
-
-    @staticmethod
-    def _fits(job: WaitingJob, needs: Mapping[str, int], kind: NodeKind) -> bool:
-        if job.whole_nodes and not kind.is_whole:
-            return False
-        left = dict(kind.left)
-        return all(left.get(name, 0) >= amount for name, amount in needs.items()) and satisfies(
-            job.constraint, kind.features
-        )
+    def _add(
+        self, pool: str, features: frozenset[str], left: Mapping[str, int], nodes: Iterable[str], *, is_whole: bool
+    ) -> None:
+        entry = Alike(pool, features, left, is_whole=is_whole)
+        entry.nodes.extend(nodes)
+        if not left.get("cpu") or not entry.nodes:
+            return
+        known = self._open.setdefault(_key(entry), entry)
+        if known is entry:
+            self._entries.append(entry)
+        else:
+            known.nodes.extend(entry.nodes)
 
 
-def _amount_left(kind: NodeKind) -> tuple[int, ...]:
-    left = dict(kind.left)
+def _key(entry: Alike) -> object:
+    return entry.pool, entry.features, frozenset(entry.left.items()), entry.is_whole
+
+
+def _amount(left: Mapping[str, int]) -> tuple[int, ...]:
     return left.get("gpu", 0), left.get("cpu", 0), left.get("memory", 0)
 
 
-def _less(left: Amounts, needs: Mapping[str, int]) -> Amounts:
+def _less(left: Mapping[str, int], needs: Mapping[str, int]) -> Amounts:
     return {name: max(0, amount - needs.get(name, 0)) for name, amount in left.items()}

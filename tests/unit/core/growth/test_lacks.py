@@ -250,3 +250,12 @@ def test_a_long_queue_is_counted_in_the_time_of_a_short_one():
     lack = find_lacks(jobs, [make_pool(free=2_000, busy=8_000, potential=12_000)], {})["cpu"]
     assert lack.nodes == 2_000
     assert time.process_time() - began_s < 10
+
+
+def test_a_long_queue_beside_nodes_of_which_each_has_other_room():
+    rooms = tuple(Room(node=f"n{n}", left=amounts(n % 97, 1 + n % 89)) for n in range(10_000))
+    pool = make_pool(rooms=rooms, nodes=frozenset(room.node for room in rooms), usable=10_000, potential=10_100)
+    jobs = [make_job(n, cpus=1 + n % 96, nodes=n % 3 + 1) for n in range(1, 20_001)]
+    began_s = time.process_time()
+    assert find_lacks(jobs, [msgspec.structs.replace(pool, shape=amounts(96, 90))], {})["cpu"].nodes == 100
+    assert time.process_time() - began_s < 20
