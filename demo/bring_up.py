@@ -48,8 +48,10 @@ class Image(msgspec.Struct, frozen=True):
     archive: str
 
 
-def bring_up(*, suite: str, name: str, nodes: int, tell: Tell) -> Stack:
+def bring_up(*, suite: str, name: str, nodes: int, gpus: int = GPUS_PER_NODE, tell: Tell) -> Stack:
     """The stack of a suite, up and the only one that runs on the cluster.
+
+    The development cluster pretends so many `gpus` on each node; somebody's own has what it has.
 
     Raises:
         CannotStart, DevclusterError, CommandFailed, NeverSo: with what is missing.
@@ -72,10 +74,11 @@ def bring_up(*, suite: str, name: str, nodes: int, tell: Tell) -> Stack:
     for other in SUITES:
         if other != suite:
             put_to_sleep(Stack(suite=other, kubeconfig=stack.kubeconfig, bin_dir=stack.bin_dir, images={}), tell)
-    install(stack, tell)
+    install(stack, tell, slurm=slurm_values(stack, gpus=gpus))
     if own is not None:
         nodes_ = [each.name for each in own.nodes()]
-        wait(lambda: all_offer_gpus(stack, nodes_), timeout_s=60, what="every node offers its pretended GPUs")
+        what = f"every node offers its {gpus} pretended GPUs"
+        wait(lambda: all_offer_gpus(stack, nodes_, gpus=gpus), timeout_s=60, what=what)
     return stack
 
 
@@ -202,17 +205,17 @@ def operator_values(stack: Stack) -> Mapping[str, object]:
     return {"image": stack.images["sunkpy"]}
 
 
-def slurm_values(stack: Stack) -> Mapping[str, object]:
-    """Values of charts/slurm."""
+def slurm_values(stack: Stack, *, gpus: int = GPUS_PER_NODE) -> Mapping[str, object]:
+    """Values of charts/slurm; `gpus`: of each node, where they are pretended."""
     # Pretend device files are only made where the real ones are not there.
-    gpus = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
+    nodes = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
     open_to = {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
     scheduler: dict[str, object] = {"access": [{"namespaces": ["default"], **open_to}, person.access()]}
     if stack.has_device_plugin:
-        scheduler |= {"gpuSharing": "plugin", "devicePlugin": {"resource": GPU, "pretend": GPUS_PER_NODE}}
+        scheduler |= {"gpuSharing": "plugin", "devicePlugin": {"resource": GPU, "pretend": gpus}}
     values: dict[str, object] = {
         "images": dict(stack.images),
-        "nodeSets": {stack.nodeset: gpus},
+        "nodeSets": {stack.nodeset: nodes},
         "scheduler": scheduler,
         "page": {"enabled": True, "url": f"http://localhost:{PAGE_PORT}"},
         **person.values(),
@@ -302,14 +305,14 @@ def offered_gpus(stack: Stack) -> Mapping[str, int]:
     return {node.name: quantity.whole(node.status.allocatable.get(GPU, "0")) for node in nodes}
 
 
-def all_offer_gpus(stack: Stack, nodes: Collection[str]) -> bool:
-    """Whether the device plugin of each of these nodes has registered.
+def all_offer_gpus(stack: Stack, nodes: Collection[str], *, gpus: int) -> bool:
+    """Whether the device plugin of each of these nodes has registered so many.
 
     Raises:
         NotYet: with what they offer.
     """
     offered = {name: count for name, count in offered_gpus(stack).items() if name in nodes}
-    if set(offered.values()) != {GPUS_PER_NODE}:
+    if set(offered.values()) != {gpus}:
         raise NotYet(f"they offer {offered}")
     return True
 

@@ -107,10 +107,23 @@ next slurmd may start without a drain.
 """
 CORDONED_BY_SLURM = "slurm"
 
+ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+"""On Node, by the operator or you. The Cluster Autoscaler does not remove this Node. The operator sets it while a
+slurmd pod is there, unless its Slurm node is closed and idle.
+"""
+ANNOTATION_KEPT_BY_KARPENTER = "karpenter.sh/do-not-disrupt"
+"""On Node, by the operator or you. The same for Karpenter."""
+ANNOTATION_KEPT = PREFIX + "kept-from-autoscalers"
+"""On Node, by the operator. Which of `scale-down-disabled` and `do-not-disrupt` it has set, and takes away again. One
+that you set stays; with another value than `true` none is set in its place.
+"""
+AUTOSCALER_MARKS = (ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER, ANNOTATION_KEPT_BY_KARPENTER)
+
 ANNOTATION_HEALTH = PREFIX + "health"
 """On Node, by the operator. Where the Node stands on its way back from a signal of `health.signals`, as JSON: `state`
-is `well`, `suspect`, `closing`, `draining`, `drained`, `remedy`, `returning` or `needs-a-person`; `past` has the last
-steps. Remove it by hand to begin anew: a node that sunkpy drained opens, unless the signal is still there.
+is `well`, `suspect`, `closing`, `draining`, `drained`, `remedy`, `verify`, `returning` or `needs-a-person`; `past` has
+the last steps, `log` the last lines of a check that failed. Remove it by hand to begin anew: a node that sunkpy drained
+opens, unless the signal is still there.
 """
 ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
 """On Node, by you. With any value: no signal counts on this Node."""
@@ -121,6 +134,11 @@ evidence.
 ANNOTATION_HEALTH_LIFT = PREFIX + "health-lift"
 """On slurmd Pod, by the operator. The reason of a drain that others set in Slurm, and that a rule lets sunkpy lift, as
 long as it reads exactly so.
+"""
+
+ANNOTATION_VERIFY_SECONDS = PREFIX + "verify-seconds"
+"""On slurmd Pod, by chart `slurm`. The site's check (`compute.verify`) runs before slurmd, and may take so long. A sick
+node comes back only when a start of slurmd has passed it since.
 """
 
 ANNOTATION_JOB_ID = PREFIX + "job-id"

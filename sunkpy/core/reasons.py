@@ -209,6 +209,11 @@ EVENTS: Final = {
         "Slurm had set the node DOWN by itself, mostly because its machine was booted unannounced. Its slurmd has "
         "registered again, so the syncer has resumed it. If this comes again, look into the machine.",
     ),
+    "PlaceUnknown": Row(
+        _SLURMD,
+        "The labels of its Node do not say where it stands in Slurm's topology; the text says which one is missing. It "
+        "stays where it was. See [topology](../tasks/topology.md).",
+    ),
     "SlurmDrainRestored": Row(
         _SLURMD, "Slurm lost its record of the node with somebody's drain. The drain was set again."
     ),
@@ -252,6 +257,11 @@ EVENTS: Final = {
         _NODE,
         "The apiserver refuses the object of the remedy, in its words; it is tried again. Mostly the operator lacks "
         "the right to create it: [health](../tasks/health.md#remedies).",
+    ),
+    "HealthVerify": Row(
+        _NODE,
+        "The Node is cured, and its NodeSet has a check (`compute.verify`): its slurmd pod is replaced, and the next "
+        "one runs the check before slurmd.",
     ),
     "HealthReturned": Row(_NODE, "The Node takes jobs again; the text says why."),
     "HealthNeedsPerson": Row(

@@ -40,7 +40,8 @@ try:
     from kubernetes.aio import config
     from kubernetes.aio.client.api_client import ApiClient
     from kubernetes.aio.client.configuration import Configuration
+    from kubernetes.aio.client.rest import RESTClientObject
 finally:
     sys.meta_path.remove(_later)
 
-__all__ = ["ApiClient", "Configuration", "config"]
+__all__ = ["ApiClient", "Configuration", "RESTClientObject", "config"]

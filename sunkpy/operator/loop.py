@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health.decide import is_being_verified
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
@@ -125,7 +126,7 @@ class NodeLoop:
                 node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
-        has_jobs = bool(self._lock.key) and not is_sure(pod) and self._collector.has_jobs(name)
+        has_jobs = not is_sure(pod) and self._collector.has_jobs(name)
         patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock, has_jobs=has_jobs)
         if patch.marks and pod is not None:
             self._cordon_cap.note(node, pod)
@@ -167,7 +168,7 @@ class Wakes:
             if _has_room_changed(old, new):
                 self._wake_all_nodesets()
             if old is not None and jobs_of_pods([old]) and not (new is not None and jobs_of_pods([new])):
-                self.nodes.add(old.spec.node_name)  # its lock may have stayed for this one
+                self.nodes.add(old.spec.node_name)  # its lock or its marks may have stayed for this one
             return
         self.nodesets.add_after(key, self._gather_s)
         if pod.spec.node_name:
@@ -218,5 +219,5 @@ def _takes_room(pod: Pod | None) -> bool:
 
 def _fit_facts(node: Node) -> tuple[object, ...]:
     """What feasibility and names depend on; a heartbeat changes none of it."""
-    leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations)
+    leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations, is_being_verified(node))
     return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving)

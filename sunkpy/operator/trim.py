@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Set
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health.verification import is_failure, last_words
 from sunkpy.core.model.objects import (
     Condition,
     Container,
@@ -51,7 +52,7 @@ def trim_node(node: Node, *, signals: Set[str] = frozenset()) -> Node:
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
             labels=_interned(meta.labels),
-            annotations=_ours(meta.annotations),
+            annotations={**_ours(meta.annotations), **_marks(meta.annotations)},
         ),
         status=NodeStatus(
             allocatable=_interned(status.allocatable),
@@ -112,14 +113,13 @@ def _read(conditions: tuple[Condition, ...], signals: Set[str] = frozenset()) ->
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
-    """How often slurmd was started again that is not ready, and what it left."""
+    """How often slurmd was started again and, of one that is not ready or whose check has failed, what it left."""
     for each in containers:
-        if each.name == names.SLURMD_CONTAINER and not each.ready:
-            ended = each.state.terminated or each.last_state.terminated
-            last = (
-                ContainerState(terminated=Terminated(message=ended.message)) if ended is not None else ContainerState()
-            )
-            yield ContainerStatus(name=each.name, restart_count=each.restart_count, last_state=last)
+        if each.name != names.SLURMD_CONTAINER or (each.ready and not each.restart_count):
+            continue
+        words = last_words(each) if not each.ready or is_failure(each) else ""
+        last = ContainerState(terminated=Terminated(message=words)) if words else ContainerState()
+        yield ContainerStatus(name=each.name, ready=each.ready, restart_count=each.restart_count, last_state=last)
 
 
 def _undated(condition: Condition) -> Condition:
@@ -144,6 +144,10 @@ def _one_owner(owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]
 
 def _ours(texts: Mapping[str, str]) -> dict[str, str]:
     return {sys.intern(key): text for key, text in texts.items() if key.startswith(names.PREFIX)}
+
+
+def _marks(texts: Mapping[str, str]) -> dict[str, str]:
+    return {key: texts[key] for key in names.AUTOSCALER_MARKS if key in texts}
 
 
 def _interned(texts: Mapping[str, str]) -> dict[str, str]:

@@ -37,6 +37,7 @@ from sunkpy.core.model.drain_reason import UNKILLABLE
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import nodeset_of
 from sunkpy.core.model.times import rfc3339, utc_now
+from sunkpy.core.topology.places import problem_told
 from sunkpy.kube import errors as kube_errors
 from sunkpy.kube import paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
@@ -202,6 +203,7 @@ class Executor:
             return
         self._metrics.actions.labels("PatchPod").inc()
         await self._report_unkillable(pod, action.annotations.get(names.ANNOTATION_DRAIN) or "")
+        await self._report_unplaced(pod, action.annotations.get(names.ANNOTATION_TOPOLOGY) or "")
 
     async def _report_unkillable(self, pod: Pod, reason: str) -> None:
         """Where processes wait that outlive SIGKILL: pod and Node show it while the drain lasts, an Event longer."""
@@ -213,6 +215,14 @@ class Executor:
             await self._events.warning(
                 nodeset, names.NODESET_KIND, reason="KillTaskFailed", action="ReadSlurm", note=note
             )
+
+    async def _report_unplaced(self, pod: Pod, told: str) -> None:
+        """The labels of the Node do not say where it stands, since now or in other words than before."""
+        if not (why := problem_told(told)):
+            return
+        note = f"Slurm node {pod.name} stays at {told.partition(' (')[0] or 'its place'} in the topology: {why}"
+        async with self._requests:
+            await self._events.warning(pod, "Pod", reason="PlaceUnknown", action="ReadNode", note=note)
 
     async def _report_capped(self, action: SlurmAction, pod: Pod | None) -> None:
         kind = type(action).__name__

@@ -36,7 +36,10 @@ class ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 class Places:
-    """The place of each Slurm node. `layouts` is what the file of somebody else says, if there is one."""
+    """The place of each Slurm node. `layouts` is what the file of somebody else says, if there is one.
+
+    `changes` counts: while it is as it was, so are all places.
+    """
 
     def __init__(self, kube: Kube, settings: TopologySettings, *, namespace: str, pods: Informer[Pod]) -> None:
         self._kube = kube
@@ -47,9 +50,11 @@ class Places:
         self._keys = frozenset[str]().union(*(source.keys for source in self._sources))
         self._nodes = Informer(kube, paths.NODES, Node, keep=self._trim)
         self._on: dict[str, str] = {}
+        self._found: dict[str, tuple[Node, Place]] = {}
         self._changed: Changed = lambda _: None
         self._log = structlog.get_logger("syncer")
         self.layouts: tuple[files.Layout, ...] = ()
+        self.changes = 0
         pods.add_handler(self._pod_changed)
         self._nodes.add_handler(self._node_changed)
 
@@ -75,7 +80,11 @@ class Places:
             return place_of_slinky(node.annotations.get(SLINKY_ANNOTATION, ""))
         if not self._sources:
             return None
-        return place_of(node.labels, self._sources, wants_block=BLOCK in self._settings.plugins)
+        found = self._found.get(node.name)
+        if found is None or found[0] is not node:
+            place = place_of(node.labels, self._sources, wants_block=BLOCK in self._settings.plugins)
+            found = self._found[node.name] = node, place
+        return found[1]
 
     @staticmethod
     def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
@@ -117,7 +126,8 @@ class Places:
         source = sources.of_kueue(topology)
         if (source,) != self._sources:
             self._sources, self._keys = (source,), source.keys
-            self._changed([slurm_node_of(pod) for pod in self._pods.values()])
+            self._found.clear()
+            self._tell([slurm_node_of(pod) for pod in self._pods.values()])
 
     async def _read_config_map(self) -> None:
         data = (await self._kube.get(paths.config_map(self._namespace, self._settings.name), ConfigMap)).data
@@ -128,7 +138,7 @@ class Places:
         layouts = files.read(name, data[name])
         if layouts != self.layouts:
             self.layouts = layouts
-            self._changed(files.nodes_in(layouts))
+            self._tell(files.nodes_in(layouts))
 
     def _trim(self, node: Node) -> Node:
         """Kueue's keys come later, so with it all labels stay."""
@@ -146,13 +156,21 @@ class Places:
             del self._on[old.spec.node_name]  # a pod of another name may have come there meanwhile
         if new is not None and is_slurmd(new) and new.spec.node_name:
             self._on[new.spec.node_name] = slurm_node_of(new)
+        if (old.spec.node_name if old is not None else "") != (new.spec.node_name if new is not None else ""):
+            self.changes += 1
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         node = new or old
+        if new is None and old is not None:
+            self._found.pop(old.name, None)
         if node is None or (old is not None and new is not None and _says(old) == _says(new)):
             return
         if (slurm_node := self._on.get(node.name)) is not None:
-            self._changed([slurm_node])
+            self._tell([slurm_node])
+
+    def _tell(self, slurm_nodes: Iterable[str]) -> None:
+        self.changes += 1
+        self._changed(slurm_nodes)
 
 
 def _says(node: Node) -> tuple[dict[str, str], dict[str, str]]:

@@ -2,7 +2,8 @@
 
 Slurm 26.05 is told of single nodes, at once (`wish`, by the mirror). The file goes into a ConfigMap, from which
 load_topology in slurmctld's pod tries and loads it: the whole tree for 24.11, the blocks for 26.05, a hand-written one
-again when other nodes have registered. `core.topology.pace` says when.
+again when other nodes have registered. `core.topology.pace` says when, and `core.topology.restart` which nodes the file
+of 26.05 has.
 
 A block stays in the file as long as the record of a node names it: slurmctld 26.05 ends on a record whose unit is not
 in its file.
@@ -24,8 +25,8 @@ from sunkpy.core.mirror.decide import STALE_AFTER_S
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import parse_rfc3339, rfc3339, utc_now
-from sunkpy.core.topology import files, pace
-from sunkpy.core.topology.places import BLOCK, TREE, Place, is_ours, spec_of, tell, units_of
+from sunkpy.core.topology import files, pace, restart
+from sunkpy.core.topology.places import BLOCK, FILE_LACKS_IT, TREE, Place, is_ours, spec_of, tell, units_of
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -71,6 +72,8 @@ class Topology:
         self._written: dict[str, str] | None = None
         self._written_at: datetime | None = None
         self._kept: tuple[files.Layout, ...] = ()
+        self._in_file: restart.Paths = {}
+        self._made: tuple[dict[str, SlurmNode], tuple[object, ...], tuple[str, str]] | None = None
         self._log = structlog.get_logger("syncer")
         self._changed: Changed = lambda _: None
         self._layouts = self._read_file() if settings.file else ()
@@ -101,7 +104,7 @@ class Topology:
             return None, tell(self._with_last(name, place), "")
         wanted = spec_of(place, self._plugins, record)
         taken = self._not_refused(name, wanted)
-        told = tell(place, wanted) if taken == wanted else f"{tell(place, wanted)} (Slurm's file lacks it)"
+        told = tell(place, wanted) if taken == wanted else f"{tell(place, wanted)} ({FILE_LACKS_IT})"
         return taken or None, told
 
     def refused(self, name: str, topology: str) -> None:
@@ -145,7 +148,7 @@ class Topology:
             return
         if self._written is None:
             await self._recall()
-        name, wanted = self._file(observation.nodes)
+        name, wanted = self._file_for(observation.nodes)
         written = (self._written or {}).get(name, "")
         self._pending = pace.note(self._pending, wanted=wanted, written=written, now_s=self._clock())
         ago_s = (self._now() - self._written_at).total_seconds() if self._written_at and written else None
@@ -160,6 +163,13 @@ class Topology:
         if takes_single != self._takes_single and (observation := self._nodes.observation) is not None:
             self._changed(observation.nodes)
 
+    def _file_for(self, nodes: dict[str, SlurmNode]) -> tuple[str, str]:
+        """As `_file`, made anew only when something has changed, for with 10,000 nodes it takes a while."""
+        of = self._places.changes, self._takes_single, self._written_at
+        if self._made is None or self._made[0] is not nodes or self._made[1] != of:
+            self._made = nodes, of, self._file(nodes)
+        return self._made[2]
+
     def _file(self, nodes: dict[str, SlurmNode]) -> tuple[str, str]:
         """Name and text of the file for these Slurm nodes; no text when there is none to write."""
         ours = {name: node.owner.uid for name, node in nodes.items() if node.owner is not None and node.is_registered}
@@ -170,10 +180,21 @@ class Topology:
         if self._takes_single:
             blocks = {unit for node in nodes.values() if (unit := units_of(node.topology).get(BLOCK))}
             blocks |= {place.block for name in ours if (place := self._places.of(name)) is not None and place.block}
-            return files.YAML, files.write_yaml(self._plugins, blocks, self._settings.block_sizes)
+            return files.YAML, self._yaml(nodes, blocks)
         places = {name: self._with_last(name, self._places.of(name)) for name in ours}
         records = [f"{name} {uid}" for name, uid in ours.items()]
         return files.CONF, files.write_conf(places, records=records) if places else ""
+
+    def _yaml(self, nodes: dict[str, SlurmNode], blocks: set[str]) -> str:
+        """One that is written anew has all nodes, if it has any."""
+        sizes = self._settings.block_sizes
+        records = restart.paths_of({name: node.topology for name, node in nodes.items()})
+        enough_s = self._pace.start_s
+        placed = restart.to_place(records, self._in_file, enough_s=enough_s) if TREE in self._plugins else {}
+        text = files.write_yaml(self._plugins, blocks, sizes, paths=placed)
+        if not placed or text == (self._written or {}).get(files.YAML):
+            return text
+        return files.write_yaml(self._plugins, blocks, sizes, paths=records)
 
     def _with_last(self, name: str, place: Place | None) -> Place:
         """The place, or where the last file had the node."""
@@ -203,6 +224,9 @@ class Topology:
         if self._layouts:
             return "nodes have registered"
         if name == files.YAML:
+            placed = files.paths_in(files.read(name, text))
+            if placed and placed != self._in_file:
+                return f"slurmctld starts sooner with these nodes in it: {hostlist.describe(placed)}"
             return "other blocks" if BLOCK in self._plugins else "the root"
         before, after = (
             {node: path for each in layouts for node, path in each.paths.items()}
@@ -215,3 +239,5 @@ class Topology:
         self._written, self._written_at = data, at
         if not self._layouts and files.CONF in data:
             self._kept = files.read(files.CONF, data[files.CONF])
+        if not self._layouts and files.YAML in data:
+            self._in_file = files.paths_in(files.read(files.YAML, data[files.YAML]))

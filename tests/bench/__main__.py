@@ -5,7 +5,10 @@ machines make their own. busy has one part with and one without.
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Final
 
 import click
@@ -70,7 +73,8 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option(
     "--only",
     default="",
-    help="families: names like lws,kueue/job; busy: simulated or real; devices: plugin; gitops: flux.",
+    help="families: names like lws,kueue/job; busy: simulated or real; outage: scheduler, slurmrestd or apiserver;"
+    " devices: plugin; gitops: flux.",
 )
 @click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
@@ -80,6 +84,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option("--strict", is_flag=True, help="Fail when a figure does not hold.")
 def main(name: str, *, strict: bool, **options: object) -> None:
     """Measure, and write build/reports/<name>.json."""
+    signal.signal(signal.SIGTERM, _end)
     asked = msgspec.convert(options, Asked)
     own_name = {"gitops": "gitops-flux" if asked.only == "flux" else "", "upgrade": asked.since and "upgrade-sunkpy"}
     for each in [name] if name != "all" else [each for each in BENCHES if each not in NOT_OF_ALL]:
@@ -88,6 +93,11 @@ def main(name: str, *, strict: bool, **options: object) -> None:
         report.write(own_name.get(each) or each, outcome.figures)
         if strict:
             require_all(outcome.figures, outcome.violations)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    """Leave by way of all `finally`: they take clusters down."""
+    sys.exit(128 + number)
 
 
 def require_all(figures: Sequence[report.Figure], violations: Sequence[Violation] = ()) -> None:

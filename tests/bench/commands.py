@@ -30,7 +30,7 @@ _RUNS: Final = 5
 _PODS_OF_A_JOB: Final = 4
 _SHARED: Final = "two shared cores run the command, both doubles and what else there is"
 
-_FIELDS: Final = {f"f:sunkpy.example.com/{at}": {} for at in range(120)}
+_FIELDS: Final[dict[str, object]] = {f"f:sunkpy.example.com/{at}": {} for at in range(120)}
 _IMAGES: Final = [{"names": [f"registry.example.com/{at}@sha256:{at:064}"], "sizeBytes": 2**30} for at in range(40)]
 _NUMBERS: Final = {f"number_{at}": {"set": False, "infinite": False, "number": 0} for at in range(90)}
 
@@ -109,10 +109,10 @@ async def _spent_s(words: Sequence[str]) -> tuple[float, float]:
         RuntimeError: there was no answer.
     """
     environment = {name: value for name, value in os.environ.items() if name != "SSL_CERT_FILE"}
-    command = [Path(sys.executable).with_name("sunkpy"), *words]
+    program = Path(sys.executable).with_name("sunkpy")
     started_s, before_s = time.monotonic(), _busy_s()
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        program, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
     said, problem = await process.communicate()
     took_s, busy_s = time.monotonic() - started_s, _busy_s() - before_s

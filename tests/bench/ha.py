@@ -27,6 +27,7 @@ from devcluster.shell import CommandFailed
 from devcluster.waiting import NeverSo, NotYet, wait, wait_until_none
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.overview.installation import Lease
 from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.chaos.judge import SAVED_AFTER_S
@@ -137,7 +138,7 @@ def values(stack: Stack, *, replicas: int) -> Mapping[str, object]:
     """All that runs once is on one machine as long as that lives."""
     there, here = ({"affinity": _near(MACHINES[number])} for number in (replicas, 3 - replicas))
     shared = {"accessModes": ["ReadWriteMany"]}
-    return merged(
+    whole: Mapping[str, object] = merged(
         dict(slurm_values(stack)),
         {
             "compute": {"nodeSelector": {_POOL: "jobs"}},
@@ -148,6 +149,7 @@ def values(stack: Stack, *, replicas: int) -> Mapping[str, object]:
             "login": here,
         },
     )
+    return whole
 
 
 def _near(node: str) -> dict[str, object]:
@@ -192,8 +194,8 @@ class Run:
         """What runs once is on the machine, and whoever leads."""
 
         def gathered() -> bool:
-            leases = [self._stack.kubectl.json("leases", "-n", space)["items"] for space in spaces(self._stack)]
-            leaders = " ".join(str(lease["spec"].get("holderIdentity")) for lease in itertools.chain(*leases))
+            leases = [self._stack.kubectl.list(Lease, "leases", "-n", space) for space in spaces(self._stack)]
+            leaders = " ".join(str(lease.spec.holder_identity) for lease in itertools.chain(*leases))
             found = control_plane(self._stack)
             away = [pod for pod in found if pod.spec.node_name != self._machine]
             once = _STAY if self._replicas == 2 else ("slurmrestd", *_STAY)

@@ -49,7 +49,7 @@ def watch(note: Callable[[Hold], None], *, from_s: float = _WORTH_NOTING_S) -> N
             if held_s >= from_s:
                 note(Hold(now_s, held_s, _name(handle)))
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[assignment, method-assign]
 
 
 def _name(handle: asyncio.Handle) -> str:

@@ -32,19 +32,31 @@ _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"})
 
 
 def measure(asked: Asked) -> Outcome:
-    """Each part away for so many minutes."""
+    """Each part away for so many minutes, or the one that is asked for."""
+    parts = which(asked.only)
     stack, cluster = idle_demo(), breakable_demo()
     minutes, seed = QUICK_MINUTES if asked.quick else MINUTES, asked.seed
     found: list[report.Figure] = []
     violations: list[Violation] = []
     nodes = len(stack.slurmd_pods())
-    for part in PARTS:
+    for part in parts:
         plan = make_plan(part, minutes=minutes, seed=seed, nodes=nodes)
         record, seen = asyncio.run(watched(stack, cluster, plan, click.echo, name=f"outage-{part}"))
         found += named(part, [*of_nodes(record), *figures(record, seen, seed=seed)])
         violations += seen
         report.save("outage", found)  # it takes hours, and may be ended before
     return Outcome(found, violations)
+
+
+def which(only: str) -> Sequence[str]:
+    """The parts that go.
+
+    Raises:
+        ClickException: there is none of this name.
+    """
+    if only not in ("", *PARTS):
+        raise click.ClickException(f"--only {only}: no outage of it is known; give one of {', '.join(PARTS)}")
+    return (only,) if only else PARTS
 
 
 def make_plan(part: str, *, minutes: float, seed: int, nodes: int) -> Plan:

@@ -24,6 +24,8 @@ def measure(asked: Asked) -> list[Figure]:
     wanted = [case for case in cases.read() if any(part in case.manifest for part in parts)]
     if asked.quick:
         wanted = [case for case in wanted if case.manifest in cases.SMALL]
+    if not wanted:
+        raise click.ClickException(f"--only {asked.only}: no manifest has any of it in its name")
     stack, cluster = bring_up_room(click.echo)
     outcomes: list[Outcome] = []
     for outcome in run_all(stack, cluster, wanted, click.echo):

@@ -1,8 +1,8 @@
 """The cluster for workloads larger than the machine: nodes that believe to have more cpus and GPUs than there are.
 
-What is pretended: each kubelet counts cpus that are not there (`devcluster.node.pretend_cpus`), and each node's memory
-is all of the machine's. Slurm is told the same sizes by the operator, which reads them off the nodes. The containers
-sleep, so nobody misses what is not there.
+What is pretended: each kubelet counts cpus that are not there (`devcluster.node.pretend_cpus`), sunkpy's device plugin
+hands out GPUs that are not there, and each node's memory is all of the machine's. Slurm is told the same sizes by the
+operator, which reads them off the nodes. The containers sleep, so nobody misses what is not there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def bring_up_room(tell: Callable[[str], None]) -> tuple[Stack, Cluster]:
     """The stack on a cluster with room; seconds when it is there."""
     cluster = Cluster(cluster_name(), progress=tell)
     racks = {node: {RACK_LABEL: rack} for node, rack in RACKS.items()}
-    cluster.up(NODES, gpus=GPUS, cpus=CPUS, labels=racks)
+    cluster.up(NODES, cpus=CPUS, labels=racks)
     suite = os.environ.get("SLURM_SUITE", "trixie")
     stack = bring_up(suite=suite, name=cluster.name, nodes=NODES, gpus=GPUS, tell=tell)
     story.reset(stack)

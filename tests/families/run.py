@@ -93,8 +93,12 @@ def run_case(stack: Stack, cluster: Cluster, case: Case) -> Outcome:
 def _observe(stack: Stack, cluster: Cluster, case: Case, workload: Workload) -> Outcome:
     looks = Looks(stack)
     workload.create()
-    standing = (lambda: _untold(stack, case, looks)) if case.refused else (lambda: unbound(looks.standing))
-    wrong = _settle(looks, lambda: [*wrong_jobs(case, looks.seen_jobs), *standing()])
+
+    def still_wrong() -> list[str]:
+        standing = _untold(stack, case, looks) if case.refused else unbound(looks.standing)
+        return [*wrong_jobs(case, looks.seen_jobs), *standing]
+
+    wrong = _settle(looks, still_wrong)
     outcome = Outcome(
         case=case,
         jobs=tuple(map(str, looks.seen_jobs)),

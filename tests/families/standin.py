@@ -7,11 +7,11 @@ command if its image is a shell's; all others sleep. What an operator adds to th
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-Json = dict[str, object]
+Json = dict[str, Any]
 
 SHELL: Final = re.compile(r"(.*/)?(busybox|alpine|bash|ubuntu|debian)(:.*)?")
 SERVICES: Final = frozenset({

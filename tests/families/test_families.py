@@ -25,6 +25,6 @@ def group(request: pytest.FixtureRequest, room: tuple[Stack, Cluster]) -> Iterat
     remove(room[1], operators)
 
 
-def test_manifests_become_the_jobs_they_should_and_leave_whole(room: tuple[Stack, Cluster], group: list[Case]):
+def test_manifests_become_the_jobs_they_should_and_leave_whole(room: tuple[Stack, Cluster], group: list[Case]) -> None:
     outcomes = [run_case(*room, case) for case in group]
     assert {outcome.case.manifest: outcome.wrong for outcome in outcomes if outcome.wrong} == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import yaml
@@ -44,7 +45,7 @@ class Workload:
             self._stack.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         for document in self._documents:
             self._resolve_owners(document)
-            wait(lambda document=document: self._create(document), timeout_s=ACCEPTED_S, what="it is accepted")
+            wait(partial(self._create, document), timeout_s=ACCEPTED_S, what="it is accepted")
 
     def delete(self) -> None:
         """Delete it; its pods may still be there: see `wait_until_gone`."""

@@ -34,7 +34,12 @@ its name and the root. */}}
 {{- end }}
 {{- if include "slurm.computeSsh" .root }}
 {{- if hasKey $services "sshd" }}{{ fail (printf "services of NodeSet %s: with compute.ssh the chart has a service sshd" .name) }}{{ end }}
-{{- $_ := set $services "sshd" (dict "type" "longrun" "script" "#!/bin/bash\nexec /usr/local/bin/start-sshd /etc/sunkpy/sshd\n") }}
+{{- $port := .values.fabric.hostNetwork | ternary (printf "SUNKPY_SSH_PORT=%d " (int .values.fabric.sshPort)) "" }}
+{{- $_ := set $services "sshd" (dict "type" "longrun" "script" (printf "#!/bin/bash\n%sexec /usr/local/bin/start-sshd /etc/sunkpy/sshd\n" $port)) }}
+{{- end }}
+{{- if .values.verify.script }}
+{{- if hasKey $services "verify" }}{{ fail (printf "services of NodeSet %s: with compute.verify.script the chart has a service verify" .name) }}{{ end }}
+{{- $_ := set $services "verify" (dict "type" "oneshot" "script" .values.verify.script "timeoutUp" .values.verify.timeoutSeconds "dependencies" (keys $services | sortAlpha)) }}
 {{- end }}
 {{- if $services }}
 services.list: {{ printf "%s\n" (include "slurm.serviceOrder" (dict "path" (printf "services of NodeSet %s: services" .name) "services" $services) | trim) | toJson }}

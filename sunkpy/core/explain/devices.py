@@ -1,4 +1,6 @@
-"""Whose each device of a node is, at both doors: by Slurm's jobs, by what is noted on pods, and by claims."""
+"""Whose each device of a node is, at both doors: by Slurm's jobs, by what is noted on pods, and by claims; and how the
+node itself is: held by Slurm, sick, below which switches.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,7 @@ from sunkpy.core.model.gres import gres_counts, gres_name, gres_types
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, holds_something
+from sunkpy.core.topology.places import problem_told
 
 _NO_SLICE: Final = "in no ResourceSlice"
 _NOT_SLURMS: Final = "unknown to Slurm"
@@ -99,6 +102,9 @@ def explain_node(facts: NodeFacts) -> Explanation:
         what_to_do = f"Of its health: {what_comes_next(facts.health, facts.node)}"
     elif held:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
+    elif why := problem_told(_told(facts)):
+        labels = f"kubectl get node {facts.node} --show-labels"
+        what_to_do = f"Label the Node: {why}. Until then Slurm keeps it where it was. What it has: {labels}"
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same ones"
         what_to_do = (
@@ -115,6 +121,7 @@ def explain_node(facts: NodeFacts) -> Explanation:
         lines=(
             Line(title="Slurm", texts=held),
             Line(title="health", texts=_health(facts)),
+            Line(title="topology", texts=_topology(facts)),
             Line(title="devices", texts=tuple(map(str, rows))),
             Line(title="not proved", texts=_unproved(facts)),
             Line(title="not read", texts=facts.unread),
@@ -128,6 +135,17 @@ def _health(facts: NodeFacts) -> tuple[str, ...]:
     if facts.health is None:
         return ()
     return (standing(facts.health), f"next: {what_comes_next(facts.health, facts.node)}")
+
+
+def _topology(facts: NodeFacts) -> tuple[str, ...]:
+    """Below which switches it is, as the syncer has told its slurmd pod, and as Slurm has it."""
+    told, record = _told(facts), facts.slurm.topology if facts.slurm is not None else ""
+    return (*((told,) if told else ()), *((f"in Slurm: {record}",) if record else ()))
+
+
+def _told(facts: NodeFacts) -> str:
+    slurmd = next(filter(is_slurmd, facts.pods), None)
+    return slurmd.annotations.get(names.ANNOTATION_TOPOLOGY, "") if slurmd is not None else ""
 
 
 def _held(facts: NodeFacts) -> tuple[str, ...]:

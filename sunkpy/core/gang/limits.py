@@ -56,8 +56,8 @@ MOST_VALUES: Final = 2000
 """In all lines of affinity, as names of nodes: each takes a hundred bytes for as long as the pod is there."""
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
-KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
-"""On a pod, by you, the key of a Node label: all pods of its kind go where that has one value."""
+DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement")
+"""On a pod, by you, as for Kueue and KAI, the key of a Node label: all pods of its kind go where that has one value."""
 
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
 
@@ -488,9 +488,9 @@ def _inner(gang: Gang, terms: _Terms) -> _Inner:
 
 
 def _podsets(gang: Gang) -> _Inner:
-    """The domain that Kueue's annotation asks for: Slurm keeps the whole job in one."""
+    """The domains that annotations of other schedulers ask for: Slurm keeps the whole job in one."""
     members = gang.members if gang.seats > 1 else ()
-    asking = {pod.annotations[KUEUE_REQUIRED]: pod for pod in members if pod.annotations.get(KUEUE_REQUIRED)}
+    asking = {pod.annotations[key]: pod for key in DOMAINS_REQUIRED for pod in members if pod.annotations.get(key)}
     return [(f"pod {pod.name}", PodAffinityTerm(topology_key=label)) for label, pod in asking.items()]
 
 

@@ -1,8 +1,9 @@
 """The next step of a Node on its way back: values in, the next record out.
 
 One step a pass; the record stands on the Node before anything is done for it, so a crash repeats at most the reading.
-What cannot be read moves nothing. A cured node opens only after the signal has been gone for a while, and not again if
-it has come back too often: then a person is asked for. Nothing here ends a job: a drain waits for them.
+What cannot be read moves nothing. A cured node opens only after the signal has been gone for a while and, where its
+NodeSet has a check, a start of slurmd has passed it since; and not again if it has come back too often: then a person
+is asked for. Nothing here ends a job: a drain waits for them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sunkpy.core import names
 from sunkpy.core.health.record import CLOSED, Record, State, read_record, time_of
 from sunkpy.core.health.rules import Cure, HealthRules, Rule
 from sunkpy.core.health.signals import Finding, Sign, find, slurms_reason
+from sunkpy.core.health.verification import FAILED, FAILED_RULE, failure_of, is_of_run, run_of, verify_s
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import rfc3339
 
@@ -117,6 +119,18 @@ def is_remedied(node: Node) -> bool:
     return record is not None and record.state is State.REMEDY
 
 
+def is_being_verified(node: Node) -> bool:
+    """The next start of slurmd on it is waited for."""
+    record = read_record(node)
+    return record is not None and record.state is State.VERIFY
+
+
+def waits_for_verification(node: Node, pod: Pod) -> bool:
+    """This slurmd pod is to be replaced by one that checks the machine."""
+    record = read_record(node)
+    return record is not None and record.state is State.VERIFY and record.run == run_of(pod)
+
+
 def remedy_name(node: Node, record: Record, remedy: str) -> str:
     """Of the object for this Node and this time: whoever writes it again finds it there."""
     digest = hashlib.sha256(f"{node.uid} {record.at}".encode()).hexdigest()
@@ -158,6 +172,8 @@ def _of_a_suspect(
         return HealthStep(before=before, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)
     if finding.sign is Sign.UNKNOWN:
         return HealthStep(before=before, after=record, again_s=_LOOK_AGAIN_S)
+    if rule.failed_verification:  # nothing runs there, so it takes no room
+        return HealthStep(before=before, after=_failed(view, record))
     if rule.closes and not view.has_room:
         why = "left open: too many Nodes are closed because of their health"
         held = msgspec.structs.replace(record, why=why, due="")
@@ -169,7 +185,8 @@ def _closed(view: HealthView, record: Record, rule: Rule) -> Record:
     """From now on the node is closed: by us, or by Slurm already."""
     state = State.CLOSING if rule.closes else State.DRAINING
     reason = "" if rule.closes else slurms_reason(view.pod)
-    marked = msgspec.structs.replace(record, closes=rule.closes, reason=reason, boot=view.node.status.boot_id)
+    run = run_of(view.pod) if verify_s(view.pod) is not None else ""
+    marked = msgspec.structs.replace(record, closes=rule.closes, reason=reason, boot=view.node.status.boot_id, run=run)
     return marked.moved(state, view.now)
 
 
@@ -180,9 +197,13 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
     if rule.slurm_reason and finding.sign is Sign.GOOD:
         after = record.returned(view.now, why="the drain in Slurm was lifted, or has another reason")
         return HealthStep(before=record, after=after)
+    if record.state is State.VERIFY:
+        return _of_a_verified_node(view, record, rule, finding)
     if _is_cured(view, record, rule, finding):
         return _of_a_cured_node(view, record, rule)
-    kept = msgspec.structs.replace(record, good_since="")
+    kept = msgspec.structs.replace(record, good_since="", run=_uncounted_run(view, record, rule, finding))
+    if kept.run != run_of(view.pod) and _has_failed(view) and record.state is not State.PERSON:
+        return HealthStep(before=record, after=_failed(view, kept))
     moved = _drained_further(view, kept)
     if moved is not kept:
         return HealthStep(before=record, after=moved)
@@ -234,6 +255,8 @@ def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) ->
     """By what the rule says; a record that asks for a person is cured by nothing else."""
     if record.cure == Cure.PERSON:
         return False
+    if rule.failed_verification:
+        return finding.sign is Sign.GOOD and not is_of_run(view.pod, record.run)
     if rule.cured_by is Cure.CLEAR:
         return finding.sign is Sign.GOOD
     return _has_started_again(view, record) and (finding.sign is Sign.GOOD or not rule.closes)
@@ -248,23 +271,98 @@ def _has_started_again(view: HealthView, record: Record) -> bool:
 
 def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep:
     """Open it once the signal has been gone for long enough, unless there is another, or it comes back all the time."""
-    other = _first_bad(view, {name: each for name, each in _rules_of(view).items() if name != record.signal})
+    if run_of(view.pod) != record.run and _has_failed(view):
+        return HealthStep(before=record, after=_failed(view, record))
+    others = {name: each for name, each in _rules_of(view).items() if name not in (record.signal, FAILED)}
+    other = _first_bad(view, others)
     if other is not None:
         return _of_another_signal(view, record, *other)
     good_since = record.good_since or rfc3339(view.now)
     left_s = view.rules.settle_s - (view.now - time_of(good_since)).total_seconds()
-    if left_s > 0:
+    if left_s > 0 and not rule.failed_verification:
         after = msgspec.structs.replace(record, good_since=good_since)
         return HealthStep(before=record, after=after, again_s=left_s)
     returns = record.returns_since(view.now - A_DAY)
     if returns >= view.rules.most_returns:
         return HealthStep(before=record, after=_given_up(view, record, f"it came back {returns} times in a day"))
-    if not rule.closes:
-        if record.state in (State.CLOSING, State.DRAINING):
-            return HealthStep(before=record, after=_drained_further(view, record))
-        why = f"the machine has started again; lifting {record.reason!r}"
-        return HealthStep(before=record, after=record.moved(State.RETURNING, view.now, why=why))
-    return HealthStep(before=record, after=record.returned(view.now, why=f"cured: {_cure_in_words(rule)}"))
+    if not rule.closes and record.state in (State.CLOSING, State.DRAINING):
+        return HealthStep(before=record, after=_drained_further(view, record))
+    if verify_s(view.pod) is not None and not _has_passed(view, record, rule):
+        waits = msgspec.structs.replace(record, run=record.run or run_of(view.pod))
+        why = f"cured: {_cure_in_words(rule)}; it is checked before it comes back"
+        return HealthStep(before=record, after=waits.moved(State.VERIFY, view.now, why=why))
+    return HealthStep(before=record, after=_opened(view, record, rule))
+
+
+def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
+    """What sunkpy closed opens now; a drain of others is lifted first."""
+    passed = "" if verify_s(view.pod) is None else ", and its check has passed"
+    if rule.closes:
+        return record.returned(view.now, why=f"cured: {_cure_in_words(rule)}{passed}")
+    why = f"the machine has started again{passed}; lifting {record.reason!r}"
+    return record.moved(State.RETURNING, view.now, why=why)
+
+
+# ---------------------------------------------------------------------------------------------------- the site's check
+
+
+def _uncounted_run(view: HealthView, record: Record, rule: Rule, finding: Finding) -> str:
+    """The start of slurmd that is there while the machine is not cured: what it has checked does not count."""
+    if verify_s(view.pod) is None:
+        return record.run
+    if rule.cured_by is Cure.REBOOT:
+        is_mended = record.boot != view.node.status.boot_id
+    else:
+        is_mended = finding.sign is (Sign.UNKNOWN if rule.failed_verification else Sign.GOOD)
+    return record.run if is_mended else run_of(view.pod)
+
+
+def _has_passed(view: HealthView, record: Record, rule: Rule) -> bool:
+    """A start of slurmd since the cure has checked the machine and is registered.
+
+    Of slurmd that did not start, the start that did is the cure.
+    """
+    is_ready = view.pod is not None and view.pod.is_condition_true("Ready")
+    is_since = record.run not in ("", run_of(view.pod))
+    return is_ready and (is_since or rule.failed_starts > 0 or rule.failed_verification)
+
+
+def _has_failed(view: HealthView) -> bool:
+    return find(FAILED_RULE, view.node, view.pod).sign is Sign.BAD
+
+
+def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: Finding) -> HealthStep:
+    """The operator replaces its slurmd pod by the way of all removals; the next one checks the machine."""
+    if rule.closes and finding.sign is Sign.BAD:
+        after = record.moved(State.DRAINING, view.now, why="the signal is back")
+        return HealthStep(before=record, after=after)
+    if view.pod is not None and run_of(view.pod) != record.run:
+        if view.pod.is_condition_true("Ready"):
+            return HealthStep(before=record, after=_opened(view, record, rule))
+        if _has_failed(view):
+            return HealthStep(before=record, after=_failed(view, record))
+    patience_s = view.rules.person_after_s + (verify_s(view.pod) or 0)
+    due = time_of(record.at) + timedelta(seconds=patience_s)
+    left_s = (due - view.now).total_seconds()
+    if left_s > 0:
+        return HealthStep(before=record, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)
+    asks = msgspec.structs.replace(record, signal=FAILED, text="no start of slurmd has passed it", run=run_of(view.pod))
+    why = f"the check of the machine has not ended after {patience_s // 60} min"
+    return HealthStep(before=record, after=_by_a_person(view, asks, why))
+
+
+def _failed(view: HealthView, record: Record) -> Record:
+    """The site's check says no: only another slurmd pod that passes it brings the node back."""
+    failure = failure_of(view.pod)
+    text = find(FAILED_RULE, view.node, view.pod).text
+    log = failure[1] if failure is not None else ""
+    asks = msgspec.structs.replace(record, signal=FAILED, text=text, run=run_of(view.pod), log=log)
+    return _by_a_person(view, asks, "the check of the machine failed")
+
+
+def _by_a_person(view: HealthView, record: Record, why: str) -> Record:
+    closed = msgspec.structs.replace(record, cure=FAILED_RULE.cured_by, closes=True)
+    return closed.moved(State.PERSON, view.now, why=why)
 
 
 def _of_another_signal(view: HealthView, record: Record, name: str, rule: Rule, finding: Finding) -> HealthStep:
@@ -292,6 +390,8 @@ def _given_up(view: HealthView, record: Record, why: str) -> Record:
 
 
 def _cure_in_words(rule: Rule) -> str:
+    if rule.failed_verification:
+        return "another slurmd pod has started"
     return "the machine has started again" if rule.cured_by is Cure.REBOOT else "the signal has ended"
 
 
@@ -316,4 +416,4 @@ def _rules_of(view: HealthView) -> Mapping[str, Rule]:
     """None for a Node of no Slurm node, or one that sunkpy was told to leave alone."""
     is_of_slurm = view.pod is not None or names.ANNOTATION_PLACED_ON in view.node.annotations
     is_left_alone = names.ANNOTATION_HEALTH_IGNORED in view.node.annotations
-    return view.rules.signals if is_of_slurm and not is_left_alone else {}
+    return {FAILED: FAILED_RULE, **view.rules.signals} if is_of_slurm and not is_left_alone else {}

@@ -3,11 +3,12 @@
     well ─▶ suspect ─▶ closing ─▶ draining ─▶ drained ─▶ remedy
      ▲         │                     ▲           │           │
      ├─────────┘         (drained by Slurm)      ├───────────┤
-     ├── returning ◀──────── cured ──────────────┤           │
+     ├── returning ◀── verify ◀── cured ─────────┤           │
      └── a person ◀───── needs-a-person ◀────────┴───────────┘
 
-From any closed state a cured node goes on to `well`, or to `returning` while somebody else's drain is lifted for it.
-A record is a few hundred bytes: it keeps the last steps, and the returns of the last days.
+From any closed state a cured node goes on to `verify` if its NodeSet has a check that has not passed since, then to
+`well`, or to `returning` while somebody else's drain is lifted for it. A record is a few hundred bytes: it keeps the
+last steps, and the returns of the last days; of a check that failed a kilobyte more.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ class State(enum.StrEnum):
     DRAINING = "draining"  # no new job starts, and something still runs
     DRAINED = "drained"  # nothing runs; the cure is waited for
     REMEDY = "remedy"  # an object of its rule's remedy was written; the cure is waited for
+    VERIFY = "verify"  # cured; the next start of slurmd checks the machine first
     RETURNING = "returning"  # cured; the drain that others set in Slurm is being lifted
     PERSON = "needs-a-person"  # closed until somebody does something
 
 
-CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.REMEDY, State.PERSON})
+CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
 """No new job starts."""
 
 
@@ -62,6 +64,8 @@ class Record(Wire, frozen=True, kw_only=True):
         closes: sunkpy drains it; else Slurm has.
         reason: of a drain of others in Slurm that is the signal, byte for byte.
         boot: the boot ID of the machine when it was closed.
+        run: the last start of slurmd that does not count as a check of the cured machine.
+        log: the last lines of the check that failed.
         good_since: since when the signal has been gone.
         due: when the next step comes by itself, if nothing changes.
         why: why it needs a person, or why it came back.
@@ -78,6 +82,8 @@ class Record(Wire, frozen=True, kw_only=True):
     closes: bool = False
     reason: str = ""
     boot: str = ""
+    run: str = ""
+    log: str = ""
     good_since: str = ""
     due: str = ""
     why: str = ""

@@ -62,6 +62,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     `bad`. `taint`: a taint of this key is there, with one of `bad` as its value (any if empty). `slurm_reason`: Slurm
     drained the node, or somebody did there, with a reason that begins so. `failed_starts`: slurmd is not ready, and
     its container was started again so many times. `remedy`: what is done once nothing runs on the node, by name.
+
+    `failed_verification`: the site's check has failed (`verification`); no value sets it.
     """
 
     condition: str = ""
@@ -69,6 +71,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     taint: str = ""
     slurm_reason: str = ""
     failed_starts: Seconds = 0
+    failed_verification: bool = False
     bad: tuple[str, ...] = ()
     patience_seconds: Seconds = 0
     cure: Cure | None = None
@@ -76,7 +79,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     def __post_init__(self) -> None:
         sources = (self.condition, self.label, self.taint, self.slurm_reason, self.failed_starts)
-        if sum(map(bool, sources)) != 1:
+        if sum(map(bool, (*sources, self.failed_verification))) != 1:
             raise ValueError("give exactly one of condition, label, taint, slurmReason and failedStarts")
         if self.label and not self.bad:
             raise ValueError(f"label {self.label}: give its bad values in bad")

@@ -13,7 +13,8 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.health.rules import Rule
-from sunkpy.core.model.objects import ContainerStatus, Node, Pod
+from sunkpy.core.health.verification import failure_of, last_words, slurmd_of
+from sunkpy.core.model.objects import Node, Pod
 
 _TEXT_LIMIT = 300
 
@@ -49,6 +50,8 @@ def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
         return _of_taint(rule, node)
     if rule.slurm_reason:
         return _of_slurm(rule, pod)
+    if rule.failed_verification:
+        return _of_verification(pod)
     return _of_starts(rule, pod)
 
 
@@ -88,17 +91,21 @@ def _of_slurm(rule: Rule, pod: Pod | None) -> Finding:
 def _of_starts(rule: Rule, pod: Pod | None) -> Finding:
     if pod is not None and pod.is_condition_true("Ready"):
         return _GOOD
-    slurmd = _slurmd(pod)
+    slurmd = slurmd_of(pod)
     if slurmd is None or slurmd.ready or slurmd.restart_count < rule.failed_starts:
         return _UNKNOWN
-    ended = slurmd.state.terminated or slurmd.last_state.terminated
-    words = f": {ended.message}" if ended is not None and ended.message else ""
+    words = f": {said}" if (said := last_words(slurmd)) else ""
     return _bad(f"slurmd was started again {slurmd.restart_count} times and is not ready{words}")
 
 
-def _slurmd(pod: Pod | None) -> ContainerStatus | None:
-    containers = pod.status.container_statuses if pod is not None else ()
-    return next((each for each in containers if each.name == names.SLURMD_CONTAINER), None)
+def _of_verification(pod: Pod | None) -> Finding:
+    if pod is not None and pod.is_condition_true("Ready"):
+        return _GOOD
+    failure = failure_of(pod)
+    if failure is None:
+        return _UNKNOWN
+    how, log = failure
+    return _bad(": ".join(filter(None, (how, log.rpartition("\n")[2]))))
 
 
 def _bad(text: str, since: str = "") -> Finding:

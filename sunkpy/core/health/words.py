@@ -8,6 +8,7 @@ from sunkpy.core import names
 from sunkpy.core.health.decide import HealthStep
 from sunkpy.core.health.record import Record, State
 from sunkpy.core.health.rules import Cure
+from sunkpy.core.health.verification import FAILED
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,8 @@ def news_of(step: HealthStep, node: str) -> News | None:
             return News(reason="HealthDrained", note=f"nothing runs there any more; {what_comes_next(record, node)}")
         case State.REMEDY:
             return News(reason="HealthRemedy", note=f"{_evidence(record)}; {what_comes_next(record, node)}")
+        case State.VERIFY:
+            return News(reason="HealthVerify", note=f"{record.why}: {what_comes_next(record, node)}")
         case State.PERSON:
             note = f"{record.why}: {_evidence(record)}. {what_comes_next(record, node)}"
             return News(reason="HealthNeedsPerson", note=note, is_warning=True)
@@ -68,6 +71,9 @@ def what_comes_next(record: Record, node: str) -> str:
             return "its jobs end in their own time"
         case State.RETURNING:
             return "the syncer lifts the drain in Slurm"
+        case State.VERIFY:
+            asked = f"; a person is asked for at {record.due}" if record.due else ""
+            return f"its slurmd pod is replaced, and the next one checks the machine before slurmd starts{asked}"
         case State.PERSON:
             return _by_a_person(record, node)
         case State.DRAINED:
@@ -88,6 +94,9 @@ def _after_the_drain(record: Record) -> str:
 
 
 def _by_a_person(record: Record, node: str) -> str:
+    if record.signal == FAILED:
+        log = f"its last lines: kubectl sunk history {node}"
+        return f"{log}. Mend it, then delete its slurmd pod: the next one checks again"
     if not record.closes:
         return "mend it, then lift the drain in Slurm: scontrol update state=resume"
     return f"mend it, then: kubectl annotate node {node} {names.ANNOTATION_HEALTH}-"

@@ -133,7 +133,9 @@ def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> d
     mark may move on.
     """
     survey = world.survey
-    gone = {pod.uid: RemovalCause.NODE_LEFT for pod in leaving}
+    may_be_replaced = not world.create_error
+    gone = dict.fromkeys(survey.those(Trait.TO_VERIFY) if may_be_replaced else (), RemovalCause.VERIFICATION)
+    gone |= {pod.uid: RemovalCause.NODE_LEFT for pod in leaving}
     if world.nodeset.spec.replicas is not None:
         gone |= dict.fromkeys(_choose_surplus(world, desired), RemovalCause.SCALE_DOWN)
     if _may_roll(world):

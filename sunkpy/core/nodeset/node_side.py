@@ -1,9 +1,9 @@
 """What the slurmd pod shows on its Node, and what the Node shows on the pod.
 
-Ownership ends every loop. Pod → Node: labels, conditions, and a cordon that carries `cordoned-by: slurm`, or a taint
-(`node_mark`). What comes and goes with each job stays on the pod: each change of a Node goes to every scheduler and
-controller there is. Node → Pod: the cordon that anybody else has set. A cordon of ours is never shown on the pod, so it
-cannot come back as a Slurm drain. A cordon of others is never lifted.
+Ownership ends every loop. Pod → Node: labels, conditions, the marks for autoscalers (`protection`), and a cordon that
+carries `cordoned-by: slurm`, or a taint (`node_mark`). What comes and goes with each job stays on the pod: each change
+of a Node goes to every scheduler and controller there is. Node → Pod: the cordon that anybody else has set. A cordon of
+ours is never shown on the pod, so it cannot come back as a Slurm drain. A cordon of others is never lifted.
 
 When the pod is gone the labels and conditions go, but **our cordon stays**: it stands for a drain with a reason in
 Slurm ("bad GPU"), and the machine is no better when the pod is gone. The next slurmd pod on the node reports whether
@@ -31,6 +31,7 @@ from sunkpy.core.nodeset.node_mark import (
     foreign_cordon,
     with_taint,
 )
+from sunkpy.core.nodeset.protection import decide_autoscaler_marks
 
 
 class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +79,10 @@ def decide_node(
     taints = node.spec.taints if mark.is_tainted is None else with_taint(node.spec.taints, mark.is_tainted)
     taints = with_lock(taints, node, pod, lock, has_jobs=has_jobs)
     noted = {names.ANNOTATION_WOULD_LOCK: dry_run_note(node, pod, lock, has_jobs=has_jobs)}
+    kept = decide_autoscaler_marks(node, pod, has_jobs=has_jobs)
     return NodePatch(
         labels=_changes(node.labels, _labels(pod)),
-        annotations=_changes(node.annotations, {**mark.annotations, **remembered, **emptied, **noted}),
+        annotations=_changes(node.annotations, {**mark.annotations, **remembered, **emptied, **noted, **kept}),
         unschedulable=mark.unschedulable,
         taints=taints if set(taints) != set(node.spec.taints) else None,
         is_held=mark.is_held,

@@ -4,6 +4,10 @@ Each NodeSet has a disruption budget that never allows anything, over all its po
 `sunkpy.dev/evictable`. A pod gets the label while its node is cordoned and Slurm says that the node drains and runs
 nothing. So `kubectl drain` works as people expect: it cordons, the cordon drains the Slurm node, and the drain's
 retries succeed as soon as the last job has ended.
+
+Autoscalers choose Nodes by what their pods request, and a slurmd pod requests almost nothing. So the Node carries the
+marks by which they leave it alone, as long as jobs run there or could start. A mark for each job would be too late, for
+a job starts faster than it is seen, and each change of a Node goes to every controller there is.
 """
 
 from __future__ import annotations
@@ -49,8 +53,32 @@ def decide_evictable(node: Node | None, pod: Pod) -> Changes:
 
     A Node that cannot be seen, or a state that is not known, protects the pod.
     """
-    running = pod.condition(names.CONDITION_RUNNING)
-    is_idle = running is not None and running.status == "False" and pod.is_condition_true(names.CONDITION_DRAIN)
     is_closed = node is not None and (node.spec.unschedulable or departure(node) is not None)
-    wanted = "true" if is_closed and is_idle else None
+    wanted = "true" if is_closed and _is_drained(pod) else None
     return {names.LABEL_EVICTABLE: wanted} if pod.labels.get(names.LABEL_EVICTABLE) != wanted else {}
+
+
+def decide_autoscaler_marks(node: Node, pod: Pod | None, *, has_jobs: bool) -> Changes:
+    """The annotations by which autoscalers leave the Node alone, and the note of which are ours.
+
+    The Cluster Autoscaler reads its own on the Node (`HasNoScaleDownAnnotation` of its `eligibility.go`), Karpenter on
+    Node and pod (`ValidateNodeDisruptable` of its `statenode.go`); both take `true` alone. A mark that somebody else
+    has set, whatever its value, is neither changed nor removed.
+
+    Args:
+        node: the Node as it is.
+        pod: its slurmd pod.
+        has_jobs: pods of Slurm jobs are there, perhaps while a roll replaces the slurmd pod.
+    """
+    noted = node.annotations.get(names.ANNOTATION_KEPT, "").split(",")
+    ours = [key for key in names.AUTOSCALER_MARKS if key in noted and node.annotations.get(key) == "true"]
+    if not has_jobs and (pod is None or _is_drained(pod)):
+        return {**dict.fromkeys(ours), names.ANNOTATION_KEPT: None}
+    marks = [key for key in names.AUTOSCALER_MARKS if key in ours or key not in node.annotations]
+    return {**dict.fromkeys(marks, "true"), names.ANNOTATION_KEPT: ",".join(marks) or None}
+
+
+def _is_drained(pod: Pod) -> bool:
+    """Slurm says that the node is closed and runs nothing. What is not known is not so."""
+    running = pod.condition(names.CONDITION_RUNNING)
+    return running is not None and running.status == "False" and pod.is_condition_true(names.CONDITION_DRAIN)

@@ -56,6 +56,7 @@ class RemovalCause(enum.StrEnum):
     ROLLOUT = CAUSE_ROLLOUT
     NODESET_DELETED = "nodeset-deleted"
     NODE_LEFT = "node-left"
+    VERIFICATION = "verification"  # the next pod checks the machine
 
 
 def plan_removals(

@@ -18,9 +18,12 @@ def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
     """A pod made now on this node, if it fits, would be the same Slurm node as this one, of the same size and features.
 
     While a node has jobs, Slurm keeps its record, and rejects a slurmd smaller than the record with INVALID_REG. An
-    emptied node that is cordoned gets no pod back. A pod without the annotations is of an older operator.
+    emptied node that is cordoned gets no pod back. A pod without the annotations is of an older operator. Before the
+    site's check has ended, slurmctld may have given up the node with its services.
     """
     if node is None or not node.is_ready or node.spec.unschedulable or pod.is_deleting or pod.is_finished:
+        return False
+    if has_check(nodeset):
         return False
     return (
         remembered_name(nodeset, node) == pod.name
@@ -29,6 +32,13 @@ def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
         and pod.annotations.get(names.ANNOTATION_FEATURES) == features(nodeset, node)
         and pod.annotations.get(names.ANNOTATION_SMT, "") == nodeset.spec.smt
     )
+
+
+def has_check(nodeset: NodeSet) -> bool:
+    """A check of the site runs in its pods before slurmd."""
+    meta = nodeset.spec.template.get("metadata")
+    notes = meta.get("annotations") if isinstance(meta, dict) else None
+    return isinstance(notes, dict) and names.ANNOTATION_VERIFY_SECONDS in notes
 
 
 def jobs_of_pods(occupants: Iterable[Pod]) -> str:

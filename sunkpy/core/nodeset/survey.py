@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import TypeVar
 
+from sunkpy.core.health.decide import is_being_verified
 from sunkpy.core.model.objects import Node
 from sunkpy.core.nodeset.feasibility import Exclusion
 from sunkpy.core.nodeset.naming import remembered_name
@@ -32,6 +33,7 @@ _FOUND_AGAIN = frozenset(
         Trait.OLD_TEMPLATE,
         Trait.LEAVING,
         Trait.OTHER_OFFER,
+        Trait.TO_VERIFY,
         Trait.MARKED,
         Trait.ANSWERED,
         Trait.FINISHED,
@@ -135,10 +137,13 @@ class Survey:
             _add(self.reserved_names, [name] if name else [], by)
 
     def _creation_order(self, node: Node) -> SortKey:
-        """Usable nodes first, then those that had a pod of this NodeSet, then the oldest."""
+        """Usable nodes first, of these one that is to be checked, then those that had a pod of this NodeSet, then the
+        oldest.
+        """
         return (
             node.spec.unschedulable,
             not node.is_ready,
+            not is_being_verified(node),
             remembered_name(self.wanted.nodeset, node) is None,
             node.metadata.creation_timestamp,
         )

@@ -15,6 +15,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.health import read_record
+from sunkpy.core.health.decide import waits_for_verification
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit, is_lost
@@ -73,6 +74,7 @@ class Trait(enum.IntEnum):
     OLD_TEMPLATE = enum.auto()  # staying, made from another template
     LEAVING = enum.auto()  # its node is excluded, or has another pod
     LEAVING_LOST = enum.auto()  # its Node object is gone, or its machine is off
+    TO_VERIFY = enum.auto()  # staying, and the next pod is to check the machine before slurmd starts
     OTHER_OFFER = enum.auto()  # its node offers something else than it was made for
     MARKED = enum.auto()
     ANSWERED = enum.auto()  # marked, and the syncer has said that nothing runs there
@@ -190,6 +192,7 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Po
         Trait.OUTDATED: not is_current,
         Trait.OLD_TEMPLATE: not is_of_template,
         Trait.OTHER_OFFER: bool(other_offer),
+        Trait.TO_VERIFY: view.node is not None and waits_for_verification(view.node, pod),
     }
     return PodVerdict(
         pod=pod,

@@ -100,8 +100,12 @@ def _of_node(node: Node | None) -> Iterator[Happening]:
         if taint.time_added:
             yield Happening(at=taint.time_added, side="Kubernetes", what=f"taint {taint.key}:{taint.effect}")
     record = read_record(node)
-    for step in record.past if record is not None else ():
+    if record is None:
+        return
+    for step in record.past:
         yield Happening(at=step.at, side="sunkpy", what=f"health: {step.state}", text=step.text)
+    for line in record.log.splitlines():
+        yield Happening(at=record.at, side="sunkpy", what="log of the check that failed", text=line)
 
 
 def _of_condition(condition: Condition, on: str) -> Iterator[Happening]:

@@ -4,8 +4,8 @@ Slurm 24.11 is told of each node by the file alone. So ours names the nodes that
 hash of their records: a record that goes leaves its place in the switch, and the next node to register inherits that
 until slurmctld reads the file again.
 
-Slurm 26.05 is told of each node by itself. Its file has the root, from which it makes the switches that a node names;
-blocks it does not make, so the file has them all.
+Slurm 26.05 is told of each node by itself. Its file has the root, from which it makes the switches that a node names,
+and of a large cluster nodes as well (`restart`); blocks it does not make, so the file has them all.
 
 A file on which slurmctld ends must not come about: no name of a switch stands twice, each child is there, no leaf of
 24.11 is without nodes.
@@ -14,8 +14,9 @@ A file on which slurmctld ends must not come about: no name of a switch stands t
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -47,13 +48,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_conf(places: Mapping[str, Place], *, records: Iterable[str]) -> str:
     """The tree of these nodes, for 24.11. `records`: what tells a node's record from its next one."""
-    leaves: dict[str, list[str]] = {}
-    children: dict[str, set[str]] = {}
-    for node, place in places.items():
-        path = place.switches or (UNKNOWN,)
-        leaves.setdefault(path[-1], []).append(node)
-        for parent, child in zip((ROOT, *path), path, strict=False):
-            children.setdefault(parent, set()).add(child)
+    leaves, children = _switches({node: (ROOT, *(place.switches or (UNKNOWN,))) for node, place in places.items()})
     lines = [f"SwitchName={leaf} Nodes={hostlist.compress(nodes)}" for leaf, nodes in sorted(leaves.items())]
     lines += [f"SwitchName={parent} Switches={','.join(sorted(below))}" for parent, below in sorted(children.items())]
     return stamped(_MADE + "".join(f"{line}\n" for line in lines), records)
@@ -65,10 +60,19 @@ def stamped(text: str, records: Iterable[str]) -> str:
     return f"{text.rstrip()}\n# records: {digest}\n"
 
 
-def write_yaml(plugins: Sequence[str], blocks: Collection[str], block_sizes: Sequence[int]) -> str:
-    """The topologies for 26.05, the first of them the cluster's; `blocks` are all that any node names."""
+def write_yaml(
+    plugins: Sequence[str],
+    blocks: Collection[str],
+    block_sizes: Sequence[int],
+    *,
+    paths: Mapping[str, tuple[str, ...]] | None = None,
+) -> str:
+    """The topologies for 26.05, the first of them the cluster's; `blocks` are all that any node names.
+
+    `paths`: of nodes that the file shall place, the switches above, the root first.
+    """
     bodies = {
-        TREE: f"  tree:\n    switches:\n      - switch: {ROOT}\n",
+        TREE: "  tree:\n    switches:\n" + ("".join(_yaml_switches(paths)) if paths else f"      - switch: {ROOT}\n"),
         BLOCK: f"  block:\n    block_sizes: [{', '.join(map(str, block_sizes))}]\n    blocks:\n"
         + "".join(f'      - block: "{block}"\n' for block in sorted(blocks) or [NO_BLOCK]),
     }
@@ -78,6 +82,25 @@ def write_yaml(plugins: Sequence[str], blocks: Collection[str], block_sizes: Seq
         for plugin, is_default in zip(plugins, default, strict=True)
     )
     return _MADE + "".join(head + bodies[plugin] for head, plugin in zip(heads, plugins, strict=True))
+
+
+def _yaml_switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    leaves, children = _switches(paths)
+    for parent, below in sorted(children.items()):
+        yield f'      - {{switch: "{parent}", children: "{",".join(sorted(below))}"}}\n'
+    for leaf, nodes in sorted(leaves.items()):
+        yield f'      - {{switch: "{leaf}", nodes: "{hostlist.compress(nodes)}"}}\n'
+
+
+def _switches(paths: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, set[str]]]:
+    """The nodes of each leaf, and what is below each of the others."""
+    leaves: dict[str, list[str]] = {}
+    children: dict[str, set[str]] = {}
+    for node, path in paths.items():
+        leaves.setdefault(path[-1], []).append(node)
+        for parent, child in itertools.pairwise(path):
+            children.setdefault(parent, set()).add(child)
+    return leaves, children
 
 
 # ---------------------------------------------------------------------------------------------------------------- read
@@ -99,12 +122,18 @@ def place_in(layouts: Sequence[Layout], node: str) -> Place:
     """Where a file of somebody else has the node, in names of ours, which carry their path."""
     path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
-    return Place(switches=named(path), block=block, problem="" if path or block else "not in the topology file")
+    problem = "" if path or block else "not in the topology file"
+    return Place(levels=path, switches=named(path), block=block, problem=problem)
 
 
 def path_in(layouts: Sequence[Layout], node: str) -> tuple[str, ...]:
     """The switches of a node in the names of the file, widest first; empty if it has none there."""
     return next((layout.paths[node] for layout in layouts if node in layout.paths), ())
+
+
+def paths_in(layouts: Iterable[Layout]) -> dict[str, tuple[str, ...]]:
+    """The switches of all nodes that have some, widest first, in the names of the file."""
+    return {node: path for layout in layouts for node, path in layout.paths.items()}
 
 
 def nodes_in(layouts: Iterable[Layout]) -> frozenset[str]:

@@ -22,16 +22,22 @@ UNKNOWN: Final = "unknown"
 TREE: Final = "tree"
 BLOCK: Final = "block"
 """The names of our topologies in topology.yaml, and what they are."""
-_LONGEST: Final = 80
+FILE_LACKS_IT: Final = "Slurm's file lacks it"
+"""Why Slurm does not have a place that is known: the next file brings it."""
+_LONGEST: Final = 63
+"""slurmctld 24.11 ends on a name of more than 64 characters (switch_record.c), and one may have a slash behind it."""
+_HASH: Final = 12
 _SPEC: Final = re.compile(r"[^\s,:\[\]]+(:[^\s,:\[\]]+)+(,[^\s,:\[\]]+(:[^\s,:\[\]]+)+)*")
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the switches above a node, widest first, without the root; and of its block.
 
-    `spec`: in their place, the words of somebody else for Slurm. `problem`: why there is no place, or no block.
+    `levels`: the same switches as their source names them. `spec`: in their place, the words of somebody else for
+    Slurm. `problem`: why there is no place, or no block.
     """
 
+    levels: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     block: str = ""
     spec: str = ""
@@ -44,8 +50,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """For people: `sp1/leaf4`."""
-        return self.leaf or self.spec or self.block
+        """For people, however long it is: `sp1/leaf4`."""
+        return "/".join(self.levels) or self.leaf or self.spec or self.block
 
 
 def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_block: bool = False) -> Place:
@@ -58,7 +64,7 @@ def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_bloc
         if not problem:
             block = next((labels[key] for key in source.blocks if labels.get(key)), "")
             lacks = f"no label {_either(source.blocks)} that names its block" if wants_block and not block else ""
-            return Place(switches=named(values), block=_short(block), problem=lacks)
+            return Place(levels=values, switches=named(values), block=_short([block]), problem=lacks)
     seen = [(len(source.keys & labels.keys()), problem) for (_, problem), source in found]
     most, problem = max(seen, key=lambda each: each[0], default=(0, "no source of labels is configured"))
     if not most and len(sources) > 1:
@@ -104,7 +110,7 @@ def tell(place: Place, spec: str) -> str:
     """The place for people, on the slurmd pod: `sp1/leaf4`; where it is not known, why, and where it was last."""
     if not place.problem:
         return place.path
-    last = place.leaf or units_of(spec).get(TREE, "").rpartition(":")[2]
+    last = place.path or units_of(spec).get(TREE, "").rpartition(":")[2]
     return f"{last} ({place.problem})".lstrip()
 
 
@@ -114,9 +120,15 @@ def path_told(text: str) -> tuple[str, ...]:
     return tuple(path.split("/")) if path and path != UNKNOWN else ()
 
 
+def problem_told(text: str) -> str:
+    """What `tell` said is wrong with the labels of the Node; empty if they are well."""
+    problem = text.partition("(")[2].rpartition(")")[0]
+    return problem if problem != FILE_LACKS_IT else ""
+
+
 def named(values: Sequence[str]) -> tuple[str, ...]:
     """Names of the switches on a path: all but the last have switches below."""
-    names = [_short("/".join(values[: at + 1])) for at in range(len(values))]
+    names = [_short(values[: at + 1]) for at in range(len(values))]
     ours = "-" if len(names) == 1 and names[0] in (ROOT, UNKNOWN) else ""
     return (*(f"{name}/" for name in names[:-1]), *(f"{name}{ours}" for name in names[-1:]))
 
@@ -140,8 +152,17 @@ def _either(keys: Sequence[str]) -> str:
     return " or ".join(keys) or "is configured"
 
 
-def _short(name: str) -> str:
-    """Names of Slurm are not cut: a long one becomes its hash and its end."""
+def _short(values: Sequence[str]) -> str:
+    """The name of a path. Slurm cuts none, so of a long one the part above the last value becomes a hash: leaves of one
+    switch stay together for those who compare paths. So does the last value, where even that is too long.
+    """
+    name = "/".join(values)
     if len(name) <= _LONGEST:
         return name
-    return f"{hashlib.sha256(name.encode()).hexdigest()[:12]}/{name.rpartition('/')[2][-_LONGEST // 2 :]}"
+    *above, own = values
+    own = own if len(own) <= _LONGEST - _HASH - 1 else f"{_hash(own)}-{own[-_LONGEST // 2 :]}"
+    return f"{_hash('/'.join(above))}/{own}" if above else own
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH]

@@ -123,11 +123,10 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def _leaders(stack: Stack) -> dict[str, str]:
-    listed = stack.kubectl.json("leases", "-n", stack.namespace)["items"]
-    return {
-        lease["metadata"]["name"]: f"{lease['spec'].get('holderIdentity')} ({lease['spec'].get('leaseTransitions')})"
-        for lease in listed
-    }
+    lease = "{.metadata.name} {.spec.holderIdentity} ({.spec.leaseTransitions})"
+    every = f'jsonpath={{range .items[*]}}{lease}{{"\\n"}}{{end}}'
+    listed = stack.kubectl("get", "leases", "-n", stack.namespace, "-o", every)
+    return dict(each.split(maxsplit=1) for each in listed.splitlines())
 
 
 def _restarts(stack: Stack) -> dict[str, str]:

@@ -106,7 +106,7 @@ def _pods(count: int, pod: Body) -> list[Body]:
     return [pod] * count
 
 
-def _with(place: Place, container: Body) -> Body:
+def _with(place: Place, container: Mapping[str, object]) -> Body:
     """The containers of a pod, with more said of the only one."""
     spec = place.pod()["spec"]
     assert isinstance(spec, dict)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 import yaml
@@ -79,8 +80,8 @@ class Saboteur:
 
     def mend_all(self) -> None:
         """Undo whatever may still be broken: safe at any time, and at the end of a run that was cut short."""
-        for node in self._cluster.nodes():
-            self._cluster.fault.mend(node.name)
+        for each in self._cluster.nodes():
+            self._cluster.fault.mend(each.name)
         if not all(self._cluster.processes().values()):
             self._cluster.up()
         for part, replicas in self._replicas.items():
@@ -92,7 +93,7 @@ class Saboteur:
         nodes = wait(self._stack.slurm_nodes, timeout_s=PATIENCE_S, what="an answer of slurmctld")
         for name, slurm in nodes.items():
             if slurm.get("Reason", "").startswith("chaos"):
-                _patiently(lambda name=name: self._stack.scontrol("update", f"nodename={name}", "state=resume"))
+                _patiently(partial(self._stack.scontrol, "update", f"nodename={name}", "state=resume"))
         _patiently(lambda: self._patch_nodeset({"spec": {"replicas": None}}))
 
     def _slurm_node(self, planned: PlannedFault) -> str:

@@ -351,7 +351,9 @@ def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Li
     """A fault for which Slurm may end jobs struck a node while the job was, or could have been, there."""
     starts = [line for line in lines if line.what == "start"]
     began = {(line.node, line.run): line.at_s for line in starts}
-    spans = [(line.node, line.at_s, line.at_s - 5, _until(line, lines, states)) for line in starts]
+    spans: list[tuple[str, float | None, float, float]] = [
+        (line.node, line.at_s, line.at_s - 5, _until(line, lines, states)) for line in starts
+    ]
     spans += [
         (node, began.get((node, int(job.get("Restarts", "0")))), at_s - 10, at_s + 10)
         for at_s, job in states

@@ -115,11 +115,11 @@ class ArgoCD:
         }  # fmt: skip
         at_redis = ("--redis", f"127.0.0.1:{redis}")
         self._run("redis", ["redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", str(work)])
-        ports = ("--port", repo_server, "--address", "127.0.0.1", "--metrics-port", metrics[0])
-        self._serve("repo-server", *at_redis, *ports, "--disable-tls", "--client-ca-path=", env=env)
+        listening = ("--port", repo_server, "--address", "127.0.0.1", "--metrics-port", metrics[0])
+        self._serve("repo-server", *at_redis, *listening, "--disable-tls", "--client-ca-path=", env=env)
         wait(lambda: listens(int(repo_server)), timeout_s=60, what="Argo CD's repo-server listens")
-        ports = ("--repo-server", f"127.0.0.1:{repo_server}", "--repo-server-plaintext", "--metrics-port", metrics[1])
-        self._serve("application-controller", *at_redis, *ports, "--namespace", NAMESPACE, env=env)
+        asking = ("--repo-server", f"127.0.0.1:{repo_server}", "--repo-server-plaintext", "--metrics-port", metrics[1])
+        self._serve("application-controller", *at_redis, *asking, "--namespace", NAMESPACE, env=env)
 
     def _serve(self, name: str, *args: str, env: Mapping[str, str]) -> None:
         program = str(self._cluster.binaries.folder(ARGOCD) / "cmd")
@@ -171,9 +171,11 @@ class ArgoCD:
         """Its status after it has rendered, and compared Git and the cluster once more."""
         self._annotate(name, "hard")
 
-        def check() -> Status | None:
+        def check() -> Status:
             now = self.kubectl.get(Application, "application", name, "-n", NAMESPACE)
-            return None if REFRESH in now.annotations else now.status  # it is taken away when that is done
+            if REFRESH in now.annotations:  # it is taken away when that is done
+                raise NotYet(f"it is annotated {REFRESH}")
+            return now.status
 
         return wait(check, timeout_s=60, what=f"Application {name} is compared again")
 

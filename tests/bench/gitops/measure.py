@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,9 +91,8 @@ def install(site: Site) -> list[report.Figure]:
     site.keeper.kubectl("apply", "-f", str(site.repositories.site / site.keeper.example))
     figures = []
     for stack in (site.staging, site.production):
-        job = wait(
-            lambda at=stack: site.submit(at, script="hostname"), timeout_s=1200, what=f"sbatch in {stack.release}"
-        )
+        submit = partial(site.submit, stack, script="hostname")
+        job = wait(submit, timeout_s=1200, what=f"sbatch in {stack.release}")
         stack.wait_for_job(job, "COMPLETED", timeout_s=300)
         took_s = time.monotonic() - began_s
         what = f"kubectl apply → first job of {stack.release} has ended"
@@ -121,7 +121,7 @@ def change(site: Site) -> list[report.Figure]:
     values["slurmConfig"]["conf"]["KillWait"] = 31
     figures = []
     for what, turn, seconds in (
-        ("git push of a value → slurmctld has it", lambda: site.push(values, "wait a second longer"), 31),
+        ("git push of a value → slurmctld has it", partial(site.push, values, "wait a second longer"), 31),
         ("git revert and push → slurmctld has the old value", site.revert, 30),
     ):
         began_s = turn()

@@ -31,7 +31,7 @@ class Crowd:
 
     def wanted(self) -> dict[str, object]:
         """Their accounts."""
-        users = {f"p{number}": {"accounts": {"default": {}}} for number in range(self.size)}
+        users: dict[str, object] = {f"p{number}": {"accounts": {"default": {}}} for number in range(self.size)}
         return {"accounts": {"default": {}}, "users": users}
 
     def _people(self) -> dict[str, object]:

@@ -8,14 +8,16 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
 from demo.person import Key
 from tests.bench import report
 from tests.bench.people.crowd import Crowd
-from tests.unit.charts.rendering import CHARTS, Manifest, helm, run_helm, with_images
+from tests.unit.charts.rendering import CHARTS, helm, run_helm, with_images
+
+Manifest = dict[str, Any]
 
 _RENDERED_S: Final = 30.0
 _KUBERNETES_TAKES: Final = 1_048_576

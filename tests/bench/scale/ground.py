@@ -7,6 +7,7 @@ would be a thousand writes a second at 10,000 nodes: what is measured is what su
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -93,14 +94,13 @@ async def furnish(kube: Kube, machines: Machines) -> None:
         node = ground.node(name, cpus=CPUS, memory_mib=MEMORY_MIB, labels={})
         await kube.create(paths.NODES, node)
 
-    await in_flight(_AT_ONCE, (lambda number=number: create(number) for number in range(machines.size)))
+    await in_flight(_AT_ONCE, (partial(create, number) for number in range(machines.size)))
 
 
 async def delete_pods(kube: Kube, namespace: str, which: Sequence[str]) -> None:
     """At once: no kubelet has seen them. As one request it would take longer than a request may."""
-    await in_flight(
-        _AT_ONCE, (lambda name=name: kube.delete(paths.pod(namespace, name), grace_period_s=0) for name in which)
-    )
+    gone = (partial(kube.delete, paths.pod(namespace, name), grace_period_s=0) for name in which)
+    await in_flight(_AT_ONCE, gone)
 
 
 def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:

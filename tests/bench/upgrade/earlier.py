@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from demo.bring_up import OPERATOR_NAMESPACE
 from demo.report import Tell
-from demo.stack import ROOT, Stack
+from demo.stack import OPERATOR_NAMESPACE, ROOT, Stack
 from devcluster.cluster import Cluster
 from devcluster.shell import run
 from tests.bench import report

@@ -63,13 +63,14 @@ class Directory:
         project(self.folder / "config", entries)
 
     def start(self) -> None:
-        """It has its people."""
+        """All its people and groups are in it, as its kubelet would ask before it sends somebody there."""
         user = (f"--reuid={_OPENLDAP}", f"--regid={_OPENLDAP}", "--clear-groups")
         # Who becomes somebody else forgets to die with its parent, unless told to remember.
         rights = (*user, "--bounding-set=-all", "--pdeathsig=keep")
         env = {"SUNKPY_SUFFIX": SUFFIX, "SUNKPY_PORT": str(self.port), "SUNKPY_LOOK_S": "0.2"}
         self.process = start(self.folder, "start-openldap", mounts=_MOUNTS, rights=rights, env=env)
-        if not wait_until(lambda: "dn: " in self.found("objectClass=posixAccount"), timeout_s=60, every_s=0.2):
+        filled = Path(f"/proc/{self.process.pid}/root{self.folder}/root/run/slapd/filled")
+        if not wait_until(filled.exists, timeout_s=60, every_s=0.2):
             self.kill()
             raise TimeoutError(f"the directory has no people:\n{self.log()}")
 

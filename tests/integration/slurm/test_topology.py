@@ -48,7 +48,7 @@ PLACES: Final = {
     "n1": Place(switches=named(("s1", "l1"))),
     "n2": Place(switches=named(("s1", "l2"))),
     "n3": Place(switches=named(("s1", "l1"))),
-    "n4": Place(switches=named(("s2", "l3"))),
+    "n4": Place(switches=named(("b" * 32, "s" * 32))),  # GKE's block and sub-block
     "n5": Place(switches=named(("s1", "l2"))),
 }
 CONF: Final = files.write_conf(PLACES, records=[])

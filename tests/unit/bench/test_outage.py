@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from click import ClickException
 
 from tests.bench.chaos.record import Inflicted, Record, SlurmLook
 from tests.bench.chaos.schedule import Door
-from tests.bench.outage import PARTS, QUEUED, make_plan, of_nodes
+from tests.bench.outage import PARTS, QUEUED, make_plan, of_nodes, which
+
+
+def test_one_part_may_be_asked_for_alone():
+    assert which("") == PARTS
+    assert which("apiserver") == ("apiserver",)
+    with pytest.raises(ClickException) as refused:
+        which("slurmctld")
+    wanted = "--only slurmctld: no outage of it is known; give one of scheduler, slurmrestd, apiserver"
+    assert str(refused.value) == wanted
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -46,7 +46,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "sharedFolders": {"sharedFolders": {"/scratch": {"hostPath": {"path": "/scratch"}}}},
     "login.replicas": {"login": {"replicas": 2}},
     "compute.ssh.enabled": {"compute": {"ssh": {"enabled": False}}},
-    "compute.resources, env, volumes, services, scratch": {"compute": {"env": [{"name": "A", "value": "b"}]}},
+    "compute.resources, fabric, env, volumes, services, scratch": {"compute": {"env": [{"name": "A", "value": "b"}]}},
     "jobContainers.cacheDays, cacheGiB": {"jobContainers": {"cacheDays": 7}},
     "nodeSets.<name>.features, gpu, reserved": {"nodeSets": {"compute": {"features": ["ib"]}}},
     "nodeSets.<name>.replicas, updateStrategy": {"nodeSets": {"compute": {"replicas": 3}}},

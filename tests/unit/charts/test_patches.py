@@ -177,7 +177,6 @@ LOOKED_FOR = {
     "topologySpreadConstraints": ("Deployment/scheduler", (*POD, "topologySpreadConstraints"), [{"maxSkew": 1}]),
     "podSecurityContext": ("Deployment/syncer", (*POD, "securityContext", "runAsUser"), 1000660000),
     "initContainers": ("NodeSet/compute", (*POD, "initContainers"), [{"name": "driver", "image": "r/x:1"}]),
-    "hostNetwork": ("NodeSet/compute", (*POD, "hostNetwork"), True),
     "hostAliases": ("StatefulSet/slurmctld", (*POD, "hostAliases"), [{"ip": "192.0.2.1", "hostnames": ["nas"]}]),
     "dnsConfig": ("Deployment/scheduler", (*POD, "dnsConfig"), {"options": [{"name": "ndots", "value": "1"}]}),
     "runtimeClassName": ("StatefulSet/login", (*POD, "runtimeClassName"), "gvisor"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from sunkpy.core import names
 from tests.unit.charts.rendering import Refused, of_kind, render
 
 SCRIPT = "#!/bin/bash\ntrue\n"
@@ -55,6 +56,48 @@ def test_a_nodeset_has_its_own_and_those_of_all_but_what_it_does_not_want():
     assert maps["demo-compute-services"]["data"]["services.list"].split("\n")[0] == "zfs oneshot 60 10"
     assert maps["demo-gpu-services"]["data"]["services.list"] == "mig oneshot 60 10\nmount oneshot 0 10\n"
     assert "services" not in of_kind(manifests, "NodeSet")["gpu"]["spec"]
+
+
+CHECK = {"script": "#!/bin/bash\nnvidia-smi\n", "timeoutSeconds": 1800}
+
+
+def test_the_check_of_the_site_comes_after_all_services_and_its_time_stands_on_the_pod():
+    manifests = render("slurm", {"compute": {"services": SERVICES, "verify": CHECK, "podAnnotations": {"a": "b"}}})
+    data = of_kind(manifests, "ConfigMap")["demo-compute-services"]["data"]
+    assert data["services.list"].splitlines()[-1] == "verify oneshot 1800 10"
+    assert data["verify"] == CHECK["script"]
+    nodeset = of_kind(manifests, "NodeSet")["compute"]
+    notes = nodeset["spec"]["template"]["metadata"]["annotations"]
+    assert (notes[names.ANNOTATION_VERIFY_SECONDS], notes["a"]) == ("1800", "b")
+    assert "verify" not in nodeset["spec"]
+
+
+def test_a_nodeset_has_a_check_of_its_own_or_none():
+    own = {"gpu": {"verify": CHECK}, "cpu": {}, "old": {"verify": {"script": ""}}}
+    for of_all, checked in (({}, {"gpu"}), ({"script": "#!/bin/sh\ntrue\n"}, {"gpu", "cpu"})):
+        manifests = render("slurm", {"compute": {"verify": of_all}, "nodeSets": own})
+        found = {
+            name
+            for name, nodeset in of_kind(manifests, "NodeSet").items()
+            if names.ANNOTATION_VERIFY_SECONDS in (nodeset["spec"]["template"]["metadata"].get("annotations") or {})
+        }
+        assert found == checked
+
+
+@pytest.mark.parametrize(
+    ("compute", "why"),
+    [
+        (
+            {"verify": CHECK, "services": {"verify": {"script": SCRIPT}}},
+            "services of NodeSet compute: with compute.verify.script the chart has a service verify",
+        ),
+        ({"verify": {"script": "nvidia-smi"}}, "/compute/verify/script"),
+        ({"verify": {"script": SCRIPT, "timeoutSeconds": 0}}, "/compute/verify/timeoutSeconds"),
+    ],
+)
+def test_a_check_that_could_not_run_is_refused(compute: Mapping[str, object], why: str):
+    with pytest.raises(Refused, match=why):
+        render("slurm", {"compute": compute})
 
 
 def test_a_changed_service_rolls_the_pods():

@@ -84,6 +84,13 @@ def test_pods_share_nodes_only_where_the_device_plugin_hands_out_their_gpus(tmp_
     assert own["access"] == other["access"]
 
 
+def test_a_node_pretends_as_many_gpus_as_are_asked_for(tmp_path: Path) -> None:
+    stack = Stack(suite="trixie", kubeconfig=tmp_path / "config", bin_dir=tmp_path, images={})
+    scheduler = slurm_values(stack, gpus=16)["scheduler"]
+    assert isinstance(scheduler, dict)
+    assert scheduler["devicePlugin"]["pretend"] == 16
+
+
 NODES = [
     {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "2"} | gpus}}
     for name, gpus in {"node-1": {"nvidia.com/gpu": "2"}, "node-2": {"nvidia.com/gpu": "0"}, "fake-1": {}}.items()
@@ -93,9 +100,9 @@ NODES = [
 def test_the_demo_waits_for_the_gpus_of_its_nodes(tmp_path: Path) -> None:
     stack = _stack(tmp_path, "#!/bin/sh\ncat pods.json\n")
     (tmp_path / "pods.json").write_text(json.dumps({"items": NODES}))
-    assert all_offer_gpus(stack, ["node-1"])
+    assert all_offer_gpus(stack, ["node-1"], gpus=2)
     with pytest.raises(NotYet, match=r"they offer {'node-1': 2, 'node-2': 0}"):
-        all_offer_gpus(stack, ["node-1", "node-2"])
+        all_offer_gpus(stack, ["node-1", "node-2"], gpus=2)
     check_gpus(stack)
     (tmp_path / "pods.json").write_text(json.dumps({"items": NODES[1:]}))
     with pytest.raises(CannotStart, match="no node has nvidia"):

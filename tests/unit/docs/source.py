@@ -49,7 +49,8 @@ def names_on_objects() -> set[str]:
     """Labels, annotations, finalizers and taints: every constant of that kind, wherever it stands."""
     kinds = ("LABEL_", "ANNOTATION_", "FINALIZER_", "TAINT_")
     texts = (text_of(value) for name, value in ASSIGNED.items() if name.startswith(kinds))
-    return {text for text in texts if text is not None and text.startswith((names.PREFIX, "argocd."))}
+    prefixes = (names.PREFIX, "argocd.", "cluster-autoscaler.", "karpenter.")
+    return {text for text in texts if text is not None and text.startswith(prefixes)}
 
 
 def calls(name: str) -> Iterator[ast.Call]:

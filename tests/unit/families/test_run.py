@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
+from click import ClickException
+
+from tests.bench.asked import Asked
 from tests.bench.chaos.record import Owner, Running, Sample
 from tests.families.cases import Case, JobShape
 from tests.families.compare import SeenPod
-from tests.families.figures import figures, wanted_text
+from tests.families.figures import figures, measure, wanted_text
 from tests.families.run import Outcome, overlaps, target
 from tests.families.workload import adapt
 
@@ -47,3 +51,9 @@ def test_a_report_counts_what_is_right_and_says_what_is_wrong():
     assert first.holds
     assert (second.holds, second.limited_by) == (False, "no pod came back")
     assert wanted_text(bad) == "no job of its own"
+
+
+def test_manifests_that_are_not_there_are_refused_before_anything_is_started():
+    asked = Asked(quick=False, only="nothing/such", sizes=(), minutes=1.0, seed=1, since="", faults=True)
+    with pytest.raises(ClickException, match=r"^--only nothing/such: no manifest has any of it in its name$"):
+        measure(asked)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import socket
+import ssl
 import subprocess
 import sys
+import warnings
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from sunkpy.core.model.objects import Pod
+from sunkpy.install.certificate import make_certificate
 from sunkpy.kube import connection, errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.connection import Connection
@@ -122,6 +129,41 @@ async def test_a_request_finds_a_connection_however_many_watches_are_open(tmp_pa
         for each in watches:
             each.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
+
+
+def test_a_request_that_was_given_up_leaves_no_connection(tmp_path: Path) -> None:
+    """The server never says goodbye, as one that hangs."""
+    for name, content in make_certificate(("localhost",), now=datetime.now(UTC)).items():
+        (tmp_path / name).write_bytes(content)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+    async def give_up(kubeconfig: Path) -> None:
+        async with Kube(await Connection.open(kubeconfig, timeout_s=0.5)) as kube:
+            with pytest.raises(errors.Unavailable):
+                await kube.get(POD, Pod)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
+        server.settimeout(SOON_S)
+        kept = threads.submit(lambda: context.wrap_socket(server.accept()[0], server_side=True))
+        kubeconfig = tmp_path / "kubeconfig"
+        cluster = {"server": f"https://localhost:{server.getsockname()[1]}", "certificate-authority": "tls.crt"}
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "c",
+                    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                    "clusters": [{"name": "c", "cluster": cluster}],
+                    "users": [{"name": "u", "user": {"token": "t"}}],
+                }
+            )
+        )
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", ResourceWarning)
+            asyncio.run(give_up(kubeconfig))
+            gc.collect()
+        kept.result().close()
+    assert [str(each.message) for each in warned] == []
 
 
 NAMESPACE = "from sunkpy.kube.connection import current_namespace; print(current_namespace())"

@@ -66,7 +66,11 @@ def node_body(number: int, **spec: object) -> Body:
         "metadata": {
             "name": name, "uid": f"node-uid-{number}", "resourceVersion": "1", "creationTimestamp": _MADE,
             "labels": {"pool": "gpu", "kubernetes.io/hostname": name, **ours},
-            "annotations": {names.ANNOTATION_PLACED_ON: pod},
+            "annotations": {
+                names.ANNOTATION_PLACED_ON: pod,
+                **dict.fromkeys(names.AUTOSCALER_MARKS, "true"),
+                names.ANNOTATION_KEPT: ",".join(names.AUTOSCALER_MARKS),
+            },
         },
         "spec": spec,
         "status": {"capacity": size, "allocatable": size, "conditions": _conditions(told)},

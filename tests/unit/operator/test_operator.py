@@ -242,6 +242,38 @@ async def test_a_locked_node_stays_locked_while_a_service_outlives_its_slurmd_po
     await api.until(lambda: not api.find("nodes", "n1")["spec"].get("taints"))
 
 
+def marks(api: Apiserver, node: str) -> set[str]:
+    """The annotations of a Node by which autoscalers leave it alone."""
+    return {*names.AUTOSCALER_MARKS} & api.find("nodes", node)["metadata"].get("annotations", {}).keys()
+
+
+async def test_autoscalers_are_kept_from_a_node_and_each_change_is_one_write(api):
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    idle = {names.CONDITION_DRAIN: "False", names.CONDITION_CORDON: "False", names.CONDITION_NOT_RESPONDING: "False"}
+    report(api, "gpu-012-001", **idle)
+    await api.until(lambda: marks(api, "n1") == {*names.AUTOSCALER_MARKS})
+    assert api.patched.count("n1") == 1, "with the labels of its slurmd pod"
+    closed = {**idle, names.CONDITION_DRAIN: "True"}
+    for told, kept in ((closed, False), (idle, True), (closed, False)):
+        before = api.patched.count("n1")
+        report(api, "gpu-012-001", **{**idle, names.CONDITION_RUNNING: "True"})
+        report(api, "gpu-012-001", **told)
+        await api.until(lambda kept=kept: bool(marks(api, "n1")) is kept)
+        drained = told[names.CONDITION_DRAIN]
+        await api.until(lambda drained=drained: condition(api, "n1", names.CONDITION_DRAIN) == drained)
+        assert api.patched.count("n1") == before + 1
+    api.remove("nodesets", "slurm", "gpu")
+    api.remove("pods", "slurm", "gpu-012-001")
+    await api.until(lambda: names.LABEL_POD not in api.find("nodes", "n1")["metadata"]["labels"])
+    assert names.ANNOTATION_KEPT not in api.find("nodes", "n1")["metadata"]["annotations"]
+
+
+def condition(api: Apiserver, node: str, type_: str) -> str | None:
+    found = api.find("nodes", node)["status"]["conditions"]
+    return next((each["status"] for each in found if each["type"] == type_), None)
+
+
 def told(api: Apiserver, node: str, status: str) -> None:
     """What a detector of problems would write on a Node."""
     ready = {"type": "Ready", "status": "True"}
@@ -269,6 +301,35 @@ async def test_a_sick_node_is_drained_with_evidence_and_comes_back_cured(api):
     await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) is None)
     assert '"why":"cured: the signal has ended"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH)
     await api.until(lambda: {"HealthDrain", "HealthDrained", "HealthReturned"} <= set(api.reasons()))
+
+
+async def test_a_cured_node_comes_back_when_another_slurmd_pod_has_checked_it(api):
+    template = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    api.put("nodesets", nodeset(replicas=1, template={**template, **nodeset()["spec"]["template"]}))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+    drained = {names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"}
+    report(api, "gpu-012-001", **drained)
+    told(api, "n1", "True")
+    await api.until(lambda: '"state":"drained"' in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
+    told(api, "n1", "False")
+    await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/verification"))
+    receipt = {names.ANNOTATION_DRAINED: token(api, "gpu-012-001"), names.ANNOTATION_DRAINED_AT: rfc3339(utc_now())}
+    api.change("pods", "slurm", "gpu-012-001", {"metadata": {"annotations": receipt}})
+    await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
+    env = {each["name"]: each.get("value") for each in api.find("pods", "gpu-012-001")["spec"]["containers"][0]["env"]}
+    assert env["SUNKPY_START_DRAINED"].startswith("k8s: health: gpu: condition GpuFell=True")
+    failed = "GPU 3 is too hot\nrun-services: verify failed with 3"
+    slurmd = {"name": "slurmd", "restartCount": 1, "lastState": {"terminated": {"exitCode": 1, "message": failed}}}
+    place = {"spec": {"nodeName": "n1"}, "status": {"containerStatuses": [slurmd]}}
+    api.change("pods", "slurm", "gpu-012-001", place)
+    await api.until(lambda: '"log":"GPU 3 is too hot"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    api.remove("pods", "slurm", "gpu-012-001")
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **drained)
+    await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) is None)
+    await api.until(lambda: {"HealthVerify", "HealthNeedsPerson", "HealthReturned"} <= set(api.reasons()))
 
 
 async def test_a_remedy_is_written_once_nothing_runs_there(api):
@@ -328,6 +389,29 @@ async def test_evictions_are_held_back_until_a_cordoned_node_is_drained_and_idle
     api.change("nodes", "", "n1", {"spec": {"unschedulable": True}})
     report(api, "gpu-012-001", **{names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "False"})
     await api.until(lambda: api.find("pods", "gpu-012-001")["metadata"]["labels"].get("sunkpy.dev/evictable"))
+
+
+@pytest.mark.parametrize("taint", ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"])
+async def test_a_node_that_an_autoscaler_removes_goes_by_way_of_slurm_and_as_late_as_its_jobs(api, taint):
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    pod = lambda: api.find("pods", "gpu-012-001")["metadata"]  # noqa: E731
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    await api.until(lambda: marks(api, "n1"))
+    api.change("nodes", "", "n1", {"spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]}})
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_CORDON) == f"taint {taint}")
+    report(api, "gpu-012-001", **{names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "True"})
+    await api.until(lambda: condition(api, "n1", names.CONDITION_DRAIN) == "True")
+    assert marks(api, "n1"), "its last jobs run"
+    assert names.LABEL_EVICTABLE not in pod()["labels"]
+    report(api, "gpu-012-001", **{names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "False"})
+    await api.until(lambda: pod()["labels"].get(names.LABEL_EVICTABLE) and not marks(api, "n1"))
+    api.remove("pods", "slurm", "gpu-012-001")
+    await api.until(lambda: names.LABEL_POD not in api.find("nodes", "n1")["metadata"]["labels"])
+    await api.until(lambda: api.names("pods") == ["gpu-012-002"])
+    api.change("nodes", "", "n1", {"spec": {"taints": []}})
+    api.change(*NODESETS, {"spec": {"replicas": 2}})
+    await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
 
 
 async def test_a_drain_of_all_nodes_in_slurm_leaves_some_open(api):

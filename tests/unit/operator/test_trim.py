@@ -20,7 +20,7 @@ from tests.unit.core.nodeset.test_survey import nodesets, views
 NODE = make_node(
     1,
     labels={"pool": "gpu"},
-    annotations={"csi": "x" * 100, names.ANNOTATION_DRAIN: "fan"},
+    annotations={"csi": "x" * 100, names.ANNOTATION_DRAIN: "fan", names.ANNOTATION_KEPT_BY_KARPENTER: "false"},
     conditions=(Condition(type="DiskPressure", status="False"), Condition(type=names.CONDITION_DRAIN, status="True")),
 )
 WEB = msgspec.convert(
@@ -41,7 +41,7 @@ WEB = msgspec.convert(
 
 def test_of_a_node_what_nobody_reads_is_left_out():
     kept = trim_node(NODE)
-    assert kept.annotations == {names.ANNOTATION_DRAIN: "fan"}
+    assert kept.annotations == {names.ANNOTATION_DRAIN: "fan", names.ANNOTATION_KEPT_BY_KARPENTER: "false"}
     assert [condition.type for condition in kept.status.conditions] == ["Ready", names.CONDITION_DRAIN]
     assert kept.labels == NODE.labels
 

@@ -44,6 +44,26 @@ def test_a_kernel_that_can_hold_jobs_is_named(tmp_path: Path, there, version):
 
 
 @pytest.mark.parametrize(
+    ("cpus", "told"),
+    [
+        ("\n", ""),
+        (
+            "0-5,8-71\n",
+            "check-cgroups: this pod may use cpus 0-5,8-71 alone, as by a kubelet's cpuManagerPolicy: static. Slurm"
+            " does not know which ones pods get for themselves: a job to which Slurm gave those shares the cores of"
+            " other jobs. Set the policy to none where jobs run, or give the node to pods alone\n",
+        ),
+    ],
+)
+def test_a_kubelet_that_gives_cores_to_pods_is_told(tmp_path: Path, cpus: str, told: str):
+    """That of policy `none` leaves the file empty, as the kernel makes it."""
+    mount(tmp_path, v2="cpuset cpu memory\n")
+    (tmp_path / "cgroup/cpuset.cpus").write_text(cpus)
+    done = check(tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"check-cgroups: jobs are held by cgroup v2\n{told}")
+
+
+@pytest.mark.parametrize(
     ("there", "lacks"),
     [
         ({"v2": "cpu io memory\n"}, "cgroup v2 lacks cpuset."),

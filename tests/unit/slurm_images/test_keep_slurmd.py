@@ -84,7 +84,8 @@ class Kept:
         def is_kept() -> bool:
             if len(self.starts()) < times or not (pid_file.exists() and good.exists()):
                 return False
-            return good.stat().st_mtime_ns >= pid_file.stat().st_mtime_ns
+            last = (self.folder / "starts").stat().st_mtime_ns
+            return good.stat().st_mtime_ns >= pid_file.stat().st_mtime_ns >= last
 
         wait(is_kept, timeout_s=60, what=f"{times} starts")
 

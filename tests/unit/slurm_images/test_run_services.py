@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from devcluster.waiting import wait_until
+from sunkpy.core.health.verification import failure_of
+from tests.unit.core.health.build import pod
 
 PROGRAM = Path(__file__).resolve().parents[3] / "slurm-images" / "bin" / "run-services"
 
@@ -96,6 +98,18 @@ def test_without_a_oneshot_the_program_is_not_started(services: Services, script
     code, said = ended(services.start("tell program"))
     assert (code, services.told) == (1, ["agent up", "agent down"])
     assert why in said
+
+
+@pytest.mark.parametrize(
+    ("script", "how"), [("exit 5", "verify failed with 5"), ("sleep 60", "verify took more than 1 s")]
+)
+def test_the_operator_reads_how_the_check_of_the_site_failed(services: Services, script: str, how: str):
+    services.add("agent", "longrun", longrun("agent"))
+    services.add("verify", "oneshot", f"echo 'link is down' >&2; {script}", up_s=1)
+    failed = failure_of(pod(check_s=1, restarts=1, words=ended(services.start("tell program"))[1]))
+    assert failed is not None
+    assert failed[0] == how
+    assert failed[1].endswith("link is down")
 
 
 def test_a_signal_is_for_the_program_which_may_take_its_time(services: Services):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+
+import pytest
 
 SCRIPT = Path(__file__).parents[3] / "slurm-images" / "bin" / "start-sshd"
 SITUATION = """\
@@ -19,3 +22,13 @@ echo "sshd starts"
 def test_a_lower_limit_of_the_container_does_not_keep_sshd_from_starting():
     done = subprocess.run(["bash", "-c", SITUATION, "-", SCRIPT], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["ulimit -d 2048", "ulimit -u 9", "sshd starts"], done.stderr
+
+
+@pytest.mark.parametrize(("port", "option"), [("", ""), ("2022", "-p 2022 ")])
+def test_sshd_listens_where_it_is_told_in_place_of_its_configuration(port: str, option: str):
+    """Of a port on its command line sshd(8) says that those of the configuration are ignored."""
+    (line,) = [line for line in SCRIPT.read_text().splitlines() if "/usr/sbin/sshd -D" in line]
+    shell = f"host_keys=(-h /key); {line.replace('/usr/sbin/sshd', 'echo').rstrip(' &')}"
+    env = {**os.environ, "SUNKPY_SSH_PORT": port}
+    done = subprocess.run(["bash", "-uc", shell], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == f"-D -e -f /run/sshd_config {option}-h /key\n"

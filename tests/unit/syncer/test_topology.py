@@ -44,6 +44,10 @@ def file(world: World, name: str) -> str:
     return found.get("data", {}).get(name, "")
 
 
+def unplaced(world: World) -> list[str]:
+    return [event["note"] for event in world.api.events() if event["reason"] == "PlaceUnknown"]
+
+
 def as_24_11(world: World) -> None:
     """slurmrestd serves no version that knows of the topology of a node."""
     transport = world.client._transport
@@ -65,8 +69,10 @@ async def test_a_label_becomes_a_place_and_what_vanishes_for_a_moment_changes_no
         label(world, spine="s1")
         says = f"s1/l2 (no label {LEAF})"
         await world.until(lambda: world.annotation(names.ANNOTATION_TOPOLOGY) == says)
+        await world.until(lambda: bool(unplaced(world)))
         world.api.remove("nodes", "", "node-1")
         await world.some_answers()
+    assert unplaced(world) == [f"Slurm node {NAME} stays at s1/l2 in the topology: no label {LEAF}"]
     assert record(world) == "tree:all:s1/:s1/l2"
     assert world.annotation(names.ANNOTATION_TOPOLOGY) == says
     assert sum("topology_str" in write for write in world.slurm.writes) == 2
@@ -102,6 +108,7 @@ async def test_a_block_is_told_once_it_is_in_the_file_and_the_switches_before(wo
     world.slurm.lacking = {"b2"}
     async with world.syncing():
         await world.until(lambda: world.annotation(names.ANNOTATION_TOPOLOGY) == "l1 (Slurm's file lacks it)")
+        assert not unplaced(world)
         await world.until(lambda: '- block: "b2"' in file(world, "topology.yaml"))
         world.slurm.lacking = set()
         await world.until(lambda: record(world) == "tree:all:l1,block:b2")
@@ -118,6 +125,36 @@ async def test_a_block_that_a_record_names_stays_in_the_file_for_slurmctld_would
         await world.until(lambda: record(world) == "block:b2")
         await world.until(lambda: '"b2"' in file(world, "topology.yaml"))
     assert '"b7"' in file(world, "topology.yaml")
+
+
+async def test_26_05_gets_the_nodes_in_its_file_once_its_start_would_take_long_without(world: World) -> None:
+    pace = {"each_s": 2.0, "settles_s": 0.1, "start_s": 0.0}
+    say(world, source="auto", pace=pace)
+    label(world, spine="s1", leaf="l1")
+    world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: f'{{switch: "s1/l1", nodes: "{NAME}"}}' in file(world, "topology.yaml"))
+        label(world, spine="s1", leaf="l2")
+        await world.until(lambda: f'{{switch: "s1/l2", nodes: "{NAME}"}}' in file(world, "topology.yaml"))
+    notes = world.api.find("configmaps", OURS)["metadata"]["annotations"]
+    says = f": slurmctld starts sooner with these nodes in it: {NAME}"
+    assert notes[names.ANNOTATION_TOPOLOGY_WHY].endswith(says)
+
+
+async def test_a_small_cluster_gets_no_file_for_a_node_that_joins_or_moves(world: World) -> None:
+    say(world, source="auto")
+    label(world, spine="s1", leaf="l1")
+    world.add_pod()
+    world.slurm.put(NAME)
+    async with world.syncing():
+        await world.until(lambda: record(world) == "tree:all:s1/:s1/l1")
+        await world.until(lambda: "- switch: all\n" in file(world, "topology.yaml"))
+        kept = file(world, "topology.yaml")
+        label(world, spine="s1", leaf="l2")
+        await world.until(lambda: record(world) == "tree:all:s1/:s1/l2")
+        await world.some_answers()
+    assert file(world, "topology.yaml") == kept
 
 
 async def test_24_11_gets_a_file_of_the_nodes_that_have_registered(world: World) -> None:

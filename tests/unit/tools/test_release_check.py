@@ -41,8 +41,14 @@ def test_each_part_is_a_target_of_the_makefile_and_a_bench_that_there_is(tool):
     assert {command.split()[1] for command in commands} <= targets
     benches = [found for command in commands for found in re.findall(r'BENCH="(.*)"', command)]
     assert benches
-    for arguments in benches:
-        bench.make_context("bench", arguments.split())
+    asked = [bench.make_context("bench", arguments.split()).params for arguments in benches]
+    assert [each["name"] for each in asked if not each["strict"]] == [], "passed, whatever their figures are"
+    assert {each["only"] for each in asked if each["name"] == "gitops"} == {"", "flux"}, "it says both"
+
+
+def test_what_the_parts_show_stands_in_one_column(tool):
+    lines = _run(tool, "--list").output.splitlines()
+    assert len({line.index(part.shows) for line, part in zip(lines, tool.PARTS.values(), strict=True)}) == 1
 
 
 def test_a_report_names_the_commit_the_minutes_and_the_result(tool, monkeypatch):

@@ -60,12 +60,17 @@ def other_driver() -> NodeFacts:
     return msgspec.structs.replace(node(), offered={**node().offered, **nics})
 
 
-def list_of_an_earlier_slurmd() -> NodeFacts:
+def slurmd(**annotations: str) -> Pod:
     owner = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "uid": "u", "controller": True}
     running = {"name": "slurmd", "state": {"running": {"startedAt": "2026-11-21T00:00:00Z"}}}
     meta = {"name": "n1", "namespace": "slurm", "uid": "of-n1", "ownerReferences": [owner]}
-    slurmd = msgspec.convert({"metadata": meta, "status": {"containerStatuses": [running]}}, Pod)
-    return node(pods=(slurmd,))
+    meta["annotations"] = {f"sunkpy.dev/{name}": text for name, text in annotations.items()}
+    return msgspec.convert({"metadata": meta, "status": {"containerStatuses": [running]}}, Pod)
+
+
+def placed(told: str, record: str) -> NodeFacts:
+    slurm = SlurmNode(name="n1", topology=record)
+    return node(uuids=[], offered=[], slurm=slurm, pods=(slurmd(topology=told),))
 
 
 NODES: dict[str, Callable[[], NodeFacts]] = {
@@ -89,7 +94,10 @@ NODES: dict[str, Callable[[], NodeFacts]] = {
         slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"IDLE", "DRAIN"}), reason="k8s: health: label"),
         health=record(State.PERSON, "label", why="not cured after 60 min"),
     ),
-    "list-of-an-earlier-slurmd": list_of_an_earlier_slurmd,
+    "list-of-an-earlier-slurmd": lambda: node(pods=(slurmd(),)),
+    "placed": lambda: placed("s1/l1", "tree:all:s1/:s1/l1"),
+    "label-gone": lambda: placed("s1/l1 (no label topology.nebius.com/tier-1)", "tree:all:s1/:s1/l1"),
+    "block-not-in-the-file": lambda: placed("s1/l1 (Slurm's file lacks it)", "tree:all:s1/:s1/l1"),
     "nothing": lambda: node(uuids=[], offered=[], slurm=slurm_node([], gres="")),
     "device-off-the-bus": lambda: node(offered=["GPU-c", "GPU-b"]),
     "device-not-in-slurm": lambda: node(uuids=["GPU-a", "GPU-b"], slurm=slurm_node(["GPU-a", "GPU-b"], "gpu:2")),

@@ -159,9 +159,12 @@ def test_a_role_that_must_not_be_beside_another_role_spreads_the_gang():
         ),
     ],
 )
-def test_a_domain_that_pods_require_as_for_kueue_is_that_of_the_gang(asked, one_domain, refused):
+@pytest.mark.parametrize(
+    "annotation", ["kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement"]
+)
+def test_a_domain_that_pods_require_as_for_kueue_or_kai_is_that_of_the_gang(annotation, asked, one_domain, refused):
     said = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
-    wishes = [{"kueue.x-k8s.io/podset-required-topology": label} if label else {} for label in asked]
+    wishes = [{annotation: label} if label else {} for label in asked]
     pods = [pod(f"p{number}", annotations=said | wish) for number, wish in enumerate(wishes)]
     made = within_limits(gang(pods), gpu_resources={})
     assert (made.one_domain, made.refused) == (one_domain, refused)

@@ -20,7 +20,7 @@ from sunkpy.core.model.objects import (
     Terminated,
 )
 from sunkpy.core.model.times import rfc3339
-from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
+from tests.unit.core.nodeset.build import EARLIER, make_node, make_nodeset, make_pod
 
 NOW = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 LABEL = "example.com/health"
@@ -64,8 +64,24 @@ def node(*, label: str = "", deadlock: str = "", boot: str = "one", record: Reco
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, node_info=NodeInfo(boot_id=boot)))
 
 
-def pod(*, slurm: str | None = "", drain: bool = False, busy: bool = False, restarts: int = 0, words: str = "") -> Pod:
-    """A slurmd pod; `slurm` is the reason of a drain by others, None: it is not known."""
+CHECK_FAILED = "looking\nlink mlx5_3 is down\nrun-services: verify failed with 3"
+NEWER = "2026-11-28T11:00:00Z"
+"""When a slurmd pod was made that replaces the first one."""
+
+
+def pod(
+    *,
+    slurm: str | None = "",
+    drain: bool = False,
+    busy: bool = False,
+    restarts: int = 0,
+    words: str = "",
+    check_s: int | None = None,
+    ready: bool | None = None,
+    created: str = EARLIER,
+) -> Pod:
+    """A slurmd pod; `slurm` is the reason of a drain by others, None: it is not known; `check_s`: it has a check."""
+    is_ready = ready if ready is not None else not restarts
     is_drained = drain or bool(slurm)
     cordon = Condition(
         type=names.CONDITION_CORDON,
@@ -78,10 +94,12 @@ def pod(*, slurm: str | None = "", drain: bool = False, busy: bool = False, rest
         cordon=cordon,
         drain=str(is_drained),
         running=str(busy),
-        ready=not restarts,
+        ready=is_ready,
+        annotations={names.ANNOTATION_VERIFY_SECONDS: str(check_s)} if check_s is not None else {},
+        created=created,
     )
     last = ContainerState(terminated=Terminated(message=words)) if words else ContainerState()
-    slurmd = ContainerStatus(name="slurmd", ready=not restarts, restart_count=restarts, last_state=last)
+    slurmd = ContainerStatus(name="slurmd", ready=is_ready, restart_count=restarts, last_state=last)
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, container_statuses=(slurmd,)))
 
 
@@ -119,4 +137,8 @@ PODS = st.none() | st.builds(
     drain=st.booleans(),
     busy=st.booleans(),
     restarts=st.sampled_from((0, 9)),
+    words=st.sampled_from(("", "no cgroups", CHECK_FAILED)),
+    check_s=st.sampled_from((None, 600)),
+    ready=st.sampled_from((None, True, False)),
+    created=st.sampled_from((EARLIER, NEWER)),
 )

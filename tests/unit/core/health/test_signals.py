@@ -4,8 +4,9 @@ import pytest
 
 from sunkpy.core.health.rules import Rule
 from sunkpy.core.health.signals import Sign, find, slurms_reason
+from sunkpy.core.health.verification import FAILED_RULE
 from sunkpy.core.model.objects import Taint
-from tests.unit.core.health.build import DEADLOCK, KILL, LABEL, node, pod
+from tests.unit.core.health.build import CHECK_FAILED, DEADLOCK, KILL, LABEL, node, pod
 
 BAD, GOOD, UNKNOWN = Sign.BAD, Sign.GOOD, Sign.UNKNOWN
 LABELLED = Rule(label=LABEL, bad=("bad", "worse"))
@@ -48,6 +49,15 @@ def tainted(value=""):
         pytest.param(STARTS, node(), pod(restarts=2), UNKNOWN, "", id="it may start yet"),
         pytest.param(STARTS, node(), pod(), GOOD, "", id="it has started"),
         pytest.param(STARTS, node(), None, UNKNOWN, "", id="nothing is there to start"),
+        pytest.param(FAILED_RULE, node(), pod(check_s=60, restarts=1, words=CHECK_FAILED), BAD,
+                     "verify failed with 3: link mlx5_3 is down", id="the site's check says no"),
+        pytest.param(FAILED_RULE, node(), pod(check_s=60, words=CHECK_FAILED, ready=False), BAD,
+                     "verify failed with 3: link mlx5_3 is down", id="it runs again"),
+        pytest.param(FAILED_RULE, node(), pod(check_s=60, words=CHECK_FAILED), GOOD, "", id="it has passed since"),
+        pytest.param(FAILED_RULE, node(), pod(check_s=60, restarts=1, words="no cgroups"), UNKNOWN, "",
+                     id="slurmd ended after it"),
+        pytest.param(FAILED_RULE, node(), pod(restarts=1, words=CHECK_FAILED), UNKNOWN, "", id="it has no check"),
+        pytest.param(FAILED_RULE, node(), None, UNKNOWN, "", id="nothing is there to check"),
     ],
 )  # fmt: skip
 def test_a_rule_reads_its_source(rule, at, on, sign, text):

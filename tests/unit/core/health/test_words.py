@@ -1,8 +1,10 @@
 """What is told of each step, and what comes next."""
 
+import msgspec
 import pytest
 
 from sunkpy.core.health import HealthStep, State
+from sunkpy.core.health.verification import FAILED
 from sunkpy.core.health.words import News, news_of, standing, what_comes_next
 from tests.unit.core.health.build import NOW, record
 
@@ -34,6 +36,10 @@ def told(before, after, **held):
               note=f"not cured after 60 min: label: evidence. {MEND}")),
         (record(State.DRAINED, "label"), record(State.DRAINED, "label").returned(NOW, why="the signal has ended"),
          News(reason="HealthReturned", note="takes jobs again: the signal has ended")),
+        (record(State.DRAINED, "label"), record(State.VERIFY, "label", why="cured; it is checked"),
+         News(reason="HealthVerify",
+              note="cured; it is checked: its slurmd pod is replaced, and the next one checks the machine before "
+                   "slurmd starts")),
         (record(State.SUSPECT, "label"), None, None),
         (record(State.DRAINED, "label"), record(State.DRAINED, "label", due="later"), None),
     ],
@@ -67,6 +73,11 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
          "its remedy is under way; it comes back when the signal has ended; a person is asked for at "
          "2026-11-28T12:30:00Z"),
         (record(State.RETURNING, "kill"), "the syncer lifts the drain in Slurm"),
+        (record(State.VERIFY, "label", due="2026-11-28T13:00:00Z"),
+         "its slurmd pod is replaced, and the next one checks the machine before slurmd starts; a person is asked for "
+         "at 2026-11-28T13:00:00Z"),
+        (msgspec.structs.replace(record(State.PERSON, "label"), signal=FAILED),
+         "its last lines: kubectl sunk history n1. Mend it, then delete its slurmd pod: the next one checks again"),
         (record(State.PERSON, "label"), MEND),
         (record(State.PERSON, "prolog"), "mend it, then lift the drain in Slurm: scontrol update state=resume"),
         (record(State.DRAINED, "label").returned(NOW, why="cured"), "nothing"),

@@ -4,6 +4,8 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.health import Record, State
+from sunkpy.core.health.verification import run_of
 from sunkpy.core.model.objects import NodeDevice, Taint
 from sunkpy.core.nodeset.actions import (
     AddFinalizer,
@@ -296,6 +298,39 @@ def test_a_pod_that_no_scheduler_has_bound_holds_its_node():
 def test_a_terminating_pod_holds_its_node_until_it_is_gone():
     nodeset = make_nodeset()
     assert decide_nodeset(make_world(nodeset, nodes(1), pods(nodeset, 1, deleting=True))).actions == []
+
+
+def being_verified(number, of):
+    """A cured Node whose record waits for the slurmd pod after that one."""
+    waits = Record(state=State.VERIFY, at="2026-11-20T11:30:00Z", run=run_of(of))
+    return make_node(number, annotations={names.ANNOTATION_HEALTH: waits.encode()})
+
+
+def test_a_cured_node_gets_another_slurmd_pod_by_the_way_of_all_removals():
+    nodeset = make_nodeset()
+    first = make_pod(nodeset, 1)
+    at = being_verified(1, first)
+    assert marked(decide_nodeset(make_world(nodeset, [at], [first]))) == {("gpu-012-001", "verification")}
+    token = "2026-11-20T11:59:00+00:00/verification"
+    answered = make_pod(nodeset, 1, token=token, drained=token)
+    assert deleted(decide_nodeset(make_world(nodeset, [at], [answered]))) == {("gpu-012-001", "drained")}
+    busy = make_pod(nodeset, 1, token=token, drained=token, running="True")
+    assert deleted(decide_nodeset(make_world(nodeset, [at], [busy]))) == set()
+    second = make_pod(nodeset, 1, created="2026-11-20T11:59:00Z", ready=False)
+    assert decide_nodeset(make_world(nodeset, [at], [second])).actions == [], "it is not replaced again"
+
+
+def test_the_next_slurmd_pod_comes_to_the_node_that_is_to_be_checked():
+    nodeset = make_nodeset(replicas=1)
+    there = [make_node(1), being_verified(2, make_pod(nodeset, 2)), make_node(3)]
+    assert created(decide_nodeset(make_world(nodeset, there))) == {("n2", "gpu-012-002")}
+
+
+def test_no_pod_is_taken_to_be_checked_while_the_next_one_would_be_refused():
+    nodeset = make_nodeset()
+    first = make_pod(nodeset, 1)
+    world = msgspec.structs.replace(make_world(nodeset, [being_verified(1, first)], [first]), create_error="quota")
+    assert decide_nodeset(world).actions == []
 
 
 def test_the_second_pod_of_a_node_goes():

@@ -25,7 +25,8 @@ def patch(*, slurm, unschedulable=False, annotations=None):
 
 
 def cordon_changes(found):
-    return {key: value for key, value in found.annotations.items() if key != names.ANNOTATION_PLACED_ON}
+    others = {names.ANNOTATION_PLACED_ON, names.ANNOTATION_KEPT, *names.AUTOSCALER_MARKS}
+    return {key: value for key, value in found.annotations.items() if key not in others}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,11 @@ def test_the_node_is_labelled_and_its_name_remembered():
         names.LABEL_CLUSTER: "c1",
         names.LABEL_POD: "gpu-012-001",
     }
-    assert found.annotations == {names.ANNOTATION_PLACED_ON: "gpu-012-001"}
+    assert found.annotations == {
+        names.ANNOTATION_PLACED_ON: "gpu-012-001",
+        **dict.fromkeys(names.AUTOSCALER_MARKS, "true"),
+        names.ANNOTATION_KEPT: ",".join(names.AUTOSCALER_MARKS),
+    }
 
 
 def test_conditions_are_copied_and_missing_ones_unknown():

@@ -108,6 +108,12 @@ def test_a_new_slurmd_that_says_something_else_needs_a_record_that_slurm_would_n
     assert has_successor(nodeset, node(1), pod(1)) is keeps
 
 
+def test_a_slurmd_that_checks_its_machine_first_may_come_too_late_for_services():
+    template = {**make_template(), "metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    spec = msgspec.structs.replace(NODESET.spec, template=template)
+    assert not has_successor(msgspec.structs.replace(NODESET, spec=spec), node(1), pod(1))
+
+
 @pytest.mark.parametrize(("cpu", "takes"), [("4", {"1"}), ("5", set())])
 def test_the_next_pod_must_fit_beside_what_is_on_the_node(cpu, takes):
     bigger = make_nodeset(max_unavailable=2, features=("ib",), template=make_template(requests={"cpu": cpu}))

@@ -7,7 +7,8 @@ from sunkpy.core.model.events import Event
 from sunkpy.core.model.objects import Condition, Meta, NodeStatus, Taint
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.overview.history import NodePast, find_history, history_table
-from tests.unit.core.health.build import NOW, record
+from tests.unit.core.health.build import CHECK_FAILED, NOW, pod, record, stepped
+from tests.unit.core.health.build import node as sick
 from tests.unit.core.overview.test_pool import node, slurmd
 
 EVENT = {
@@ -95,6 +96,16 @@ def test_the_steps_of_a_nodes_health_are_kept():
         ("2026-11-28T12:00:00Z", "health: well", "cured: the signal has ended"),
     ]
     assert "Of its health the last twelve steps are kept, for a week after the node has come back." in found.unknown
+
+
+def test_the_log_of_a_check_that_failed_is_shown_a_row_for_each_line():
+    at = stepped(sick(), pod(check_s=600, restarts=1, words=CHECK_FAILED))
+    found = find_history(past(node=at))
+    assert [(each.what, each.text) for each in found.happenings if each.side == "sunkpy"] == [
+        ("health: needs-a-person", "the check of the machine failed"),
+        ("log of the check that failed", "looking"),
+        ("log of the check that failed", "link mlx5_3 is down"),
+    ]
 
 
 def test_what_cannot_be_known_is_said():

@@ -8,6 +8,7 @@ from sunkpy.core.topology.files import (
     BadTopology,
     nodes_in,
     path_in,
+    paths_in,
     place_in,
     read,
     stamped,
@@ -110,6 +111,28 @@ def test_26_05_gets_the_root_and_all_blocks_of_which_there_is_always_one():
     assert '- block: "none"' in write_yaml(["block"], [], [4])
 
 
+def test_26_05_gets_the_nodes_of_a_large_cluster_too():
+    paths = {node: ("all", *(place.switches or ("unknown",))) for node, place in PLACES.items()}
+    text = write_yaml(["tree", "block"], ["b1"], [4], paths=paths)
+    assert text.partition("- topology: block\n")[0] == (
+        "# Made by sunkpy of what Nodes say.\n"
+        "- topology: tree\n"
+        "  cluster_default: true\n"
+        "  tree:\n"
+        "    switches:\n"
+        '      - {switch: "all", children: "sp1/,sp2/,unknown"}\n'
+        '      - {switch: "sp1/", children: "sp1/l1,sp1/l2"}\n'
+        '      - {switch: "sp2/", children: "sp2/row/"}\n'
+        '      - {switch: "sp2/row/", children: "sp2/row/l1"}\n'
+        '      - {switch: "sp1/l1", nodes: "gpu-[001-002]"}\n'
+        '      - {switch: "sp1/l2", nodes: "gpu-003"}\n'
+        '      - {switch: "sp2/row/l1", nodes: "gpu-004"}\n'
+        '      - {switch: "unknown", nodes: "gpu-005"}\n'
+    )
+    assert paths_in(read("topology.yaml", text)) == paths
+    assert paths_in(read("topology.yaml", write_yaml(["tree"], [], []))) == {}
+
+
 def test_the_file_of_topograph_becomes_places_whose_names_carry_their_path():
     layouts = read("topology.conf", TOPOGRAPH)
     assert place_in(layouts, "node3").switches == ("sw1/", "sw1/sw2")
@@ -117,7 +140,7 @@ def test_the_file_of_topograph_becomes_places_whose_names_carry_their_path():
     assert place_in(layouts, "node9") == Place(problem="not in the topology file")
     assert place_in(read("topology.conf", BLOCKS), "node4").block == "block02"
     layouts = read("topology.yaml", YAML)
-    assert place_in(layouts, "node2") == Place(switches=("core/", "core/leaf1"), block="b1")
+    assert place_in(layouts, "node2") == Place(levels=("core", "leaf1"), switches=("core/", "core/leaf1"), block="b1")
 
 
 def test_of_a_file_that_slurm_reads_itself_the_names_are_kept():

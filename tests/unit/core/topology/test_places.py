@@ -13,6 +13,7 @@ from sunkpy.core.topology.places import (
     path_told,
     place_of,
     place_of_slinky,
+    problem_told,
     spec_of,
     tell,
 )
@@ -59,9 +60,12 @@ def test_switches_that_have_some_below_end_in_a_slash_and_a_leaf_does_not():
     assert named(()) == ()
 
 
-def test_a_long_name_is_its_hash_and_its_end():
+def test_of_a_long_name_what_is_above_becomes_a_hash_so_that_leaves_of_a_switch_stay_together():
+    island, block = "a" * 32, "b" * 32  # GKE's: together one more than Slurm 24.11 takes
+    assert named((island, block)) == (island + "/", f"3ba3f5f43b92/{block}")
     spine, leaf = named(("s" * 63, "l" * 63))
-    assert (spine, leaf) == ("s" * 63 + "/", "e5053d20430f/" + "l" * 40)
+    assert (spine, leaf) == ("s" * 63 + "/", "60ed9b7a6df8/05ccf5286761-" + "l" * 32)
+    assert named(("x" * 70,)) == ("c71bd109227e-" + "x" * 32,)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +111,7 @@ def test_what_is_not_known_stays_as_slurm_has_it_and_is_told(place, record, spec
 )
 def test_what_is_told_of_a_place_can_be_read_again(told, path):
     assert path_told(told) == path
+    assert problem_told(told) == ("no label x" if "no label x" in told else "")
     assert path_told(tell(Place(problem="no label x"), "")) == ()
 
 
@@ -142,6 +147,6 @@ def test_the_order_of_labels_does_not_matter_nor_do_labels_of_others(labels, dat
 def test_slurm_can_read_what_it_is_told(labels):
     place = place_of(labels, known("auto"))
     for name in (*place.switches, place.block):
-        assert len(name) <= 81
+        assert len(name) <= 64
         assert not set(name) & set(" ,:[]=#\"'")
     assert bool(place.switches) != bool(place.problem)

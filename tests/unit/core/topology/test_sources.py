@@ -87,10 +87,11 @@ CLIQUE = {"nvidia.com/gpu.clique": "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.3"}
 )
 def test_labels_of_a_provider_are_understood_without_a_word_of_configuration(labels, leaf, block):
     place = place_of(labels | {"kubernetes.io/hostname": "n1"}, known("auto"))
-    # A path of three names of EKS is longer than a name shall be.
-    assert (place.leaf.rpartition("/")[2], place.block, place.problem) == (leaf.rpartition("/")[2], block, "")
-    assert len(place.leaf) <= 80
-    if len(leaf) <= 80:
+    assert (place.path, place.block, place.problem) == (leaf, block, "")
+    # A path of four names of EKS is longer than Slurm takes.
+    assert place.leaf.rpartition("/")[2] == leaf.rpartition("/")[2]
+    assert len(place.leaf) <= 63
+    if len(leaf) <= 63:
         assert place.leaf == leaf
 
 

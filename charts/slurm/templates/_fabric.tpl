@@ -1,0 +1,37 @@
+{{- /* The resources of a slurmd container with those of the fabric, or the refusal of what could not work: a value that is said
+twice, or what a pod on the machine's own network cannot have. Call with (dict "root" $ "name" of the NodeSet "values" its own,
+merged with compute). */}}
+{{- define "slurm.fabricResources" -}}
+{{- $fabric := .values.fabric }}
+{{- $name := .name }}
+{{- $resources := deepCopy .values.resources }}
+{{- range $resource, $count := $fabric.resources }}
+{{- if $count }}
+{{- range $of := list "limits" "requests" }}
+{{- if hasKey (get $resources $of | default dict) $resource }}
+{{- fail (printf "fabric.resources of NodeSet %s: %s stands in resources.%s, too: leave it out there" $name $resource $of) }}
+{{- end }}
+{{- end }}
+{{- $_ := set $resources "limits" (merge (dict $resource (int $count)) ($resources.limits | default dict)) }}
+{{- end }}
+{{- end }}
+{{- range $claim, $template := $fabric.claims }}
+{{- if $template }}{{ $_ := set $resources "claims" (append ($resources.claims | default list) (dict "name" $claim)) }}{{ end }}
+{{- end }}
+{{- if and $fabric.networks (hasKey .values.podAnnotations "k8s.v1.cni.cncf.io/networks") }}
+{{- fail (printf "fabric.networks of NodeSet %s: podAnnotations has k8s.v1.cni.cncf.io/networks, too: keep one of both" $name) }}
+{{- end }}
+{{- if $fabric.hostNetwork }}
+{{- if $fabric.networks }}
+{{- fail (printf "fabric.networks of NodeSet %s: a pod on the machine's own network has all of its interfaces, and Multus adds none: leave out networks or hostNetwork" $name) }}
+{{- end }}
+{{- $policies := .root.Values.networkPolicies }}
+{{- if and $policies.enabled (not $policies.slurmdFrom) }}
+{{- fail (printf "fabric.hostNetwork of NodeSet %s: no NetworkPolicy can name pods on the machines' network, so slurmctld would not hear them: name the addresses of the machines in networkPolicies.slurmdFrom, [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. What jobs there reach is bound by no policy, by jobEgress neither" $name) }}
+{{- end }}
+{{- if and (include "slurm.computeSsh" .root) (has (int $fabric.sshPort) (list 0 22)) }}
+{{- fail (printf "fabric.hostNetwork of NodeSet %s: port 22 is that of the machine's own sshd: set fabric.sshPort for that of compute.ssh" $name) }}
+{{- end }}
+{{- end }}
+{{- toYaml $resources }}
+{{- end }}

@@ -1,0 +1,157 @@
+"""A start of slurmd is a check that has passed: a cured node comes back only after one since its cure."""
+
+from __future__ import annotations
+
+import pytest
+
+from sunkpy.core.health import State, drain_text, lifted_reason, read_record
+from sunkpy.core.health.decide import waits_for_verification
+from sunkpy.core.health.record import CLOSED
+from sunkpy.core.health.verification import FAILED, failure_of, run_of
+from tests.unit.core.health.build import CHECK_FAILED, KILLED, NEWER, node, pod, record, step, stepped
+
+FIRST = pod(drain=True, check_s=600)
+CHECKS = pod(drain=True, check_s=600, ready=False, created=NEWER)
+PASSED = pod(drain=True, check_s=600, created=NEWER)
+FAILS = pod(check_s=600, restarts=1, words=CHECK_FAILED, created=NEWER)
+
+
+def drained(signal="label", **changes):
+    return record(State.DRAINED, signal, run=run_of(FIRST), **changes)
+
+
+def waiting(on=FIRST):
+    """A node whose signal has been gone for a minute."""
+    settling = stepped(node(record=drained()), on)
+    return stepped(settling, on, after_s=60)
+
+
+def test_a_cured_node_waits_for_a_slurmd_pod_that_checks_it():
+    cured = waiting()
+    asks = read_record(cured)
+    assert (asks.state, asks.why) == (
+        State.VERIFY, "cured: the signal has ended; it is checked before it comes back",
+    )  # fmt: skip
+    assert waits_for_verification(cured, FIRST)
+    assert drain_text(cured), "nothing starts there"
+    for on in (None, CHECKS):
+        assert step(cured, on, after_s=60).after.state is State.VERIFY
+    assert not waits_for_verification(cured, CHECKS), "it is not replaced again"
+    back = read_record(stepped(cured, PASSED, after_s=70))
+    assert (back.state, back.why) == (State.WELL, "cured: the signal has ended, and its check has passed")
+
+
+@pytest.mark.parametrize(("restarts", "is_checked"), [(0, False), (1, True)])
+def test_a_start_since_the_cure_is_enough(restarts, is_checked):
+    settling = stepped(node(record=drained()), FIRST)
+    since = pod(drain=True, check_s=600, restarts=restarts, ready=True)
+    after = stepped(settling, since, after_s=60)
+    assert read_record(after).state is (State.WELL if is_checked else State.VERIFY)
+
+
+def test_a_start_while_the_signal_was_there_is_none():
+    again = pod(drain=True, check_s=600, restarts=1, ready=True)
+    sick = stepped(node(label="bad", record=drained()), again)
+    settling = stepped(node(record=read_record(sick)), again)
+    assert read_record(stepped(settling, again, after_s=60)).state is State.VERIFY
+
+
+def test_a_reboot_has_checked_the_machine_already():
+    since = pod(slurm=KILLED, check_s=600, restarts=1, ready=True)
+    rebooted = node(boot="two", record=drained("kill", reason=KILLED))
+    lifting = stepped(stepped(rebooted, since), since, after_s=60)
+    assert (read_record(lifting).why, lifted_reason(lifting)) == (
+        f"the machine has started again, and its check has passed; lifting {KILLED!r}", KILLED,
+    )  # fmt: skip
+    same = pod(slurm=KILLED, check_s=600)
+    assert read_record(stepped(stepped(rebooted, same), same, after_s=60)).state is State.VERIFY, "an old report"
+
+
+def test_a_record_of_an_older_operator_counts_no_start():
+    old = record(State.DRAINED, "label")
+    assert read_record(stepped(stepped(node(record=old), FIRST), FIRST, after_s=60)).state is State.VERIFY
+
+
+def test_a_check_that_fails_needs_a_person_and_leaves_its_log():
+    asks = read_record(stepped(waiting(), FAILS, after_s=90))
+    assert (asks.state, asks.signal, asks.why, asks.text, asks.log) == (
+        State.PERSON,
+        FAILED,
+        "the check of the machine failed",
+        "verify failed with 3: link mlx5_3 is down",
+        "looking\nlink mlx5_3 is down",
+    )
+
+
+def test_who_passes_at_the_second_try_by_itself_still_needs_a_person_until_another_pod_passes():
+    failed = stepped(waiting(), FAILS, after_s=90)
+    lucky = pod(check_s=600, restarts=2, ready=True, words=CHECK_FAILED, created=NEWER)
+    assert read_record(stepped(failed, lucky, after_s=10_000)).state is State.PERSON
+    third = pod(drain=True, check_s=600, created="2026-11-28T11:30:00Z")
+    back = read_record(stepped(failed, third, after_s=100))
+    assert (back.state, back.why, back.log) == (
+        State.WELL, "cured: another slurmd pod has started, and its check has passed", "",
+    )  # fmt: skip
+
+
+def test_a_check_that_hangs_where_nothing_can_end_it_needs_a_person():
+    cured = waiting()
+    assert step(cured, CHECKS, after_s=60).after.due == "2026-11-28T13:11:00Z"
+    asks = read_record(stepped(cured, CHECKS, after_s=60 + 3600 + 600))
+    assert (asks.state, asks.signal, asks.why) == (
+        State.PERSON, FAILED, "the check of the machine has not ended after 70 min",
+    )  # fmt: skip
+    assert read_record(stepped(node(record=asks), PASSED, after_s=9000)).state is State.PERSON
+
+
+def test_a_signal_that_comes_back_meanwhile_ends_the_check():
+    back = node(label="bad", record=read_record(waiting()))
+    assert read_record(stepped(back, CHECKS, after_s=70)).why == "the signal is back"
+    assert read_record(stepped(back, PASSED, after_s=70)).state is State.DRAINING
+
+
+def test_a_node_that_fails_its_check_when_it_joins_needs_a_person_at_once():
+    joins = pod(slurm=None, check_s=600, restarts=1, words=CHECK_FAILED)
+    asks = step(node(), joins, has_room=False)
+    assert (asks.after.state, asks.after.signal, asks.is_held) == (State.PERSON, FAILED, False)
+    assert drain_text(stepped(node(), joins)) == f"{FAILED}: verify failed with 3: link mlx5_3 is down"
+
+
+def test_a_check_that_failed_before_the_cure_says_nothing():
+    broken = pod(check_s=600, restarts=4, words=CHECK_FAILED)
+    sick = stepped(node(label="bad", record=drained()), broken)
+    assert read_record(sick).state is State.DRAINED
+    cured = node(record=read_record(sick))
+    assert read_record(stepped(stepped(cured, broken), broken, after_s=60)).state is State.VERIFY
+    again = pod(check_s=600, restarts=5, words=CHECK_FAILED)
+    assert read_record(stepped(cured, again)).state is State.PERSON, "it failed since"
+
+
+@pytest.mark.parametrize("state", sorted(CLOSED - {State.VERIFY, State.PERSON}))
+def test_a_closed_node_with_a_check_never_opens_without_one_that_passed(state):
+    at = node(record=record(state, "label", run=run_of(FIRST)))
+    for after_s in (0, 60, 120, 180):
+        at = stepped(at, FIRST, after_s=after_s)
+    assert read_record(at).state is State.VERIFY
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("run-services: verify failed with 1", ("verify failed with 1", "")),
+        ("a\nrun-services: verify took more than 600 s", ("verify took more than 600 s", "a")),
+        (CHECK_FAILED + "\nrun-services: agent was killed", ("verify failed with 3", "looking\nlink mlx5_3 is down")),
+        ("run-services: mount failed with 1", None),
+        ("said: run-services: verify failed with 1", None),
+        ("", None),
+    ],
+)
+def test_the_words_of_run_services_are_read(words, found):
+    assert failure_of(pod(check_s=600, restarts=1, words=words)) == found
+
+
+def test_its_log_is_bounded():
+    long = "\n".join(f"{number} {'é' * 40}" for number in range(60)) + "\nrun-services: verify failed with 1"
+    _, log = failure_of(pod(check_s=600, restarts=1, words=long))
+    assert len(log.encode()) <= 1000
+    assert log.endswith("59 " + "é" * 40)
