@@ -240,6 +240,12 @@ EVENTS: Final = {
         "down, feasible ones above `replicas`. It comes at most every ten minutes, and unchanged every half hour; "
         "none without `syncer.metrics.enabled`.",
     ),
+    "CannotGrow": Row(
+        _NODESET,
+        "A job waits that no node more of this NodeSet can help, and the text says why: it asks more of a node, or for "
+        "more nodes than `growth.potential` allows. None without `syncer.metrics.enabled`. See "
+        "[growth](../tasks/growth.md#what-is-wanted).",
+    ),
     "TooManyAtOnce": Row(
         "slurmd Pod, NodeSet, Node",
         "A cap holds. See [troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",

@@ -10,5 +10,5 @@
    writes to Slurm it reads the node once more.
 
 Beside the loop, `service_check` asks which jobs run on a node when a roll wants to know, `queue_watch` reports who
-waits for a NodeSet, and `outage` reports that Slurm does not answer.
+waits for a NodeSet, `growth` which nodes jobs lack of it, and `outage` that Slurm does not answer.
 """

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
@@ -20,6 +21,7 @@ from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.collect import Collector, pod_selector, trim_pod
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.figures import FigureFeed
+from sunkpy.syncer.growth import Growth
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
@@ -72,6 +74,9 @@ class Term:
             kube, slurm, settings.topology, namespace=namespace, nodes=nodes, places=self._places, clock=clock
         )
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
+        self._nodesets = Informer(kube, paths.nodesets(namespace), NodeSet)
+        self._growth = Growth(kube, events, metrics, cluster=settings.cluster, nodesets=self._nodesets, pods=self._pods)
+        self._figures.add_listener(self._growth.check)
         process.serve_figures(lambda: self._figures.text)
         self._queue_waker = QueueWaker(slurm, nodes)
         self._loop = MirrorLoop(
@@ -118,6 +123,8 @@ class Term:
             group.create_task(self._loop.run())
             group.create_task(self._queue_waker.run())
             group.create_task(self._figures.run())
+            group.create_task(self._nodesets.run())
+            group.create_task(self._growth.run())
             group.create_task(self._places.run())
             group.create_task(self._topology.run())
 
