@@ -24,6 +24,8 @@ from sunkpy.slurm.waiting import WireWaiting, count_tasks, mib, tres_amounts
 from sunkpy.slurm.wire import Number, Reply, flags
 
 _GPU: Final = "gpu"
+_SHARED: Final = "v0.0.44"
+"""Later API versions do not say whether a job that waits wants whole nodes."""
 
 
 class NodeName(msgspec.Struct, frozen=True):
@@ -197,7 +199,9 @@ class FigureCalls:
         Raises:
             NotFound: Slurm does not remember it.
         """
-        request = Request(what=f"count job {job_id}", method="GET", endpoint="job/{name}", name=job_id, attempts=1)
+        request = Request(
+            what=f"count job {job_id}", method="GET", endpoint="job/{name}", name=job_id, attempts=1, newest=_SHARED
+        )
         jobs = (await self._transport.ask(request, JobRowsReply)).jobs
         states = [flags(job.job_state) for job in jobs]
         started = sum(holds_something(state) and not is_job_pending(state) for state in states)
