@@ -66,6 +66,7 @@ class Growth:
         self._wishes: dict[str, Wish] = {}
         self._lacks: Mapping[str, Lack] = {}
         self._written: dict[str, GrowthStatus | None] = {}
+        self._shown: set[str] = set()
         self._came = asyncio.Event()
         self._log = structlog.get_logger("syncer")
         pods.add_handler(self._pod_changed)
@@ -156,6 +157,11 @@ class Growth:
 
     async def _publish(self, members: Mapping[str, Members]) -> None:
         """Write what differs."""
+        self._written = {uid: status for uid, status in self._written.items() if uid in members}
+        growing = {each.name for each in members.values() if each.potential}
+        for gone in self._shown - growing:
+            self._metrics.wanted_nodes.remove(gone)
+        self._shown = growing
         for nodeset in self._own():
             each = members.get(nodeset.uid)
             if each is None:

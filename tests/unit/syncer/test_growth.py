@@ -161,8 +161,10 @@ async def test_it_ends_when_the_job_has_its_nodes_and_with_the_wish(pool: Pool) 
     assert await pool.answer() is None
     for _ in range(2):
         await pool.answer(waits())
+    assert pool.metric == 1
     await pool.wish(potential=0)
     assert await pool.answer(waits()) is None
+    assert pool.metric is None
 
 
 async def test_a_new_leader_withdraws_nothing_and_begins_nothing_anew(pool: Pool) -> None:
