@@ -134,6 +134,23 @@ def test_a_pending_job_tells_its_reason(reason, is_problem, needs_node, advice):
     assert report.needs_node is needs_node
 
 
+@pytest.mark.parametrize(
+    ("reason", "partition", "needs_node"),
+    [
+        ("Resources", "high", False),
+        ("Resources", "low,high", False),
+        ("PartitionConfig", "high", False),
+        ("Resources", "low", True),
+        ("BadConstraints", "high", True),
+    ],
+)
+def test_pods_ask_autoscalers_for_no_node_where_a_nodeset_asks_for_it(reason, partition, needs_node):
+    policy = replace(POLICY, growing_partitions=("high",))
+    waits = job("PENDING", reason=reason, excluded=("n3",), partition=partition)
+    (report,) = decide_gang(snapshot(make_pod(), waits), policy)
+    assert report.needs_node is needs_node
+
+
 def test_a_pending_job_learns_of_nodes_that_came_and_went():
     (update,) = decide_gang(snapshot(make_pod(), job("PENDING", excluded=("n1",))), POLICY)
     assert update == UpdateExcluded(job=7, excluded=("n3",))
