@@ -40,7 +40,8 @@ _COUNT_EACH_S: Final = 1.0
 class Growth:
     """Keeps `status.growth` of the NodeSets of a cluster.
 
-    `offered`: by NodeSet what its nodes offered when it last had some, in words of slurm.conf(5).
+    `offered`: by NodeSet what its nodes offered when it last had some, in words of slurm.conf(5). `read_soon`: called
+    when the next answer decides what is wanted.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Growth:
         cluster: str,
         nodesets: Informer[NodeSet],
         pods: Informer[Pod],
+        read_soon: Callable[[], None],
         offered: Callable[[], Mapping[str, str]] = dict,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -60,6 +62,7 @@ class Growth:
         self._metrics = metrics
         self._cluster = cluster
         self._nodesets = nodesets
+        self._read_soon = read_soon
         self._offered = offered
         self._pods = pods
         self._now = now
@@ -98,6 +101,8 @@ class Growth:
             for uid, each in members.items()
             if each.potential
         }
+        if any(not wish.is_settled for wish in self._wishes.values()):
+            self._read_soon()
         await self._publish(members)
         for nodeset in self._own():
             await self._tell(nodeset, before.get(nodeset.name, Lack()), self._lacks.get(nodeset.name, Lack()))

@@ -75,7 +75,15 @@ class Term:
         )
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
         self._nodesets = Informer(kube, paths.nodesets(namespace), NodeSet)
-        self._growth = Growth(kube, events, metrics, cluster=settings.cluster, nodesets=self._nodesets, pods=self._pods)
+        self._growth = Growth(
+            kube,
+            events,
+            metrics,
+            cluster=settings.cluster,
+            nodesets=self._nodesets,
+            pods=self._pods,
+            read_soon=self._figures.read_soon,
+        )
         self._figures.add_listener(self._growth.check)
         process.serve_figures(lambda: self._figures.text)
         self._queue_waker = QueueWaker(slurm, nodes)

@@ -50,6 +50,7 @@ class Pool:
 
     def __init__(self, api: Apiserver, kube: Kube) -> None:
         self.api, self.kube, self.now = api, kube, NOON
+        self.hurries: list[bool] = []
         self.pods = Informer(kube, paths.pods("slurm"), Pod)
         self.nodesets = Informer(kube, paths.nodesets("slurm"), NodeSet)
         self.metrics = SyncerMetrics(CollectorRegistry())
@@ -65,6 +66,7 @@ class Pool:
             nodesets=self.nodesets,
             offered=lambda: {"gpu": OFFER},
             pods=self.pods,
+            read_soon=lambda: self.hurries.append(True),
             now=lambda: self.now,
         )
         return self.growth
@@ -125,8 +127,10 @@ async def test_nodes_are_asked_for_once(pool: Pool) -> None:
     since = {"reason": "", "since": "2026-11-28T12:00:00Z"}
     assert said == {"wantedNodes": 90, "requests": [{"job": "7", "nodes": 90}], **since}
     assert (pool.writes, pool.metric) == (1, 90)
+    assert len(pool.hurries) == 1, "the second answer comes soon"
     for _ in range(3):
         await pool.answer(waits(nodes=90))
+    assert len(pool.hurries) == 1
     assert pool.writes == 1, "what is said already is not written again"
 
 
