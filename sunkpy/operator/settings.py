@@ -20,7 +20,7 @@ class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
 
 
-Source = Literal["nodeProblemDetector", "eks", "nvsentinel", "hyperpod", "slurm"]
+Source = Literal["nodeProblemDetector", "eks", "aks", "nvsentinel", "hyperpod", "slurm"]
 
 
 class HealthSettings(Settings, frozen=True, kw_only=True):

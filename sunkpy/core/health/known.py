@@ -1,9 +1,10 @@
 """Rules for what others write on Nodes, and for Slurm's own drains; values name those that are to count.
 
-Sources, as read in November 2026: node-problem-detector (config/*.json), where True is bad; the node monitoring agent
-of EKS, whose conditions Karpenter repairs by (docs.aws.amazon.com/eks, node-health; karpenter.sh, node auto repair),
-where False is bad; NVSentinel (docs, node labels); SageMaker HyperPod (docs.aws.amazon.com/sagemaker, resilience
-labels); slurmctld and slurmd of Slurm 24.11 and 26.05, which begin the reasons of their drains so.
+Sources, as read in November 2026: node-problem-detector (config/*.json) and what AKS makes of it
+(learn.microsoft.com/azure/aks, node-problem-detector), where True is bad; the node monitoring agent of EKS, whose
+conditions Karpenter repairs by (docs.aws.amazon.com/eks, node-health; karpenter.sh, node auto repair), where False is
+bad; NVSentinel (docs, node labels); SageMaker HyperPod (docs.aws.amazon.com/sagemaker, resilience labels); slurmctld
+and slurmd of Slurm 24.11 and 26.05, which begin the reasons of their drains so.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ KNOWN: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_monitored("NetworkingReady", 30),
         **_monitored("StorageReady", 30),
     },
+    "aks": _detected(
+        "FilesystemCorruptionProblem", "KubeletProblem", "ContainerRuntimeProblem", "GPUMissing",
+        "NVLinkStatusInactive", "XIDErrors", "IBLinkFlapping",
+    ) | {"VMEventScheduled": Rule(condition="VMEventScheduled")},
     "nvsentinel": {
         "NVSentinel": Rule(
             label="dgxc.nvidia.com/nvsentinel-state",

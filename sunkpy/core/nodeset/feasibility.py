@@ -37,8 +37,24 @@ left, as any that no longer fits.
 # The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.
 _PASSING_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
-# Whoever sets these removes the node next, whatever a pod tolerates.
-_LAST_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
+# Whoever sets these removes or stops the machine next, whatever a pod tolerates. Read in November 2026: autoscaler
+# (utils/taints), Karpenter (pkg/apis/v1/taints.go), aws-node-termination-handler (pkg/node/node.go; not its
+# rebalance-recommendation, which is none), Google's k8s-node-termination-handler, AKS (node auto-drain, auto-repair),
+# and the autoscaler for OKE (cloudprovider/oci).
+_LAST_TAINTS = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/asg-lifecycle-termination",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "cloud.google.com/impending-node-termination",
+        "remediator.kubernetes.azure.com/unschedulable",
+        "ignore-taint.cluster-autoscaler.kubernetes.io/oke-impending-node-termination",
+    }
+)
+_SHUTS_DOWN = "node is shutting down"
+"""In the message of Ready, from a kubelet whose machine is being stopped (graceful node shutdown)."""
 
 # Whoever sets this says that the machine is off.
 _OFF_TAINT = "node.kubernetes.io/out-of-service"
@@ -117,10 +133,13 @@ def decide_fit(node: Node, asked: Asked, *, occupants: Iterable[Pod], rival: str
 
 
 def departure(node: Node) -> str | None:
-    """By which sign the Node is about to be removed, whatever runs there; None without one."""
+    """By which sign the Node is about to be removed or stopped, whatever runs there; None without one."""
     if node.is_deleting:
         return "the Node is being deleted"
-    return next((f"taint {taint.key}" for taint in node.spec.taints if taint.key in _LAST_TAINTS), None)
+    if taint := next((taint.key for taint in node.spec.taints if taint.key in _LAST_TAINTS), ""):
+        return f"taint {taint}"
+    ready = node.condition("Ready") if not node.is_ready else None
+    return f"its kubelet says: {_SHUTS_DOWN}" if ready is not None and _SHUTS_DOWN in ready.message else None
 
 
 def is_lost(node: Node | None) -> bool:

@@ -10,7 +10,7 @@ def test_names_of_rules_are_unique():
 
 
 def test_each_source_says_in_its_own_way_what_is_bad():
-    assert all(rule.bad_values == ("True",) for rule in KNOWN["nodeProblemDetector"].values())
+    assert all(rule.bad_values == ("True",) for of in ("nodeProblemDetector", "aks") for rule in KNOWN[of].values())
     assert all(rule.bad_values == ("False",) for rule in KNOWN["eks"].values())
 
 

@@ -119,6 +119,7 @@ def make_node(
     allocatable: dict[str, str] | None = None,
     unschedulable: bool = False,
     ready: bool = True,
+    says: str = "",
     created: str = EARLIER,
     deleting: bool = False,
     conditions: tuple[Condition, ...] = (),
@@ -136,7 +137,7 @@ def make_node(
         status=NodeStatus(
             allocatable={"cpu": "8", "memory": "32Gi", "pods": "110", **(allocatable or {})},
             addresses=(NodeAddress(type="InternalIP", address=ip or f"10.0.12.{number}"),),
-            conditions=(Condition(type="Ready", status="True" if ready else "False"), *conditions),
+            conditions=(Condition(type="Ready", status="True" if ready else "False", message=says), *conditions),
         ),
     )
 

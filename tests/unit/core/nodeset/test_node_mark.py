@@ -45,6 +45,16 @@ KARPENTER = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 AUTOSCALER = Taint(key="ToBeDeletedByClusterAutoscaler", value="1763900000", effect="NoSchedule")
 CANDIDATE = Taint(key="DeletionCandidateOfClusterAutoscaler", value="1763900000", effect="PreferNoSchedule")
 PERSONS = {names.ANNOTATION_DRAIN: "new dimm"}
+NOTICES = (
+    "aws-node-termination-handler/spot-itn",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "cloud.google.com/impending-node-termination",
+    "remediator.kubernetes.azure.com/unschedulable",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/oke-impending-node-termination",
+)
+REBALANCE = Taint(key="aws-node-termination-handler/rebalance-recommendation", effect="NoSchedule")
+STOPS = "[container runtime is down, node is shutting down]"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,11 @@ PERSONS = {names.ANNOTATION_DRAIN: "new dimm"}
     [
         pytest.param({"taints": (KARPENTER,)}, "taint karpenter.sh/disrupted", id="karpenter"),
         pytest.param({"taints": (OTHER, AUTOSCALER)}, "taint ToBeDeletedByClusterAutoscaler", id="autoscaler"),
-        pytest.param({"taints": (CANDIDATE, OTHER)}, None, id="a hint, and a taint of others"),
+        *[pytest.param({"taints": (Taint(key=key, effect="NoSchedule"),)}, f"taint {key}", id=key) for key in NOTICES],
+        pytest.param({"ready": False, "says": STOPS}, "its kubelet says: node is shutting down", id="stops"),
+        pytest.param({"ready": True, "says": STOPS}, None, id="is ready again"),
+        pytest.param({"ready": False, "says": "PLEG is not healthy"}, None, id="not ready for another reason"),
+        pytest.param({"taints": (REBALANCE, CANDIDATE, OTHER)}, None, id="hints, and a taint of others"),
         pytest.param({"deleting": True}, "the Node is being deleted", id="deleted"),
         pytest.param({"deleting": True, "unschedulable": True}, "the Node is being deleted", id="and cordoned"),
         pytest.param({"taints": (KARPENTER,), "annotations": OURS, "unschedulable": True},
