@@ -96,6 +96,10 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] | None = ()
     extra: str = ""
     topology: str = ""
+    sockets: int = 0
+    cores: int = 0
+    threads: int = 0
+    specialized_cores: int = 0
 
     def to_core(self) -> SlurmNode:
         """The part that decisions read, as they read it."""
@@ -118,6 +122,10 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
             features=flags(self.features or ()),
             extra=self.extra,
             topology=self.topology,
+            sockets=self.sockets,
+            cores=self.cores,
+            threads=self.threads,
+            special_cores=self.specialized_cores,
         )
 
 

@@ -48,7 +48,8 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     `slurmd_since_s` is when the slurmd started that registered last, by the clock of its machine; 0 when slurmctld has
     heard of none since it started itself. `extra` is what its slurmd says of its devices: `core.model.devices`.
     `effective_*`: what jobs may have of it, without what is kept for the system. `topology`: what its record says of
-    switches and block, `NAME:unit,NAME:unit`; empty in 24.11, and for a node that the file names.
+    switches and block, `NAME:unit,NAME:unit`; empty in 24.11, and for a node that the file names. `cores` are those of
+    a socket, `threads` those of a core, `special_cores` those that no job gets.
     """
 
     name: str
@@ -69,6 +70,10 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     features: frozenset[str] = frozenset()
     extra: str = ""
     topology: str = ""
+    sockets: int = 0
+    cores: int = 0
+    threads: int = 0
+    special_cores: int = 0
 
     @property
     def usable_cpus(self) -> int:

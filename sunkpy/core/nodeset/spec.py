@@ -115,6 +115,21 @@ class Reserved(Wire, frozen=True, kw_only=True):
     memory: str | int = "512Mi"
 
 
+class NodeShape(Wire, frozen=True, kw_only=True):
+    """What a node would offer that is not there yet; `gres` as Slurm writes it."""
+
+    cpus: int = 0
+    memory: str | int = "0"
+    gres: str = ""
+
+
+class Growth(Wire, frozen=True, kw_only=True):
+    """The most nodes that there may be in all, and what each offers; None: as those that there are."""
+
+    potential: int = 0
+    shape: NodeShape | None = None
+
+
 class RollingUpdate(Wire, frozen=True, kw_only=True):
     """How much of the set a roll may take at once: a number of pods or a percentage."""
 
@@ -145,6 +160,7 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
     gres: tuple[CountedGres, ...] = ()
     reserved: Reserved = Reserved()
     smt: str = ""
+    growth: Growth = Growth()
     update_strategy: UpdateStrategy = UpdateStrategy()
     paused: bool = False
     drain_timeout_seconds: int | None = None

@@ -65,6 +65,8 @@ def every(schema: Any, path: str = ""):
         {"updateStrategy": {"type": "OnDelete"}},
         {"naming": "NodeName", "podNamePrefix": "h100", "features": ["ib", "k8s/x"], "paused": True},
         {"drainTimeoutSeconds": 600, "drainTimeoutPolicy": "Force"},
+        {"growth": {"potential": 100}},
+        {"growth": {"potential": 100, "shape": {"cpus": 96, "memory": "900Gi", "gres": "gpu:h100:8,nic:4"}}},
         {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"anything": 1, "containers": [{"name": "slurmd"}]}}},
     ],
 )
@@ -87,6 +89,9 @@ def test_good_specs_pass_and_decode(fields):
         {"updateStrategy": {"type": "Sometimes"}},
         {"drainTimeoutSeconds": 0},
         {"drainTimeoutPolicy": "Maybe"},
+        {"growth": {"potential": -1}},
+        {"growth": {"potential": 9, "shape": {"cpus": 96}}},
+        {"growth": {"potential": 9, "shape": {"cpus": 96, "memory": "1Gi", "gres": "gpu:h100"}}},
         {"template": {"spec": {}}},
         {"template": {"spec": {"containers": [{"image": "x"}]}}},
         {"cluster": ""},

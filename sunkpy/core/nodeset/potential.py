@@ -1,0 +1,137 @@
+"""The nodes that NodeSets may come to have, as records that Slurm has of them: state FUTURE, names that no pod has.
+
+Slurm 24.11 refuses a job for more nodes than it knows, and both releases refuse one for GPUs, memory or features that
+no node has. With such records the job waits. Nothing runs on one: it is not in `sinfo`, nor in any answer about nodes.
+
+keep_potential in slurmctld's pod reads the text: a line for each NodeSet, with the number of records, the beginning of
+their names, and what each offers. Another offer is another name, so that new records are there before the old ones go.
+A NodeSet whose line says 0 stays in the text: it has what its nodes offered, for when there are none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from sunkpy.core.model import quantity
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.nodeset.spec import NodeSet, NodeShape
+
+_MARK: Final = "_potential_"
+"""In the name of each record. No pod and so no Slurm node of ours has `_` in its name."""
+_TOPOLOGY: Final = " Topology="
+_SOCKETS: Final = re.compile(r"\([^)]*\)")
+
+
+class Records(msgspec.Struct, frozen=True, kw_only=True):
+    """So many records of one NodeSet; `offer` is what each offers, in words of slurm.conf(5).
+
+    `topology`: where it stands, as Slurm 26.05 takes it; one outside of a tree counts for no job of several nodes.
+    """
+
+    nodeset: str
+    count: int
+    offer: str
+    topology: str = ""
+
+    @property
+    def line(self) -> str:
+        """`90 gpu_potential_1f3c5a CPUs=96 … Feature=gpu Topology=tree:all:unknown`."""
+        words = f"{self.offer}{_TOPOLOGY}{self.topology}" if self.topology else self.offer
+        digest = hashlib.sha256(words.encode()).hexdigest()[:6]
+        return f"{self.count} {self.nodeset}{_MARK}{digest} {words}"
+
+
+class Has(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a NodeSet in Slurm; `going`: those of them that are about to go, and may come again."""
+
+    nodes: tuple[SlurmNode, ...] = ()
+    going: int = 0
+
+
+def find_potential(
+    nodesets: Iterable[NodeSet], has: Mapping[str, Has], last: Mapping[str, str], *, topology: str = ""
+) -> list[Records]:
+    """The records that are wanted. `last`: of each NodeSet what a node offered when that was last known.
+
+    `topology` is that of a node of which nobody has said where it stands. A NodeSet of which nobody knows what a node
+    would offer has none: `why_none` tells it.
+    """
+    found = []
+    for nodeset in sorted(nodesets, key=lambda each: each.name):
+        own = has.get(nodeset.name, Has())
+        offer = _offer(nodeset, own.nodes) or last.get(nodeset.name, "")
+        if most := 0 if nodeset.is_deleting or not offer else most_nodes(nodeset):
+            count = max(0, most - len(own.nodes) + own.going)
+            found.append(Records(nodeset=nodeset.name, count=count, offer=offer, topology=topology))
+    return found
+
+
+def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
+    """Why a NodeSet has no records that wants some; empty if it has, or wants none."""
+    if nodeset.is_deleting or not most_nodes(nodeset) or any(each.nodeset == nodeset.name for each in records):
+        return ""
+    return (
+        "Slurm takes no jobs for nodes that are not there: nobody knows what a node of this NodeSet offers, "
+        "for it has had none. Say it in spec.growth.shape"
+    )
+
+
+def most_nodes(nodeset: NodeSet) -> int:
+    """It never has more nodes than this."""
+    potential, replicas = nodeset.spec.growth.potential, nodeset.spec.replicas
+    return potential if replicas is None else min(potential, replicas)
+
+
+def write(records: Iterable[Records]) -> str:
+    """The text for slurmctld's pod."""
+    return "".join(f"{each.line}\n" for each in records)
+
+
+def read_offers(text: str) -> dict[str, str]:
+    """What the nodes of each NodeSet offered, by a text that was written earlier."""
+    lines = (line.split(" ", 2) for line in text.splitlines())
+    offers = {words[1].partition(_MARK)[0]: words[2] for words in lines if len(words) == 3}
+    return {nodeset: words.partition(_TOPOLOGY)[0] for nodeset, words in offers.items()}
+
+
+# ------------------------------------------------------------------------------------------------------ what they offer
+
+
+def _offer(nodeset: NodeSet, nodes: Iterable[SlurmNode]) -> str:
+    """What the NodeSet says, else what most of its nodes offer; empty without either."""
+    own = (nodeset.name, *nodeset.spec.features)
+    if (shape := nodeset.spec.growth.shape) is not None:
+        return f"{_of_shape(shape)} {_features(own)}"
+    offers = {node.name: _of_node(node) for node in nodes if node.cpus and node.memory_mib and not node.is_invalid}
+    if not offers:
+        return ""
+    counts = Counter(offers.values())
+    usual = max(counts, key=lambda offer: (counts[offer], offer))
+    shared = frozenset.intersection(*(node.features for node in nodes if offers.get(node.name) == usual))
+    return f"{usual} {_features((*own, *sorted(shared)))}"
+
+
+def _features(words: Iterable[str]) -> str:
+    return f"Feature={','.join(dict.fromkeys(words))}"
+
+
+def _of_shape(shape: NodeShape) -> str:
+    memory = quantity.mib_down(quantity.whole(str(shape.memory)))
+    cores = f"CPUs={shape.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={shape.cpus} ThreadsPerCore=1"
+    return f"{cores} RealMemory={max(memory, 1)}" + (f" Gres={shape.gres}" if shape.gres else "")
+
+
+def _of_node(node: SlurmNode) -> str:
+    words = [f"CPUs={node.cpus}"]
+    if node.cores:
+        words += [f"Boards=1 SocketsPerBoard={node.sockets} CoresPerSocket={node.cores} ThreadsPerCore={node.threads}"]
+    words += [f"CoreSpecCount={node.special_cores}"] if node.special_cores else []
+    words += [f"RealMemory={node.memory_mib}"]
+    words += [f"Gres={gres}"] if (gres := _SOCKETS.sub("", node.gres)) else []
+    return " ".join(words)
