@@ -235,6 +235,11 @@ EVENTS: Final = {
         "down, feasible ones above `replicas`. It comes at most every ten minutes, and unchanged every half hour; "
         "none without `syncer.metrics.enabled`.",
     ),
+    "PotentialUnknown": Row(
+        _NODESET,
+        "It has a `growth.potential`, and nobody knows what a node of it offers: it has had none, and there is no "
+        "`growth.shape`. See [growth](../tasks/growth.md).",
+    ),
     "TooManyAtOnce": Row(
         "slurmd Pod, NodeSet, Node",
         "A cap holds. See [troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",

@@ -10,5 +10,6 @@
    writes to Slurm it reads the node once more.
 
 Beside the loop, `service_check` asks which jobs run on a node when a roll wants to know, `queue_watch` reports who
-waits for a NodeSet, and `outage` reports that Slurm does not answer.
+waits for a NodeSet, `outage` reports that Slurm does not answer, and `potential` tells slurmctld's pod of nodes that
+there could be.
 """

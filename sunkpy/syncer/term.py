@@ -24,6 +24,7 @@ from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
 from sunkpy.syncer.places import Places
+from sunkpy.syncer.potential import Potential
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.queue_watch import QueueWatch
 from sunkpy.syncer.service_check import ServiceCheck
@@ -74,6 +75,17 @@ class Term:
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
         process.serve_figures(lambda: self._figures.text)
         self._queue_waker = QueueWaker(slurm, nodes)
+        self._potential = Potential(
+            kube,
+            events,
+            cluster=settings.cluster,
+            namespace=namespace,
+            config_map=settings.potential_config_map,
+            pods=self._pods,
+            nodes=nodes,
+            topology=self._topology,
+            clock=clock,
+        )
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
@@ -120,6 +132,7 @@ class Term:
             group.create_task(self._figures.run())
             group.create_task(self._places.run())
             group.create_task(self._topology.run())
+            group.create_task(self._potential.run())
 
     def _nodeset_of(self, node: str) -> str:
         pod = self._pods.get(self._settings.namespace, node)
