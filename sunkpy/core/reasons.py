@@ -246,6 +246,11 @@ EVENTS: Final = {
         "more nodes than `growth.potential` allows. None without `syncer.metrics.enabled`. See "
         "[growth](../tasks/growth.md#what-is-wanted).",
     ),
+    "PotentialUnknown": Row(
+        _NODESET,
+        "It has a `growth.potential`, and nobody knows what a node of it offers: it has had none, and there is no "
+        "`growth.shape`. See [growth](../tasks/growth.md).",
+    ),
     "TooManyAtOnce": Row(
         "slurmd Pod, NodeSet, Node",
         "A cap holds. See [troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",

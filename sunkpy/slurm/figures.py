@@ -110,12 +110,6 @@ class RowNodes(msgspec.Struct, frozen=True):
     configured: str = ""
 
 
-class RowCpus(msgspec.Struct, frozen=True):
-    """How many cpus."""
-
-    total: int = 0
-
-
 class RowPriority(msgspec.Struct, frozen=True):
     """PriorityTier of slurm.conf(5)."""
 
@@ -127,13 +121,12 @@ class WirePartitionRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     nodes: RowNodes = RowNodes()
-    cpus: RowCpus = RowCpus()
     priority: RowPriority = RowPriority()
 
     def to_core(self) -> PartitionRow:
         """As figures read it."""
         nodes = _expand(self.nodes.configured)
-        return PartitionRow(name=self.name, nodes=nodes, cpus=self.cpus.total, tier=self.priority.tier)
+        return PartitionRow(name=self.name, nodes=nodes, tier=self.priority.tier)
 
 
 class PartitionRowsReply(Reply, frozen=True, kw_only=True):

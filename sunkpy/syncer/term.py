@@ -26,6 +26,7 @@ from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
 from sunkpy.syncer.places import Places
+from sunkpy.syncer.potential import Potential
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.queue_watch import QueueWatch
 from sunkpy.syncer.service_check import ServiceCheck
@@ -87,6 +88,17 @@ class Term:
         self._figures.add_listener(self._growth.check)
         process.serve_figures(lambda: self._figures.text)
         self._queue_waker = QueueWaker(slurm, nodes)
+        self._potential = Potential(
+            kube,
+            events,
+            cluster=settings.cluster,
+            namespace=namespace,
+            config_map=settings.potential_config_map,
+            pods=self._pods,
+            nodes=nodes,
+            topology=self._topology,
+            clock=clock,
+        )
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
@@ -135,6 +147,7 @@ class Term:
             group.create_task(self._growth.run())
             group.create_task(self._places.run())
             group.create_task(self._topology.run())
+            group.create_task(self._potential.run())
 
     def _nodeset_of(self, node: str) -> str:
         pod = self._pods.get(self._settings.namespace, node)

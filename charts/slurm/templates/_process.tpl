@@ -27,6 +27,7 @@ pollSeconds: {{ .values.pollSeconds }}
 {{- define "slurm.syncerConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "syncer" "user" "slurm" "values" .Values.syncer) }}
 metrics: {{ toJson .Values.syncer.metrics }}
+potentialConfigMap: {{ .Release.Name }}-potential
 {{- with include "slurm.topologyConfig" . }}
 topology: {{ . }}
 {{- end }}

@@ -1242,6 +1242,7 @@ def test_the_entry_points_are_clean():
     of_bash = [script for script in scripts if not script.read_text().startswith("#!/usr/bin/perl\n")]
     _shellcheck("--shell=bash", CHARTS / "slurm/files/check-order.sh", CHARTS / "slurm/files/check-config.sh")
     _shellcheck("--shell=bash", CHARTS / "slurm/files/load_topology.sh", CHARTS / "slurm/files/name-host.sh")
+    _shellcheck("--shell=bash", CHARTS / "slurm/files/keep_potential.sh")
     _shellcheck(
         *of_bash, ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run", *(ROOT / "docs" / "examples").glob("*.sh")
     )

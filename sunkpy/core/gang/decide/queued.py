@@ -52,9 +52,10 @@ NEVER_STARTS = {
 """Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
 
 
-_NEEDS_NODE = ("Resources", "BadConstraints", "PartitionConfig")
-"""Pending reasons of a job that would start if there were another node: a partition whose last node went has none.
-One that waits for a limit, a licence or its turn (`Priority`) would not.
+_NEEDS_NODE = ("Resources", "ReqNodeNotAvail", "BadConstraints", "PartitionConfig")
+"""Pending reasons of a job that would start if there were another node: a partition whose last node went has none, and
+ReqNodeNotAvail is also said of nodes that there could be. One that waits for a limit, a licence or its turn
+(`Priority`) would not.
 """
 _ASKED_FOR_BY_NODESETS = ("Resources", "PartitionConfig")
 """Where a NodeSet grows, its status asks for the nodes of such a job: autoscalers that also heard of its pods would buy

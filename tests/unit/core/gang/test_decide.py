@@ -122,6 +122,7 @@ def test_whoever_shares_gpus_by_number_learns_what_that_risks():
         ("Priority", False, False, ""),
         ("QOSMaxJobsPerUserLimit", False, False, ""),
         ("Resources", False, True, ""),
+        ("ReqNodeNotAvail", False, True, ""),
         ("JobHeldUser", True, False, " (the job is held; release it with scontrol release)"),
         ("BadConstraints", True, True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
     ],
