@@ -57,7 +57,7 @@ _NEEDS_NODE = ("Resources", "ReqNodeNotAvail", "BadConstraints", "PartitionConfi
 ReqNodeNotAvail is also said of nodes that there could be. One that waits for a limit, a licence or its turn
 (`Priority`) would not.
 """
-_ASKED_FOR_BY_NODESETS = ("Resources", "PartitionConfig")
+_ASKED_FOR_BY_NODESETS = ("Resources", "ReqNodeNotAvail", "PartitionConfig")
 """Where a NodeSet grows, its status asks for the nodes of such a job: autoscalers that also heard of its pods would buy
 twice as many. A job with `BadConstraints` is held, and only its pods can say what it lacks."""
 

@@ -141,6 +141,7 @@ def test_a_pending_job_tells_its_reason(reason, is_problem, needs_node, advice):
         ("Resources", "high", False),
         ("Resources", "low,high", False),
         ("PartitionConfig", "high", False),
+        ("ReqNodeNotAvail", "high", False),
         ("Resources", "low", True),
         ("BadConstraints", "high", True),
     ],
