@@ -54,7 +54,7 @@ class Growth:
         nodesets: Informer[NodeSet],
         pods: Informer[Pod],
         read_soon: Callable[[], None],
-        offered: Callable[[], Mapping[str, str]] = dict,
+        offered: Callable[[], Mapping[str, str]],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._kube = kube

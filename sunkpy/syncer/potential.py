@@ -46,6 +46,7 @@ class Potential:
         cluster: str,
         namespace: str,
         config_map: str,
+        nodesets: Informer[NodeSet],
         pods: Informer[Pod],
         nodes: NodeCache,
         topology: Topology,
@@ -59,28 +60,31 @@ class Potential:
         self._nodes = nodes
         self._topology = topology
         self._clock = clock
-        self._nodesets = Informer(kube, paths.nodesets(namespace), NodeSet)
+        self._nodesets = nodesets
         self._written: str | None = None
         self._seen = (0, 0)
         self._changes = 0
         self._not_before_s = float("-inf")
         self._due_s = float("-inf")
         self._log = structlog.get_logger("syncer")
-        self._nodesets.add_handler(lambda *_: self._changed())
+        nodesets.add_handler(lambda *_: self._changed())
         pods.add_handler(self._pod_changed)
 
     async def run(self) -> None:
         """Keep it until cancelled."""
         if not self._path:
             return
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._nodesets.run())
-            await self._nodesets.synced.wait()
-            await self._pods.synced.wait()
-            while True:
-                if self._clock() >= self._not_before_s:
-                    await self._try()
-                await asyncio.sleep(_LOOK_EACH_S)
+        await self._nodesets.synced.wait()
+        await self._pods.synced.wait()
+        while True:
+            if self._clock() >= self._not_before_s:
+                await self._try()
+            await asyncio.sleep(_LOOK_EACH_S)
+
+    @property
+    def offers(self) -> dict[str, str]:
+        """By NodeSet what a node of it offers, or did when there was one, in words of slurm.conf(5)."""
+        return potential.read_offers(self._written or "")
 
     async def _try(self) -> None:
         try:

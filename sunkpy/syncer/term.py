@@ -75,7 +75,21 @@ class Term:
             kube, slurm, settings.topology, namespace=namespace, nodes=nodes, places=self._places, clock=clock
         )
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
+        process.serve_figures(lambda: self._figures.text)
+        self._queue_waker = QueueWaker(slurm, nodes)
         self._nodesets = Informer(kube, paths.nodesets(namespace), NodeSet)
+        self._potential = Potential(
+            kube,
+            events,
+            cluster=settings.cluster,
+            namespace=namespace,
+            config_map=settings.potential_config_map,
+            nodesets=self._nodesets,
+            pods=self._pods,
+            nodes=nodes,
+            topology=self._topology,
+            clock=clock,
+        )
         self._growth = Growth(
             kube,
             events,
@@ -84,21 +98,9 @@ class Term:
             nodesets=self._nodesets,
             pods=self._pods,
             read_soon=self._figures.read_soon,
+            offered=lambda: self._potential.offers,
         )
         self._figures.add_listener(self._growth.check)
-        process.serve_figures(lambda: self._figures.text)
-        self._queue_waker = QueueWaker(slurm, nodes)
-        self._potential = Potential(
-            kube,
-            events,
-            cluster=settings.cluster,
-            namespace=namespace,
-            config_map=settings.potential_config_map,
-            pods=self._pods,
-            nodes=nodes,
-            topology=self._topology,
-            clock=clock,
-        )
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
