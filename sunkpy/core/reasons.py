@@ -109,7 +109,11 @@ CONDITION_REASONS: Final = {
     "Unschedulable": Row(
         "PodScheduled", "No node could hold the pod, or Slurm has none free for it. Autoscalers look for this reason."
     ),
-    "WaitingForSlurm": Row("PodScheduled", "The pod waits for something else; autoscalers buy no node for it."),
+    "WaitingForSlurm": Row(
+        "PodScheduled",
+        "The pod waits for something else, or for a node that its NodeSet [asks for](../tasks/growth.md#what-is-wanted)"
+        "; autoscalers buy none for it.",
+    ),
 }
 
 EVENTS: Final = {
