@@ -116,7 +116,11 @@ CONDITION_REASONS: Final = {
     "Unschedulable": Meaning(
         "PodScheduled", "No node could hold the pod, or Slurm has none free for it. Autoscalers look for this reason."
     ),
-    "WaitingForSlurm": Meaning("PodScheduled", "The pod waits for something else; autoscalers buy no node for it."),
+    "WaitingForSlurm": Meaning(
+        "PodScheduled",
+        "The pod waits for something else, or for a node that its NodeSet [asks for](../tasks/growth.md#what-is-wanted)"
+        "; autoscalers buy none for it.",
+    ),
 }
 
 EVENTS: Final = {
@@ -250,6 +254,17 @@ EVENTS: Final = {
         "(`Resources`, with those behind, `Priority`). The text says what Slurm cannot use: nodes that are drained or "
         "down, feasible ones above `replicas`. It comes at most every ten minutes, and unchanged every half hour; "
         "none without `syncer.metrics.enabled`.",
+    ),
+    "CannotGrow": Meaning(
+        _NODESET,
+        "A job waits that no node more of this NodeSet can help, and the text says why: it asks more of a node, or for "
+        "more nodes than `growth.potential` allows. None without `syncer.metrics.enabled`. See "
+        "[growth](../tasks/growth.md#what-is-wanted).",
+    ),
+    "PotentialUnknown": Meaning(
+        _NODESET,
+        "It has a `growth.potential`, and nobody knows what a node of it offers: it has had none, and there is no "
+        "`growth.shape`. See [growth](../tasks/growth.md).",
     ),
     "TooManyAtOnce": Meaning(
         "slurmd Pod, NodeSet, Node",

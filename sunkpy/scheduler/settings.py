@@ -135,8 +135,8 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
     `private_jobs`: slurm.conf has PrivateData=jobs, so no Event says whose job preempted.
     `jobs_per_namespace`: the most jobs that pods of one namespace make within five minutes; 0 for any number.
-    `queue_asks_for_nodes`: the operator asks autoscalers for nodes that queued jobs lack, so their pods do not.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
+    `growing_partitions`: those with a NodeSet that says itself which nodes jobs lack, so that their pods need not.
     """
 
     cluster: str
@@ -161,7 +161,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     jobs_per_namespace: int = 0
     daemon_set_namespaces: tuple[str, ...] = DAEMON_SET_NAMESPACES
     switch_label: str = ""
-    queue_asks_for_nodes: bool = False
+    growing_partitions: tuple[str, ...] = ()
     hooks: HooksSettings = HooksSettings()
     times: Times = TIMES
 
@@ -203,7 +203,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
             suspend_owners=self.suspend_owners,
             immediate_allocation=self.immediate_allocation,
             gpu_sharing=self.gpu_sharing,
-            queue_asks_for_nodes=self.queue_asks_for_nodes,
+            growing_partitions=self.growing_partitions,
         )
 
     @property

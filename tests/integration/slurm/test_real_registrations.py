@@ -180,6 +180,29 @@ async def test_a_job_begins_when_the_last_node_that_it_lacks_registers(pair: Pai
     await pair.begins(job)
 
 
+async def test_a_job_that_waits_for_a_node_that_could_be_begins_when_it_registers_and_its_record_goes(
+    pair: Pair, seen: NodeCache
+) -> None:
+    """24.11 would refuse the job without the record."""
+    record = ("scontrol", "create", "nodename=gpu_potential_1f3c5a_1", "CPUs=2", "RealMemory=1000", "state=FUTURE")
+    assert pair.real.run_as("slurm", *record)[0] == 0
+    await pair.admin.drain_node("n2", "k8s: pod gone")
+    pair.leave("n2")
+    await pair.admin.delete_node("n2")
+    await seen.refresh(full=True)
+    job = await waiting_job(pair, seen)
+    pair.come_back("n2")
+
+    async def is_there() -> bool:
+        with contextlib.suppress(errors.NotFound):
+            return (await pair.admin.node("n2")).is_registered
+        return False
+
+    await happens(pair.real, is_there)
+    await pair.admin.delete_node("gpu_potential_1f3c5a_1")
+    await pair.begins(job)
+
+
 async def test_a_job_begins_when_the_drain_of_the_last_node_that_it_lacks_is_lifted(
     pair: Pair, seen: NodeCache
 ) -> None:

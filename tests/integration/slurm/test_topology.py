@@ -164,6 +164,22 @@ def test_26_05_is_told_of_single_nodes_and_of_blocks_by_its_file(labelled: Runni
 
 
 @pytest.mark.skipif(not IS_NEW, reason="24.11 has no record of it")
+def test_26_05_does_not_load_a_file_that_lacks_what_the_record_of_a_node_that_could_be_names(labelled: Running):
+    """Nobody sees that record, and slurmctld would not start any more."""
+    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b2", "b9"], [2]))
+    labelled.wait(lambda: "BlockName=b9" in labelled.run("scontrol", "show", "topology", "block")[1], "b9 is loaded")
+    record = ("CPUs=2", "RealMemory=1000", "Topology=block:b9", "state=FUTURE")
+    assert labelled.run("scontrol", "create", "nodename=gpu_potential_1f3c5a_1", *record)[0] == 0
+    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b2"], [2]))
+    says = "start-slurmctld: the new topology is not loaded yet, records of nodes name what it lacks: block:b9"
+    labelled.wait(lambda: says in labelled.says(), "it is told")
+    labelled.run("scontrol", "delete", "nodename=gpu_potential_1f3c5a_1")
+    labelled.wait(
+        lambda: "BlockName=b9" not in labelled.run("scontrol", "show", "topology", "block")[1], "it is loaded"
+    )
+
+
+@pytest.mark.skipif(not IS_NEW, reason="24.11 has no record of it")
 def test_26_05_does_not_load_a_file_that_lacks_what_records_name_until_they_do_not(labelled: Running):
     asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b2"))
     labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b3"], [2]))
