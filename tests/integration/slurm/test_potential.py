@@ -210,9 +210,9 @@ def test_a_job_waits_on_while_there_are_too_few(grows: Grows):
 
 def test_another_offer_makes_other_records_and_none_are_left_without_a_wish(grows: Grows):
     old = set(grows.records())
-    grows.grow(8, features=("ib",))
+    grows.grow(8, features=("ib", "k8s/zone=eu-1a"))
     grows.wait(lambda: len(grows.records()) == 3 and not old & set(grows.records()), "other records")
-    assert grows.submit("--nodes=3", "--constraint=ib").isdecimal()
+    assert grows.submit("--nodes=3", "--constraint=ib&k8s/zone=eu-1a").isdecimal()
     grows.grow(0)
     grows.wait(lambda: not grows.records(), "none")
     grows.run("scancel", "--user=slurm")
