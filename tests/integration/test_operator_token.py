@@ -310,6 +310,22 @@ def test_a_thief_touches_no_pod_of_others(apiserver: Apiserver, method: str, bod
     assert (refused.status_code, "writes only slurmd pods" in refused.json()["message"]) == (403, True), refused.text
 
 
+@pytest.mark.parametrize(("labels", "owners"), [({}, [OURS]), ({names.LABEL_WANTED: "compute"}, [OTHERS])])
+def test_a_thief_makes_and_removes_no_template_of_others(
+    apiserver: Apiserver, labels: dict[str, str], owners: list[dict[str, str]]
+) -> None:
+    template = {"spec": {"containers": [{"name": "c", "image": "x"}]}}
+    body = {"metadata": {"name": "theirs", "labels": labels, "ownerReferences": owners}, "template": template}
+    path = f"{NAMESPACE}/podtemplates"
+    says = "writes only what stands for nodes that a NodeSet asks for"
+    refused = tried(apiserver, "POST", path, body)
+    assert (refused.status_code, says in refused.json()["message"]) == (403, True), refused.text
+    assert apiserver.ask("admin", "POST", path, body).is_success
+    refused = tried(apiserver, "DELETE", f"{path}/theirs", None)
+    assert (refused.status_code, says in refused.json()["message"]) == (403, True), refused.text
+    assert apiserver.ask("admin", "DELETE", f"{path}/theirs").is_success
+
+
 REFUSED: list[tuple[str, object]] = [
     (f"{PODS}/mine", OTHER_IMAGE),
     (f"{PODS}/mine", {"metadata": {"labels": {"app": "y"}}}),
