@@ -86,9 +86,11 @@ class Grows:
         lines = self.run("sinfo", "--future", "--states=future", "--noheader", "--Node", "--format=%N %G").splitlines()
         return dict(line.split() for line in lines if "_potential_" in line)
 
-    def grow(self, most: int, *, shape: NodeShape | None = None, features: tuple[str, ...] = ()) -> None:
+    def grow(
+        self, most: int, *, shape: NodeShape | None = None, features: tuple[str, ...] = (), name: str = "gpu"
+    ) -> None:
         """As the syncer tells it, and the kubelet brings it."""
-        made = make_nodeset(features=features)
+        made = make_nodeset(features=features, name=name)
         growth = Growth(potential=most, shape=shape)
         nodeset = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, growth=growth))
         has = {"gpu": potential.Has(nodes=tuple(self.nodes().values()))}
@@ -118,7 +120,10 @@ class Grows:
 
 def begin(folder: Path, *, conf: str = "", more: Mapping[str, str] | None = None) -> RealSlurm:
     """Five nodes with a GPU each, and a slurmctld that has the chart's script beside it."""
-    own = "GresTypes=gpu\nNodeSet=gpu Feature=gpu\nPartitionName=own Nodes=gpu\n"
+    own = "GresTypes=gpu\n" + "".join(
+        f"NodeSet={nodeset} Feature={nodeset}\nPartitionName={partition} Nodes={nodeset}\n"
+        for nodeset, partition in (("gpu", "own"), ("spot", "empty"))
+    )
     machines = five_nodes(gpus=1, features=("gpu",) * len(NODES), conf=own + conf)
     start = f"cat > /keep_potential.sh << 'END_OF_FILE'\n{SCRIPT}\nEND_OF_FILE\n{KEEP}"
     machines = msgspec.structs.replace(machines, slurmctld=start, files={**machines.files, **(more or {})})
@@ -165,7 +170,7 @@ def test_nobody_sees_a_record(grows: Grows):
             rows = await client.partition_rows()
         finally:
             await client.close()
-        assert all(name in row.nodes for row in rows)
+        assert all(name in row.nodes for row in rows if row.name != "empty")
         figures = partition_families(rows, nodes)
         return [(each.name, sample.value) for each in figures for sample in each.samples if "own" in sample.labels]
 
@@ -206,6 +211,19 @@ def test_a_job_waits_on_while_there_are_too_few(grows: Grows):
     grows.grow(8)
     grows.wait(lambda: len(grows.records()) == 3, "three records")
     grows.run("scancel", "--user=slurm")
+
+
+def test_a_partition_without_any_node_takes_jobs_for_nodes_that_there_could_be(grows: Grows):
+    assert not grows.submit("--partition=empty").isdecimal() or IS_NEW
+    grows.grow(3, shape=NodeShape(cpus=2, memory="2000Mi", gres="gpu:a100:2"), name="spot")
+    grows.wait(lambda: list(grows.records().values()) == ["gpu:a100:2"] * 3, "three records")
+    job = grows.submit("--partition=empty", "--nodes=3", "--gres=gpu:a100:2")
+    assert job.isdecimal(), job
+    grows.wait(lambda: grows.shown(job, "Reason") not in ("", "None"), "Slurm has tried it")
+    assert grows.shown(job, "PriorityLong") != "0", grows.shown(job, "Reason")
+    grows.run("scancel", "--user=slurm")
+    grows.grow(8)
+    grows.wait(lambda: list(grows.records().values()) == ["gpu:h100:1"] * 3, "three records")
 
 
 def test_another_offer_makes_other_records_and_none_are_left_without_a_wish(grows: Grows):
