@@ -72,6 +72,35 @@ PROVIDER = {
     "configmap": {"name": "kwok-provider-templates"},
 }
 
+BUFFERS_PATH = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers"
+BUFFERS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "capacitybuffers.autoscaling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/autoscaler"},
+    },
+    "spec": {
+        "group": "autoscaling.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"kind": "CapacityBuffer", "listKind": "CapacityBufferList", "plural": "capacitybuffers",
+                  "singular": "capacitybuffer"},
+        "versions": [{
+            "name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": True,
+                "properties": {"spec": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": True,
+                    "properties": {
+                        "provisioningStrategy": {"type": "string", "default": "buffer.x-k8s.io/active-capacity"},
+                    },
+                }},
+            }},
+        }],
+    },
+}  # fmt: skip
+"""Its kind, with any content and the default that the autoscaler counts on."""
+
 
 class World:
     """The cluster as kubelets, kube-scheduler and the syncer would move it: one `turn` at a time."""
@@ -106,6 +135,13 @@ class World:
         return [pod["metadata"]["name"] for pod in self.items(f"{PODS}?labelSelector={names.LABEL_WANTED}")]
 
     @property
+    def asked(self) -> int:
+        """How many nodes something stands for."""
+        found = self.apiserver.ask("admin", "GET", BUFFERS_PATH)
+        buffers = found.json()["items"] if found.is_success else []
+        return len(self.placeholders) + sum(each["spec"]["replicas"] for each in buffers)
+
+    @property
     def events(self) -> list[tuple[str, str]]:
         found = self.items("/apis/events.k8s.io/v1/namespaces/default/events")
         return [(event["reason"], event.get("note", "")) for event in found]
@@ -119,7 +155,7 @@ class World:
             return condition()
 
         if not wait_until(moved, timeout_s=timeout_s, every_s=0.3):
-            raise AssertionError(f"nodes {[*self.nodes]}, placeholders {self.placeholders}, events {self.events}")
+            raise AssertionError(f"nodes {[*self.nodes]}, asked for {self.asked}, events {self.events}")
 
     def turn(self) -> None:
         """What has become of nodes and pods; and what jobs lack, once it has changed."""
@@ -180,6 +216,7 @@ def apiserver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Apise
         apiserver.install(
             render("sunkpy", {"nodeSetNamespaces": ["default"]}), "nodesets.sunkpy.dev", "-operator", "-operator-token"
         )
+        apiserver.install([BUFFERS], BUFFERS["metadata"]["name"])
         apiserver.make_account("default")
         config = {"kwok-provider-config": {"config": PROVIDER}, "kwok-provider-templates": {"templates": {
             "apiVersion": "v1", "kind": "List", "items": [MACHINE]}}}  # fmt: skip
@@ -195,6 +232,7 @@ def apiserver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Apise
             "--frequent-loops-enabled=false", "--new-pod-scale-up-delay=0s", "--scale-down-delay-after-add=1s",
             "--scale-down-delay-after-delete=0s", "--scale-down-unneeded-time=3s",
             "--unremovable-node-recheck-timeout=1s", "--node-delete-delay-after-taint=1s",
+            "--capacity-buffer-controller-enabled", "--capacity-buffer-pod-injection-enabled",
         )  # fmt: skip
         yield apiserver
 
@@ -220,9 +258,10 @@ async def world(apiserver: Apiserver, monkeypatch: pytest.MonkeyPatch) -> AsyncI
             await term
 
 
-def from_zero_and_back(world: World) -> None:
+def from_zero_and_back(world: World, ask: str) -> None:
+    world.patch(f"{NODESETS}/compute", {"spec": {"growth": {"ask": ask}}})
     world.jobs_want = MOST
-    world.until(lambda: len(world.slurmd_pods) == len(world.busy) == MOST and not world.placeholders)
+    world.until(lambda: len(world.slurmd_pods) == len(world.busy) == MOST and not world.asked)
     assert len(world.nodes_seen) == MOST, "none was bought twice"
     first = min(world.nodes)
     world.jobs_want, world.busy = 0, {first}
@@ -234,8 +273,9 @@ def from_zero_and_back(world: World) -> None:
     assert len(world.nodes_seen) == MOST
 
 
-async def test_nodes_come_for_jobs_and_go_when_nothing_runs_there(world: World) -> None:
-    await asyncio.to_thread(from_zero_and_back, world)
+@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer"])
+async def test_nodes_come_for_jobs_and_go_when_nothing_runs_there(world: World, ask: str) -> None:
+    await asyncio.to_thread(from_zero_and_back, world, ask)
 
 
 def more_than_there_can_be(world: World) -> None:
