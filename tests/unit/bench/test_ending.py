@@ -1,4 +1,4 @@
-"""A bench that is told to end, as release-check and `timeout` tell it, removes what it made."""
+"""A bench that is told to end removes what it made: release-check tells it, and the make between them once more."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import subprocess
 import sys
 
 _BENCH = """
-import time
+import signal, sys
 from tests.bench import __main__ as bench
 
 def measure(_):
     try:
         print("up", flush=True)
-        time.sleep(60)
+        signal.pause()
     finally:
+        print("ends", flush=True)
+        sys.stdin.readline()
         print("down", flush=True)
 
 bench.BENCHES["page"] = measure
@@ -21,9 +23,12 @@ bench.main(["page"])
 """
 
 
-def test_a_bench_that_is_told_to_end_takes_its_cluster_down():
-    with subprocess.Popen([sys.executable, "-c", _BENCH], stdout=subprocess.PIPE, text=True) as process:
+def test_a_bench_that_is_told_to_end_twice_takes_its_cluster_down():
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", _BENCH], stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout.readline() == "up\n"
         process.terminate()
-        assert process.stdout.read() == "down\n"
-    assert process.returncode == 143
+        assert process.stdout.readline() == "ends\n"
+        process.terminate()
+        told, _ = process.communicate("\n")
+    assert (told, process.returncode) == ("down\n", 143)
