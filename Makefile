@@ -105,9 +105,10 @@ docs: $(READY) ## docs/ as a site with search, in build/site
 sizes: $(READY) ## How large parts, files, classes, functions and pages are
 	@$(BIN)/python tools/print-sizes
 
+# Its own, and those that benches have for themselves: one that was killed leaves it.
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
-	$(BIN)/python -m devcluster down --name $(CLUSTER)
-	$(BIN)/python -m devcluster down --name $(CLUSTER)-room
+	@for each in $(CLUSTER) $(CLUSTER)-{room,devices,gitops,ha,machines,upgrade}; do \
+	  $(BIN)/python -m devcluster down --name $$each || exit; done
 
 clean: clean-cluster ## Remove the cluster, the build output and the virtual environment
 	rm -rf build .venv

@@ -1,9 +1,15 @@
-"""A bench that is told to end removes what it made: release-check tells it, and the make between them once more."""
+"""A bench that is told to end removes what it made: release-check tells it, and the make between them once more.
+
+What is killed cannot; `make clean-cluster` does.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+
+from demo.stack import ROOT
 
 _BENCH = """
 import signal, sys
@@ -32,3 +38,10 @@ def test_a_bench_that_is_told_to_end_twice_takes_its_cluster_down():
         process.terminate()
         told, _ = process.communicate("\n")
     assert (told, process.returncode) == ("down\n", 143)
+
+
+def test_clean_cluster_knows_the_clusters_that_benches_have_for_themselves():
+    sources = [file.read_text() for file in (ROOT / "tests" / "bench").rglob("*.py")]
+    own = {name for text in sources for name in re.findall(r'own_(?:stack|cluster)\("(\w+)"', text)}
+    (named,) = re.findall(r"\$\(CLUSTER\)-{(.*)}", (ROOT / "Makefile").read_text())
+    assert set(named.split(",")) == own | {"room"}
