@@ -21,9 +21,11 @@ from sunkpy.core.growth.survey import Members, devices_in_use, find_pools
 from sunkpy.core.growth.wish import Wish, make_status, recall
 from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.times import parse_rfc3339, utc_now
 from sunkpy.core.nodeset.potential import find_potential, most_nodes
+from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -128,17 +130,21 @@ class Growth:
         return [each for each in self._nodesets.values() if each.spec.cluster == self._cluster]
 
     def _members(self) -> dict[str, Members]:
-        """By uid. Nodes that are about to go are none: they go for good, or come anew."""
+        """By uid."""
         nodes: defaultdict[str, set[str]] = defaultdict(set)
         joining: defaultdict[str, set[str]] = defaultdict(set)
+        returning: defaultdict[str, set[str]] = defaultdict(set)
         oldest = self._now() - JOINS_WITHIN
         for pod in self._pods.values():
-            if is_slurmd(pod) and not _goes(pod):
-                nodeset, name = pod.labels.get(names.LABEL_NODESET, ""), slurm_node_of(pod)
-                nodes[nodeset].add(name)
-                since = pod.metadata.creation_timestamp
-                if since and parse_rfc3339(since) > oldest:
-                    joining[nodeset].add(name)
+            if not is_slurmd(pod) or _leaves(pod):
+                continue
+            nodeset, name, token = pod.labels.get(names.LABEL_NODESET, ""), slurm_node_of(pod), token_of(pod)
+            nodes[nodeset].add(name)
+            since = pod.metadata.creation_timestamp
+            if token is not None and token.is_rollout:
+                returning[nodeset].add(name)
+            elif token is None and since and parse_rfc3339(since) > oldest:
+                joining[nodeset].add(name)
         records = find_potential(self._own(), {}, self._offered())
         offers = {each.nodeset: each.offer for each in records}
         return {
@@ -150,12 +156,13 @@ class Growth:
                 offer=offers.get(each.name, ""),
                 nodes=frozenset(nodes[each.name]),
                 joining=frozenset(joining[each.name]),
+                returning=frozenset(returning[each.name]),
             )
             for each in self._own()
         }
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if old is None or new is None or _goes(old) != _goes(new):
+        if old is None or new is None or _leaves(old) != _leaves(new):
             self._came.set()
 
     # --------------------------------------------------------------------------------------------------------- writing
@@ -206,5 +213,7 @@ def _find(read: Read, members: list[Members]) -> Mapping[str, Lack]:
     return find_lacks(waiting, pools, {each.name: each.tier for each in read.partitions})
 
 
-def _goes(pod: Pod) -> bool:
-    return pod.is_deleting or names.ANNOTATION_PENDING_DELETION in pod.annotations
+def _leaves(pod: Pod) -> bool:
+    """Its node goes for good; after a roll or a check of the machine it comes again."""
+    token = token_of(pod)
+    return token is not None and not token.is_rollout and token.cause != RemovalCause.VERIFICATION

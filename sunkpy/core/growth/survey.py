@@ -22,7 +22,8 @@ _KEPT_FOR_SOME: Final = frozenset({"RESERVED", "MAINTENANCE"})
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeSet. `nodes`: those that it has, in Slurm or not yet; `joining`: those that are expected there soon.
+    """A NodeSet. `nodes`: those that it has, in Slurm or not yet; `joining`: those that are expected there soon;
+    `returning`: those that come again once they are empty, for a roll makes their slurmd pods anew.
 
     `features`: those that each of its nodes has; `offer`: what a node of it offered when there was one, or would offer,
     in words of slurm.conf(5).
@@ -35,6 +36,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
     offer: str = ""
     nodes: frozenset[str] = frozenset()
     joining: frozenset[str] = frozenset()
+    returning: frozenset[str] = frozenset()
 
 
 def find_pools(
@@ -98,7 +100,8 @@ def _pool(
     shape = _usual(registered) or offered
     shared = frozenset.intersection(*(node.features for node in registered)) if registered else of_offer
     features = each.features | shared
-    coming = sorted(each.joining - {node.name for node in registered})
+    used = {node.name for node in own if node.is_busy} | {node.name for node in taking}
+    coming = sorted((each.joining - {node.name for node in registered}) | (each.returning - used))
     rooms = [
         *_rooms(taking, in_use),
         *(Room(node=name, left=shape or {}, is_whole=True, features=features) for name in coming),

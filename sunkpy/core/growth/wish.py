@@ -26,11 +26,14 @@ Requests = tuple[GrowthRequest, ...]
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """`target`: how many nodes there are to be, 0 if none more; `last`: what the last answer alone would have it be.
 
-    `requests`: for which jobs, when there were `there` nodes.
+    `most`: the most that one of the last two answers lacked, so that a node that is away for a moment is not wanted
+    anew; `lacked`: what the last one did. `requests`: for which jobs, when there were `there` nodes.
     """
 
     target: int = 0
     last: int = 0
+    most: int = 0
+    lacked: int = 0
     requests: Requests = ()
     there: int = 0
 
@@ -41,7 +44,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         target = min(max(self.target, low), high)
         is_for_others = target > now
         requests, at = (self.requests, self.there) if is_for_others else (lack.requests, there)
-        return Wish(target=target, last=now, requests=requests, there=at)
+        most = max(self.lacked, lack.nodes)
+        return Wish(target=target, last=now, most=most, lacked=lack.nodes, requests=requests, there=at)
 
     @property
     def is_settled(self) -> bool:
@@ -50,7 +54,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     def wanted(self, there: int) -> int:
         """How many nodes more, now that there are so many."""
-        return max(0, self.target - there)
+        return min(max(0, self.target - there), self.most)
 
     def requests_left(self, there: int) -> Requests:
         """For which jobs: nodes that have come are for the first of them."""
@@ -63,8 +67,8 @@ def recall(status: GrowthStatus | None, there: int) -> Wish:
     """What an earlier leader has published, so that a new one does not withdraw it."""
     if status is None or not status.wanted_nodes:
         return Wish()
-    target = there + status.wanted_nodes
-    return Wish(target=target, last=target, requests=status.requests, there=there)
+    wanted, target = status.wanted_nodes, there + status.wanted_nodes
+    return Wish(target=target, last=target, most=wanted, lacked=wanted, requests=status.requests, there=there)
 
 
 def make_status(

@@ -75,6 +75,12 @@ class Pool:
         self.api.change("nodesets", "slurm", "gpu", {"spec": {"growth": growth}})
         await self.api.until(lambda: self.nodesets.get("slurm", "gpu").spec.growth.potential == growth["potential"])
 
+    async def mark(self, name: str, cause: str) -> None:
+        """The operator wants its slurmd pod gone."""
+        token = {names.ANNOTATION_PENDING_DELETION: f"2026-11-28T12:00:00+00:00/{cause}"}
+        self.api.change("pods", "slurm", name, {"metadata": {"annotations": token}})
+        await self.api.until(lambda: names.ANNOTATION_PENDING_DELETION in self.pods.get("slurm", name).annotations)
+
     async def add_pod(self, name: str) -> None:
         """A node has come, and its slurmd pod starts."""
         labels = {names.LABEL_NODESET: "gpu", names.LABEL_SLURM_NODE: name}
@@ -84,8 +90,8 @@ class Pool:
 
     async def answer(self, *jobs: JobRow, nodes: tuple[str, ...] = (), **state: Any) -> dict[str, Any] | None:
         """Slurm answers with these jobs and idle nodes; what the NodeSet says then."""
-        fields = {"cpus": 8, "memory_mib": 4096, "features": frozenset({"gpu"}), **state}
-        known = {name: SlurmNode(name=name, state=frozenset({"IDLE"}), **fields) for name in nodes}
+        fields = {"cpus": 8, "memory_mib": 4096, "features": frozenset({"gpu"}), "state": frozenset({"IDLE"}), **state}
+        known = {name: SlurmNode(name=name, **fields) for name in nodes}
         main = PartitionRow(name="main", nodes=(*nodes, "gpu_potential_1a2b3c_1"))
         await self.growth.check(msgspec.structs.replace(READ, nodes=known, jobs=list(jobs), partitions=[main]))
         return self.said
@@ -156,6 +162,26 @@ async def test_a_node_that_never_comes_is_wanted_again(pool: Pool) -> None:
     said = await pool.answer(waits())
     assert said is not None
     assert said["wantedNodes"] == 1
+
+
+@pytest.mark.parametrize(("cause", "wanted"), [("rollout", None), ("verification", 1), ("scale-down", 1)])
+async def test_a_node_that_a_roll_makes_anew_is_not_bought_again(pool: Pool, cause: str, wanted: int | None) -> None:
+    await pool.add_pod("gpu-1")
+    await pool.mark("gpu-1", cause)
+    for _ in range(2):
+        said = await pool.answer(waits(), nodes=("gpu-1",), reason="k8s: scale", state=frozenset({"IDLE", "DRAIN"}))
+    assert (said or {}).get("wantedNodes") == wanted
+
+
+@pytest.mark.parametrize(("cause", "wanted"), [("rollout", None), ("verification", None), ("scale-down", 1)])
+async def test_a_node_that_comes_again_is_one_of_those_that_may_be(pool: Pool, cause: str, wanted: int | None) -> None:
+    await pool.wish(potential=1)
+    await pool.add_pod("gpu-1")
+    await pool.mark("gpu-1", cause)
+    busy = {"alloc_cpus": 8, "state": frozenset({"ALLOCATED", "DRAIN"})}
+    for _ in range(2):
+        said = await pool.answer(waits(), nodes=("gpu-1",), reason="k8s: scale", **busy)
+    assert ((said or {}).get("wantedNodes") or None) == wanted
 
 
 async def test_it_ends_when_the_job_has_its_nodes_and_with_the_wish(pool: Pool) -> None:

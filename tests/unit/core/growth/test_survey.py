@@ -75,6 +75,15 @@ def test_one_that_joins_counts_once_when_it_is_there():
     assert (len(pool.rooms), pool.usable) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("state", "comes"), [(("IDLE", "DRAIN"), True), (("MIXED", "DRAIN"), False), (("DOWN",), True)]
+)
+def test_a_node_whose_pod_is_made_anew_comes_again_once_it_is_empty(state, comes):
+    pool = survey(slurm_node("n1", *state), returning=frozenset({"n1"}))
+    assert [room.node for room in pool.rooms] == (["n1"] if comes else [])
+    assert (pool.usable, pool.more) == (int(comes), 8)
+
+
 def test_a_node_more_is_as_most_are():
     pool = survey(slurm_node("n1"), slurm_node("n2", cpus=16), slurm_node("n3", cpus=16), offer="CPUs=2 RealMemory=1")
     assert pool.shape == amounts(16, 4)

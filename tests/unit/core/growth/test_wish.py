@@ -58,6 +58,12 @@ def test_what_comes_between_two_answers_is_less_to_wish_for():
     assert [wish.wanted(there) for there in (10, 55, 100, 120)] == [90, 45, 0, 0]
 
 
+def test_nodes_that_are_away_for_a_moment_are_not_wanted_anew():
+    wish = Wish().settle(lack(2), 100).settle(lack(2), 100)
+    assert [wish.wanted(there) for there in (100, 75, 101, 102)] == [2, 2, 1, 0]
+    assert wish.settle(lack(2), 75).wanted(75) == 2
+
+
 def test_nodes_that_come_are_for_the_first_job():
     first, second = GrowthRequest(job="1", nodes=3), GrowthRequest(job="2", nodes=4)
     both = Lack(requests=(first, second))
