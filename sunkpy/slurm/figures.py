@@ -51,8 +51,6 @@ class WireJobRow(WireWaiting, frozen=True, kw_only=True):
 
     comment: str = ""
     admin_comment: str = ""
-    user_name: str = ""
-    account: str = ""
     nodes: str | None = ""
     tres_alloc_str: str = ""
     gres_detail: tuple[str, ...] | None = ()

@@ -18,7 +18,6 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     """An entry of `jobs`, with what only its place in the queue needs."""
 
     name: str = ""
-    qos: str = ""
     end_time: Number = Number()
     array_task_id: Number = Number()
     het_job_offset: Number = Number()

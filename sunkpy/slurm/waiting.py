@@ -31,6 +31,9 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
     job_state: tuple[str, ...] = ()
     state_reason: str = ""
     partition: str = ""
+    user_name: str = ""
+    account: str = ""
+    qos: str = ""
     priority: Number = Number()
     array_job_id: Number = Number()
     array_max_tasks: Number = Number()
@@ -90,6 +93,9 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
             required_nodes=_expand(self.required_nodes),
             excluded_nodes=_expand(self.excluded_nodes),
             het_job=self.het_job_id.value,
+            user=self.user_name,
+            account=self.account,
+            qos=self.qos,
         )
 
     @property

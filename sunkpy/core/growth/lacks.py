@@ -45,8 +45,10 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping[str, int]) -> dict[str, Lack]:
     """By NodeSet that may grow; `tiers`: partition → PriorityTier, which goes before the priority of jobs."""
     line = _Line(pools)
+    waiting = list(jobs)
+    limits = {limit for job in waiting if (limit := job.limit) is not None}
     groups: dict[int, list[WaitingJob]] = {}
-    for job in jobs:
+    for job in waiting:
         groups.setdefault(job.het_job or job.id, []).append(job)
 
     def place(group: Sequence[WaitingJob]) -> tuple[int, int, int]:
@@ -54,7 +56,7 @@ def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping
         return -tier, -max(job.priority for job in group), group[0].id
 
     for group in sorted(groups.values(), key=place):
-        if all(job.waits_for_nodes for job in group):
+        if all(job.waits_for_nodes and not job.is_bound_by(limits) for job in group):
             line.add(group)
     return line.lacks
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final
 
 import msgspec
@@ -14,6 +14,11 @@ WAITS_FOR_NODES: Final = frozenset({
 })  # fmt: skip
 """Slurm's reasons that nodes may take away. All others, such as a dependency, a hold, a limit, a licence, a time to
 begin or a reservation, keep the job waiting however many nodes there are (job_state_reason.c)."""
+_NOT_LOOKED_AT: Final = frozenset({"", "None", "Priority"})
+_OF_ONE_JOB: Final = ("PerJob", "PerNode", "Min", "Duration", "NotAllowed")
+
+Limit = tuple[str, ...]
+"""Of an account, a QoS, or a user in one of both."""
 
 
 class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -42,6 +47,9 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     het_job: int = 0
+    user: str = ""
+    account: str = ""
+    qos: str = ""
 
     @property
     def waits_for_nodes(self) -> bool:
@@ -53,6 +61,27 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             and not self.reservation
             and not self.required_nodes
         )
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit that keeps it waiting, if it keeps other jobs waiting, too: one of a job or a node does not."""
+        reason = self.reason
+        if not reason.startswith(("Assoc", "QOS", "Max")) or any(word in reason for word in _OF_ONE_JOB):
+            return None
+        if reason.startswith("AssocGrp") or reason.endswith("PerAccount"):
+            return "account", self.account
+        if reason.startswith("QOSGrp"):
+            return "qos", self.qos
+        return "user", self.user, self.qos if reason.startswith("QOS") else self.account
+
+    def is_bound_by(self, limits: Set[Limit]) -> bool:
+        """Slurm has not looked at it yet, and what keeps jobs before it waiting will keep it waiting.
+
+        slurmctld looks at so many jobs at a time (default_queue_depth, bf_max_job_test); those behind have `Priority`.
+        """
+        own: set[Limit] = {("account", self.account), ("qos", self.qos)}
+        own |= {("user", self.user, self.qos), ("user", self.user, self.account)}
+        return self.reason in _NOT_LOOKED_AT and not limits.isdisjoint(own)
 
     @property
     def kind(self) -> tuple[object, ...]:

@@ -45,6 +45,7 @@ def waiting(**fields: Any) -> WaitingJob | None:
         ({"partition": "low,high"}, {"partitions": ("low", "high")}),
         ({"state_reason": "None"}, {"reason": ""}),
         ({"state_reason": "Resources"}, {"reason": "Resources"}),
+        ({"user_name": "ann", "account": "chem", "qos": "long"}, {"user": "ann", "account": "chem", "qos": "long"}),
         ({"resv_name": "r"}, {"reservation": "r"}),
         ({"required_nodes": "n[1-2]"}, {"required_nodes": ("n1", "n2")}),
         ({"excluded_nodes": "n[1-"}, {"excluded_nodes": ("n[1-",)}),

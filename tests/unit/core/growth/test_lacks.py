@@ -141,6 +141,33 @@ def test_what_waits_for_something_else_lacks_no_node(reason):
     assert requests(find_lacks([make_job(reason=reason)], [make_pool()], {})) == {}
 
 
+@pytest.mark.parametrize(
+    ("limit", "other", "lacks"),
+    [
+        ("QOSMaxJobsPerUserLimit", {}, False),
+        ("QOSMaxJobsPerUserLimit", {"reason": ""}, False),
+        ("QOSMaxJobsPerUserLimit", {"reason": "Resources"}, True),
+        ("QOSMaxJobsPerUserLimit", {"user": "bob"}, True),
+        ("QOSMaxJobsPerUserLimit", {"qos": "short"}, True),
+        ("QOSMaxJobsPerUserLimit", {"account": "bio"}, False),
+        ("AssocMaxJobsLimit", {"qos": "short"}, False),
+        ("AssocMaxJobsLimit", {"account": "bio"}, True),
+        ("AssocGrpNodeLimit", {"user": "bob", "qos": "short"}, False),
+        ("AssocGrpNodeLimit", {"account": "bio"}, True),
+        ("QOSGrpCpuLimit", {"user": "bob", "account": "bio"}, False),
+        ("QOSGrpCpuLimit", {"qos": "short"}, True),
+        ("MaxNodePerAccount", {"user": "bob"}, False),
+        ("QOSMaxNodePerJobLimit", {}, True),
+        ("QOSMinGRES", {}, True),
+        ("Dependency", {}, True),
+    ],
+)
+def test_a_job_that_slurm_has_not_looked_at_is_bound_by_the_limit_of_one_before_it(limit, other, lacks):
+    whose = {"user": "ann", "account": "chem", "qos": "long"}
+    jobs = [make_job(1, reason=limit, **whose), make_job(2, **{"reason": "Priority", **whose, **other})]
+    assert requests(find_lacks(jobs, [make_pool()], {})) == ({"2": 1} if lacks else {})
+
+
 @pytest.mark.parametrize("reason", ["", "Resources", "Priority", "ReqNodeNotAvail", "PartitionConfig"])
 def test_what_nodes_may_help_lacks_them(reason):
     assert requests(find_lacks([make_job(reason=reason)], [make_pool()], {})) == {"1": 1}
