@@ -59,10 +59,10 @@ class WireJobRow(WireWaiting, frozen=True, kw_only=True):
     eligible_time: Number = Number()
     start_time: Number = Number()
 
-    def to_core(self, scheduler: str, started: int = 0) -> JobRow:
+    def to_core(self, scheduler: str, started: int | None = 0) -> JobRow:
         """As figures read it; `scheduler` is the Slurm user of the scheduler, whose comments are its own.
 
-        `started`: how many tasks of its array run.
+        `started`: how many tasks of its array run; None if nobody asks what it waits for.
         """
         state, tres = flags(self.job_state), tres_amounts(self.tres_alloc_str)
         counted = sum(gres_counts(text).get(_GPU, 0) for text in self.gres_detail or ())
@@ -86,7 +86,7 @@ class WireJobRow(WireWaiting, frozen=True, kw_only=True):
             comment=self.comment if self.user_name == scheduler else self.admin_comment,
             started_s=started_s,
             waited_s=max(0, started_s - (self.eligible_time.value or self.submit_time.value)) if started_s else 0,
-            waits=self.waits(started),
+            waits=self.waits(started) if started is not None else None,
         )
 
     @property
@@ -184,8 +184,10 @@ class FigureCalls:
 
     _transport: Transport
 
-    async def job_rows(self, job_id: JobId, *, scheduler: str) -> list[JobRow]:
+    async def job_rows(self, job_id: JobId, *, scheduler: str, with_waits: bool = True) -> list[JobRow]:
         """A job; of an array each record: tasks that have started, and one for those that wait. 2–4 ms.
+
+        `with_waits`: also what it asks of nodes while it waits.
 
         Raises:
             NotFound: Slurm does not remember it.
@@ -196,7 +198,7 @@ class FigureCalls:
         jobs = (await self._transport.ask(request, JobRowsReply)).jobs
         states = [flags(job.job_state) for job in jobs]
         started = sum(holds_something(state) and not is_job_pending(state) for state in states)
-        return [job.to_core(scheduler, started) for job in jobs]
+        return [job.to_core(scheduler, started if with_waits else None) for job in jobs]
 
     async def partition_rows(self) -> list[PartitionRow]:
         """All partitions with their nodes. 2–4 ms."""

@@ -26,7 +26,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
 
     def to_queue(self, scheduler: str) -> QueuedJob:
         """`scheduler` as in `to_core`. GPUs by type are counted where Slurm counts no GPUs of all types."""
-        row = self.to_core(scheduler)
+        row = self.to_core(scheduler, None)
         asked = tres_amounts(self.tres_req_str).get("gres/gpu", "")
         gpus = int(asked) if asked.isdecimal() else row.min_nodes * gres_counts(self.tres_per_node).get("gpu", 0)
         return QueuedJob(

@@ -90,7 +90,8 @@ Listener = Callable[[Read], Awaitable[None]]
 class FigureFeed:
     """Keeps the page of figures.
 
-    `scheduler_user` is the Slurm user of the scheduler; `nodeset_of` says the NodeSet of a Slurm node.
+    `scheduler_user` is the Slurm user of the scheduler; `nodeset_of` says the NodeSet of a Slurm node; `with_waits`
+    whether somebody who listens asks what jobs ask of nodes.
     """
 
     def __init__(
@@ -101,12 +102,13 @@ class FigureFeed:
         *,
         scheduler_user: str,
         nodeset_of: Callable[[str], str] = lambda _: "",
+        with_waits: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slurm = slurm
         self._nodes = nodes
         self._settings = settings
-        self._jobs = JobReader(slurm, scheduler_user=scheduler_user, most=settings.job_reads)
+        self._jobs = JobReader(slurm, scheduler_user=scheduler_user, most=settings.job_reads, with_waits=with_waits)
         self._history = TermTotals(nodeset_of)
         self._shares: Sequence[Share] = ()
         self._shares_at_s = float("-inf")

@@ -76,6 +76,11 @@ class Growth:
         self._log = structlog.get_logger("syncer")
         pods.add_handler(self._pod_changed)
 
+    @property
+    def is_on(self) -> bool:
+        """A NodeSet may grow, as far as NodeSets are known."""
+        return not self._nodesets.synced.is_set() or any(most_nodes(each) for each in self._own())
+
     async def run(self) -> None:
         """Until cancelled: wish for less as nodes come."""
         try:

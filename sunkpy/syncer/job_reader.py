@@ -9,7 +9,7 @@ all tasks together: the longest unread first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -35,12 +35,18 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobReader:
-    """`most`: how many jobs are read in a turn. `scheduler_user` is the Slurm user of the scheduler."""
+    """`most`: how many jobs are read in a turn. `scheduler_user` is the Slurm user of the scheduler.
 
-    def __init__(self, slurm: Slurm, *, scheduler_user: str, most: int) -> None:
+    `with_waits`: whether somebody asks now what jobs that wait ask of nodes.
+    """
+
+    def __init__(
+        self, slurm: Slurm, *, scheduler_user: str, most: int, with_waits: Callable[[], bool] = lambda: True
+    ) -> None:
         self._slurm = slurm
         self._user = scheduler_user
         self._most = most
+        self._with_waits = with_waits
         self._known: dict[JobId, Known] = {}
         self._is_whole = False
         self.unread = 0
@@ -92,6 +98,7 @@ class JobReader:
     async def _read(self, job: JobId, states: States) -> None:
         self._known.pop(job, None)
         try:
-            self._known[job] = Known(states, await self._slurm.job_rows(job, scheduler=self._user))
+            rows = await self._slurm.job_rows(job, scheduler=self._user, with_waits=self._with_waits())
+            self._known[job] = Known(states, rows)
         except NotFound:
             self._known[job] = Known(states, ())

@@ -63,7 +63,13 @@ class Term:
         process.add_alive_check("apiserver", self._pulse.problem)
         user = settings.scheduler_user
         self._figures = FigureFeed(
-            slurm, nodes, settings.metrics, scheduler_user=user, nodeset_of=self._nodeset_of, clock=clock
+            slurm,
+            nodes,
+            settings.metrics,
+            scheduler_user=user,
+            nodeset_of=self._nodeset_of,
+            with_waits=lambda: self._growth.is_on,
+            clock=clock,
         )
         self._places = Places(kube, settings.topology, namespace=namespace, pods=self._pods)
         self._topology = Topology(

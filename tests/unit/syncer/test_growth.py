@@ -230,6 +230,14 @@ async def test_without_a_nodeset_that_may_grow_nothing_is_counted_or_written(poo
     assert (pool.api.asked.total(), pool.metric) == (before, None)
 
 
+async def test_what_jobs_ask_for_is_read_only_where_a_nodeset_may_grow(pool: Pool) -> None:
+    assert pool.growth.is_on
+    await pool.wish(potential=0)
+    assert not pool.growth.is_on
+    pool.nodesets = Informer(pool.kube, paths.nodesets("slurm"), NodeSet)
+    assert pool.lead().is_on, "nobody knows yet: a new leader withdraws nothing"
+
+
 async def test_before_all_jobs_are_read_nothing_changes(pool: Pool) -> None:
     for _ in range(2):
         await pool.answer(waits(nodes=5))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -19,8 +19,8 @@ class Jobs:
     def __init__(self, slurm: Slurmrestd, client: Slurm) -> None:
         self.slurm, self._client = slurm, client
 
-    def reader(self, most: int) -> JobReader:
-        return JobReader(self._client, scheduler_user="k8s", most=most)
+    def reader(self, most: int, **how: Callable[[], bool]) -> JobReader:
+        return JobReader(self._client, scheduler_user="k8s", most=most, **how)
 
     def read(self) -> list[int]:
         """The jobs that were read since the last call."""
@@ -62,6 +62,15 @@ async def test_one_that_may_have_started_since_asks_for_no_nodes(jobs: Jobs) -> 
     rows = await reader.refresh() or []
     assert sorted("PENDING" in row.state for row in rows) == [False, True], "one of them is read in a turn"
     assert [row.waits for row in rows] == [None, None]
+
+
+async def test_what_jobs_ask_for_is_there_from_when_somebody_asks(jobs: Jobs) -> None:
+    jobs.slurm.add_job("PENDING", comment="")
+    asks: list[bool] = []
+    reader = jobs.reader(10, with_waits=lambda: bool(asks))
+    assert [row.waits for row in await reader.refresh() or ()] == [None]
+    asks.append(True)
+    assert [row.waits is not None for row in await reader.refresh() or ()] == [True]
 
 
 async def test_a_job_that_slurm_forgets_is_gone(jobs: Jobs) -> None:
