@@ -28,6 +28,7 @@ from sunkpy.core.nodeset.world import World
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
+from sunkpy.operator.drain_requests import DrainRequestWatch
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.memory import Memory
@@ -104,9 +105,11 @@ class NodeLoop:
         cordon_cap: CordonCap,
         health: HealthWatch,
         remedies: RemedyWriter,
+        requests: DrainRequestWatch,
         writer: NodeWriter,
         lock: Lock = UNLOCKED,
     ) -> None:
+        self._requests = requests
         self._lock = lock
         self._health = health
         self._remedies = remedies
@@ -130,10 +133,11 @@ class NodeLoop:
         patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock, has_jobs=has_jobs)
         if patch.marks and pod is not None:
             self._cordon_cap.note(node, pod)
-        step = self._health.step(node, pod)
+        step = self._health.step(self._requests.add_to(node), pod)
         patch = msgspec.structs.replace(patch, annotations={**patch.annotations, **step.changes})
         waits_s = [
             await self._remedies.ensure(node, step),
+            await self._requests.answer(node, pod),
             await self._writer.patch_node(node, patch, step),
             step.again_s,
         ]

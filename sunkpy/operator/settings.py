@@ -9,6 +9,7 @@ import msgspec
 
 from sunkpy.core.health import HealthRules, Remedy, Rule
 from sunkpy.core.health.known import KNOWN
+from sunkpy.core.health.requests import DrainRequests
 from sunkpy.core.nodeset.node_mark import DrainPolicy
 from sunkpy.runtime.settings import ProcessSettings, Settings
 
@@ -27,14 +28,15 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
     """What says that a node is sick, and how it comes back: `sunkpy.core.health`. Without signals nothing happens.
 
     `sources`: whose signals count as `core.health.known` has them, but for those `without`. `signals`: more of them, or
-    in place of one of that name; they name `remedies`. `max_percent` of a pool, at least three Nodes, are closed at
-    once because of signals, and as many are remedied.
+    in place of one of that name; they name `remedies`. `drain_requests`: those of another program, to be answered.
+    `max_percent` of a pool, at least three Nodes, are closed at once because of signals, and as many are remedied.
     """
 
     sources: tuple[Source, ...] = ()
     without: tuple[str, ...] = ()
     signals: Mapping[str, Rule] = {}
     remedies: Mapping[str, Remedy] = {}
+    drain_requests: DrainRequests = DrainRequests()
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
     settle_seconds: Annotated[int, msgspec.Meta(ge=0)] = 60
     person_after_seconds: Annotated[int, msgspec.Meta(ge=0)] = 3600
@@ -49,6 +51,8 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
     def rules(self) -> HealthRules:
         """All of them; those that values give by name come first."""
         known = {name: rule for source in self.sources for name, rule in KNOWN[source].items()}
+        if self.drain_requests.api_version:
+            known["DrainRequest"] = Rule(is_drain_request=True)
         left = {name: rule for name, rule in known.items() if name not in {*self.signals, *self.without}}
         return HealthRules(
             signals={**self.signals, **left},

@@ -20,6 +20,7 @@ from sunkpy.operator.asking import Asker
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.cordon_cap import CordonCap
 from sunkpy.operator.create import PodCreator
+from sunkpy.operator.drain_requests import DrainRequestWatch
 from sunkpy.operator.execute import Executor
 from sunkpy.operator.feed import follow_nodesets
 from sunkpy.operator.health import HealthWatch
@@ -78,12 +79,14 @@ class Term:
             memory=memory,
         )
         self.asker = Asker(kube, events, nodes=self.node_watch.values, wake=self._wakes.asks.add)
+        self._requests = DrainRequestWatch(kube, asked.drain_requests, self._wakes.nodes.add)
         lock = Lock(key=settings.lock.key, is_dry_run=settings.lock.dry_run)
         self.node_loop = NodeLoop(
             collector,
             cap,
             health,
             RemedyWriter(kube, events, settings.health.rules),
+            self._requests,
             NodeWriter(kube, events),
             lock,
         )
@@ -116,6 +119,7 @@ class Term:
             group.create_task(self.pod_watch.run())
             group.create_task(self.node_watch.run())
             group.create_task(self.slice_watch.run())
+            group.create_task(self._requests.run())
             await self.pod_watch.synced.wait()
             await self.node_watch.synced.wait()
             group.create_task(follow_nodesets(self.nodeset_seen))

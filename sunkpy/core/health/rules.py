@@ -95,8 +95,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     drained the node, or somebody did there, with a reason that begins so. `failed_starts`: slurmd is not ready, and
     its container was started again so many times. `remedy`: what is done once nothing runs on the node, by name.
 
-    `failed_verification`: the site's check has failed; `is_request`: somebody asks for it (`verification`). No value
-    sets these.
+    `failed_verification`: the site's check has failed; `is_request`: somebody asks for it (`verification`).
+    `is_drain_request`: another program asks for a drain (`requests`). No value sets these.
     """
 
     condition: str = ""
@@ -106,6 +106,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     failed_starts: Seconds = 0
     failed_verification: bool = False
     is_request: bool = False
+    is_drain_request: bool = False
     bad: tuple[str, ...] = ()
     patience_seconds: Seconds = 0
     cure: Cure | None = None
@@ -113,7 +114,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     def __post_init__(self) -> None:
         sources = (self.condition, self.label, self.taint, self.slurm_reason, self.failed_starts)
-        if sum(map(bool, (*sources, self.failed_verification, self.is_request))) != 1:
+        if sum(map(bool, (*sources, self.failed_verification, self.is_request, self.is_drain_request))) != 1:
             raise ValueError("give exactly one of condition, label, taint, slurmReason and failedStarts")
         if self.label and not self.bad:
             raise ValueError(f"label {self.label}: give its bad values in bad")

@@ -54,6 +54,8 @@ def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
         return _of_verification(pod)
     if rule.is_request:
         return _of_request(node, pod)
+    if rule.is_drain_request:
+        return _of_drain_request(node)
     return _of_starts(rule, pod)
 
 
@@ -98,6 +100,12 @@ def _of_starts(rule: Rule, pod: Pod | None) -> Finding:
         return _UNKNOWN
     words = f": {said}" if (said := last_words(slurmd)) else ""
     return _bad(f"slurmd was started again {slurmd.restart_count} times and is not ready{words}")
+
+
+def _of_drain_request(node: Node) -> Finding:
+    if node.drain_request is None:
+        return _UNKNOWN
+    return _bad(f"a drain is asked for by {node.drain_request}") if node.drain_request else _GOOD
 
 
 def _of_request(node: Node, pod: Pod | None) -> Finding:

@@ -513,11 +513,14 @@ class NodeDevice(Wire, frozen=True, kw_only=True):
 
 
 class Node(KubeObject, frozen=True, kw_only=True):
-    """A Kubernetes node. `devices`, which the apiserver has elsewhere: driver → those that may be used."""
+    """A Kubernetes node. The apiserver has elsewhere: `devices`, by driver those that may be used; `drain_request`, who
+    asks for a drain, empty for nobody and None while that is not known.
+    """
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
     devices: dict[str, tuple[NodeDevice, ...]] = msgspec.field(default_factory=dict)
+    drain_request: str | None = None
 
     @property
     def internal_ip(self) -> str:

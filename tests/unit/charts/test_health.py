@@ -70,6 +70,14 @@ def test_the_examples_of_remedies_are_taken_and_say_what_their_programs_read() -
     assert health.annotations == set(CAPI)
 
 
+def test_drain_requests_are_a_signal_once_values_name_them() -> None:
+    assert "DrainRequest" not in settings(sources=["nvsentinel"]).health.rules.signals
+    health = settings(drainRequests={"apiVersion": "nvsentinel.nvidia.com/v1alpha1", "condition": "Complete"}).health
+    assert health.rules.signals["DrainRequest"].is_drain_request
+    asked = health.drain_requests
+    assert (asked.resource, asked.namespace, asked.condition) == ("drainrequests", "nvsentinel", "Complete")
+
+
 def test_a_remedy_that_is_not_there_is_refused_by_name() -> None:
     signal = {"condition": "GpuFell", "cure": "reboot", "remedy": "reboot"}
     with pytest.raises(Refused, match=r"health\.signals\.gpu\.remedy: health\.remedies has no reboot"):

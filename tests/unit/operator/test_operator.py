@@ -10,6 +10,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.health import Remedy, Rule
+from sunkpy.core.health.requests import DrainRequests
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
@@ -37,6 +38,7 @@ SETTINGS = OperatorSettings(
             "board": Rule(label="example.com/board", bad=("burnt",), remedy="replace"),
         },
         remedies={"mender": MENDER, "replace": REPLACE},
+        drain_requests=DrainRequests(api_version="nvsentinel.nvidia.com/v1alpha1"),
         settle_seconds=0,
     ),
 )
@@ -378,6 +380,26 @@ async def test_a_remedy_is_written_once_nothing_runs_there(api):
     await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     await api.until(lambda: {"HealthRemedy", "HealthRemedyWritten", "HealthReturned"} <= set(api.reasons()))
     assert api.names("jobs") == [name]
+
+
+async def test_a_drain_request_is_answered_once_nothing_runs_there(api):
+    api.define("nvsentinel.nvidia.com/v1alpha1", "DrainRequest", "drainrequests")
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    meta = {"name": "d-1", "namespace": "nvsentinel"}
+    api.put("drainrequests", {"metadata": meta, "spec": {"nodeName": "n1", "checkName": "Xid79"}})
+    why = "DrainRequest: a drain is asked for by nvsentinel/d-1: Xid79"
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) == why)
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: '"state":"draining"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
+    assert "status" not in api.find("drainrequests", "d-1"), "a job runs"
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: api.find("drainrequests", "d-1").get("status"))
+    (answer,) = api.find("drainrequests", "d-1")["status"]["conditions"]
+    assert (answer["type"], answer["status"], answer["reason"]) == ("DrainComplete", "True", "Drained")
+    api.remove("drainrequests", "nvsentinel", "d-1")
+    await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
 
 
 async def test_a_machine_of_cluster_api_is_annotated_once_its_node_says_which_it_is(api):

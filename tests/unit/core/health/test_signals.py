@@ -1,5 +1,6 @@
 """What each source shows: a signal, none, or nothing that is known."""
 
+import msgspec
 import pytest
 
 from sunkpy.core.health.rules import Rule
@@ -13,6 +14,13 @@ LABELLED = Rule(label=LABEL, bad=("bad", "worse"))
 TAINTED = Rule(taint="example.com/sick")
 VALUED = Rule(taint="example.com/sick", bad=("gpu",))
 STARTS = Rule(failed_starts=3)
+
+
+DRAIN = Rule(is_drain_request=True)
+
+
+def asked(what):
+    return msgspec.structs.replace(node(), drain_request=what)
 
 
 def tainted(value=""):
@@ -58,6 +66,10 @@ def tainted(value=""):
                      id="slurmd ended after it"),
         pytest.param(FAILED_RULE, node(), pod(restarts=1, words=CHECK_FAILED), UNKNOWN, "", id="it has no check"),
         pytest.param(FAILED_RULE, node(), None, UNKNOWN, "", id="nothing is there to check"),
+        pytest.param(DRAIN, asked("nvsentinel/d-1: Xid79"), pod(), BAD, "a drain is asked for by nvsentinel/d-1: Xid79",
+                     id="another program asks for a drain"),
+        pytest.param(DRAIN, asked(""), pod(), GOOD, "", id="nobody asks"),
+        pytest.param(DRAIN, asked(None), pod(), UNKNOWN, "", id="it was not listed"),
     ],
 )  # fmt: skip
 def test_a_rule_reads_its_source(rule, at, on, sign, text):
