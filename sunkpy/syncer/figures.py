@@ -22,6 +22,7 @@ from sunkpy.core.figures.devices import device_family, gpus_alloc
 from sunkpy.core.figures.drains import DrainTimes
 from sunkpy.core.figures.family import MetricFamily, Page, Sample, render, single
 from sunkpy.core.figures.jobs import JobRow, job_families
+from sunkpy.core.figures.lost import LostWork
 from sunkpy.core.figures.nodes import PartitionRow, node_families, partition_families
 from sunkpy.core.figures.reservations import License, Reservation, license_families, reservation_families
 from sunkpy.core.figures.shares import Share, share_families
@@ -73,14 +74,19 @@ class TermTotals:
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._waits = WaitTimes()
         self._drains = DrainTimes(nodeset_of)
+        self._lost = LostWork(nodeset_of)
 
     def families(self, read: Read, now_s: float) -> Iterator[MetricFamily]:
         """All of it, with one more read."""
         self._drains.add(read.nodes, now_s)
-        self._waits.begin(read.statistics.figures.get("req_time", 0))
-        self._waits.add(read.jobs or (), is_whole=read.jobs is not None and not read.unread_jobs)
+        slurm_s = int(read.statistics.figures.get("req_time", 0))
+        jobs, is_whole = read.jobs or (), read.jobs is not None and not read.unread_jobs
+        self._waits.begin(slurm_s)
+        self._waits.add(jobs, is_whole=is_whole)
+        self._lost.add(jobs, read.nodes, slurm_s, is_whole=is_whole)
         yield self._drains.family
         yield self._waits.family
+        yield from self._lost.families
 
 
 Listener = Callable[[Read], Awaitable[None]]

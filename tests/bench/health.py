@@ -213,7 +213,7 @@ def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
 
 def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[float, float]:
     """When the signal came, and when Slurm showed the drain."""
-    watch = stack.when_slurm_node(pod.name, r"State=[^ ]*DRAIN.*Reason=k8s: health:", timeout_s=60)
+    watch = stack.when_slurm_node(pod.name, r"State=[^ ]*DRAIN.*Reason=k8s: ", timeout_s=60)
     begun_s = time.time()
     begin()
     return begun_s, watch.time_s() - stack.clock_skew_s()

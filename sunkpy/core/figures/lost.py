@@ -1,0 +1,81 @@
+"""What jobs lost because nodes failed under them: the run of each until it was last seen, in seconds of cpus and GPUs.
+
+Slurm ends a job whose node fails (NODE_FAIL), or queues it again. A job that writes checkpoints has lost less than its
+run. A job counts as queued again because of its nodes if one of them is down, or gone,
+when that is seen. What starts and fails between two reads is not seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.model.states import SlurmNode
+
+_FAILED: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_ENDED: Final = "failed"
+_AGAIN: Final = "requeued"
+
+Key = tuple[str, str]
+
+
+class LostWork:
+    """The counters of a term. `nodeset_of`: the NodeSet of a Slurm node, empty when it has none now."""
+
+    def __init__(self, nodeset_of: Callable[[str], str]) -> None:
+        self._nodeset_of = nodeset_of
+        self._running: dict[int, tuple[JobRow, int]] = {}
+        self._jobs: Counter[Key] = Counter()
+        self._seconds: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode], slurm_s: int, *, is_whole: bool) -> None:
+        """Another read. `slurm_s`: Slurm's time, 0 if it did not say. `is_whole`: other jobs are gone from Slurm."""
+        if not slurm_s:
+            return
+        running = {} if is_whole else self._running
+        for job in jobs:
+            was = self._running.get(job.id)
+            how = _how_lost(was[0], job, nodes) if was is not None else ""
+            if was is not None and how:
+                self._count(*was, how)
+            if "RUNNING" in job.state and job.started_s:
+                running[job.id] = (job, slurm_s)
+            else:
+                running.pop(job.id, None)
+        self._running = running
+
+    def _count(self, job: JobRow, seen_s: int, how: str) -> None:
+        nodeset = self._nodeset_of(job.nodes[0]) if job.nodes else ""
+        self._jobs[nodeset, how] += 1
+        lasted_s = max(seen_s - job.started_s, 0)
+        for of, count in (("cpu", job.cpus), ("gpu", job.gpus)):
+            if count:
+                self._seconds[nodeset, how, of] += lasted_s * count
+
+    @property
+    def families(self) -> Iterator[Family]:
+        """`sunkpy_jobs_lost_total` and `sunkpy_job_lost_seconds_total`."""
+        yield Family(
+            name="sunkpy_jobs_lost_total",
+            help="Jobs whose run ended as a node failed: `failed` or `requeued`, by `how`",
+            labels=("nodeset", "how"),
+            samples=[Sample(key, count) for key, count in self._jobs.items()],
+        )
+        yield Family(
+            name="sunkpy_job_lost_seconds_total",
+            help="What these runs had taken until then, in seconds of a `cpu` or `gpu`, by `of`",
+            labels=("nodeset", "how", "of"),
+            samples=[Sample(key, seconds) for key, seconds in self._seconds.items()],
+        )
+
+
+def _how_lost(was: JobRow, job: JobRow, nodes: Mapping[str, SlurmNode]) -> str:
+    """Of a job that ran: how its run was lost; empty if it was not."""
+    if job.state & _FAILED:
+        return _ENDED
+    is_another_run = job.started_s != was.started_s and ("PENDING" in job.state or "RUNNING" in job.state)
+    has_failed = any(name not in nodes or nodes[name].is_down for name in was.nodes)
+    return _AGAIN if is_another_run and has_failed else ""
