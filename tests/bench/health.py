@@ -204,6 +204,8 @@ def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
         wrong = f"{type(error).__name__}: {error}"
         click.echo(f"{pod.name}, {kind}: {wrong}; {sickness.record_of(stack, pod.spec.node_name)}")
         with contextlib.suppress(CommandFailed, NeverSo):
+            for how in ("fails", "hangs"):
+                _again(lambda how=how: sickness.fail_checks(stack, pod.name, fails=False, how=how))
             _again(lambda: sickness.forget(stack, pod.spec.node_name))
             _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
     return Suffered(
