@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`. burst,
-neighbours, scale, takeover, people, containers, metrics, names and page need none, gitops, upgrade, ha, devices and
-machines make their own. busy has one part with and one without.
+neighbours, scale, takeover, topology, people, containers, metrics, names and page need none, gitops, upgrade, ha,
+devices and machines make their own. busy has one part with and one without.
 """
 
 from __future__ import annotations
@@ -14,7 +14,21 @@ from typing import Final
 import click
 import msgspec
 
-from tests.bench import containers, ha, health, latency, machines, metrics, names, outage, page, report, scale, takeover
+from tests.bench import (
+    containers,
+    ha,
+    health,
+    latency,
+    machines,
+    metrics,
+    names,
+    outage,
+    page,
+    report,
+    scale,
+    takeover,
+    topology,
+)
 from tests.bench.abuse import measure as abuse
 from tests.bench.asked import Asked
 from tests.bench.burst import measure as burst
@@ -41,6 +55,7 @@ BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] 
     "names": names.measure,
     "page": page.measure,
     "scale": scale.measure,
+    "topology": topology.measure,
     "devices": devices.measure,
     "gitops": gitops.measure,
     "upgrade": upgrade.measure,
@@ -77,7 +92,9 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     help="families: names like lws,kueue/job; busy: simulated or real; outage: scheduler, slurmrestd or apiserver;"
     " devices: plugin; gitops: flux.",
 )
-@click.option("--sizes", callback=_read_sizes, help="scale: numbers of nodes, such as 500,1000; else what fits.")
+@click.option(
+    "--sizes", callback=_read_sizes, help="scale, topology: numbers of nodes, such as 500,1000; else what fits."
+)
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, upgrade, devices: makes the same.")
 @click.option("--since", default="", metavar="COMMIT", help="upgrade: from an earlier sunkpy, not an earlier Slurm.")

@@ -20,7 +20,7 @@ from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 from tests.integration.apiserver import Apiserver
-from tests.integration.slurm.daemons import Machines, RealSlurm
+from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealSlurm
 from tests.polling import until
 
 SUITE = "sid"
@@ -36,6 +36,7 @@ _NOTHING_IS_ADDED = (
     "--endpoint-reconciler-type=none",
 )
 
+_NO_FILES: Mapping[str, str] = {}
 _CONF = """\
 MaxJobCount=50000
 MessageTimeout=60
@@ -130,10 +131,16 @@ class RunningSlurm:
 
 
 @contextlib.asynccontextmanager
-async def slurm_of(folder: Path, nodes: str, *, count: int) -> AsyncIterator[RunningSlurm]:
-    """A new Slurm with an empty table of jobs; `nodes` are its `count` nodes as lines of slurm.conf."""
+async def slurm_of(
+    folder: Path, nodes: str, *, count: int, files: Mapping[str, str] = _NO_FILES, slurmctld: str = KEEP_SLURMCTLD
+) -> AsyncIterator[RunningSlurm]:
+    """A new Slurm with an empty table of jobs; `nodes` are its `count` nodes as lines of slurm.conf.
+
+    `files`: more that it has; `slurmctld`: what keeps slurmctld running.
+    """
     conf = f"MaxNodeCount={count}\n{_CONF}{nodes}"
-    machines = Machines(conf=conf, files={"job_submit.lua": _EVERY_JOB_IS_EXTERNAL})
+    files = {"job_submit.lua": _EVERY_JOB_IS_EXTERNAL, **files}
+    machines = Machines(conf=conf, files=files, slurmctld=slurmctld)
     await asyncio.to_thread(folder.mkdir, parents=True)
     real = RealSlurm(folder, SUITE, machines=machines)
     settings = SlurmSettings(url=real.url, user=USER, jwt_key_file=str(real.key_file))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from sunkpy.core.figures.family import Family, Sample
+from sunkpy.core.figures.family import MetricFamily, Sample
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.model.states import SlurmNode
 
@@ -56,15 +56,15 @@ class LostWork:
                 self._seconds[nodeset, how, of] += lasted_s * count
 
     @property
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """`sunkpy_jobs_lost_total` and `sunkpy_job_lost_seconds_total`."""
-        yield Family(
+        yield MetricFamily(
             name="sunkpy_jobs_lost_total",
             help="Jobs whose run ended as a node failed: `failed` or `requeued`, by `how`",
             labels=("nodeset", "how"),
             samples=[Sample(key, count) for key, count in self._jobs.items()],
         )
-        yield Family(
+        yield MetricFamily(
             name="sunkpy_job_lost_seconds_total",
             help="What these runs had taken until then, in seconds of a `cpu` or `gpu`, by `of`",
             labels=("nodeset", "how", "of"),

@@ -58,19 +58,20 @@ async def furnish(kube: Kube, pools: Sequence[Pool]) -> None:
     async def make(pool: Pool, name: str) -> None:
         size = {"cpus": pool.cpus, "memory_mib": pool.memory_mib, "disk_gib": pool.disk_gib}
         await kube.create(paths.NODES, ground.node(name, labels={POOL: pool.name}, **size))
-        await kube.create(paths.pods(NAMESPACE), _slurmd(name))
+        await kube.create(paths.pods(NAMESPACE), slurmd(name, cluster=CLUSTER, slurm_node=name))
 
     await ground.in_flight(_AT_ONCE, (partial(make, pool, name) for pool, name in which))
 
 
-def _slurmd(node: str) -> dict[str, object]:
-    labels = {names.LABEL_ROLE: names.ROLE_COMPUTE, names.LABEL_CLUSTER: CLUSTER, names.LABEL_SLURM_NODE: node}
+def slurmd(node: str, *, cluster: str, slurm_node: str) -> dict[str, object]:
+    """A slurmd pod on a node, which only says that it is one."""
+    labels = {names.LABEL_ROLE: names.ROLE_COMPUTE, names.LABEL_CLUSTER: cluster, names.LABEL_SLURM_NODE: slurm_node}
     owner = {
         "apiVersion": f"{names.API_GROUP}/v1alpha1", "kind": names.NODESET_KIND, "name": "simulated", "uid": "nodeset",
         "controller": True,
     }  # fmt: skip
     return {
-        "metadata": {"name": f"slurmd-{node}", "labels": labels, "ownerReferences": [owner]},
+        "metadata": {"name": slurm_node, "labels": labels, "ownerReferences": [owner]},
         "spec": {
             "nodeName": node,
             "serviceAccountName": SERVICE_ACCOUNT,
@@ -81,7 +82,7 @@ def _slurmd(node: str) -> dict[str, object]:
 
 async def token_of(kube: Kube, node: str, *, audience: str) -> str:
     """What the hooks of a node prove with who they are."""
-    pod = json.loads(await kube.request("GET", paths.pod(NAMESPACE, f"slurmd-{node}")))["metadata"]
+    pod = json.loads(await kube.request("GET", paths.pod(NAMESPACE, node)))["metadata"]
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
     made = await kube.create(path, {"spec": {"audiences": [audience], "boundObjectRef": bound}})
