@@ -5,6 +5,7 @@ Of Slurm itself there is only what the packaging looks at: programs that say who
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.slurm_images.test_build import build, tarball_of_slurm
+from devcluster.binaries import REGISTRY, Binaries
+from devcluster.state import default_cache
+from tests.integration.registry import registry_in
+from tests.unit.slurm_images.test_build import PROGRAM, build, tarball_of_slurm
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -85,3 +89,31 @@ def test_a_slurm_that_lacks_a_plugin_becomes_no_image(tmp_path: Path, monkeypatc
     lacks = _base(tmp_path, PLUGINS.replace("mpi_pmix", ""))
     with pytest.raises(build.CannotBuild, match=r"Slurm 25\.11\.1 was built without mpi_pmix: see config\.log"):
         build._ensure_base(lacks)
+
+
+def test_an_image_of_the_site_is_what_images_are_made_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    binaries = Binaries(default_cache())
+    binaries.ensure([REGISTRY], progress=print)
+    plain = build.Base("trixie")
+    build._ensure_base(plain)
+    with registry_in(tmp_path, binaries) as address:
+        conf = tmp_path / "registries.conf"
+        conf.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(conf))
+        name, digest = f"{address}/site/debian:mofed", tmp_path / "digest"
+        _output("buildah", "push", f"--digestfile={digest}", plain.ref, f"docker://{name}")
+        choice = build.Choice("trixie", image=build.check_image(f"{name}@{digest.read_text()}"))
+        base = build.slurm_group(choice).base
+        build._ensure_base(base)
+    assert base.ref.startswith("localhost/sunkpy-base:on-debian-mofed-")
+    container = _output("buildah", "from", "--pull-never", base.ref).strip()
+    said = _output("buildah", "run", container, "--", "cat", "/etc/os-release")
+    _output("buildah", "rm", container)
+    assert "VERSION_CODENAME=trixie" in said
+    _output("buildah", "rmi", base.ref)
+
+
+def test_buildah_knows_each_command_that_it_is_given():
+    given = set(re.findall(r'(?<!: )"buildah",\s*"([a-z]+)"', PROGRAM.read_text()))
+    known = set(re.findall(r"^  ([a-z]+) ", _output("buildah", "--help"), re.MULTILINE)) | {"build"}
+    assert {"from", "commit", "rmi"} <= given <= known

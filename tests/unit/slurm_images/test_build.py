@@ -78,14 +78,14 @@ def test_content_name_mode_and_suite_change_the_tag(tree: Path):
 
 
 def test_a_suite_has_its_own_slurm_and_the_same_sunkpy():
-    trixie, sid = build.slurm_group("trixie"), build.slurm_group("sid")
+    trixie, sid = build.slurm_group(build.Choice("trixie")), build.slurm_group(build.Choice("sid"))
     assert trixie.tag != sid.tag
     assert trixie.ref("slurmd").startswith("docker.io/sunkpy/slurmd:trixie-")
     assert build.sunkpy_group() == build.sunkpy_group()
 
 
 def test_a_changed_script_of_slurm_leaves_the_database_as_it_is():
-    slurm = {path.name for path in build.slurm_group("sid").inputs}
+    slurm = {path.name for path in build.slurm_group(build.Choice("sid")).inputs}
     mariadb = {path.name for path in build.mariadb_group().inputs}
     assert {"start-slurmdbd", "start-slurmd", "Dockerfile"} <= slurm
     shared = {"install-packages", "write-sbom"}
@@ -140,15 +140,15 @@ def test_only_images_that_have_what_changed_get_a_new_tag(
     tree = tmp_path / "slurm-images"
     shutil.copytree(build.HERE, tree)
     monkeypatch.setattr(build, "HERE", tree)
-    before = build.slurm_group("trixie")
+    before = build.slurm_group(build.Choice("trixie"))
     change(tree)
-    after = build.slurm_group("trixie")
+    after = build.slurm_group(build.Choice("trixie"))
     assert {name for name in after.targets if after.ref(name) != before.ref(name)} == (renamed or set(after.targets))
     assert after.archive != before.archive
 
 
 def test_lean_images_are_those_two_under_tags_of_their_own():
-    full, lean = build.slurm_group("sid"), build.slurm_group("sid", lean=True)
+    full, lean = build.slurm_group(build.Choice("sid")), build.slurm_group(build.Choice("sid"), lean=True)
     assert set(lean.targets) == {"slurmd", "login"}
     assert lean.ref("slurmd").startswith("docker.io/sunkpy/slurmd:sid-lean-")
     assert lean.archive != full.archive
@@ -172,7 +172,7 @@ def test_a_build_replaces_images_of_its_own_kind_alone(name: str, older: bool):
 def test_images_for_another_architecture_share_no_name_with_those_of_this_machine(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build.platform, "machine", lambda: "x86_64")
     for make in build.GROUPS.values():
-        own = make("trixie", build.DEBIANS)
+        own = make(build.Choice("trixie"))
         assert build.for_architecture(own, "") == build.for_architecture(own, "amd64") == own
         other = build.for_architecture(own, "arm64")
         assert other.archive.name == f"{own.name}-{own.version}-arm64-{own.fingerprint}.tar"
@@ -188,7 +188,7 @@ def test_no_image_begins_with_one_that_somebody_else_may_move():
     """The bases are made here, of packages that Debian signs; buildah asks no registry for a name below localhost."""
     for group in build.GROUPS.values():
         for suite, architecture in (("trixie", ""), ("sid", ""), ("trixie", "arm64")):
-            assert build.for_architecture(group(suite, build.DEBIANS), architecture).base.ref.startswith("localhost/")
+            assert build.for_architecture(group(build.Choice(suite)), architecture).base.ref.startswith("localhost/")
 
 
 def test_an_image_with_a_mended_package_is_another_image():
@@ -279,7 +279,7 @@ def _archive(group: object) -> None:
 
 def test_images_that_every_suite_shares_are_recorded_for_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build, "OUT", tmp_path)
-    for suite, group in (("trixie", build.slurm_group("trixie")), ("sid", build.mariadb_group())):
+    for suite, group in (("trixie", build.slurm_group(build.Choice("trixie"))), ("sid", build.mariadb_group())):
         _archive(group)
         build.record(suite, [group])
     recorded = json.loads((tmp_path / "images.json").read_text())
@@ -316,7 +316,7 @@ def test_of_each_kind_the_newest_three_archives_are_kept(tmp_path: Path, monkeyp
     monkeypatch.setattr(build, "OUT", tmp_path)
     monkeypatch.setattr(build, "KEPT", tmp_path / "kept")
     kinds = {name: [build.replace(make, fingerprint=str(number) * 12) for number in range(5)] for name, make in (
-        ("slurm", build.slurm_group("trixie")), ("mariadb", build.mariadb_group()))}  # fmt: skip
+        ("slurm", build.slurm_group(build.Choice("trixie"))), ("mariadb", build.mariadb_group()))}  # fmt: skip
     for number in range(5):
         for groups in kinds.values():
             _archive(groups[number])
@@ -328,7 +328,7 @@ def test_of_each_kind_the_newest_three_archives_are_kept(tmp_path: Path, monkeyp
 
 def test_what_is_there_and_recorded_waits_for_no_other_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build, "OUT", tmp_path)
-    asked = {"suite": "trixie", "only": ["mariadb"], "arch": "", "source": build.DEBIANS}
+    asked = {"suite": "trixie", "only": ["mariadb"], "arch": "", "choice": build.Choice("trixie")}
     args = argparse.Namespace(**asked, fresh=False, push=None, check_updates=False)
     assert not build.is_up_to_date(args)
     _archive(build.mariadb_group())
@@ -392,13 +392,13 @@ def test_what_is_no_source_of_slurm_is_refused(tmp_path: Path):
 def test_images_of_a_source_share_no_name_with_those_of_debians_slurm(tmp_path: Path):
     one = build.read_source(tarball_of_slurm(tmp_path / "one.bz2"))
     mended = build.read_source(tarball_of_slurm(tmp_path / "two.bz2", configure="a"))
-    debians, ours, other = (build.slurm_group("trixie", source=each) for each in (build.DEBIANS, one, mended))
+    debians, ours, other = (build.slurm_group(build.Choice("trixie", each)) for each in (build.DEBIANS, one, mended))
     assert ours.ref("slurmd").startswith("docker.io/sunkpy/slurmd:25.11.1-trixie-")
     for kind in ("base", "archive"):
         assert len({getattr(each, kind) for each in (debians, ours, other)}) == 3, kind
     assert len({each.ref("slurmd") for each in (debians, ours, other)}) == 3
     assert not build.is_older(debians.archive.stem, ours.archive.stem)
-    lean = build.slurm_group("sid", lean=True, source=one)
+    lean = build.slurm_group(build.Choice("sid", one), lean=True)
     assert lean.ref("login").startswith("docker.io/sunkpy/login:25.11.1-sid-lean-")
     assert ours.targets == debians.targets
     assert ours.base.tar == debians.base.tar, "Debian is the same"
@@ -410,13 +410,43 @@ def test_a_package_of_a_source_is_made_anew_by_another_script(tmp_path: Path, mo
     monkeypatch.setattr(build, "HERE", tree)
     monkeypatch.setattr(build, "COMPILED_BY", (tree / "source.Dockerfile", tree / "bin/build-slurm"))
     tarball = tarball_of_slurm(tmp_path / "one.bz2")
-    before, debians = build.slurm_group("trixie", source=build.read_source(tarball)), build.slurm_group("trixie")
+    before, debians = (
+        build.slurm_group(build.Choice("trixie", build.read_source(tarball))),
+        build.slurm_group(build.Choice("trixie")),
+    )
     (tree / "bin/build-slurm").write_text("#!/bin/bash\n")
-    after = build.slurm_group("trixie", source=build.read_source(tarball))
+    after = build.slurm_group(build.Choice("trixie", build.read_source(tarball)))
     for kind in ("package", "ref"):
         assert getattr(before.base, kind) != getattr(after.base, kind)
     assert before.ref("slurmd") != after.ref("slurmd")
-    assert build.slurm_group("trixie") == debians, "those of Debian's Slurm do not have it"
+    assert build.slurm_group(build.Choice("trixie")) == debians, "those of Debian's Slurm do not have it"
+
+
+DIGEST = "0123456789ab" * 5 + "0123"
+
+
+def test_images_on_one_of_the_site_have_its_name():
+    image = f"registry.example.com:5000/site/ubuntu-mofed:24.04@sha256:{DIGEST}"
+    choice = build.Choice("trixie", image=build.check_image(image))
+    found = {name: make(choice) for name, make in build.GROUPS.items()}
+    assert found["slurm"].ref("slurmd").startswith("docker.io/sunkpy/slurmd:on-ubuntu-mofed-24.04-")
+    assert found["lean"].version == "on-ubuntu-mofed-24.04-lean"
+    assert found["slurm"].base.ref == "localhost/sunkpy-base:on-ubuntu-mofed-24.04-456789ab0123"
+    assert found["mariadb"].base == build.Base("trixie"), "what is not Slurm's stays"
+    moved = build.Choice("trixie", image=image.replace("0123456789", "1123456789"))
+    assert build.slurm_group(moved).ref("slurmd") != found["slurm"].ref("slurmd")
+    both = build.Choice("trixie", build.Source("25.11.1", "0" * 12, "/slurm.tar.bz2"), image)
+    assert build.key_of(both) == "25.11.1-on-ubuntu-mofed-24.04"
+    assert not build.is_older(found["slurm"].archive.stem, build.slurm_group(build.Choice("trixie")).archive.stem)
+
+
+@pytest.mark.parametrize(
+    "image", ["ubuntu:24.04", "ubuntu", f"ubuntu@sha256:{DIGEST[:-1]}", f"@sha256:{DIGEST}", "a b"]
+)
+def test_an_image_of_the_site_whose_name_may_be_moved_is_refused(image: str):
+    with pytest.raises(build.CannotBuild) as refused:
+        build.check_image(image)
+    assert str(refused.value) == f"--base {image}: name it by its digest, IMAGE@sha256:…, for a tag may be moved"
 
 
 def test_a_package_of_a_source_stands_for_all_that_images_ask_of_debians_slurm():
