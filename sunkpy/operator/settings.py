@@ -47,7 +47,7 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> HealthRules:
-        """All of them; those that values give by name come first."""
+        """All rules; those that values give by name come first."""
         known = {name: rule for source in self.sources for name, rule in KNOWN[source].items()}
         left = {name: rule for name, rule in known.items() if name not in {*self.signals, *self.without}}
         return HealthRules(

@@ -124,7 +124,7 @@ class Feed:
         self._publish()
 
     async def channel(self, sight: Sight) -> Channel:
-        """For a viewer with these rights; waits for the first read."""
+        """A channel for a viewer with these rights; waits for the first read."""
         self._wanted_at_s = self._clock()
         self._wanted.set()
         await self._read.wait()

@@ -320,6 +320,6 @@ def _gpu_texts(lines: Sequence[NodeLine]) -> tuple[str, str, str]:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """None if one is not known."""
+    """The sum; None if one part is not known."""
     known = list(numbers)
     return None if None in known else sum(number or 0 for number in known)

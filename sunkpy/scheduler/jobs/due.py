@@ -46,7 +46,7 @@ class DueJobs:
             self._settle(job.id)
 
     def forget(self, job: JobId) -> None:
-        """It is nobody's any more."""
+        """Forget a job that belongs to no gang any more."""
         self._take_out(job)
         self._settle(job)
 

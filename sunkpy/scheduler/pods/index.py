@@ -77,7 +77,7 @@ class PodIndex:
         return self._pods.of(id)
 
     def has_living(self, owner: Owner) -> bool:
-        """Some pod below the object has not ended."""
+        """True if some pod below the object has not ended."""
         pods = (self.find(uid) for uid in self._owners.below(owner))
         return any(pod is not None and not pod.is_finished for pod in pods)
 
