@@ -20,7 +20,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 _AT_ONCE: Final = 32
-"""High, because callers that ask for much limit themselves; a request that waited here would hold up those of others."""
+"""High: callers that ask for much limit themselves, and a request that waited here would hold up those of others."""
 
 _KEPT_S: Final = 60.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_connect=2, sock_read=30)
