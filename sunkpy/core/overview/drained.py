@@ -1,7 +1,7 @@
 """Who keeps a node from taking jobs, since when, and what lifts that: at Slurm's door, in Kubernetes, or sunkpy.
 
 A node may be held at several doors at once, and comes back only when the last lets go. A hold that follows from another
-one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not told by itself.
+one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not shown by itself.
 """
 
 from __future__ import annotations
