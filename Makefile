@@ -89,11 +89,11 @@ bench: $(READY) ## Measure; BENCH=<name> for one. Reports in build/reports
 	$(BIN)/python -m tests.bench $(BENCH)
 
 # CHECK=updates asks Debian for newer packages, FRESH=1 takes them; PUSH=registry.example.com/sunkpy, COSIGN=cosign.key signs.
-# ARCH=arm64 emulates, slowly.
-images: $(READY) ## Container images as archives in build/images; CHECK=updates, FRESH=1, PUSH=REGISTRY, COSIGN=KEY, ARCH=arm64
+# ARCH=arm64 emulates, slowly. SOURCE=slurm-25.11.1.tar.bz2 compiles that Slurm.
+images: $(READY) ## Container images as archives in build/images; CHECK=updates, FRESH=1, PUSH=REGISTRY, COSIGN=KEY, ARCH=arm64, SOURCE=TARBALL
 	$(BIN)/python slurm-images/build --suite $(SLURM_SUITE) --only slurm mariadb sunkpy openldap \
 	  $(if $(filter updates,$(CHECK)),--check-updates) $(if $(FRESH),--fresh) $(if $(PUSH),--push $(PUSH)) \
-	  $(if $(COSIGN),--sign $(COSIGN)) \
+	  $(if $(COSIGN),--sign $(COSIGN)) $(if $(SOURCE),--slurm-source $(SOURCE)) \
 	  $(if $(ARCH),--arch $(ARCH))
 
 charts: $(READY) ## Charts as packages in build/charts; SIGN="--sign --key NAME --keyring FILE"

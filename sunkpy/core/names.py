@@ -52,7 +52,7 @@ ANNOTATION_SMT = PREFIX + "smt"
 """On slurmd Pod, by the operator. `smt` of the NodeSet when the pod was made."""
 ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"
 """On slurmd Pod, by the operator. The pod has to go: `<time>/<cause>`. The cause is `scale-down`, `rollout`,
-`nodeset-deleted`, or `node-left` with the reason.
+`nodeset-deleted`, `node-left` with the reason, or `idle`.
 """
 ANNOTATION_JOBS = PREFIX + "jobs"
 """On slurmd Pod, by the operator. Slurm jobs of the workload pods on this node, while a roll waits for them: `12,15`.
@@ -112,6 +112,10 @@ ANNOTATION_SLURM_REFUSED = PREFIX + "slurm-refused"
 next slurmd may start without a drain.
 """
 CORDONED_BY_SLURM = "slurm"
+ANNOTATION_RELEASED = PREFIX + "released"
+"""On Node, by the operator. The slurmd pod of this NodeSet, `<namespace>/<name>`, left the idle Node, so that an
+autoscaler may remove it. None comes back before jobs want nodes.
+"""
 
 ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 """On Node, by the operator or you. The Cluster Autoscaler does not remove this Node. The operator sets it while a

@@ -99,12 +99,13 @@ CONDITION_REASONS: Final = {
     "TearingDown": Meaning("Progressing", "The NodeSet is deleted and its pods are drained."),
     "Complete": Meaning("Progressing", "All pods are ready and of the current template."),
     "Paused": Meaning("Progressing", "A roll waits because the NodeSet is paused."),
+    "WaitsForWindow": Meaning("Progressing", "A roll waits for its next window; the message says when."),
     "OnDelete": Meaning("Progressing", "Pods of an older template stay until somebody deletes them."),
     "CreateFailed": Meaning("Progressing", "The apiserver refuses the pod: quota, policy or the template."),
     "PodsFailed": Meaning("Progressing", "slurmd pods failed; they are made again later."),
     "BadSpec": Meaning("Progressing", "The template cannot be read. Nothing changes until it is corrected."),
     "NodesFit": Meaning("Feasible", "Enough nodes fit."),
-    "NothingWanted": Meaning("Feasible", "`replicas` is 0."),
+    "NothingWanted": Meaning("Feasible", "`replicas` is 0, or nodes come when jobs want some: `growth.ask`."),
     "NoNodeFits": Meaning("Feasible", "No node fits; the message counts nodes by the failed rule."),
     "TooFewNodes": Meaning("Feasible", "Fewer nodes fit than `replicas` wants."),
     "DrainTimeout": Meaning("DrainTimeout", "Jobs take longer than `drainTimeoutSeconds`."),
@@ -115,7 +116,11 @@ CONDITION_REASONS: Final = {
     "Unschedulable": Meaning(
         "PodScheduled", "No node could hold the pod, or Slurm has none free for it. Autoscalers look for this reason."
     ),
-    "WaitingForSlurm": Meaning("PodScheduled", "The pod waits for something else; autoscalers buy no node for it."),
+    "WaitingForSlurm": Meaning(
+        "PodScheduled",
+        "The pod waits for something else, or for a node that its NodeSet [asks for](../tasks/growth.md#what-is-wanted)"
+        "; autoscalers buy none for it.",
+    ),
 }
 
 EVENTS: Final = {
@@ -250,6 +255,17 @@ EVENTS: Final = {
         "down, feasible ones above `replicas`. It comes at most every ten minutes, and unchanged every half hour; "
         "none without `syncer.metrics.enabled`.",
     ),
+    "CannotGrow": Meaning(
+        _NODESET,
+        "A job waits that no node more of this NodeSet can help, and the text says why: it asks more of a node, or for "
+        "more nodes than `growth.potential` allows. None without `syncer.metrics.enabled`. See "
+        "[growth](../tasks/growth.md#what-is-wanted).",
+    ),
+    "PotentialUnknown": Meaning(
+        _NODESET,
+        "It has a `growth.potential`, and nobody knows what a node of it offers: it has had none, and there is no "
+        "`growth.shape`. See [growth](../tasks/growth.md).",
+    ),
     "TooManyAtOnce": Meaning(
         "slurmd Pod, NodeSet, Node",
         "A cap holds. See [troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",
@@ -295,6 +311,9 @@ EVENTS: Final = {
         _NODESET,
         "No node comes for what was asked: the text has the words of the autoscaler, or that none has said anything "
         "for a minute. What was asked for stays, and comes when the autoscaler can.",
+    ),
+    "NodesTakenBack": Meaning(
+        _NODESET, "Nodes that were left to autoscalers get slurmd pods again, because jobs want nodes."
     ),
     "NodesNotAsked": Meaning(
         _NODESET,

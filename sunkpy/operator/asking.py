@@ -17,7 +17,7 @@ import structlog
 from sunkpy.core import names
 from sunkpy.core.model.conditions import as_json
 from sunkpy.core.model.growth import GrowthStatus
-from sunkpy.core.model.objects import Key, Kind, Pod
+from sunkpy.core.model.objects import Key, Kind, Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.nodeset.asking import (
     AUTOSCALING_GROUP,
@@ -38,6 +38,7 @@ from sunkpy.core.nodeset.asking import (
     explain_refusal,
     wish_of,
 )
+from sunkpy.core.nodeset.release import released_nodes
 from sunkpy.core.nodeset.spec import Ask, NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -57,12 +58,14 @@ class Asker:
         kube: Kube,
         events: EventRecorder,
         *,
+        nodes: Callable[[], Iterable[Node]] = tuple,
         wake: Callable[[Key], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._kube = kube
         self._events = events
+        self._nodes = nodes
         self._wake = wake
         self._clock = clock
         self._now = now
@@ -94,7 +97,8 @@ class Asker:
         except errors.NotFound:
             self._forget(key)
             return None
-        wish = self._wish(nodeset)
+        wish = await self._take_back(nodeset, self._wish(nodeset))
+        wish = wish if nodeset.spec.growth.ask is not Ask.NONE else Wish()
         if not wish.nodes and key in self._at_rest:
             return None
         present = await self._present(nodeset)
@@ -115,13 +119,30 @@ class Asker:
     def _wish(self, nodeset: NodeSet) -> Wish:
         """What is wanted now: pods that have come since the syncer wrote what it wants are no longer wanted."""
         count, growth = self._slurmd_pods[nodeset.key], nodeset.status.growth
-        if growth is None or nodeset.spec.growth.ask is Ask.NONE:
+        if growth is None:
             self._seen.pop(nodeset.key, None)
             return Wish()
         known = self._seen.get(nodeset.key)
         if known is None or known[0] != growth:
             known = self._seen[nodeset.key] = (growth, count)
         return wish_of(nodeset, slurmd_pods=count, come_since=count - known[1])
+
+    async def _take_back(self, nodeset: NodeSet, wish: Wish) -> Wish:
+        """Nodes that were left to autoscalers, and that none has taken, come first. Returns what is wanted beside."""
+        taken = 0
+        for node in released_nodes(nodeset, self._nodes() if wish.nodes else ())[: wish.nodes]:
+            body = {"metadata": {"uid": node.uid, "annotations": {names.ANNOTATION_RELEASED: None}}}
+            try:
+                await self._kube.patch(paths.node(node.name), body)
+            except (errors.NotFound, errors.Conflict):
+                continue  # it is gone
+            taken += 1
+        if taken:
+            growth, count = self._seen[nodeset.key]
+            self._seen[nodeset.key] = (growth, count - taken)
+            note = f"{taken} node{'' if taken == 1 else 's'} that no autoscaler has removed yet: taken back for jobs"
+            await self._events.normal(nodeset, names.NODESET_KIND, reason="NodesTakenBack", action="Ask", note=note)
+        return wish.without(taken)
 
     # ---------------------------------------------------------------------------------------------------- objects
 

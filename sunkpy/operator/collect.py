@@ -73,9 +73,13 @@ class Collector:
         others = self._surveys.survey(nodeset).those(Trait.OTHER_OFFER)
         offers = {uid: judged.offer for uid, judged in others.items()}
         lasting, settle_in_s = self._memory.lasting_offers(nodeset, offers)
+        survey = self._surveys.survey(nodeset, lasting)
+        idle, idle_in_s = self._memory.long_idle(nodeset, survey.those(Trait.IDLE))
         return World(
             nodeset=nodeset,
-            survey=self._surveys.survey(nodeset, lasting),
+            survey=survey,
+            idle=idle,
+            idle_in_s=idle_in_s,
             offers_settle_in_s=settle_in_s,
             failures=self._memory.failures(nodeset),
             create_error=self._memory.refusal(nodeset),

@@ -229,4 +229,5 @@ def _takes_room(pod: Pod | None) -> bool:
 def _fit_facts(node: Node) -> tuple[object, ...]:
     """What feasibility and names depend on; a heartbeat changes none of it."""
     leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations, is_being_verified(node))
-    return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving)
+    released = node.annotations.get(names.ANNOTATION_RELEASED)
+    return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving, released)

@@ -34,7 +34,8 @@ class _Notes:
     that of `spec`. The budget belongs to a uid.
 
     `room` is how many pods might have been created at the time `room_at_s`, and fills up again with time.
-    `offers`: pod uid → what its node offers now instead of what the pod was made for, and since when.
+    `offers`: pod uid → what its node offers now instead of what the pod was made for, and since when. `idle`: pod uid →
+    since when nothing runs there.
     """
 
     spec: NodeSetSpec | None = None
@@ -49,6 +50,7 @@ class _Notes:
     room_at_s: float = 0.0
     failures: dict[str, int] = field(default_factory=dict)
     offers: dict[str, tuple[str, float]] = field(default_factory=dict)
+    idle: dict[str, float] = field(default_factory=dict)
 
 
 class Memory:
@@ -160,6 +162,18 @@ class Memory:
         }
         lasting = frozenset(uid for uid, seconds in left_s.items() if seconds <= 0)
         return lasting, min((seconds for seconds in left_s.values() if seconds > 0), default=None)
+
+    def long_idle(self, nodeset: NodeSet, idle: Iterable[str]) -> tuple[frozenset[str], float | None]:
+        """Of the pods (by uid) on whose nodes nothing runs, those for which that is so long enough to release them.
+
+        And after how many seconds there may be more of them. A new leader begins to count.
+        """
+        notes, now_s = self._of(nodeset), self._clock()
+        notes.idle = {uid: notes.idle.get(uid, now_s) for uid in idle}
+        lasts_s = nodeset.spec.growth.release_after_seconds or 0
+        left_s = {uid: since_s + lasts_s - now_s for uid, since_s in notes.idle.items()}
+        long = frozenset(uid for uid, seconds in left_s.items() if seconds <= 0)
+        return long, min((seconds for seconds in left_s.values() if seconds > 0), default=None)
 
     # ---------------------------------------------------------------- claims
 

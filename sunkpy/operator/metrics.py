@@ -10,7 +10,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from sunkpy.core import names
-from sunkpy.core.health import State, read_record
+from sunkpy.core.health import Record, State, read_record
+from sunkpy.core.health.record import time_of
+from sunkpy.core.health.verification import REQUESTED
 from sunkpy.core.model.objects import Key, Node
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 
@@ -89,6 +91,18 @@ class HealthMetrics(Collector):
             ["state", "signal"],
             registry=registry,
         )
+        self.failures = Counter(
+            "sunkpy_health_failures",
+            "Nodes that were closed because of `signal`; a check that somebody asks for is none",
+            [*_LABELS, "signal"],
+            registry=registry,
+        )
+        self.spent = Counter(
+            "sunkpy_health_state_seconds",
+            "Seconds that Nodes stood at `state` on their way back, added when they leave it",
+            [*_LABELS, "state"],
+            registry=registry,
+        )
         self.drained_after = Histogram(
             "sunkpy_health_drain_seconds",
             "From the end of a signal's patience until Slurm showed the drain",
@@ -103,12 +117,22 @@ class HealthMetrics(Collector):
         if old is not None and after is not None and (before is None or before.state is not after.state):
             signal = after.signal or (before.signal if before is not None else "")
             self.steps.labels(after.state, signal).inc()
+            self._count_step(old, before, after)
         for node, by in ((old, -1), (new, 1)):
             key = _health_of(node) if node is not None else None
             if key is not None:
                 self._nodes[key] += by
                 if not self._nodes[key]:
                     del self._nodes[key]
+
+    def _count_step(self, node: Node, before: Record | None, after: Record) -> None:
+        where = _nodeset_of(node)
+        was_away = before is not None and (before.is_closed or before.state is State.RETURNING)
+        if after.is_closed and not was_away and after.signal != REQUESTED:
+            self.failures.labels(*where, after.signal).inc()
+        if before is not None and before.state is not State.WELL:
+            spent_s = (time_of(after.at) - time_of(before.at)).total_seconds()
+            self.spent.labels(*where, before.state).inc(max(spent_s, 0.0))
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The gauge (prometheus_client calls this at scrape)."""
@@ -124,5 +148,9 @@ def _health_of(node: Node) -> tuple[str, ...] | None:
     record = read_record(node)
     if record is None or record.state is State.WELL:
         return None
+    return (*_nodeset_of(node), record.state, record.signal)
+
+
+def _nodeset_of(node: Node) -> tuple[str, ...]:
     labels = (names.LABEL_NAMESPACE, names.LABEL_NODESET, names.LABEL_CLUSTER)
-    return (*(node.labels.get(label, "") for label in labels), record.state, record.signal)
+    return tuple(node.labels.get(label, "") for label in labels)

@@ -1,7 +1,7 @@
-"""The objects by which other programs make sick machines whole, written once the record on the Node says so.
+"""How other programs are asked to make sick machines whole, once the record on the Node says so.
 
-An object has one name for a Node and a time, so that whoever writes it again finds it there: the pass after this one,
-or the next leader.
+A new object has one name for a Node and a time, so that whoever writes it again finds it there: the pass after this
+one, or the next leader. Annotations of one that is there may be written again.
 """
 
 from __future__ import annotations
@@ -46,19 +46,30 @@ class RemedyWriter:
         name = remedy_name(node, record, called)
         if name in self._written:
             return None
-        path = paths.collection(remedy.api_version, remedy.resource, remedy.namespace)
-        what = f"{remedy.resource} {'/'.join(filter(None, (remedy.namespace, name)))}"
+        if problem := remedy.problem(node):
+            return await self._failed(node, f"remedy {called}: {problem}")
+        filled = remedy.filled(node)
+        what = f"{remedy.resource} {'/'.join(filter(None, (filled.namespace, filled.name or name)))}"
         try:
-            await self._kube.create(path, remedy.body(name, node.name))
+            await self._ask(filled, name)
         except errors.Conflict:
             pass  # written by an earlier pass
         except errors.KubeError as error:
-            note = f"remedy {called}: {what} could not be written: {error.message}"
-            self._log.error(note, node=node.name)
-            await self._events.warning(node, "Node", reason="HealthRemedyFailed", action="Health", note=note)
-            return _AGAIN_S
+            return await self._failed(node, f"remedy {called}: {what} could not be written: {error.message}")
         else:
             note = f"remedy {called}: {what} written for {record.signal}: {record.text}"
             await self._events.normal(node, "Node", reason="HealthRemedyWritten", action="Health", note=note)
         self._written[name] = True
         return None
+
+    async def _ask(self, remedy: Remedy, name: str) -> None:
+        path = paths.collection(remedy.api_version, remedy.resource, remedy.namespace)
+        if remedy.manifest:
+            await self._kube.create(path, remedy.body(name))
+        else:
+            await self._kube.patch(f"{path}/{remedy.name}", {"metadata": {"annotations": remedy.annotations}})
+
+    async def _failed(self, node: Node, note: str) -> float:
+        self._log.error(note, node=node.name)
+        await self._events.warning(node, "Node", reason="HealthRemedyFailed", action="Health", note=note)
+        return _AGAIN_S

@@ -63,6 +63,11 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
         """The types of conditions of Nodes that rules read."""
         return frozenset(rule.condition for rule in self.rules.signals.values() if rule.condition)
 
+    @property
+    def annotations(self) -> Set[str]:
+        """The annotations of Nodes that remedies read."""
+        return frozenset(key for remedy in self.remedies.values() for key in remedy.read_annotations)
+
 
 class LockSettings(Settings, frozen=True, kw_only=True):
     """`key` of the taint on Nodes while Slurm jobs run there; empty: none."""

@@ -50,7 +50,9 @@ class Term:
         self._settings = settings
         self._log = structlog.get_logger("operator")
         self.pod_watch = Informer(kube, paths.ALL_PODS, Pod, keep=trim_pod, are_large=True)
-        self.node_watch = Informer(kube, paths.NODES, Node, keep=partial(trim_node, signals=settings.health.conditions))
+        asked = settings.health
+        keep = partial(trim_node, signals=asked.conditions, annotations=asked.annotations)
+        self.node_watch = Informer(kube, paths.NODES, Node, keep=keep)
         self.slice_watch = Informer(
             kube, paths.RESOURCE_SLICES, ResourceSlice, keep=trim_slice, until_served=until_slices_are_served
         )
@@ -75,7 +77,7 @@ class Term:
             status=StatusWriter(kube, events=events, metrics=metrics),
             memory=memory,
         )
-        self.asker = Asker(kube, events, wake=self._wakes.asks.add)
+        self.asker = Asker(kube, events, nodes=self.node_watch.values, wake=self._wakes.asks.add)
         lock = Lock(key=settings.lock.key, is_dry_run=settings.lock.dry_run)
         self.node_loop = NodeLoop(
             collector,

@@ -34,13 +34,14 @@ from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.placement.occupancy import as_much
 
 _READ_CONDITIONS = frozenset({"Ready", "DisruptionTarget", *names.SLURM_CONDITIONS})
+_READ_ANNOTATIONS: Set[str] = frozenset(names.AUTOSCALER_MARKS)
 _KINDS = 4096  # of pods by their requests, of conditions by their content
 
 
-def trim_node(node: Node, *, signals: Set[str] = frozenset()) -> Node:
+def trim_node(node: Node, *, signals: Set[str] = frozenset(), annotations: Set[str] = frozenset()) -> Node:
     """The Node with what the operator reads. All labels stay: a template may select by any.
 
-    `signals`: the types of conditions that rules of health read.
+    `signals`: the types of conditions that rules of health read; `annotations`: those that remedies read.
     """
     meta, status = node.metadata, node.status
     return msgspec.structs.replace(
@@ -52,7 +53,7 @@ def trim_node(node: Node, *, signals: Set[str] = frozenset()) -> Node:
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
             labels=_interned(meta.labels),
-            annotations={**_ours(meta.annotations), **_marks(meta.annotations)},
+            annotations=_ours(meta.annotations, annotations | _READ_ANNOTATIONS),
         ),
         status=NodeStatus(
             allocatable=_interned(status.allocatable),
@@ -142,12 +143,8 @@ def _one_owner(owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]
     return owners
 
 
-def _ours(texts: Mapping[str, str]) -> dict[str, str]:
-    return {sys.intern(key): text for key, text in texts.items() if key.startswith(names.PREFIX)}
-
-
-def _marks(texts: Mapping[str, str]) -> dict[str, str]:
-    return {key: texts[key] for key in names.AUTOSCALER_MARKS if key in texts}
+def _ours(texts: Mapping[str, str], more: Set[str] = frozenset()) -> dict[str, str]:
+    return {sys.intern(key): text for key, text in texts.items() if key.startswith(names.PREFIX) or key in more}
 
 
 def _interned(texts: Mapping[str, str]) -> dict[str, str]:

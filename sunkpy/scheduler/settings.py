@@ -136,6 +136,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `private_jobs`: slurm.conf has PrivateData=jobs, so no Event says whose job preempted.
     `jobs_per_namespace`: the most jobs that pods of one namespace make within five minutes; 0 for any number.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
+    `growing_partitions`: those with a NodeSet that says itself which nodes jobs lack, so that their pods need not.
     """
 
     cluster: str
@@ -160,6 +161,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     jobs_per_namespace: int = 0
     daemon_set_namespaces: tuple[str, ...] = DAEMON_SET_NAMESPACES
     switch_label: str = ""
+    growing_partitions: tuple[str, ...] = ()
     hooks: HooksSettings = HooksSettings()
     times: Times = TIMES
 
@@ -201,6 +203,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
             suspend_owners=self.suspend_owners,
             immediate_allocation=self.immediate_allocation,
             gpu_sharing=self.gpu_sharing,
+            growing_partitions=self.growing_partitions,
         )
 
     @property

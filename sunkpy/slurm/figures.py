@@ -24,6 +24,8 @@ from sunkpy.slurm.waiting import WireWaiting, count_tasks, mib, tres_amounts
 from sunkpy.slurm.wire import Number, Reply, flags
 
 _GPU: Final = "gpu"
+_SHARED: Final = "v0.0.44"
+"""Later API versions do not say whether a job that waits wants whole nodes."""
 
 
 class NodeName(msgspec.Struct, frozen=True):
@@ -108,12 +110,6 @@ class RowNodes(msgspec.Struct, frozen=True):
     configured: str = ""
 
 
-class RowCpus(msgspec.Struct, frozen=True):
-    """How many cpus."""
-
-    total: int = 0
-
-
 class RowPriority(msgspec.Struct, frozen=True):
     """PriorityTier of slurm.conf(5)."""
 
@@ -125,13 +121,12 @@ class WirePartitionRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     nodes: RowNodes = RowNodes()
-    cpus: RowCpus = RowCpus()
     priority: RowPriority = RowPriority()
 
     def to_core(self) -> PartitionRow:
         """As figures read it."""
         nodes = _expand(self.nodes.configured)
-        return PartitionRow(name=self.name, nodes=nodes, cpus=self.cpus.total, tier=self.priority.tier)
+        return PartitionRow(name=self.name, nodes=nodes, tier=self.priority.tier)
 
 
 class PartitionRowsReply(Reply, frozen=True, kw_only=True):
@@ -197,7 +192,9 @@ class FigureCalls:
         Raises:
             NotFound: Slurm does not remember it.
         """
-        request = Request(what=f"count job {job_id}", method="GET", endpoint="job/{name}", name=job_id, attempts=1)
+        request = Request(
+            what=f"count job {job_id}", method="GET", endpoint="job/{name}", name=job_id, attempts=1, newest=_SHARED
+        )
         jobs = (await self._transport.ask(request, JobRowsReply)).jobs
         states = [flags(job.job_state) for job in jobs]
         started = sum(holds_something(state) and not is_job_pending(state) for state in states)

@@ -18,7 +18,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `what` says in words what is tried, and on what. `endpoint` is a template below the version such as `node/{name}`,
     which `name` fills in. `user`: the Slurm user who asks, where it is not the process's own. Only an idempotent
     request is sent again without an answer, `attempts` times in all where that is not left to the transport: for
-    callers that are a loop themselves.
+    callers that are a loop themselves. `newest`: the newest API version whose answer says what is asked for, if that is
+    not any.
     """
 
     what: str
@@ -31,6 +32,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: object = None
     is_idempotent: bool = True
     attempts: int | None = None
+    newest: str = ""
 
     @property
     def is_write(self) -> bool:
@@ -54,4 +56,5 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def path(self, version: str) -> str:
         """The path below slurmrestd's address. A name stays within its segment, whatever is in it."""
+        version = min(version, self.newest or version)
         return f"/{self.api}/{version}/{self.endpoint.format(name=quote(str(self.name), safe=''))}"

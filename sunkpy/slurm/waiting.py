@@ -1,7 +1,7 @@
 """What a job that waits asks of nodes, as slurmrestd tells it.
 
 Slurm counts what is asked of all nodes together in `tres_req_str`; devices are there only where accounting counts them,
-so they are read from what the job itself says.
+so they are read from what the job itself says. `shared` is empty from v0.0.45 on, whatever the job asks for.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@
 5. `execute` does it: conditions and receipts on the pod, drains and deletions in Slurm (`slurm_writer`). Before it
    writes to Slurm it reads the node once more.
 
-In addition to the loop, `service_check` asks which jobs run on a node when a roll wants to know, `queue_watch` reports
-who waits for a NodeSet, and `outage` reports that Slurm does not answer.
+In addition to the loop, `service_check` asks which jobs run on a node when a roll wants to know. `queue_watch` reports
+who waits for a NodeSet, `growth` which nodes jobs lack of it, and `outage` that Slurm does not answer. `potential`
+tells the pod of slurmctld of nodes that there could be.
 """

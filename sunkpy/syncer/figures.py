@@ -37,6 +37,7 @@ from sunkpy.syncer.settings import FigureSettings
 _OLD_TURNS = 3.0
 """Turns without an answer until nothing is shown."""
 _UNBOUNDED = sys.maxsize
+_SOON_S = 5.0
 _SHARES_S = 60.0
 """Fair share is read at most so often: slurmctld computes it each PriorityCalcPeriod, 5 minutes."""
 
@@ -113,6 +114,7 @@ class FigureFeed:
         self._text = b""
         self._at_s = float("-inf")
         self._turn_s = settings.seconds
+        self._is_due_soon = False
         self._problem = ""
         self._listeners: list[Listener] = []
         self._log = structlog.get_logger("syncer-figures")
@@ -138,9 +140,18 @@ class FigureFeed:
                 self._problem = str(error)
             else:
                 self._problem = ""
-            took_s = self._clock() - started_s
-            self._turn_s = max(self._settings.seconds, SHARE * took_s)
-            await asyncio.sleep(self._turn_s - took_s)
+            await asyncio.sleep(self.due_in_s(self._clock() - started_s))
+
+    def read_soon(self) -> None:
+        """The next read is due in a few seconds: somebody who listens waits for it."""
+        self._is_due_soon = True
+
+    def due_in_s(self, took_s: float) -> float:
+        """When the next read is due after one that took so long."""
+        self._turn_s = max(self._settings.seconds, SHARE * took_s)
+        soon_s = max(min(_SOON_S, self._settings.seconds), SHARE * took_s)
+        self._is_due_soon, is_soon = False, self._is_due_soon
+        return (soon_s if is_soon else self._turn_s) - took_s
 
     async def refresh(self) -> None:
         """Read Slurm and render; nothing before the first answer about nodes.

@@ -37,6 +37,12 @@ class SyncerMetrics:
             registry=registry,
         )
         self.readable.set(1)
+        self.wanted_nodes = Gauge(
+            "sunkpy_nodeset_wanted_nodes",
+            "Nodes that jobs lack of a NodeSet beside those that are there or join; none without growth.potential",
+            ["nodeset"],
+            registry=registry,
+        )
 
 
 class NodeCollector(Collector):

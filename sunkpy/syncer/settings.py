@@ -23,6 +23,7 @@ class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     `cluster` is Slurm's ClusterName; `poll_seconds` how often the nodes are read (an idle cluster answers in 6 ms);
     `scheduler_user` is the Slurm user of the scheduler, which owns the allocations of pods.
     `service_check_seconds` is how long Slurm may take to report the jobs of a node; that node waits meanwhile.
+    `potential_config_map`: where slurmctld's pod reads of the nodes that there could be.
     """
 
     cluster: str
@@ -32,3 +33,4 @@ class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     service_check_seconds: float = 5.0
     metrics: FigureSettings = FigureSettings()
     topology: TopologySettings = TopologySettings()
+    potential_config_map: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
@@ -19,10 +20,12 @@ from sunkpy.slurm.cluster import check_cluster
 from sunkpy.syncer.collect import Collector, pod_selector, trim_pod
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.figures import FigureFeed
+from sunkpy.syncer.growth import Growth
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
 from sunkpy.syncer.places import Places
+from sunkpy.syncer.potential import Potential
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.queue_watch import QueueWatch
 from sunkpy.syncer.service_check import ServiceCheck
@@ -69,6 +72,30 @@ class Term:
         self._figures.add_listener(QueueWatch(kube, events, namespace=namespace, pods=self._pods, clock=clock).check)
         process.serve_figures(lambda: self._figures.text)
         self._queue_waker = QueueWaker(slurm, nodes)
+        self._nodesets = Informer(kube, paths.nodesets(namespace), NodeSet)
+        self._potential = Potential(
+            kube,
+            events,
+            cluster=settings.cluster,
+            namespace=namespace,
+            config_map=settings.potential_config_map,
+            nodesets=self._nodesets,
+            pods=self._pods,
+            nodes=nodes,
+            topology=self._topology,
+            clock=clock,
+        )
+        self._growth = Growth(
+            kube,
+            events,
+            metrics,
+            cluster=settings.cluster,
+            nodesets=self._nodesets,
+            pods=self._pods,
+            read_soon=self._figures.read_soon,
+            offered=lambda: self._potential.offers,
+        )
+        self._figures.add_listener(self._growth.check)
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,
@@ -113,8 +140,11 @@ class Term:
             group.create_task(self._loop.run())
             group.create_task(self._queue_waker.run())
             group.create_task(self._figures.run())
+            group.create_task(self._nodesets.run())
+            group.create_task(self._growth.run())
             group.create_task(self._places.run())
             group.create_task(self._topology.run())
+            group.create_task(self._potential.run())
 
     def _nodeset_of(self, node: str) -> str:
         pod = self._pods.get(self._settings.namespace, node)

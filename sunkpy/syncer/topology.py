@@ -107,6 +107,15 @@ class Topology:
         told = tell(place, wanted) if taken == wanted else f"{tell(place, wanted)} ({FILE_LACKS_IT})"
         return taken or None, told
 
+    @property
+    def of_a_new_node(self) -> str | None:
+        """Where a node stands of which nobody has said it yet, for Slurm; None while its release is not known."""
+        if not self._settings.source:
+            return ""
+        if self._takes_single is None:
+            return None
+        return spec_of(Place(), self._plugins) if self._takes_single else ""
+
     def refused(self, name: str, topology: str) -> None:
         """Slurm does not take this, for its file lacks it: it is tried again later."""
         others, at_s = self._refused.get(name, (frozenset(), self._clock()))

@@ -14,14 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 import msgspec
 
 from demo.stack import Stack
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, NotYet, wait
+from devcluster.waiting import NeverSo, NotYet, persist, wait
 from sunkpy.core.health import Record, State
 from sunkpy.core.health.verification import FAILED
 from sunkpy.core.model.objects import Pod
@@ -29,6 +29,8 @@ from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.clusters import idle_demo
 from tests.e2e import processes, sickness
+
+T = TypeVar("T")
 
 FAULTS, QUICK_FAULTS = 200, 20
 DRAINED_WITHIN_S: Final = 1.0
@@ -118,7 +120,7 @@ def measure(asked: Asked) -> Sequence[report.Figure]:
     kills: list[float] = []
     with sickness.known(stack, HEALTH), sickness.checked(stack):
         pods, over = stack.slurmd_pods(), threading.Event()
-        jobs = [stack.sbatch(f"--nodelist={pod.name}", "--array=1-1000%1", script="sleep 2") for pod in pods]
+        jobs = [stack.sbatch(f"--nodelist={pod.name}", "--array=1-500%1", script="sleep 4") for pod in pods]
         killer = threading.Thread(target=_kill_parts, args=(stack, asked.seed, over, kills))
         killer.start()
         try:
@@ -200,8 +202,10 @@ def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
         _wait(stack, pod, State.WELL)
     except (CommandFailed, NeverSo, AssertionError) as error:
         wrong = f"{type(error).__name__}: {error}"
-        _again(lambda: sickness.forget(stack, pod.spec.node_name))
-        _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
+        click.echo(f"{pod.name}, {kind}: {wrong}; {sickness.record_of(stack, pod.spec.node_name)}")
+        with contextlib.suppress(CommandFailed, NeverSo):
+            _again(lambda: sickness.forget(stack, pod.spec.node_name))
+            _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
     return Suffered(
         kind=kind, node=pod.name, begun_s=begun_s, drained_s=drained_s, back_s=time.time(), wrong=wrong
     )  # fmt: skip
@@ -340,16 +344,9 @@ def _has_reason(stack: Stack, pod: Pod, reason: str) -> None:
     assert text == reason, f"the reason reads {text!r}, and was {reason!r}"
 
 
-def _again(step: Callable[[], str | None]) -> str:
+def _again(step: Callable[[], T]) -> T:
     """Until it succeeds: slurmctld may be busy."""
-
-    def done() -> str:
-        try:
-            return step() or ""
-        except CommandFailed as error:
-            raise NotYet(str(error)) from error
-
-    return wait(done, timeout_s=60, what="a step of the bench")
+    return persist(step, timeout_s=60, what="a step of the bench")
 
 
 def _starts(stack: Stack) -> Mapping[str, Sequence[float]]:

@@ -13,7 +13,11 @@ from sunkpy.core.model.objects import Pod
 from tests.unit.charts.rendering import of_kind, render
 
 PARTS = ("operator", "syncer", "scheduler", "accounts")
-EMPTY_WHEN_ALL_IS_WELL = {"pool: Pods evicted, by reason", "nodes: slurmd pods that left, by reason"}
+EMPTY_WHEN_ALL_IS_WELL = {
+    "pool: Pods evicted, by reason",
+    "nodes: slurmd pods that left, by reason",
+    "queue: Nodes that jobs lack",
+}
 ON = {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}
 
 

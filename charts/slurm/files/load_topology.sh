@@ -44,7 +44,7 @@ gather_topology() {
 lacking_units() {
   local unit words
   words=$(cat "$wanted"/* 2> /dev/null | tr -s ' ":,=[]{}' '\n') || true
-  scontrol -o show node | { grep -oE ' Topology=[^ ]+' || true; } | cut -d= -f2 | tr ',' '\n' | cut -d: -f1,2 | sort -u |
+  scontrol -o --future show node | { grep -oE ' Topology=[^ ]+' || true; } | cut -d= -f2 | tr ',' '\n' | cut -d: -f1,2 | sort -u |
     while IFS=: read -r name unit; do
       [ "$name" = default ] || grep -qxF -e "$name" <<< "$words" || echo "$name"
       grep -qxF -e "$unit" <<< "$words" || echo "$name:$unit"

@@ -13,6 +13,7 @@
 {{- fail "slurmConfig.conf.CliFilterPlugins: lua needs its script, without which no srun, sbatch or salloc starts: slurmConfig.files: cli_filter.lua" }}
 {{- end }}
 {{- include "slurm.checkTopology" (dict "root" . "plugin" (get $given "topologyplugin")) }}
+{{- include "slurm.checkPotential" (dict "root" . "most" (get $given "maxnodecount")) }}
 {{- $labelled := and .Values.topology.source (ne .Values.topology.source "slinky") }}
 {{- if and (regexMatch "(?i)tree|block" (get $given "topologyplugin")) (not (hasKey $files "topology.conf")) (not (hasKey $files "topology.yaml")) }}
 {{- fail "slurmConfig.conf.TopologyPlugin: it needs slurmConfig.files: topology.conf or topology.yaml" }}

@@ -174,6 +174,18 @@ Call with (dict "root" $ "name" …). */}}
 {{- end }}
 {{- end }}
 
+{{- /* Nothing, or the refusal of more nodes that there could be than Slurm has room for: each has a record, and for a minute
+besides that of the node that has come. Call with (dict "root" $ "most" MaxNodeCount). */}}
+{{- define "slurm.checkPotential" -}}
+{{- $all := 0 }}
+{{- range $name, $own := include "slurm.nodeSets" .root | fromYaml }}
+{{- $all = add $all (int64 (dig "growth" "potential" 0 ($own | default dict))) }}
+{{- end }}
+{{- if and .most (gt (mul 2 $all) (int64 .most)) }}
+{{- fail (printf "nodeSets.<name>.growth.potential: %d in all, and Slurm needs room for twice as many: set slurmConfig.conf.MaxNodeCount to at least %d" $all (mul 2 $all)) }}
+{{- end }}
+{{- end }}
+
 {{- /* The name of a topology file that a person has written, or nothing. */}}
 {{- define "slurm.topologyFile" -}}
 {{- if hasKey .Values.slurmConfig.files "topology.yaml" }}topology.yaml{{ else if hasKey .Values.slurmConfig.files "topology.conf" }}topology.conf{{ end }}

@@ -27,6 +27,7 @@ pollSeconds: {{ .values.pollSeconds }}
 {{- define "slurm.syncerConfig" -}}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "syncer" "user" "slurm" "values" .Values.syncer) }}
 metrics: {{ toJson .Values.syncer.metrics }}
+potentialConfigMap: {{ .Release.Name }}-potential
 {{- with include "slurm.topologyConfig" . }}
 topology: {{ . }}
 {{- end }}
@@ -54,6 +55,20 @@ topology: {{ . }}
 {{- int .Values.hooks.longestGraceSeconds | default (min 300 $most) }}
 {{- end }}
 
+{{- /* The partitions with a NodeSet that says itself which nodes jobs lack: pods do not ask autoscalers for them again. */}}
+{{- define "slurm.growingPartitions" -}}
+{{- $grows := list }}
+{{- range $name, $set := include "slurm.nodeSets" . | fromYaml }}
+{{- if and $.Values.syncer.metrics.enabled (gt (int (($set | default dict).growth | default dict).potential) 0) }}{{ $grows = append $grows $name }}{{ end }}
+{{- end }}
+{{- $found := list }}
+{{- range $name, $partition := .Values.partitions }}
+{{- $sets := ($partition | default dict).nodeSets | default (list "ALL") }}
+{{- range $set := $grows }}{{ if or (has $set $sets) (has "ALL" $sets) }}{{ $found = append $found $name }}{{ end }}{{ end }}
+{{- end }}
+{{- uniq $found | toJson }}
+{{- end }}
+
 {{- define "slurm.schedulerConfig" -}}
 {{- $graces := dict }}
 {{- range $partition, $values := .Values.partitions }}
@@ -73,6 +88,7 @@ switchLabel: {{ .Values.scheduler.switchLabel | quote }}
 defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
+growingPartitions: {{ include "slurm.growingPartitions" . }}
 {{- if include "slurm.privateJobs" . }}
 privateJobs: true
 {{- end }}

@@ -16,7 +16,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
 from sunkpy.core.nodeset.health import OF_KSTATUS
 from sunkpy.core.nodeset.removal import RemovalCause
-from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus, rolls_now
 from sunkpy.core.nodeset.status import make_status
 from sunkpy.core.nodeset.verdict import NodeView, Trait, judge
 from sunkpy.core.nodeset.world import World
@@ -62,6 +62,10 @@ _WORDS: Final = {
     ),
     "Paused": _Words(
         "is paused, with pods of an older template", "To roll them: kubectl sunk roll {name} resume -n {namespace}"
+    ),
+    "WaitsForWindow": _Words(
+        "has pods of an older template, which wait for a window",
+        "Nothing; to roll them before: kubectl sunk roll {name} now -n {namespace}",
     ),
     "OnDelete": _Words(
         "has pods of an older template",
@@ -185,6 +189,7 @@ def _next(world: World, plan: Plan) -> Iterator[str]:
     outdated = [pod for pod in left if not pod.is_deleting]
     if outdated and world.nodeset.spec.update_strategy.type == "RollingUpdate":
         paused = ", when the roll is no longer paused" if world.nodeset.spec.paused else ""
+        paused = paused or ("" if rolls_now(world.nodeset.spec, world.now) else ", in the next window")
         yield f"{_named(outdated)}: of an older template or offer, each in its turn{paused}"
     if plan.missing:
         yield f"{plan.missing} more to create"

@@ -172,7 +172,7 @@ PENDING_REASONS: Final = {
     "Priority": "other jobs come first",
     "Licenses": "the licenses are taken",
     "Reservation": "its reservation has not begun",
-    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained, reserved, or not there yet",
     "Prolog": "a prolog runs, or waits for earlier pods to be gone",
     "BeginTime": "its begin time has not come, or it was requeued a moment ago",
     "Dependency": "a job that it depends on has not ended",

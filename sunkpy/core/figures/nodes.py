@@ -61,11 +61,10 @@ _OF_PARTITION: Final = {"completing": "cg", "noresp": "no_resp", "reboot_req": "
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition and its nodes."""
+    """A partition and its nodes, with the records of those that there could be, which are no nodes (`potential`)."""
 
     name: str
     nodes: tuple[str, ...] = ()
-    cpus: int = 0
     tier: int = 0
 
 
@@ -157,8 +156,8 @@ def _of_partition(partition: PartitionRow, nodes: Mapping[str, SlurmNode]) -> di
     own = [nodes[name] for name in partition.nodes if name in nodes]
     states = {f"nodes_{_OF_PARTITION.get(name, name)}": count for name, count in count_states(own).items()}
     return states | {
-        "nodes": len(partition.nodes),
-        "cpus": partition.cpus,
+        "nodes": len(own),
+        "cpus": sum(node.cpus for node in own),
         "gpus": sum(map(_gpus, own)),
         "nodes_cpus_alloc": sum(node.alloc_cpus for node in own),
         "nodes_cpus_efctv": sum(node.effective_cpus for node in own),

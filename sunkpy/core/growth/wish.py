@@ -43,6 +43,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         requests, at = (self.requests, self.there) if is_for_others else (lack.requests, there)
         return Wish(target=target, last=now, requests=requests, there=at)
 
+    @property
+    def is_settled(self) -> bool:
+        """The last answer would have it be as it is."""
+        return self.target == self.last
+
     def wanted(self, there: int) -> int:
         """How many nodes more, now that there are so many."""
         return max(0, self.target - there)

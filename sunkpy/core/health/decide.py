@@ -149,7 +149,7 @@ def is_being_verified(node: Node) -> bool:
 def waits_for_verification(node: Node, pod: Pod) -> bool:
     """This slurmd pod is to be replaced by one that checks the machine."""
     record = read_record(node)
-    return record is not None and record.state is State.VERIFY and record.run == run_of(pod)
+    return record is not None and record.state is State.VERIFY and is_of_run(pod, record.run)
 
 
 def remedy_name(node: Node, record: Record, remedy: str) -> str:
@@ -381,11 +381,13 @@ def _has_failed(view: HealthView) -> bool:
 
 
 def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: Finding) -> HealthStep:
-    """The operator replaces its slurmd pod by the way of all removals; the next one checks the machine."""
+    """The operator replaces its slurmd pod by the way of all removals; the next one checks the machine. What the pod
+    that goes does meanwhile, by itself or the kubelet's tries, is not asked for.
+    """
     if rule.closes and not rule.is_request and finding.sign is Sign.BAD:
         after = record.moved(State.DRAINING, view.now, why="the signal is back")
         return HealthStep(before=record, after=after)
-    if view.pod is not None and run_of(view.pod) != record.run:
+    if view.pod is not None and not is_of_run(view.pod, record.run):
         if view.pod.is_condition_true("Ready"):
             other = _first_bad(view, _others(view, record))
             if other is not None:

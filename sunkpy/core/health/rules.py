@@ -6,10 +6,13 @@ Nothing is a signal unless a rule says so. A rule names one source; what that sh
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
+
+from sunkpy.core.model.objects import Node
 
 _BAD_CONDITION = ("True",)
 Seconds = Annotated[int, msgspec.Meta(ge=0)]
@@ -24,30 +27,59 @@ class Cure(enum.StrEnum):
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """An object by which some other program makes a sick machine whole: a Job, a custom resource.
+    """How some other program is asked to make a sick machine whole: by a new object, or by annotations of one that is
+    there.
 
-    `resource` is its kind as URLs have it, in the plural. `manifest`: the object but for apiVersion, name and
-    namespace; in each text `$(NODE)` is the name of the Node.
+    `resource` is its kind as URLs have it, in the plural. `manifest`: a new object but for apiVersion, name and
+    namespace. `name` and `annotations`: those of an object that is there. In each text `$(NODE)` is the name of the
+    Node, and `$(ANNOTATION key)` what an annotation of it says.
     """
 
     api_version: str
     resource: str
     namespace: str = ""
-    manifest: dict[str, object]
+    name: str = ""
+    annotations: dict[str, str] = {}
+    manifest: dict[str, object] = {}
     timeout_seconds: Seconds = 1800
 
-    def body(self, name: str, node: str) -> dict[str, object]:
-        """The object for one Node."""
-        body = {key: _for_node(value, node) for key, value in self.manifest.items()}
-        metadata = body.get("metadata")
+    def __post_init__(self) -> None:
+        if bool(self.manifest) == bool(self.name and self.annotations):
+            raise ValueError("give manifest, or name and annotations of an object that is there")
+
+    @property
+    def read_annotations(self) -> frozenset[str]:
+        """The annotations of the Node that its texts name."""
+        return frozenset(_ANNOTATION.findall(msgspec.json.encode(self).decode()))
+
+    def problem(self, node: Node) -> str:
+        """Why it cannot be asked for on this Node: what its annotations say may be anything."""
+        if missing := self.read_annotations - node.annotations.keys():
+            return f"the Node has no annotation {', '.join(sorted(missing))}"
+        filled = self.filled(node)
+        odd = [text for text in (filled.namespace, filled.name) if text and not _NAME.fullmatch(text)]
+        return f"{odd[0]!r} is no name of an object" if odd else ""
+
+    def filled(self, node: Node) -> Remedy:
+        """For one Node, with all its annotations there."""
+        return msgspec.convert(_for_node(msgspec.to_builtins(self), node), Remedy)
+
+    def body(self, name: str) -> dict[str, object]:
+        """The new object, of one that is filled."""
+        metadata = self.manifest.get("metadata")
         own = {"name": name, **({"namespace": self.namespace} if self.namespace else {})}
         merged = {**(metadata if isinstance(metadata, dict) else {}), **own}
-        return {**body, "apiVersion": self.api_version, "metadata": merged}
+        return {**self.manifest, "apiVersion": self.api_version, "metadata": merged}
 
 
-def _for_node(value: object, node: str) -> object:
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_ANNOTATION: Final = re.compile(r"\$\(ANNOTATION ([^)\s]+)\)")
+
+
+def _for_node(value: object, node: Node) -> object:
     if isinstance(value, str):
-        return value.replace("$(NODE)", node)
+        named = value.replace("$(NODE)", node.name)
+        return _ANNOTATION.sub(lambda found: node.annotations.get(found[1], ""), named)
     if isinstance(value, dict):
         return {key: _for_node(inner, node) for key, inner in value.items()}
     if isinstance(value, list):

@@ -18,6 +18,9 @@ from sunkpy.core.model.times import parse_rfc3339
 CAUSE_ROLLOUT: Final = "rollout"
 """The cause of a removal after which a slurmd pod of the same Slurm node comes. More may follow, after a colon."""
 
+CAUSE_IDLE: Final = "idle"
+"""The cause of a removal after which its Node is left to autoscalers. More may follow, after a colon."""
+
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
@@ -35,6 +38,11 @@ class Token(msgspec.Struct, frozen=True):
     def is_rollout(self) -> bool:
         """A slurmd pod of the same Slurm node comes; `rollout`, or that with more: `rollout: the node offers …`."""
         return self.cause.partition(":")[0] == CAUSE_ROLLOUT
+
+    @property
+    def is_release(self) -> bool:
+        """Nothing ran there for long, and an autoscaler may have the Node."""
+        return self.cause.partition(":")[0] == CAUSE_IDLE
 
 
 def token_of(pod: Pod) -> Token | None:

@@ -150,6 +150,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 0
     requests: tuple[GrowthRequest, ...] = ()
 
+    def without(self, nodes: int) -> Wish:
+        """So many of them are there already."""
+        return msgspec.structs.replace(self, nodes=max(self.nodes - nodes, 0))
+
 
 def wish_of(nodeset: NodeSet, *, slurmd_pods: int, come_since: int) -> Wish:
     """What the status says is wanted, without nodes that have come since, nor any that `replicas` would leave without a
@@ -161,7 +165,7 @@ def wish_of(nodeset: NodeSet, *, slurmd_pods: int, come_since: int) -> Wish:
         come_since: how many of them have come since the status was written.
     """
     growth = nodeset.status.growth
-    if growth is None or nodeset.is_deleting or nodeset.spec.growth.ask is Ask.NONE:
+    if growth is None or nodeset.is_deleting:
         return Wish()
     nodes = growth.wanted_nodes - max(come_since, 0)
     if nodeset.spec.replicas is not None:
@@ -171,6 +175,8 @@ def wish_of(nodeset: NodeSet, *, slurmd_pods: int, come_since: int) -> Wish:
 
 def decide_steps(nodeset: NodeSet, wish: Wish, present: Present, now: datetime) -> list[Step]:
     """What makes what stands for nodes equal to the wish; what is in the way goes first."""
+    if nodeset.spec.growth.ask is Ask.NONE:
+        wish = Wish()
     whole, left = _split(nodeset, wish, present)
     steps = [*_request_steps(nodeset, whole, present, now)]
     is_buffered = Means.BUFFER in present and nodeset.spec.growth.ask in (Ask.AUTO, Ask.CAPACITY_BUFFER)

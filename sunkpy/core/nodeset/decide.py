@@ -21,10 +21,12 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.nodeset.actions import AddFinalizer, NodeSetAction, RemoveFinalizer
 from sunkpy.core.nodeset.creation import count_missing, plan_creations
 from sunkpy.core.nodeset.pod_state import RemovalOrder
+from sunkpy.core.nodeset.release import choose_idle
 from sunkpy.core.nodeset.removal import RemovalCause, find_overdue, marks_to_move, next_look_s, plan_removals
 from sunkpy.core.nodeset.rollout import choose_for_rollout, choose_replaceable, max_unavailable
-from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.spec import NodeSet, rolls_now
 from sunkpy.core.nodeset.verdict import PodVerdict, Trait
+from sunkpy.core.nodeset.windows import next_change
 from sunkpy.core.nodeset.world import WAVE, World
 
 
@@ -71,7 +73,7 @@ def decide_nodeset(world: World) -> Plan:
         overdue=find_overdue(world, wanted_gone),
         missing=missing,
         is_partial=len(removals) > WAVE or missing > len(creations),
-        requeue_after_s=next_look_s(world),
+        requeue_after_s=min(filter(None, (next_look_s(world), _window_changes_s(world))), default=None),
     )
 
 
@@ -136,6 +138,7 @@ def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> d
     may_be_replaced = not world.create_error
     gone = dict.fromkeys(survey.those(Trait.TO_VERIFY) if may_be_replaced else (), RemovalCause.VERIFICATION)
     gone |= {pod.uid: RemovalCause.NODE_LEFT for pod in leaving}
+    gone |= dict.fromkeys(choose_idle(world, gone), RemovalCause.IDLE)
     if world.nodeset.spec.replicas is not None:
         gone |= dict.fromkeys(_choose_surplus(world, desired), RemovalCause.SCALE_DOWN)
     if _may_roll(world):
@@ -156,5 +159,11 @@ def _choose_surplus(world: World, desired: int) -> list[str]:
 
 def _may_roll(world: World) -> bool:
     """A template that the apiserver refuses must not cost a single pod."""
-    spec = world.nodeset.spec
-    return spec.update_strategy.type == "RollingUpdate" and not spec.paused and not world.create_error
+    return rolls_now(world.nodeset.spec, world.now) and not world.create_error
+
+
+def _window_changes_s(world: World) -> float | None:
+    """Seconds until the roll that there is may begin, or has to stand still."""
+    windows = world.nodeset.spec.update_strategy.rolling_update.windows
+    at = next_change(windows, world.now) if len(world.survey.outdated) else None
+    return (at - world.now).total_seconds() if at is not None else None

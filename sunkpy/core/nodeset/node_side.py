@@ -32,6 +32,7 @@ from sunkpy.core.nodeset.node_mark import (
     with_taint,
 )
 from sunkpy.core.nodeset.protection import decide_autoscaler_marks
+from sunkpy.core.nodeset.release import decide_released
 
 
 class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +75,7 @@ def decide_node(
     """
     mark = decide_node_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
-    emptied = _decide_emptied(node, pod)
+    emptied = {**_decide_emptied(node, pod), **decide_released(pod)}
     conditions, gone = _decide_conditions(node, pod, mark)
     taints = node.spec.taints if mark.is_tainted is None else with_taint(node.spec.taints, mark.is_tainted)
     taints = with_lock(taints, node, pod, lock, has_jobs=has_jobs)

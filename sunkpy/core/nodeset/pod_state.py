@@ -18,6 +18,15 @@ def is_available(pod: Pod) -> bool:
     return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
 
 
+def is_idle(pod: Pod) -> bool:
+    """Available, open in Slurm, and nothing runs there. What is not known is not so."""
+    is_told = all(
+        (told := pod.condition(type_)) is not None and told.status == "False"
+        for type_ in (names.CONDITION_RUNNING, names.CONDITION_DRAIN)
+    )
+    return is_told and is_available(pod)
+
+
 def is_answered(pod: Pod) -> bool:
     """The syncer has answered exactly the token that is on the pod."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)

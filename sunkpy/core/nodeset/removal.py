@@ -28,7 +28,7 @@ from math import inf
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.removal_token import CAUSE_ROLLOUT, Token, token_of
+from sunkpy.core.model.removal_token import CAUSE_IDLE, CAUSE_ROLLOUT, Token, token_of
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.actions import AnnotateJobs, CancelPending, DeletePod, MarkPending, RemovalStep
 from sunkpy.core.nodeset.pod_state import is_answered, is_free, is_replaceable
@@ -56,6 +56,7 @@ class RemovalCause(enum.StrEnum):
     ROLLOUT = CAUSE_ROLLOUT
     NODESET_DELETED = "nodeset-deleted"
     NODE_LEFT = "node-left"
+    IDLE = CAUSE_IDLE
     VERIFICATION = "verification"  # the next pod checks the machine
 
 
@@ -106,7 +107,11 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
         return CancelPending(pod) if token is not None else None
     if token is None:
         judged = world.survey.pods[pod.uid]
-        of_cause = {RemovalCause.NODE_LEFT: judged.why, RemovalCause.ROLLOUT: explain_offer(pod, judged.offer)}
+        of_cause = {
+            RemovalCause.NODE_LEFT: judged.why,
+            RemovalCause.ROLLOUT: explain_offer(pod, judged.offer),
+            RemovalCause.IDLE: f"no job for {world.nodeset.spec.growth.release_after_seconds} s",
+        }
         why = of_cause.get(cause, "")
         return MarkPending(pod, Token(world.now, f"{cause}: {why}" if why else cause))
     if is_cleared(pod, world.now) and not pod.is_condition_true(names.CONDITION_RUNNING):
@@ -205,5 +210,5 @@ def next_look_s(world: World) -> float | None:
     waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]
     waits += [left_s for left_s in _mark_waits_s(world) if left_s < inf]
     waits += [_pause_left_s(world, judged.pod) for judged in finished.values() if not judged.pod.is_deleting]
-    waits += [world.offers_settle_in_s] if world.offers_settle_in_s is not None else []
+    waits += [wait_s for wait_s in (world.offers_settle_in_s, world.idle_in_s) if wait_s is not None]
     return min((wait_s for wait_s in waits if wait_s > 0), default=None)

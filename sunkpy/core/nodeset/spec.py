@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from datetime import datetime
 
 import msgspec
 
@@ -13,6 +14,7 @@ from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Condition, KubeObject, Node, Pod, PodSpec, Wire
 from sunkpy.core.model.slurmd import nodeset_owner
 from sunkpy.core.nodeset.gpu_label import agrees, explain_unclear, labelled_type
+from sunkpy.core.nodeset.windows import Window, is_open
 
 Template = dict[str, object]
 """A pod template exactly as written: it is copied into pods, so nothing may be lost in a typed decode."""
@@ -140,18 +142,20 @@ class NodeShape(Wire, frozen=True, kw_only=True):
 
 class Growth(Wire, frozen=True, kw_only=True):
     """The most nodes that there may be in all, and what each offers; None: as those that there are. Who is asked for
-    nodes that jobs want.
+    nodes that jobs want. After how long an idle one is released; None: never.
     """
 
     potential: int = 0
     shape: NodeShape | None = None
     ask: Ask = Ask.NONE
+    release_after_seconds: int | None = None
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):
-    """How much of the set a roll may take at once: a number of pods or a percentage."""
+    """How much of the set a roll may take at once: a number of pods or a percentage; and when, none is always."""
 
     max_unavailable: int | str = "25%"
+    windows: tuple[Window, ...] = ()
 
 
 class UpdateStrategy(Wire, frozen=True, kw_only=True):
@@ -224,6 +228,11 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
         return self.spec.pod_name_prefix or self.name
 
     @property
+    def title(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.name}"
+
+    @property
     def pod_selector(self) -> str:
         """Label selector of its slurmd pods, within its namespace."""
         return f"{names.LABEL_NODESET}={self.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
@@ -270,3 +279,9 @@ def _with_text_quantities(value: object, *, in_resources: bool = False) -> objec
     if in_resources and isinstance(value, (int, float)):
         return str(value)
     return value
+
+
+def rolls_now(spec: NodeSetSpec, now: datetime) -> bool:
+    """A roll may take pods at this time."""
+    strategy = spec.update_strategy
+    return strategy.type == "RollingUpdate" and not spec.paused and is_open(strategy.rolling_update.windows, now)

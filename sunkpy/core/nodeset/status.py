@@ -28,9 +28,10 @@ from sunkpy.core.nodeset.pod_state import last_words
 from sunkpy.core.nodeset.removal import RemovalCause
 from sunkpy.core.nodeset.rollout import max_unavailable
 from sunkpy.core.nodeset.slurmd_pod import GPUS_AWAY_S, lacks_gpus
-from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
+from sunkpy.core.nodeset.spec import Ask, NodeSet, NodeSetStatus, rolls_now
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.version_skew import version_skew
+from sunkpy.core.nodeset.windows import next_opening
 from sunkpy.core.nodeset.world import World
 
 _FLEETING: Final = frozenset({"Reconciling", "Stalled"})
@@ -161,15 +162,19 @@ def _progressing(world: World, plan: Plan) -> Condition:
 
 def _replaces_old_pods(world: World) -> bool:
     """Whether one goes, and more of an older template wait for their turn."""
-    spec = world.nodeset.spec
-    rolls = spec.update_strategy.type == "RollingUpdate" and not spec.paused
-    return rolls and bool(_pods(world, Trait.DELETING) and _pods(world, Trait.OLD_TEMPLATE))
+    return rolls_now(world.nodeset.spec, world.now) and bool(
+        _pods(world, Trait.DELETING) and _pods(world, Trait.OLD_TEMPLATE)
+    )
 
 
 def _at_rest(world: World) -> Condition:
-    outdated = _pods(world, Trait.OLD_TEMPLATE)
+    outdated, spec = _pods(world, Trait.OLD_TEMPLATE), world.nodeset.spec
     reason, message = "Complete", "all pods are ready and match the template"
-    if outdated:
+    opens = next_opening(spec.update_strategy.rolling_update.windows, world.now)
+    if outdated and opens is not None and not spec.paused and spec.update_strategy.type == "RollingUpdate":
+        reason = "WaitsForWindow"
+        message = f"{_range(outdated)} of an older template stay until the window at {rfc3339(opens)}"
+    elif outdated:
         reason = "Paused" if world.nodeset.spec.paused else "OnDelete"
         message = f"{_range(outdated)} of an older template stay until the roll is resumed or they are deleted"
     return Condition(type="Progressing", status="False", reason=reason, message=message)
@@ -210,6 +215,9 @@ def _feasible(world: World, plan: Plan) -> Condition | None:
     nodes = f"{total} node{'' if total == 1 else 's'}"
     if possible == 0 and plan.desired == 0 and world.nodeset.spec.replicas == 0:
         return Condition(type="Feasible", status="True", reason="NothingWanted", message="replicas is 0")
+    if possible == 0 and world.nodeset.spec.replicas is None and world.nodeset.spec.growth.ask is not Ask.NONE:
+        message = f"{nodes}{': ' if why else ''}{why}; autoscalers are asked when jobs want some"
+        return Condition(type="Feasible", status="True", reason="NothingWanted", message=message)
     if possible == 0:
         return Condition(
             type="Feasible", status="False", reason="NoNodeFits", message=f"{nodes}: {why}{away}" if why else "no nodes"

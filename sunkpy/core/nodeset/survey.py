@@ -32,6 +32,7 @@ _FOUND_AGAIN = frozenset(
         Trait.STRANDED,
         Trait.OLD_TEMPLATE,
         Trait.LEAVING,
+        Trait.IDLE,
         Trait.OTHER_OFFER,
         Trait.TO_VERIFY,
         Trait.MARKED,

@@ -18,11 +18,12 @@ from sunkpy.core.health import read_record
 from sunkpy.core.health.decide import waits_for_verification
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import token_of
-from sunkpy.core.nodeset.feasibility import Exclusion, decide_fit, is_lost
+from sunkpy.core.nodeset.feasibility import Exclusion, ExclusionRule, decide_fit, is_lost
 from sunkpy.core.nodeset.pod_state import (
     RemovalOrder,
     is_answered,
     is_available,
+    is_idle,
     is_marked_by_roll,
     is_on_the_way,
     is_replaceable,
@@ -75,6 +76,7 @@ class Trait(enum.IntEnum):
     LEAVING = enum.auto()  # its node is excluded, or has another pod
     LEAVING_LOST = enum.auto()  # its Node object is gone, or its machine is off
     TO_VERIFY = enum.auto()  # staying, and the next pod is to check the machine before slurmd starts
+    IDLE = enum.auto()  # staying, open, and nothing runs there; only of a NodeSet that releases such nodes
     OTHER_OFFER = enum.auto()  # its node offers something else than it was made for
     MARKED = enum.auto()
     ANSWERED = enum.auto()  # marked, and the syncer has said that nothing runs there
@@ -144,6 +146,8 @@ def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequen
     """Why the node is excluded. If our pod is there already, its resources are not missing."""
     if view.node is None:
         return None
+    if not own and wanted.releases and view.node.annotations.get(names.ANNOTATION_RELEASED) == wanted.nodeset.title:
+        return Exclusion(ExclusionRule.RELEASED)
     others = () if own else [pod for pod in view.occupants if not wanted.nodeset.owns(pod)]
     return decide_fit(view.node, wanted.asked, occupants=others, rival=_rival(foreign, own[0] if own else None))
 
@@ -191,6 +195,7 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Po
         Trait.STRANDED: is_stranded(pod, view.node),
         Trait.OUTDATED: not is_current,
         Trait.OLD_TEMPLATE: not is_of_template,
+        Trait.IDLE: wanted.releases and is_idle(pod),
         Trait.OTHER_OFFER: bool(other_offer),
         Trait.TO_VERIFY: view.node is not None and waits_for_verification(view.node, pod),
     }

@@ -28,10 +28,13 @@ class Verb(enum.StrEnum):
 
 
 class RollChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write: None leaves it. `why_not`: nothing is written, and why."""
+    """What to write: None leaves it. `ends_windows`: a roll may begin at any time. `why_not`: nothing is written, and
+    why.
+    """
 
     paused: bool | None = None
     max_unavailable: int | str | None = None
+    ends_windows: bool = False
     why_not: str = ""
 
     @property
@@ -40,8 +43,11 @@ class RollChange(msgspec.Struct, frozen=True, kw_only=True):
         changed: dict[str, object] = {}
         if self.paused is not None:
             changed["paused"] = self.paused
+        rolling: dict[str, object] = {"windows": None} if self.ends_windows else {}
         if self.max_unavailable is not None:
-            changed["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": self.max_unavailable}}
+            rolling["maxUnavailable"] = self.max_unavailable
+        if rolling:
+            changed["updateStrategy"] = {"rollingUpdate": rolling}
         return changed
 
 
@@ -60,10 +66,13 @@ def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None
         max_unavailable = max_unavailable or _ALL
     paused = verb is Verb.PAUSE
     is_same = max_unavailable in (None, spec.update_strategy.rolling_update.max_unavailable)
-    if paused == spec.paused and is_same:
+    ends_windows = verb is Verb.NOW and bool(spec.update_strategy.rolling_update.windows)
+    if paused == spec.paused and is_same and not ends_windows:
         return RollChange(why_not="it is paused already" if paused else "it is not paused")
     return RollChange(
-        paused=paused if paused != spec.paused else None, max_unavailable=None if is_same else max_unavailable
+        paused=paused if paused != spec.paused else None,
+        max_unavailable=None if is_same else max_unavailable,
+        ends_windows=ends_windows,
     )
 
 
@@ -92,6 +101,8 @@ def explain_roll(
 def _done(before: NodeSet, change: RollChange) -> Iterator[str]:
     if change.paused is not None:
         yield "paused: pods that only wait to be drained for the roll stay" if change.paused else "resumed"
+    if change.ends_windows:
+        yield "its windows are taken away, until the next helm upgrade"
     if change.max_unavailable is not None:
         was = before.spec.update_strategy.rolling_update.max_unavailable
         yield f"maxUnavailable is {change.max_unavailable}, and was {was}; no job ends for it"

@@ -1,4 +1,4 @@
-"""MPI over several nodes: Debian's Open MPI, started by srun through PMIx, and by its own mpirun.
+"""MPI over several nodes: Debian's Open MPI and MPICH, started by srun, and by their own mpirun and mpiexec.
 
 The program is in Python because a compiler would be most of the image. All nodes have one address here, of which Open
 MPI has to be told (`lo`); on a cluster it finds the addresses of the pods itself. It speaks through UCX: over `ob1` a
@@ -18,28 +18,36 @@ import pytest
 from tests.integration.slurm.site import Site
 
 WHY_NOT = "Debian's Slurm 26.05 has no plugin for PMIx, and its Open MPI 6 wants nodes with an address of their own"
-pytestmark = [pytest.mark.integration, pytest.mark.skipif(os.environ.get("SLURM_SUITE") == "sid", reason=WHY_NOT)]
+pytestmark = pytest.mark.integration
+of_open_mpi = pytest.mark.skipif(os.environ.get("SLURM_SUITE") == "sid", reason=WHY_NOT)
 
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
 CERTIFICATES: Final = "/etc/ssl/certs"
 DOCKERFILE: Final = f"""\
 FROM docker.io/library/debian:{SUITE}-slim
 ENV DEBIAN_FRONTEND=noninteractive
-RUN apt-get update && apt-get install -y --no-install-recommends openmpi-bin python3 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends mpich openmpi-bin python3
 """
-PROGRAM: Final = """\
-import ctypes, os
+OPEN_MPI: Final = """\
 mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
 world, integer, total = (
     ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_" + name)) for name in ("comm_world", "int", "op_sum")
 )
+"""
+MPICH: Final = """\
+mpi = ctypes.CDLL("libmpich.so.12", mode=ctypes.RTLD_GLOBAL)
+world, integer, total = 0x44000000, 0x4C000405, 0x58000003  # its mpi.h: MPI_COMM_WORLD, MPI_INT, MPI_SUM
+"""
+PROGRAM: Final = """\
+import ctypes, os
+{of_library}
 rank, size, result = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
 mpi.MPI_Init(None, None)
 mpi.MPI_Comm_rank(world, ctypes.byref(rank))
 mpi.MPI_Comm_size(world, ctypes.byref(size))
 mine = ctypes.c_int(rank.value + 1)
 mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(result), 1, integer, total, world)
-print(f"rank {rank.value} of {size.value} on {os.uname().nodename}: {result.value}", flush=True)
+print("rank", rank.value, "of", size.value, "on", os.uname().nodename + ":", result.value, flush=True)
 mpi.MPI_Finalize()
 """
 _THROUGH_UCX: Final = "OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any"
@@ -52,7 +60,7 @@ def _output(*argv: str, said: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def mpi(site: Site) -> Site:
-    """A site with Open MPI on its nodes, as in an image of its own, and a program of ann's."""
+    """A site with both on its nodes, as in an image of its own, and a program of ann's for each."""
     build = ("buildah", "build", "--layers", "--isolation", "chroot", "--network", "host")
     image = f"localhost/sunkpy-test-mpi:{SUITE}"
     _output(*build, "--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro", "--tag", image, "-", said=DOCKERFILE)
@@ -63,7 +71,8 @@ def mpi(site: Site) -> Site:
             _output("cp", "-a", "--no-clobber", f"{root}/{folder}", str(site.slurm.root))
     finally:
         _output("buildah", "rm", container)
-    (site.slurm.root / "home/ann/mpi.py").write_text(PROGRAM)
+    for name, of_library in (("mpi", OPEN_MPI), ("mpich", MPICH)):
+        (site.slurm.root / f"home/ann/{name}.py").write_text(PROGRAM.format(of_library=of_library))
     return site
 
 
@@ -74,17 +83,30 @@ def _assert_four_ranks_on_two_nodes(said: str) -> None:
     assert sorted(node for _, node in ranks) == ["c1", "c1", "c2", "c2"], said
 
 
+@of_open_mpi
 def test_srun_starts_ranks_on_several_nodes_by_pmix(mpi: Site):
     _, said = mpi.shell("ann", f"{PLACE}; srun -w c1,c2 --ntasks-per-node=2 --mpi=pmix python3 mpi.py")
     _assert_four_ranks_on_two_nodes(said)
 
 
+@of_open_mpi
 def test_mpirun_finds_the_nodes_of_an_allocation(mpi: Site):
     _, said = mpi.shell("ann", f"{PLACE}; salloc -w c1,c2 --ntasks-per-node=2 mpirun python3 mpi.py")
     _assert_four_ranks_on_two_nodes(said)
 
 
+@of_open_mpi
 def test_mpirun_finds_the_nodes_of_a_batch_job(mpi: Site):
     script = "--wait --output=o -w c1,c2 --ntasks-per-node=2 --wrap 'mpirun python3 mpi.py'"
     _, said = mpi.shell("ann", f"{PLACE}; sbatch {script}; cat o")
+    _assert_four_ranks_on_two_nodes(said)
+
+
+def test_srun_starts_ranks_of_mpich_on_several_nodes(mpi: Site):
+    _, said = mpi.shell("ann", "cd; srun -w c1,c2 --ntasks-per-node=2 --mpi=pmi2 python3 mpich.py")
+    _assert_four_ranks_on_two_nodes(said)
+
+
+def test_mpiexec_of_mpich_finds_the_nodes_of_an_allocation(mpi: Site):
+    _, said = mpi.shell("ann", "cd; salloc -w c1,c2 --ntasks-per-node=2 mpiexec.hydra python3 mpich.py")
     _assert_four_ranks_on_two_nodes(said)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,8 @@ from sunkpy.core.model.objects import (
 )
 from sunkpy.core.model.states import JobId, SlurmNode
 from sunkpy.core.model.times import rfc3339, utc_now
+from sunkpy.core.topology import files
+from sunkpy.core.topology.places import TREE
 from sunkpy.slurm import NodeCache, NodeChange, NodesSnapshot, Slurm, errors
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.slurm_writer import SlurmWriter
@@ -37,7 +40,9 @@ from tests.integration.slurm.site import Site
 
 pytestmark = pytest.mark.integration
 
+SUITE = os.environ.get("SLURM_SUITE", "trixie")
 NODES = ("n1", "n2")
+RECORD = "gpu_potential_1f3c5a_1"
 _CONF = """\
 MaxNodeCount=16
 PrologFlags=Alloc
@@ -118,18 +123,21 @@ class Pair:
         return isinstance(seen, NodesSnapshot) and not any(node.is_busy for node in seen.nodes.values())
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+def begin(folder: Path, *, conf: str = "", more: Mapping[str, str] | None = None) -> RealSlurm:
+    """Slurm with both nodes; lines of its slurm.conf, and files, besides."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     stays = (
         f"stay {node} {port} >> /var/log/slurmd-{node}.log 2>&1 &\n"
         for node, port in zip(NODES, free_ports(2), strict=True)
     )
-    machines = Machines(conf=_CONF, start=_RUN + "".join(stays))
-    slurm = RealSlurm(
-        tmp_path_factory.mktemp("registrations"), os.environ.get("SLURM_SUITE", "trixie"), machines=machines
-    )
+    machines = Machines(conf=_CONF + conf, start=_RUN + "".join(stays), files=more or {})
+    return RealSlurm(folder, SUITE, machines=machines)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    slurm = begin(tmp_path_factory.mktemp("registrations"))
     yield slurm
     slurm.stop()
 
@@ -146,6 +154,13 @@ async def pair(real: RealSlurm) -> AsyncIterator[Pair]:
 
 @pytest.fixture
 async def seen(pair: Pair) -> AsyncIterator[NodeCache]:
+    """See `waking`."""
+    async with waking(pair) as nodes:
+        yield nodes
+
+
+@contextlib.asynccontextmanager
+async def waking(pair: Pair) -> AsyncIterator[NodeCache]:
     """What the syncer has seen of the nodes, while the part of it runs that has slurmctld look at its queue."""
     nodes = NodeCache(pair.admin)
     waker = QueueWaker(pair.admin, nodes)
@@ -156,9 +171,9 @@ async def seen(pair: Pair) -> AsyncIterator[NodeCache]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def waiting_job(pair: Pair, seen: NodeCache) -> JobId:
+async def waiting_job(pair: Pair, seen: NodeCache, *options: str) -> JobId:
     """One that lacks n2, as Slurm has found and the syncer has seen."""
-    job = pair.submit("--nodes=2")
+    job = pair.submit("--nodes=2", *options)
 
     async def waits() -> bool:
         nodes = seen.observation.nodes if seen.observation is not None else {}
@@ -178,6 +193,62 @@ async def test_a_job_begins_when_the_last_node_that_it_lacks_registers(pair: Pai
     await seen.refresh(full=True)
     pair.come_back("n2")
     await pair.begins(job)
+
+
+async def test_a_job_that_waits_for_a_node_that_could_be_begins_when_it_registers_and_its_record_goes(
+    pair: Pair, seen: NodeCache
+) -> None:
+    """24.11 would refuse the job without the record."""
+    await replace_by_a_record(pair, seen)
+    job = await waiting_job(pair, seen)
+    await joins(pair)
+    await pair.admin.delete_node(RECORD)
+    await pair.begins(job)
+
+
+@pytest.mark.skipif(SUITE == "trixie", reason="24.11 is told by its file")
+async def test_below_a_tree_a_job_begins_when_the_node_that_joins_is_told_where_it_stands(tmp_path: Path) -> None:
+    """The syncer tells it, and its record goes, at any moment after the registration."""
+    tree = {files.YAML: files.write_yaml([TREE], [], [])}
+    real = begin(tmp_path, conf="TopologyPlugin=topology/tree\n", more=tree)
+    place = NodeChange(topology_str="tree:all:leaf")
+    try:
+        pair = Pair(real, connect(real, "slurm"))
+        await happens(real, pair.opens)
+        await pair.admin.update_node("n1", place)
+        async with waking(pair) as seen:
+            await replace_by_a_record(pair, seen, "Topology=tree:all:unknown")
+            job = await waiting_job(pair, seen, "--switches=1@7-0")
+            await joins(pair)
+            await pair.admin.delete_node(RECORD)
+            assert not real.has_begun(job)
+            await pair.admin.update_node("n2", place)
+            await pair.begins(job)
+        await pair.admin.close()
+    finally:
+        real.stop()
+
+
+async def replace_by_a_record(pair: Pair, seen: NodeCache, *words: str) -> None:
+    """n2 is away, and could be."""
+    record = ("scontrol", "create", f"nodename={RECORD}", "CPUs=2", "RealMemory=1000", *words, "state=FUTURE")
+    assert pair.real.run_as("slurm", *record)[0] == 0
+    await pair.admin.drain_node("n2", "k8s: pod gone")
+    pair.leave("n2")
+    await pair.admin.delete_node("n2")
+    await seen.refresh(full=True)
+
+
+async def joins(pair: Pair) -> None:
+    """n2 is there again."""
+    pair.come_back("n2")
+
+    async def is_there() -> bool:
+        with contextlib.suppress(errors.NotFound):
+            return (await pair.admin.node("n2")).is_registered
+        return False
+
+    await happens(pair.real, is_there)
 
 
 async def test_a_job_begins_when_the_drain_of_the_last_node_that_it_lacks_is_lifted(
@@ -231,8 +302,7 @@ async def test_what_a_slurmd_says_of_its_devices_when_it_starts_again(pair: Pair
         return node.slurmd_since_s > before.slurmd_since_s and node.is_registered
 
     await happens(pair.real, is_back)
-    is_taken = os.environ.get("SLURM_SUITE", "trixie") == "trixie"
-    assert (await pair.admin.node("n2")).extra == (listed if is_taken else old)
+    assert (await pair.admin.node("n2")).extra == (listed if SUITE == "trixie" else old)
 
 
 async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site: Site) -> None:

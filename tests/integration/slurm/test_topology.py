@@ -17,33 +17,15 @@ from sunkpy.core.topology.places import Place, named, spec_of
 from sunkpy.slurm import NodeChange, Slurm
 from sunkpy.slurm.errors import Rejected
 from tests.integration.slurm.asking import connect
-from tests.integration.slurm.daemons import ROOT, RealSlurm
+from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import NODES, five_nodes
+from tests.integration.slurm.kept_topology import bring, keep_topology, loads
 from tests.integration.slurm.test_check_config import SUITE
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
 IS_NEW: Final = SUITE != "trixie"
-KEEP: Final = """\
-install -d -o slurm -g slurm /run/slurmctld && chown slurm /etc/slurm /etc/slurm/* && mkdir -p /topology
-start() {
-  set -euo pipefail
-  state=/var/lib/slurm/state hosts=()
-  is_up() { scontrol ping | grep -q ' is UP'; }
-  wait_until_up() { until is_up; do sleep 0.2; done; }
-  requeue_forgotten() { :; }
-  tell_nodes() { until scontrol reconfigure; do sleep 1; done; }
-  . /config/load_topology.sh
-  use_kept_topology
-  keep_topology 1 &
-  exec /usr/sbin/slurmctld -i -D
-}
-export -f start
-begin() { as slurm bash -c start; pkill -u slurm -x sleep; }
-keep begin >> /var/log/slurmctld.log 2>&1 &
-"""
-"""As start-slurmctld does."""
 PLACES: Final = {
     "n1": Place(switches=named(("s1", "l1"))),
     "n2": Place(switches=named(("s1", "l2"))),
@@ -66,10 +48,8 @@ class Running:
             conf=conf + ("PartitionName=b Nodes=ALL Topology=block\n" if "block" in data.get(files.YAML, "") else "")
         )
         own = {name: text for name, text in data.items() if name.startswith("topology.")}
-        machines = msgspec.structs.replace(machines, files={**machines.files, **own}, slurmctld=KEEP)
-        self._folder = folder
-        self._config = own | {"load_topology.sh": (ROOT / "charts/slurm/files/load_topology.sh").read_text()}
-        self.slurm = RealSlurm(folder, SUITE, machines=_with_config(machines, self._config))
+        machines = msgspec.structs.replace(machines, files={**machines.files, **own}, slurmctld=keep_topology(own))
+        self.slurm = RealSlurm(folder, SUITE, machines=machines)
         idle = ("sinfo", "--noheader", "--states=idle", "--Node", "--format=%N")
         self.wait(lambda: len(set(self.run(*idle)[1].split())) == len(NODES), "all nodes are idle")
 
@@ -80,16 +60,13 @@ class Running:
         return self.run("sbatch", "--parsable", "--mem=10", "--output=/dev/null", *words, "--wrap=true")
 
     def write(self, name: str, text: str) -> None:
-        """As the kubelet brings what the syncer has written."""
-        part = self.slurm.root / "topology/.part"
-        part.write_text(text)
-        part.rename(self.slurm.root / "topology" / name)
+        bring(self.slurm, name, text)
 
     def says(self) -> str:
         return (self.slurm.root / "var/log/slurmctld.log").read_text()
 
     def loads(self) -> int:
-        return self.says().count("start-slurmctld: topology loaded")
+        return loads(self.slurm)
 
     def shown(self) -> str:
         return self.run("scontrol", "show", "topology")[1]
@@ -132,14 +109,6 @@ class Running:
             return (await slurm.node(node)).topology
         finally:
             await slurm.close()
-
-
-def _with_config(machines, config):
-    """Its files are there as a ConfigMap is mounted."""
-    lines = ["mkdir -p /config"]
-    for name, text in config.items():
-        lines.append(f"cat > /config/{name} << 'END_OF_FILE'\n{text}\nEND_OF_FILE")
-    return msgspec.structs.replace(machines, slurmctld="\n".join(lines) + "\n" + machines.slurmctld)
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +164,22 @@ def test_26_05_is_told_of_single_nodes_and_of_blocks_by_its_file(labelled: Runni
 
 
 @pytest.mark.skipif(not IS_NEW, reason="24.11 has no record of it")
+def test_26_05_does_not_load_a_file_that_lacks_what_the_record_of_a_node_that_could_be_names(labelled: Running):
+    """Nobody sees that record, and slurmctld would not start any more."""
+    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b2", "b9"], [2]))
+    labelled.wait(lambda: "BlockName=b9" in labelled.run("scontrol", "show", "topology", "block")[1], "b9 is loaded")
+    record = ("CPUs=2", "RealMemory=1000", "Topology=block:b9", "state=FUTURE")
+    assert labelled.run("scontrol", "create", "nodename=gpu_potential_1f3c5a_1", *record)[0] == 0
+    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b2"], [2]))
+    says = "start-slurmctld: the new topology is not loaded yet, records of nodes name what it lacks: block:b9"
+    labelled.wait(lambda: says in labelled.says(), "it is told")
+    labelled.run("scontrol", "delete", "nodename=gpu_potential_1f3c5a_1")
+    labelled.wait(
+        lambda: "BlockName=b9" not in labelled.run("scontrol", "show", "topology", "block")[1], "it is loaded"
+    )
+
+
+@pytest.mark.skipif(not IS_NEW, reason="24.11 has no record of it")
 def test_26_05_does_not_load_a_file_that_lacks_what_records_name_until_they_do_not(labelled: Running):
     asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b2"))
     labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b3"], [2]))
@@ -209,6 +194,22 @@ def test_26_05_does_not_load_a_file_that_lacks_what_records_name_until_they_do_n
     assert "BlockName=b3" in labelled.run("scontrol", "show", "topology", "block")[1]
     labelled.restart()
     assert asyncio.run(labelled.record("n1")).endswith("block:b1")
+
+
+@pytest.mark.skipif(not IS_NEW, reason="24.11 has all nodes in its file")
+def test_26_05_starts_with_nodes_in_its_file_and_the_record_of_a_node_beats_it(labelled: Running):
+    where = {name: ("all", *place.switches) for name, place in PLACES.items()}
+    for node, path in where.items():
+        asyncio.run(labelled.tell(node, f"tree:{':'.join(path)}"))
+    earlier = where | {"n1": where["n2"]}
+    loads = labelled.loads()
+    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1"], [2], paths=earlier))
+    labelled.wait(lambda: labelled.loads() > loads, "it is loaded")
+    for _ in range(2):
+        assert "SwitchName=s1/l1 Level=0 LinkSpeed=0 Nodes=n[1,3]" in labelled.shown()
+        assert labelled.submit("--nodes=5")[0] == 0
+        labelled.restart()
+    assert asyncio.run(labelled.record("n1")) == "tree:all:s1/:s1/l1"
 
 
 def test_a_slurmctld_that_ends_while_it_loads_a_file_starts_with_the_one_before(labelled: Running):

@@ -811,6 +811,23 @@ def test_allocations_are_tried_unless_values_say_otherwise(values: dict[str, obj
     assert _scheduler_settings({"scheduler": values}).immediate_allocation is is_tried
 
 
+@pytest.mark.parametrize(
+    ("values", "growing"),
+    [
+        ({}, []),
+        ({"nodeSets": {"gpu": {"growth": {"potential": 9}}}}, ["all", "both", "gpu"]),
+        ({"nodeSets": {"gpu": {"growth": {"potential": 0}}}}, []),
+        ({"nodeSets": {"gpu": {"growth": {"potential": 9}}}, "syncer": {"metrics": {"enabled": False}}}, []),
+    ],
+)
+def test_the_scheduler_knows_the_partitions_that_grow(values: dict[str, Any], growing: list[str]):
+    sets = {"all": {}, "cpu": {"nodeSets": ["cpu"]}, "gpu": {"nodeSets": ["gpu"]}, "both": {"nodeSets": ["cpu", "gpu"]}}
+    nodesets = {"cpu": {}, "gpu": {}} | values.get("nodeSets", {})
+    known = {"nodeSets": nodesets, "partitions": sets} | {key: each for key, each in values.items() if key == "syncer"}
+    found = _scheduler_settings(known).growing_partitions
+    assert [name for name in found if name in sets] == growing
+
+
 @pytest.mark.parametrize(("values", "sharing"), [({}, "exclusive"), ({"gpuSharing": "count"}, "count")])
 def test_gpus_are_shared_by_number_only_where_values_say_so(values: dict[str, object], sharing: str):
     assert _scheduler_settings({"scheduler": values}).gpu_sharing == sharing
@@ -1225,6 +1242,7 @@ def test_the_entry_points_are_clean():
     of_bash = [script for script in scripts if not script.read_text().startswith("#!/usr/bin/perl\n")]
     _shellcheck("--shell=bash", CHARTS / "slurm/files/check-order.sh", CHARTS / "slurm/files/check-config.sh")
     _shellcheck("--shell=bash", CHARTS / "slurm/files/load_topology.sh", CHARTS / "slurm/files/name-host.sh")
+    _shellcheck("--shell=bash", CHARTS / "slurm/files/keep_potential.sh")
     _shellcheck(
         *of_bash, ROOT / "tools" / "bootstrap", ROOT / ".ci" / "run", *(ROOT / "docs" / "examples").glob("*.sh")
     )

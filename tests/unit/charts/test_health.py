@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+import yaml
 
 from sunkpy.core.health.known import KNOWN
 from sunkpy.operator.settings import OperatorSettings
-from tests.unit.charts.rendering import Refused, of_kind, render
+from tests.unit.charts.rendering import ROOT, Refused, of_kind, render
+from tests.unit.core.nodeset.build import make_node
 
 
 def settings(**health: object) -> OperatorSettings:
@@ -38,12 +40,34 @@ JOB = {
 def test_a_remedy_reaches_the_operator_as_it_is_written() -> None:
     signal = {"condition": "GpuFell", "cure": "reboot", "remedy": "reboot"}
     rules = settings(signals={"gpu": signal}, remedies={"reboot": JOB}).health.rules
-    assert rules.remedies["reboot"].body("reboot-1", "n1") == {
+    assert rules.remedies["reboot"].filled(make_node(1)).body("reboot-1") == {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "reboot-1", "namespace": "remedies"},
         "spec": {"template": {"spec": {"nodeName": "n1"}}},
     }
+
+
+CAPI = {"cluster.x-k8s.io/machine": "gpu-7", "cluster.x-k8s.io/cluster-namespace": "fleet"}
+
+
+def test_the_examples_of_remedies_are_taken_and_say_what_their_programs_read() -> None:
+    health = settings(**yaml.safe_load((ROOT / "docs/examples/remedies.yaml").read_text())["health"]).health
+    at = make_node(1, annotations=CAPI)
+    found = {name: remedy.filled(at) for name, remedy in health.rules.remedies.items()}
+    assert set(found) == {"reboot", "kured", "nvsentinel", "replace"}
+    assert found["nvsentinel"].body("x") == {
+        "apiVersion": "janitor.dgxc.nvidia.com/v1alpha1", "kind": "RebootNode", "metadata": {"name": "x"},
+        "spec": {"nodeName": "n1"},
+    }  # fmt: skip
+    for name in ("reboot", "kured"):
+        body = found[name].body("x")
+        assert (body["kind"], body["spec"]["template"]["spec"]["nodeName"]) == ("Job", "n1")
+    machine = found["replace"]
+    assert (machine.namespace, machine.name, machine.annotations) == (
+        "fleet", "gpu-7", {"cluster.x-k8s.io/remediate-machine": ""},
+    )  # fmt: skip
+    assert health.annotations == set(CAPI)
 
 
 def test_a_remedy_that_is_not_there_is_refused_by_name() -> None:

@@ -64,7 +64,7 @@ def test_with_a_secret_all_processes_serve_over_tls_and_who_scrapes_has_the_toke
         "serverName": "sunkpy-metrics",
         "ca": {"secret": {"name": "seen", "key": "ca.crt"}},
     }
-    maps = (found["data"] or {} for found in of_kind(manifests, "ConfigMap").values())
+    maps = (found.get("data") or {} for found in of_kind(manifests, "ConfigMap").values())
     configs = [yaml.safe_load(data["config.yaml"]) for data in maps if "config.yaml" in data]
     served = [*of_kind(manifests, "Deployment").values(), *of_kind(manifests, "DaemonSet").values()]
     pods = [pod for pod in (each["spec"]["template"]["spec"] for each in served) if "config.yaml" in str(pod)]

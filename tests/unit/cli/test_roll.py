@@ -46,6 +46,16 @@ async def test_the_roll_is_paused_and_resumed_with_the_command_for_the_way_back(
     assert (code, "left as it is   it is not paused" in text) == (1, True)
 
 
+async def test_to_roll_now_ends_the_windows(rolling, tmp_path):
+    window = {"start": "22:00", "hours": 1, "days": ["Sat"]}
+    rolling.api.change(
+        "nodesets", "slurm", "gpu", {"spec": {"updateStrategy": {"rollingUpdate": {"windows": [window]}}}}
+    )
+    code, text = await shown(rolling, tmp_path, "roll", "gpu", "now", "-n", "slurm", "--max-unavailable", "25%")
+    assert (code, "windows" in spec_of(rolling)["updateStrategy"]["rollingUpdate"]) == (0, False)
+    assert "its windows are taken away, until the next helm upgrade" in text
+
+
 async def test_all_nodes_are_taken_now_and_it_is_said_how_to_go_back(rolling, tmp_path):
     rolling.api.change("nodesets", "slurm", "gpu", {"spec": {"paused": True}})
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "now", "-n", "slurm")

@@ -63,6 +63,8 @@ def every(schema: Any, path: str = ""):
         {"reserved": {"cpu": 1, "memory": "2Gi"}},
         {"reserved": {"cpu": "500m"}},
         {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%"}}},
+        {"updateStrategy": {"rollingUpdate": {"windows": [{"days": ["Sat"], "start": "22:30", "hours": 6}]}}},
+        {"updateStrategy": {"rollingUpdate": {"windows": [{"start": "00:00", "hours": 24}]}}},
         {"updateStrategy": {"type": "OnDelete"}},
         {"naming": "NodeName", "podNamePrefix": "h100", "features": ["ib", "k8s/x"], "paused": True},
         {"drainTimeoutSeconds": 600, "drainTimeoutPolicy": "Force"},
@@ -88,6 +90,15 @@ def test_good_specs_pass_and_decode(fields):
         {"features": ["with space"]},
         {"reserved": {"memory": "lots"}},
         {"updateStrategy": {"type": "Sometimes"}},
+        *(
+            {"updateStrategy": {"rollingUpdate": {"windows": [window]}}}
+            for window in (
+                {"start": "22:30"},
+                {"start": "24:00", "hours": 1},
+                {"start": "22:30", "hours": 25},
+                {"days": ["Saturday"], "start": "22:30", "hours": 1},
+            )
+        ),
         {"drainTimeoutSeconds": 0},
         {"drainTimeoutPolicy": "Maybe"},
         {"growth": {"potential": -1}},

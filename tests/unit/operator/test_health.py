@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 
 import msgspec
@@ -11,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from sunkpy.core import names
 from sunkpy.core.health import Rule, State
 from sunkpy.core.health.known import KNOWN
+from sunkpy.core.health.verification import REQUESTED
 from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.metrics import HealthMetrics
 from sunkpy.operator.settings import HealthSettings
@@ -121,5 +123,33 @@ def test_the_figures_say_where_nodes_stand_and_how_fast_they_were_drained():
     assert rig.figure("sunkpy_health_nodes", state="draining", **at) == 1
     assert rig.figure("sunkpy_health_steps_total", state="draining", signal="label") == 1
     assert rig.figure("sunkpy_health_drain_seconds_sum") == pytest.approx(0.4)
+    assert rig.figure("sunkpy_health_failures_total", **at) == 1
     rig.watch.node_changed(draining, None)
     assert rig.figure("sunkpy_health_nodes", state="draining", **at) is None
+
+
+def test_the_figures_say_how_long_nodes_stood_where():
+    rig = Watch()
+    where = {"namespace": "slurm", "cluster": "c1", "nodeset": "gpu"}
+    steps = [
+        None,
+        record(State.CLOSING, "label", ago_s=100),
+        record(State.DRAINED, "label", ago_s=70),
+        record(State.DRAINED, "label", ago_s=70, due="2026-11-28T13:00:00Z"),
+        record(State.VERIFY, "label", ago_s=60),
+        record(State.VERIFY, "label", ago_s=60).returned(NOW, why="cured"),
+    ]
+    for before, after in itertools.pairwise(steps):
+        rig.watch.node_changed(named(1, record=before), named(1, record=after))
+    found = {state: rig.figure("sunkpy_health_state_seconds_total", state=state, **where) for state in State}
+    told = {state: seconds for state, seconds in found.items() if seconds}
+    assert told == {"closing": 30, "drained": 10, "verify": 60}
+    assert rig.figure("sunkpy_health_failures_total", signal="label", **where) == 1
+
+
+def test_a_check_that_somebody_asks_for_is_no_failure():
+    rig = Watch()
+    asked = msgspec.structs.replace(record(State.CLOSING, "label"), signal=REQUESTED)
+    rig.watch.node_changed(named(1), named(1, record=asked))
+    where = {"namespace": "slurm", "cluster": "c1", "nodeset": "gpu"}
+    assert rig.figure("sunkpy_health_failures_total", signal=REQUESTED, **where) is None

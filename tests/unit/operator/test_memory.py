@@ -3,7 +3,7 @@ import pytest
 
 from sunkpy.core.nodeset.actions import AddFinalizer, CreatePod
 from sunkpy.core.nodeset.slurmd_pod import GPUS_AWAY_S, OFFER_LASTS_S
-from sunkpy.core.nodeset.spec import Gpu
+from sunkpy.core.nodeset.spec import Gpu, Growth
 from sunkpy.core.nodeset.world import WAVE
 from sunkpy.operator.memory import CREATED_PER_S, GUARD_LASTS_S, Memory
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
@@ -116,6 +116,20 @@ def test_an_offer_counts_as_changed_when_it_has_lasted():
     assert memory.lasting_offers(NODESET, {"a": "gres=", "b": "gres="})[0] == {"a"}
     assert memory.lasting_offers(NODESET, {"a": "gres=gpu:4"})[0] == frozenset(), "another change starts anew"
     assert memory.lasting_offers(NODESET, {}) == (frozenset(), None)
+
+
+def test_a_node_is_idle_for_long_when_nothing_has_run_there_without_a_pause():
+    now_s = 0.0
+    memory = Memory(lambda: now_s)
+    spec = msgspec.structs.replace(NODESET.spec, growth=Growth(release_after_seconds=600))
+    nodeset = msgspec.structs.replace(NODESET, spec=spec)
+    assert memory.long_idle(nodeset, ["a"]) == (frozenset(), 600.0)
+    now_s = 400.0
+    assert memory.long_idle(nodeset, ["a", "b"]) == (frozenset(), 200.0)
+    now_s = 600.0
+    assert memory.long_idle(nodeset, ["a", "b"]) == ({"a"}, 400.0)
+    assert memory.long_idle(nodeset, ["b"]) == (frozenset(), 400.0), "a job has begun"
+    assert memory.long_idle(nodeset, ["a", "b"]) == (frozenset(), 400.0), "and ended: anew"
 
 
 def test_a_device_plugin_may_be_away_for_minutes():

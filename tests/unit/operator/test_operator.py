@@ -20,12 +20,23 @@ from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
 
 MENDER = Remedy(api_version="batch/v1", resource="jobs", namespace="mend", manifest={"spec": {"nodeName": "$(NODE)"}})
+REPLACE = Remedy(
+    api_version="cluster.x-k8s.io/v1beta2",
+    resource="machines",
+    namespace="fleet",
+    name="$(ANNOTATION cluster.x-k8s.io/machine)",
+    annotations={"cluster.x-k8s.io/remediate-machine": ""},
+)
 SICK = Rule(condition="GpuFell", bad=("True",))
 SETTINGS = OperatorSettings(
     lock=LockSettings(key="example.com/busy"),
     health=HealthSettings(
-        signals={"gpu": SICK, "fan": Rule(label="example.com/fan", bad=("stuck",), remedy="mender")},
-        remedies={"mender": MENDER},
+        signals={
+            "gpu": SICK,
+            "fan": Rule(label="example.com/fan", bad=("stuck",), remedy="mender"),
+            "board": Rule(label="example.com/board", bad=("burnt",), remedy="replace"),
+        },
+        remedies={"mender": MENDER, "replace": REPLACE},
         settle_seconds=0,
     ),
 )
@@ -369,6 +380,20 @@ async def test_a_remedy_is_written_once_nothing_runs_there(api):
     assert api.names("jobs") == [name]
 
 
+async def test_a_machine_of_cluster_api_is_annotated_once_its_node_says_which_it_is(api):
+    api.define("cluster.x-k8s.io/v1beta2", "Machine", "machines")
+    api.put("machines", {"metadata": {"name": "m-1", "namespace": "fleet"}})
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/board": "burnt"}}})
+    missing = "remedy replace: the Node has no annotation cluster.x-k8s.io/machine"
+    await api.until(lambda: "HealthRemedyFailed" in api.reasons())
+    assert missing in [each["note"] for each in api.events()]
+    api.change("nodes", "", "n1", {"metadata": {"annotations": {"cluster.x-k8s.io/machine": "m-1"}}})
+    await api.until(lambda: noted(api, "machines", "m-1", "cluster.x-k8s.io/remediate-machine") == "")
+
+
 async def test_a_remedy_that_the_apiserver_refuses_is_told(api):
     api.forbidden.add("jobs")
     api.put("nodesets", nodeset(replicas=1))
@@ -441,6 +466,26 @@ async def test_nodes_that_jobs_want_are_asked_for_until_they_have_come(api):
     for number in (3, 4):
         api.put("nodes", node(number))
     await api.until(lambda: api.names("pods") == [f"gpu-012-00{number}" for number in (1, 2, 3, 4)])
+
+
+async def test_idle_nodes_are_left_to_autoscalers_and_come_back_before_new_ones_are_asked_for(api):
+    api.put("nodesets", nodeset(growth={"ask": "placeholders", "releaseAfterSeconds": 1}))
+    pods = ["gpu-012-001", "gpu-012-002"]
+    await api.until(lambda: api.names("pods") == pods)
+    for pod in pods:
+        report(api, pod, **{names.CONDITION_DRAIN: "False"})
+    await api.until(lambda: all((told := token(api, pod)) and told.endswith("/idle: no job for 1 s") for pod in pods))
+    for pod in pods:
+        report(api, pod, **{names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: all(noted(api, "nodes", f"n{n}", names.ANNOTATION_RELEASED) == "slurm/gpu" for n in (1, 2)))
+    for pod in pods:
+        api.change("pods", "slurm", pod, receipt(token(api, pod)))
+    await api.until(lambda: not api.names("pods") and not marks(api, "n1") and not marks(api, "n2"))
+    api.remove("nodes", "", "n2")
+    api.change(*NODESETS, {"status": {"growth": {"wantedNodes": 3, "requests": [{"job": "7", "nodes": 3}]}}})
+    await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-wanted-1", "gpu-wanted-2"])
+    await api.until(lambda: noted(api, "nodes", "n1", names.ANNOTATION_RELEASED) is None)
+    assert "NodesTakenBack" in api.reasons()
 
 
 async def test_a_drain_of_all_nodes_in_slurm_leaves_some_open(api):

@@ -111,6 +111,15 @@ async def test_node_names_cannot_leave_their_path_segment(rest: Rest) -> None:
     assert rest.asked[0].target == "/slurm/v0.0.45/node/a%2F..%2Fb%3Fx"
 
 
+def test_what_a_newer_version_does_not_say_is_asked_in_an_older_one() -> None:
+    request = Request(what="count job 7", method="GET", endpoint="job/{name}", name=7, newest="v0.0.44")
+    assert [request.path(version) for version in ("v0.0.45", "v0.0.44", "v0.0.42")] == [
+        "/slurm/v0.0.44/job/7",
+        "/slurm/v0.0.44/job/7",
+        "/slurm/v0.0.42/job/7",
+    ]
+
+
 async def test_accounting_is_asked_below_its_own_root_in_the_version_that_was_found(rest: Rest) -> None:
     accounts = {"accounts": [{"name": "chem"}], "errors": [], "warnings": []}
     rest.say(NOT_SERVED, PING, in_json(200, accounts), NODES)

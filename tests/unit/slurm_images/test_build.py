@@ -9,10 +9,12 @@ import importlib.util
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tarfile
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -170,7 +172,7 @@ def test_a_build_replaces_images_of_its_own_kind_alone(name: str, older: bool):
 def test_images_for_another_architecture_share_no_name_with_those_of_this_machine(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build.platform, "machine", lambda: "x86_64")
     for make in build.GROUPS.values():
-        own = make("trixie")
+        own = make("trixie", build.DEBIANS)
         assert build.for_architecture(own, "") == build.for_architecture(own, "amd64") == own
         other = build.for_architecture(own, "arm64")
         assert other.archive.name == f"{own.name}-{own.version}-arm64-{own.fingerprint}.tar"
@@ -186,7 +188,7 @@ def test_no_image_begins_with_one_that_somebody_else_may_move():
     """The bases are made here, of packages that Debian signs; buildah asks no registry for a name below localhost."""
     for group in build.GROUPS.values():
         for suite, architecture in (("trixie", ""), ("sid", ""), ("trixie", "arm64")):
-            assert build.for_architecture(group(suite), architecture).base.ref.startswith("localhost/")
+            assert build.for_architecture(group(suite, build.DEBIANS), architecture).base.ref.startswith("localhost/")
 
 
 def test_an_image_with_a_mended_package_is_another_image():
@@ -326,7 +328,8 @@ def test_of_each_kind_the_newest_three_archives_are_kept(tmp_path: Path, monkeyp
 
 def test_what_is_there_and_recorded_waits_for_no_other_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build, "OUT", tmp_path)
-    args = argparse.Namespace(suite="trixie", only=["mariadb"], arch="", fresh=False, push=None, check_updates=False)
+    asked = {"suite": "trixie", "only": ["mariadb"], "arch": "", "source": build.DEBIANS}
+    args = argparse.Namespace(**asked, fresh=False, push=None, check_updates=False)
     assert not build.is_up_to_date(args)
     _archive(build.mariadb_group())
     assert not build.is_up_to_date(args), "images.json does not name it"
@@ -334,6 +337,103 @@ def test_what_is_there_and_recorded_waits_for_no_other_build(tmp_path: Path, mon
     assert build.is_up_to_date(args)
     assert not build.is_up_to_date(argparse.Namespace(**vars(args) | {"fresh": True}))
     assert not build.is_up_to_date(argparse.Namespace(**vars(args) | {"only": ["mariadb", "sunkpy"]}))
+
+
+META = """\
+  Meta:\t\t1
+  Name:\t\tslurm
+  Version:\t{version}
+  Release:\t1
+  API_CURRENT:\t42
+"""
+
+
+def tarball_of_slurm(path: Path, *, folder: str = "slurm-25", version: str = "25.11.1", configure: str = "") -> Path:
+    """As SchedMD makes it."""
+    with tarfile.open(path, f"w:{path.suffix.lstrip('.')}") as tar:
+        for name, text in (("configure", configure), ("META", META.format(version=version))):
+            info = tarfile.TarInfo(f"{folder}/{name}")
+            info.size, info.mode = len(text), 0o755
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "version"),
+    [
+        ("slurm-25.11.1.tar.bz2", "slurm-25.11.1", "25.11.1"),
+        ("slurm-wlm_24.11.5.orig.tar.gz", "slurm-slurm-24-11-5-1", "24.11.5"),
+        ("slurm-26.05.0-0rc1.tar.bz2", "./slurm-26.05.0-0rc1", "26.05.0-0rc1"),
+    ],
+)
+def test_a_tarball_of_slurm_says_its_version_whatever_its_name(tmp_path: Path, name: str, folder: str, version: str):
+    """Those of SchedMD, and those inside of Debian's source package."""
+    source = build.read_source(tarball_of_slurm(tmp_path / name, folder=folder, version=version))
+    assert source.version == version
+    assert source.tarball == str(tmp_path / name)
+
+
+def test_what_is_no_source_of_slurm_is_refused(tmp_path: Path):
+    other = tmp_path / "other.tar.gz"
+    with tarfile.open(other, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("other/README"))
+    with pytest.raises(build.CannotBuild) as refused:
+        build.read_source(other)
+    assert str(refused.value) == (
+        f"{other} is no source of Slurm: its folder has no META with a Version. Take slurm-VERSION.tar.bz2 of SchedMD,"
+        " or slurm-wlm_VERSION.orig.tar.gz of Debian's source package"
+    )
+    (tmp_path / "page.html").write_text("<html>")
+    for name, word in (("page.html", "file could not be opened"), ("gone", "No such file")):
+        with pytest.raises(build.CannotBuild, match=f"{name} cannot be read as a tarball: .*{word}"):
+            build.read_source(tmp_path / name)
+
+
+def test_images_of_a_source_share_no_name_with_those_of_debians_slurm(tmp_path: Path):
+    one = build.read_source(tarball_of_slurm(tmp_path / "one.bz2"))
+    mended = build.read_source(tarball_of_slurm(tmp_path / "two.bz2", configure="a"))
+    debians, ours, other = (build.slurm_group("trixie", source=each) for each in (build.DEBIANS, one, mended))
+    assert ours.ref("slurmd").startswith("docker.io/sunkpy/slurmd:25.11.1-trixie-")
+    for kind in ("base", "archive"):
+        assert len({getattr(each, kind) for each in (debians, ours, other)}) == 3, kind
+    assert len({each.ref("slurmd") for each in (debians, ours, other)}) == 3
+    assert not build.is_older(debians.archive.stem, ours.archive.stem)
+    lean = build.slurm_group("sid", lean=True, source=one)
+    assert lean.ref("login").startswith("docker.io/sunkpy/login:25.11.1-sid-lean-")
+    assert ours.targets == debians.targets
+    assert ours.base.tar == debians.base.tar, "Debian is the same"
+
+
+def test_a_package_of_a_source_is_made_anew_by_another_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tree = tmp_path / "slurm-images"
+    shutil.copytree(build.HERE, tree)
+    monkeypatch.setattr(build, "HERE", tree)
+    monkeypatch.setattr(build, "COMPILED_BY", (tree / "source.Dockerfile", tree / "bin/build-slurm"))
+    tarball = tarball_of_slurm(tmp_path / "one.bz2")
+    before, debians = build.slurm_group("trixie", source=build.read_source(tarball)), build.slurm_group("trixie")
+    (tree / "bin/build-slurm").write_text("#!/bin/bash\n")
+    after = build.slurm_group("trixie", source=build.read_source(tarball))
+    for kind in ("package", "ref"):
+        assert getattr(before.base, kind) != getattr(after.base, kind)
+    assert before.ref("slurmd") != after.ref("slurmd")
+    assert build.slurm_group("trixie") == debians, "those of Debian's Slurm do not have it"
+
+
+def test_a_package_of_a_source_stands_for_all_that_images_ask_of_debians_slurm():
+    """Else an image of another Slurm would get a part of Debian's, or none."""
+    asked = {
+        word
+        for line in (build.HERE / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+        if "install-packages" in line
+        for word in line.split("&&")[0].split()
+        if re.match(r"(lib)?(slurm|sackd|pam-slurm)", word)
+    }
+    script = (build.HERE / "bin/build-slurm").read_text()
+    (names,) = re.findall(r"PROVIDES=\((.*?)\)", script, re.DOTALL)
+    assert asked == set(names.split())
+    pinned = re.findall(r"^Package: (.*)$", build.ASKED_FIRST, re.MULTILINE)[0].split()
+    assert all(any(fnmatch(name, pattern) for pattern in pinned) for name in asked)
+    assert not any(fnmatch("slurm-from-source", pattern) for pattern in pinned)
 
 
 def _layer(**files: str) -> bytes:

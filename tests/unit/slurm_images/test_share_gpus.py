@@ -39,7 +39,7 @@ def shares(folder: Path, *, conf: str = "", said: str = NODES) -> str:
     """The file, once it is there."""
     (folder / "slurm.conf").write_text(conf)
     (folder / "answer").write_text(said)
-    (folder / "scontrol").write_text("#!/bin/bash\ncat answer\n")
+    (folder / "scontrol").write_text("#!/bin/bash\n[ \"$*\" = '--all --future --oneliner show nodes' ] && cat answer\n")
     (folder / "scontrol").chmod(0o755)
     env = {"PATH": f"{folder}:{os.environ['PATH']}", "SUNKPY_SLURM_CONF": str(folder / "slurm.conf")}
     with subprocess.Popen([SCRIPT, "shares", "0.1"], env=env, cwd=folder) as process:

@@ -128,6 +128,19 @@ async def test_who_listens_hears_of_the_same_read(counted: Counted) -> None:
     assert len(counted.slurm.requests) - asked == 2 * alone
 
 
+@pytest.mark.parametrize(
+    ("seconds", "took_s", "due_s", "soon_s"),
+    [(30, 1, 29, 9), (30, 0.1, 29.9, 4.9), (2, 0.1, 1.9, 1.9), (30, 6, 54, 54)],
+)
+async def test_a_read_that_somebody_waits_for_comes_soon_and_once(
+    counted: Counted, seconds: float, took_s: float, due_s: float, soon_s: float
+) -> None:
+    feed = counted.feed(seconds=seconds)
+    assert feed.due_in_s(took_s) == due_s
+    feed.read_soon()
+    assert [feed.due_in_s(took_s) for _ in range(2)] == [soon_s, due_s]
+
+
 async def test_before_all_jobs_were_read_once_their_figures_are_absent(counted: Counted) -> None:
     counted.slurm.add_job("PENDING", comment="", user="bob")
     await counted.nodes.refresh()

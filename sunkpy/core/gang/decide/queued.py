@@ -52,10 +52,14 @@ NEVER_STARTS = {
 """Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
 
 
-_NEEDS_NODE = ("Resources", "BadConstraints", "PartitionConfig")
-"""Pending reasons of a job that would start if there were another node: a partition whose last node went has none.
-One that waits for a limit, a licence or its turn (`Priority`) would not.
+_NEEDS_NODE = ("Resources", "ReqNodeNotAvail", "BadConstraints", "PartitionConfig")
+"""Pending reasons of a job that would start if there were another node: a partition whose last node went has none, and
+ReqNodeNotAvail is also said of nodes that there could be. One that waits for a limit, a licence or its turn
+(`Priority`) would not.
 """
+_ASKED_FOR_BY_NODESETS = ("Resources", "ReqNodeNotAvail", "PartitionConfig")
+"""Where a NodeSet grows, its status asks for the nodes of such a job: autoscalers that also heard of its pods would buy
+twice as many. A job with `BadConstraints` is held, and only its pods can say what it lacks."""
 
 
 def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
@@ -170,9 +174,18 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     if change is not None:
         actions.append(UpdateTerms(job=job.id, pod=gang.members[0], change=change))
     if job.slurm.state_reason:
-        cure, needs_node = NEVER_STARTS.get(job.slurm.state_reason), job.slurm.state_reason in _NEEDS_NODE
+        cure = NEVER_STARTS.get(job.slurm.state_reason)
         partition = f" in partition {job.slurm.partition}" if job.slurm.partition else ""
         message = f"Slurm job {job.id} waits: {job.slurm.state_reason}{partition}" + (f" ({cure})" if cure else "")
         cause = WaitCause.NEVER_STARTS if cure else WaitCause.IN_QUEUE
-        actions += report_all(gang, message, cause, needs_node=needs_node)
+        actions += report_all(gang, message, cause, needs_node=_needs_node(job, policy))
     return actions
+
+
+def _needs_node(job: Job, policy: Policy) -> bool:
+    """Whether its pods are to ask autoscalers for a node."""
+    reason = job.slurm.state_reason
+    is_asked_for = reason in _ASKED_FOR_BY_NODESETS and not set(policy.growing_partitions).isdisjoint(
+        job.slurm.partition.split(",")
+    )
+    return reason in _NEEDS_NODE and not is_asked_for

@@ -43,6 +43,7 @@ from sunkpy.core.gang.families.declaration import (
 )
 from sunkpy.core.gang.gang import Family, Gang, Link, Owners, Role, by_seniority, ranked
 from sunkpy.core.gang.identity import GangId, token
+from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model.objects import Kind, Owner, Pod, Wire
 
 JOB: Final = Kind(group="batch.volcano.sh", kind="Job")
@@ -56,6 +57,12 @@ TASK_INDEX: Final = "volcano.sh/task-index"
 SCHEDULER: Final = "volcano"
 """The scheduler that pods get in volcano mode where no template names one."""
 
+_NO_TIERS: Final = (
+    Problem(
+        text="spec.networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1",
+        fatal=False,
+    ),
+)
 _UNNAMED_TASK: Final = "default"
 _LIVE_PHASES: Final = ("", "Pending", "Running", "Restarting")
 _FINAL_ACTIONS: Final = ("AbortJob", "TerminateJob", "CompleteJob")
@@ -110,10 +117,20 @@ class _Task(Wire, frozen=True, kw_only=True):
         return (self.depends_on.name or ()) if self.depends_on is not None else ()
 
 
+class _NetworkTopology(Wire, frozen=True, kw_only=True):
+    mode: str = ""
+
+
 class _Job(Wire, frozen=True, kw_only=True):
     min_available: int = 0
     tasks: tuple[_Task, ...] = ()
     policies: tuple[_Policy, ...] | None = ()
+    network_topology: _NetworkTopology | None = None
+
+    @property
+    def is_within_tier(self) -> bool:
+        """Volcano would keep it below one HyperNode of some tier."""
+        return self.network_topology is not None and self.network_topology.mode == "hard"
 
 
 class _State(Wire, frozen=True, kw_only=True):
@@ -143,7 +160,7 @@ def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     spec = job.spec_as(_Job)
     with about(called):
         roles = _task_roles(spec, pods)
-    gang = make(Gang(id=id, roles=roles, kind=called), owners)
+    gang = make(Gang(id=id, roles=roles, kind=called, problems=_NO_TIERS if spec.is_within_tier else ()), owners)
     more = _expects_more(job, gang.roles)
     return msgspec.structs.replace(gang, expects_more=more, final_because=_final_because(called, spec))
 

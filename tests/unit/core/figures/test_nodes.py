@@ -87,12 +87,12 @@ def test_the_state_of_a_node_is_one_series_with_its_reason(state: set[str], text
 
 def test_a_partition_is_the_sum_of_its_nodes() -> None:
     nodes = {name: node(name, "IDLE", alloc_cpus=1) for name in ("n1", "n2", "n3")}
-    rows = [PartitionRow(name="low", nodes=("n1", "n2", "gone"), cpus=16), PartitionRow(name="none")]
+    rows = [PartitionRow(name="low", nodes=("n1", "n2", "gpu_potential_1f3c5a_1")), PartitionRow(name="none")]
     found = figures(partition_families(rows, nodes))
     low = {
         name.removeprefix("slurm_partition_"): value for (name, labels), value in found.items() if labels == ("low",)
     }
-    assert (low["nodes"], low["nodes_idle"], low["cpus"], low["gpus"]) == (3, 2, 16, 4)
+    assert (low["nodes"], low["nodes_idle"], low["cpus"], low["gpus"]) == (2, 2, 16, 4)
     assert (low["nodes_cpus_idle"], low["nodes_mem_tot"], low["nodes_mem_avail"]) == (10, 8000, 7000)
     assert found["slurm_partitions", ()] == 2
     assert found["slurm_partition_nodes", ("none",)] == 0

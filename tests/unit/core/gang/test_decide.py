@@ -122,6 +122,7 @@ def test_whoever_shares_gpus_by_number_learns_what_that_risks():
         ("Priority", False, False, ""),
         ("QOSMaxJobsPerUserLimit", False, False, ""),
         ("Resources", False, True, ""),
+        ("ReqNodeNotAvail", False, True, ""),
         ("JobHeldUser", True, False, " (the job is held; release it with scontrol release)"),
         ("BadConstraints", True, True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
     ],
@@ -131,6 +132,24 @@ def test_a_pending_job_tells_its_reason(reason, is_problem, needs_node, advice):
     (report,) = decide_gang(snapshot(make_pod(), waits), POLICY)
     message = f"Slurm job 7 waits: {reason} in partition low,high{advice}"
     assert (report.is_problem, report.message) == (is_problem, message)
+    assert report.needs_node is needs_node
+
+
+@pytest.mark.parametrize(
+    ("reason", "partition", "needs_node"),
+    [
+        ("Resources", "high", False),
+        ("Resources", "low,high", False),
+        ("PartitionConfig", "high", False),
+        ("ReqNodeNotAvail", "high", False),
+        ("Resources", "low", True),
+        ("BadConstraints", "high", True),
+    ],
+)
+def test_pods_ask_autoscalers_for_no_node_where_a_nodeset_asks_for_it(reason, partition, needs_node):
+    policy = replace(POLICY, growing_partitions=("high",))
+    waits = job("PENDING", reason=reason, excluded=("n3",), partition=partition)
+    (report,) = decide_gang(snapshot(make_pod(), waits), policy)
     assert report.needs_node is needs_node
 
 

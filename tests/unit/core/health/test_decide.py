@@ -247,7 +247,7 @@ def test_a_remedy_is_one_object_for_a_node_and_a_time():
     assert name.startswith("mender-")
     assert name == remedy_name(at, read_record(at), "Mender")
     assert name != remedy_name(at, record(State.REMEDY, "mend", ago_s=60), "Mender")
-    assert MENDER.body(name, "n1") == {
+    assert MENDER.filled(at).body(name) == {
         "apiVersion": "example.com/v1", "kind": "Mend", "metadata": {"name": name}, "spec": {"node": "n1"},
     }  # fmt: skip
 

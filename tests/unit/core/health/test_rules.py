@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from sunkpy.core.health.rules import Cure, Rule
+from sunkpy.core.health.rules import Cure, Remedy, Rule
+from tests.unit.core.nodeset.build import make_node
 
 ONE_SOURCE = "give exactly one of condition, label, taint, slurmReason and failedStarts"
 
@@ -34,3 +35,42 @@ def test_a_drain_of_slurms_side_is_for_a_person_unless_a_rule_says_more():
     assert Rule(condition="A").cured_by is Cure.CLEAR
     assert Rule(condition="A").closes
     assert not Rule(slurm_reason="Kill").closes
+
+
+OBJECT = "give manifest, or name and annotations of an object that is there"
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ({}, OBJECT),
+        ({"name": "a"}, OBJECT),
+        ({"annotations": {"a": "b"}}, OBJECT),
+        ({"manifest": {"kind": "A"}, "name": "a", "annotations": {"a": "b"}}, OBJECT),
+        ({"manifest": {"kind": "A"}, "timeout": 3}, "unknown field `timeout`"),
+    ],
+)
+def test_a_remedy_that_asks_for_nothing_is_refused(written, problem):
+    with pytest.raises(msgspec.ValidationError, match=problem):
+        msgspec.convert({"apiVersion": "a/v1", "resource": "as", **written}, Remedy)
+
+
+def test_what_a_remedy_reads_of_the_node_is_known_and_filled_in():
+    remedy = Remedy(api_version="a/v1", resource="as", name="$(ANNOTATION a.b/c)", annotations={"for": "$(NODE)"})
+    at = make_node(1, annotations={"a.b/c": "m"})
+    assert (remedy.problem(make_node(1)), remedy.problem(at)) == ("the Node has no annotation a.b/c", "")
+    filled = remedy.filled(at)
+    assert (filled.name, filled.annotations, filled.read_annotations) == ("m", {"for": "n1"}, frozenset())
+
+
+@pytest.mark.parametrize("name", ["../secrets/x", "m/status", "m?force=true", "M", "m ", "-m", "a" * 300, "..", "m\n"])
+def test_an_annotation_names_no_other_path_of_the_api(name):
+    remedy = Remedy(api_version="a/v1", resource="as", name="$(ANNOTATION a.b/c)", annotations={"for": "$(NODE)"})
+    assert remedy.problem(make_node(1, annotations={"a.b/c": name})) == f"{name!r} is no name of an object"
+
+
+def test_what_an_annotation_says_is_not_read_again():
+    remedy = Remedy(api_version="a/v1", resource="as", manifest={"spec": ["$(ANNOTATION a)"]})
+    assert remedy.filled(make_node(1, annotations={"a": "$(NODE)$(ANNOTATION a)"})).manifest == {
+        "spec": ["$(NODE)$(ANNOTATION a)"]
+    }

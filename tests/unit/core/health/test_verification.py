@@ -84,6 +84,18 @@ def test_a_check_that_fails_needs_a_person_and_leaves_its_log():
     )
 
 
+def test_what_the_pod_that_goes_still_says_is_not_the_check_that_was_asked_for():
+    """Its next try may have begun before somebody mended the machine, and asked."""
+    failed = stepped(waiting(), FAILS, after_s=90)
+    asked = stepped(node(annotations=ASKED, record=read_record(failed)), FAILS, after_s=91)
+    for ready in (False, True):
+        next_try = pod(check_s=600, restarts=2, ready=ready, words=CHECK_FAILED, created=NEWER)
+        assert step(asked, next_try, after_s=92).after.state is State.VERIFY
+        assert waits_for_verification(asked, next_try)
+    third = pod(check_s=600, restarts=1, words=CHECK_FAILED, created="2026-11-28T11:30:00Z")
+    assert read_record(stepped(asked, third, after_s=93)).state is State.PERSON
+
+
 def test_who_passes_at_the_second_try_by_itself_still_needs_a_person_until_another_pod_passes():
     failed = stepped(waiting(), FAILS, after_s=90)
     lucky = pod(check_s=600, restarts=2, ready=True, words=CHECK_FAILED, created=NEWER)

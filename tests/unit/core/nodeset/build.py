@@ -40,6 +40,7 @@ from sunkpy.core.nodeset.spec import (
 from sunkpy.core.nodeset.survey import make_survey
 from sunkpy.core.nodeset.verdict import NodeView
 from sunkpy.core.nodeset.wanted import Wanted
+from sunkpy.core.nodeset.windows import Window
 from sunkpy.core.nodeset.world import World
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -56,6 +57,7 @@ def make_nodeset(
     replicas: int | None = None,
     template: Template | None = None,
     max_unavailable: int | str = 1,
+    windows: tuple[Window, ...] = (),
     strategy: str = "RollingUpdate",
     paused: bool = False,
     naming: str = "InternalIP",
@@ -98,7 +100,7 @@ def make_nodeset(
             gpu=gpu,
             gres=gres,
             update_strategy=UpdateStrategy(
-                type=strategy, rolling_update=RollingUpdate(max_unavailable=max_unavailable)
+                type=strategy, rolling_update=RollingUpdate(max_unavailable=max_unavailable, windows=windows)
             ),
             paused=paused,
             drain_timeout_seconds=drain_timeout_s,

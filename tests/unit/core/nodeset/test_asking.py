@@ -106,7 +106,6 @@ def after(nodeset, present, **more):
         pytest.param(asking(wanted=3), 1, -1, 3, id="one has gone: the syncer will say what that means"),
         pytest.param(asking(wanted=9, replicas=5), 4, 0, 1, id="nodes above replicas get no slurmd pod"),
         pytest.param(asking(wanted=9, replicas=2), 4, 0, 0, id="more than replicas are there"),
-        pytest.param(asking(Ask.NONE, wanted=3), 0, 0, 0, id="nobody is to be asked"),
         pytest.param(asking(wanted=3, deleting=True), 0, 0, 0, id="it is being deleted"),
         pytest.param(make_nodeset(), 0, 0, 0, id="the syncer has said nothing"),
     ],

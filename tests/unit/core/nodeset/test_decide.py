@@ -19,6 +19,7 @@ from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.pod_state import is_marked_by_roll
 from sunkpy.core.nodeset.slurmd_pod import offer
 from sunkpy.core.nodeset.spec import Gpu
+from sunkpy.core.nodeset.windows import Window
 from sunkpy.core.nodeset.world import WAVE
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
 
@@ -243,6 +244,26 @@ def test_a_scale_down_waits_for_a_busy_pod_whose_node_no_longer_fits():
 def test_no_roll_when_paused_or_on_delete(kwargs):
     nodeset = make_nodeset(**kwargs)
     assert decide_nodeset(make_world(nodeset, nodes(2), pods(nodeset, 2, template_hash="old"))).actions == []
+
+
+TONIGHT, TODAY = Window(start="22:00", hours=4), Window(start="11:00", hours=4)
+
+
+def test_a_roll_waits_for_its_window_and_stands_still_after_it():
+    closed, opened = make_nodeset(windows=(TONIGHT,)), make_nodeset(windows=(TONIGHT, TODAY))
+    waits = decide_nodeset(make_world(closed, nodes(2), pods(closed, 2, template_hash="old")))
+    assert (waits.actions, waits.requeue_after_s) == ([], 10 * 3600)
+    rolls = decide_nodeset(make_world(opened, nodes(2), pods(opened, 2, template_hash="old")))
+    assert (marked(rolls), rolls.requeue_after_s) == ({("gpu-012-001", "rollout")}, 3 * 3600)
+    busy = make_pod(closed, 1, template_hash="old", running="True", token="2026-11-20T11:30:00+00:00/rollout")
+    assert [type(action) for action in decide_nodeset(make_world(closed, nodes(1), [busy])).actions] == [CancelPending]
+
+
+def test_a_window_holds_up_nothing_but_a_roll():
+    nodeset = make_nodeset(windows=(TONIGHT,), replicas=1)
+    scaled = decide_nodeset(make_world(nodeset, nodes(2), pods(nodeset, 2)))
+    assert {cause for _, cause in marked(scaled)} == {"scale-down"}
+    assert decide_nodeset(make_world(nodeset, nodes(1), pods(nodeset, 1))).requeue_after_s is None
 
 
 def test_pausing_calls_off_what_has_not_gone_yet():

@@ -9,6 +9,7 @@ from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.slurmd_pod import offer
 from sunkpy.core.nodeset.spec import Gpu, NodeSetStatus
 from sunkpy.core.nodeset.status import report, report_unreadable
+from sunkpy.core.nodeset.windows import Window
 from sunkpy.operator.trim import trim_pod
 from tests.unit.core.health.build import record
 from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_template, make_world
@@ -114,6 +115,12 @@ def test_what_is_going_on_is_told():
         (make_nodeset(replicas=0), {"token": TOKEN}, "Scaling", "waiting for Slurm to drain gpu-012-001"),
         (make_nodeset(), {"template_hash": "old"}, "RollingOut", "0 of 1 updated; choosing pods to remove"),
         (make_nodeset(paused=True), {"template_hash": "old"}, "Paused", f"gpu-012-001 {older}"),
+        (
+            make_nodeset(windows=(Window(days=("Sat",), start="22:00", hours=4),)),
+            {"template_hash": "old"},
+            "WaitsForWindow",
+            "gpu-012-001 of an older template stay until the window at 2026-11-21T22:00:00Z",
+        ),
         (make_nodeset(strategy="OnDelete"), {"template_hash": "old"}, "OnDelete", f"gpu-012-001 {older}"),
         (make_nodeset(), {"ready": False}, "WaitingForReady", "gpu-012-001 not ready; 1 of 1 updated"),
         (make_nodeset(), failed, "PodsFailed", "gpu-012-001 failed (OutOfcpu); tried again later"),

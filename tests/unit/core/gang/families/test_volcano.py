@@ -70,6 +70,22 @@ def test_the_first_replicas_by_index_have_the_places():
     assert gang(pods[:2], owners).is_complete is False
 
 
+@pytest.mark.parametrize(
+    ("topology", "told"),
+    [
+        (None, []),
+        ({"mode": "soft"}, []),
+        (
+            {"mode": "hard", "highestTierAllowed": 1},
+            ["spec.networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1"],
+        ),
+    ],
+)
+def test_who_must_be_below_one_hyper_node_is_told_what_to_ask_for(topology, told):
+    made = gang(*pods_of(volcano_job(networkTopology=topology)))
+    assert ([str(problem) for problem in made.problems], made.refused) == (told, "")
+
+
 def test_tasks_that_depend_on_others_come_later_into_places_that_wait():
     document = volcano_job(CHAIN, minAvailable=11)
     document["spec"]["tasks"].reverse()

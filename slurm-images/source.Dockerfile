@@ -1,0 +1,16 @@
+# One package of Debian, of a source of Slurm: slurm-images/build --slurm-source.
+FROM debian AS built
+ENV DEBIAN_FRONTEND=noninteractive
+# Which of the last ones there are differs by Debian: a parser of HTTP for slurmrestd, and s2n, by which Slurm has TLS.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends \
+      bzip2 dpkg-dev file gcc libc6-dev libcurl4-openssl-dev libdbus-1-dev libhwloc-dev libjson-c-dev libjwt-dev \
+      liblua5.1-0-dev liblz4-dev libmariadb-dev libncurses-dev libnuma-dev libpam0g-dev libpmix-dev libyaml-dev make pkgconf \
+      python3-minimal xz-utils \
+      $(apt-cache search --names-only '^lib(http-parser|llhttp|s2n)-dev$' | cut -d' ' -f1) \
+ && rm -rf /var/lib/apt/lists/*
+COPY slurm.tar build-slurm /usr/local/src/
+RUN /usr/local/src/build-slurm /usr/local/src/slurm.tar /package
+
+FROM scratch
+COPY --from=built /package /

@@ -1,0 +1,252 @@
+"""What jobs lack of a NodeSet, on its status: few writes, and none to Slurm."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from sunkpy.core import names
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.figures.nodes import PartitionRow
+from sunkpy.core.figures.statistics import Statistics
+from sunkpy.core.growth.waiting import WaitingJob
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.times import rfc3339
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.kube import paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.kube.informer import Informer
+from sunkpy.syncer.figures import Read
+from sunkpy.syncer.growth import JOINS_WITHIN, Growth
+from sunkpy.syncer.metrics import SyncerMetrics
+from sunkpy.syncer.settings import FigureSettings
+from tests.doubles.apiserver import Apiserver
+from tests.doubles.serving import answering
+from tests.unit.syncer.test_syncer import NAME, World
+from tests.unit.syncer.test_syncer import world as world
+
+OFFER = "CPUs=8 RealMemory=4096 Feature=gpu"
+NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
+READ = Read(nodes={}, jobs=[], unread_jobs=0, partitions=[], statistics=Statistics())
+REFERENCE = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "uid": "u", "controller": True}
+
+
+def waits(id: int = 7, *, nodes: int = 1, cpus: int = 8) -> JobRow:
+    asked = WaitingJob(id=id, label=str(id), partitions=("main",), nodes=nodes, per_node={"cpu": cpus * 1000})
+    return JobRow(id=id, state=frozenset({"PENDING"}), partition="main", waits=asked)
+
+
+class Pool:
+    """A NodeSet that may grow to a hundred nodes, and what Slurm answers."""
+
+    def __init__(self, api: Apiserver, kube: Kube) -> None:
+        self.api, self.kube, self.now = api, kube, NOON
+        self.hurries: list[bool] = []
+        self.pods = Informer(kube, paths.pods("slurm"), Pod)
+        self.nodesets = Informer(kube, paths.nodesets("slurm"), NodeSet)
+        self.metrics = SyncerMetrics(CollectorRegistry())
+        self.growth = self.lead()
+
+    def lead(self) -> Growth:
+        """A new leader, which remembers nothing."""
+        self.growth = Growth(
+            self.kube,
+            EventRecorder(self.kube, component="syncer", instance="a"),
+            self.metrics,
+            cluster="c1",
+            nodesets=self.nodesets,
+            offered=lambda: {"gpu": OFFER},
+            pods=self.pods,
+            read_soon=lambda: self.hurries.append(True),
+            now=lambda: self.now,
+        )
+        return self.growth
+
+    async def wish(self, **growth: int) -> None:
+        self.api.change("nodesets", "slurm", "gpu", {"spec": {"growth": growth}})
+        await self.api.until(lambda: self.nodesets.get("slurm", "gpu").spec.growth.potential == growth["potential"])
+
+    async def add_pod(self, name: str) -> None:
+        """A node has come, and its slurmd pod starts."""
+        labels = {names.LABEL_NODESET: "gpu", names.LABEL_SLURM_NODE: name}
+        meta = {"name": name, "namespace": "slurm", "labels": labels, "ownerReferences": [REFERENCE]}
+        self.api.put("pods", {"metadata": {**meta, "creationTimestamp": rfc3339(self.now)}, "spec": {}, "status": {}})
+        await self.api.until(lambda: self.pods.get("slurm", name) is not None)
+
+    async def answer(self, *jobs: JobRow, nodes: tuple[str, ...] = (), **state: Any) -> dict[str, Any] | None:
+        """Slurm answers with these jobs and idle nodes; what the NodeSet says then."""
+        fields = {"cpus": 8, "memory_mib": 4096, "features": frozenset({"gpu"}), **state}
+        known = {name: SlurmNode(name=name, state=frozenset({"IDLE"}), **fields) for name in nodes}
+        main = PartitionRow(name="main", nodes=(*nodes, "gpu_potential_1a2b3c_1"))
+        await self.growth.check(msgspec.structs.replace(READ, nodes=known, jobs=list(jobs), partitions=[main]))
+        return self.said
+
+    @property
+    def said(self) -> dict[str, Any] | None:
+        body = self.api.find("nodesets", "gpu")
+        assert body is not None
+        return body.get("status", {}).get("growth")
+
+    @property
+    def writes(self) -> int:
+        return self.api.patched.count("gpu/status")
+
+    @property
+    def metric(self) -> float | None:
+        return self.metrics.wanted_nodes.labels("gpu")._value.get() if self.metrics.wanted_nodes._metrics else None
+
+
+@pytest.fixture
+async def pool(tmp_path) -> AsyncIterator[Pool]:
+    api = Apiserver()
+    spec = {"cluster": "c1", "template": {}, "growth": {"potential": 100}}
+    api.put("nodesets", {"metadata": {"name": "gpu", "namespace": "slurm"}, "spec": spec})
+    async with answering(api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
+        pool = Pool(api, kube)
+        tasks = {asyncio.create_task(each.run()) for each in (pool.pods, pool.nodesets)}
+        await pool.pods.synced.wait()
+        await pool.nodesets.synced.wait()
+        yield pool
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_nodes_are_asked_for_once(pool: Pool) -> None:
+    assert await pool.answer(waits(nodes=90)) is None, "one answer alone asks for nothing"
+    said = await pool.answer(waits(nodes=90))
+    since = {"reason": "", "since": "2026-11-28T12:00:00Z"}
+    assert said == {"wantedNodes": 90, "requests": [{"job": "7", "nodes": 90}], **since}
+    assert (pool.writes, pool.metric) == (1, 90)
+    assert len(pool.hurries) == 1, "the second answer comes soon"
+    for _ in range(3):
+        await pool.answer(waits(nodes=90))
+    assert len(pool.hurries) == 1
+    assert pool.writes == 1, "what is said already is not written again"
+
+
+async def test_a_node_that_joins_is_less_to_ask_for_before_slurm_answers_again(pool: Pool) -> None:
+    task = asyncio.create_task(pool.growth.run())
+    for _ in range(2):
+        await pool.answer(waits(nodes=3))
+    await pool.add_pod("gpu-1")
+    await pool.api.until(lambda: pool.said == {**pool.said, "wantedNodes": 2, "requests": [{"job": "7", "nodes": 2}]})
+    assert (await pool.answer(waits(nodes=3)))["wantedNodes"] == 2, "it joins, and counts"
+    assert (await pool.answer(waits(nodes=3), nodes=("gpu-1",)))["wantedNodes"] == 2, "it has come"
+    task.cancel()
+    await asyncio.wait({task})
+    assert pool.metric is None, "a leader that goes says nothing more"
+
+
+async def test_a_node_that_never_comes_is_wanted_again(pool: Pool) -> None:
+    await pool.add_pod("gpu-1")
+    for _ in range(2):
+        assert await pool.answer(waits()) is None, "it is expected"
+    pool.now += JOINS_WITHIN + timedelta(seconds=1)
+    await pool.answer(waits())
+    said = await pool.answer(waits())
+    assert said is not None
+    assert said["wantedNodes"] == 1
+
+
+async def test_it_ends_when_the_job_has_its_nodes_and_with_the_wish(pool: Pool) -> None:
+    for _ in range(2):
+        await pool.answer(waits())
+    await pool.answer()
+    assert await pool.answer() is None
+    for _ in range(2):
+        await pool.answer(waits())
+    assert pool.metric == 1
+    await pool.wish(potential=0)
+    assert await pool.answer(waits()) is None
+    assert pool.metric is None
+
+
+async def test_a_new_leader_withdraws_nothing_and_begins_nothing_anew(pool: Pool) -> None:
+    for _ in range(2):
+        before = await pool.answer(waits(nodes=5))
+    await pool.api.until(lambda: pool.nodesets.get("slurm", "gpu").status.growth is not None)
+    pool.now += timedelta(hours=1)
+    pool.lead()
+    assert await pool.answer(waits(nodes=5)) == before
+    pool.lead()
+    assert await pool.answer() == before, "one answer alone takes nothing back"
+    assert pool.writes == 1
+
+
+async def test_a_job_that_no_node_can_help_is_told_with_an_event(pool: Pool) -> None:
+    for _ in range(4):
+        said = await pool.answer(waits(cpus=16))
+    assert said == {
+        "wantedNodes": 0, "requests": [], "since": "", "reason": "job 7: a node of it lacks cpu: needs 16, has 8",
+    }  # fmt: skip
+    (event,) = pool.api.events()
+    assert (event["type"], event["reason"], event["regarding"]["name"]) == ("Warning", "CannotGrow", "gpu")
+    assert event["note"] == (
+        "job 7 waits, and no node more of this NodeSet helps it: a node of it lacks cpu: needs 16, has 8"
+    )
+
+
+async def test_without_a_nodeset_that_may_grow_nothing_is_counted_or_written(pool: Pool) -> None:
+    await pool.wish(potential=0)
+    before = pool.api.asked.total()
+    for _ in range(3):
+        await pool.answer(waits())
+    assert (pool.api.asked.total(), pool.metric) == (before, None)
+
+
+async def test_before_all_jobs_are_read_nothing_changes(pool: Pool) -> None:
+    for _ in range(2):
+        await pool.answer(waits(nodes=5))
+    await pool.growth.check(msgspec.structs.replace(READ, jobs=None))
+    assert pool.said is not None
+    assert pool.said["wantedNodes"] == 5
+
+
+async def test_what_could_not_be_written_is_written_with_the_next_answer(pool: Pool) -> None:
+    await pool.answer(waits())
+    pool.api.refuse_patch = {"gpu/status": 500}
+    await pool.answer(waits())
+    pool.api.refuse_patch = {}
+    said = await pool.answer(waits())
+    assert said is not None
+    assert said["wantedNodes"] == 1
+
+
+async def test_the_syncer_asks_slurm_nothing_more_for_it(world: World) -> None:
+    def number(value: int) -> dict[str, Any]:
+        return {"set": True, "number": value}
+
+    world.settings = msgspec.structs.replace(world.settings, metrics=FigureSettings(seconds=0.05))
+    shape = {"cpus": 8, "memory": "8Gi"}
+    spec = {"cluster": "c1", "template": {}, "growth": {"potential": 9, "shape": shape}}
+    world.api.put("nodesets", {"metadata": {"name": "gpu", "namespace": "slurm"}, "spec": spec})
+    world.add_pod()
+    world.slurm.put(NAME, "ALLOCATED", cpus=8, alloc_cpus=8, real_memory=8192)
+    world.slurm.configured = {"low": NAME}
+    asked = {"state_reason": "Resources", "priority": number(1), "node_count": number(3), "cpus": number(24)}
+    job = world.slurm.add_job("PENDING", comment="", user="ann", **asked)
+    wanted = [{"job": str(job), "nodes": 3}]
+    async with world.syncing():
+        await world.until(lambda: (growth_of(world) or {}).get("requests") == wanted)
+    asked_for = {re.sub(r"job/\d+|node/.+", "one", request) for request in world.slurm.requests}
+    of_figures = {
+        f"GET {each}" for each in ("jobs/state/", "partitions/", "diag/", "licenses/", "reservations/", "shares")
+    }
+    assert asked_for - of_figures == {"GET ping/", "GET nodes/", "GET one", "POST one"}, "POST: the node's comment"
+    turns = [sum(request.endswith(each) for request in world.slurm.requests) for each in ("jobs/state/", "partitions/")]
+    assert max(turns) - min(turns) <= 1, "jobs are listed once in a turn of the figures"
+
+
+def growth_of(world: World) -> dict[str, Any] | None:
+    found = world.api.find("nodesets", "gpu") or {}
+    return found.get("status", {}).get("growth")
