@@ -340,7 +340,7 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 )
 @reaches("Namespace of the Slurm cluster; without it, that of --config, or else all.")
 def support_bundle(access: Access, file: Path | None) -> None:
-    """Put into one file what somebody needs to see who is to help: objects, states, logs of sunkpy and Slurm's daemons.
+    """Put into one file what a helper needs to see: objects, states, logs of sunkpy and of Slurm's daemons.
 
     No Secret is read. Values of environments, arguments, and what looks like a key or password are left out; names of
     people, jobs and nodes are in it: read it before you send it. Exit code 1: it could not be made.

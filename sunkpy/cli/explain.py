@@ -127,7 +127,7 @@ class Explainer:
 
     @classmethod
     def over(cls, sides: Sides, namespace: str) -> Self:
-        """As the command line reaches both sides."""
+        """An explainer for both sides, as the command line reaches them."""
         return cls(sides.kube, namespace, slurm=sides.slurm, settings=sides.settings, not_asked=sides.not_asked)
 
     async def pod(self, name: str) -> Explanation:
@@ -224,7 +224,7 @@ class Explainer:
         return msgspec.structs.replace(facts, pods=(pod, *others))
 
     async def _absent(self, kind: str, name: str) -> Explanation:
-        """There is none in the namespace; perhaps there is elsewhere."""
+        """What to say if there is none in the namespace; there may be one elsewhere."""
         elsewhere = await namespaces_of(self._kube, kind, name)
         command = f"kubectl sunk explain {kind.lower()} {name}"
         return absent(kind, self._namespace, name, elsewhere=elsewhere, command=command)

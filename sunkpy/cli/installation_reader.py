@@ -121,7 +121,7 @@ class InstallationReader:
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str, is_in_pod: bool) -> Self:
-        """As the command line reaches both sides."""
+        """A reader of both sides, as the command line reaches them."""
         return cls(sides.kube, sides.slurm, namespace=namespace, is_in_pod=is_in_pod, not_asked=sides.not_asked)
 
     async def read(self) -> Installation:
@@ -190,7 +190,7 @@ class InstallationReader:
         return tuple(pod for pod in found if pod.status.phase != "Succeeded")
 
     async def _leases(self, processes: Iterable[OurPod]) -> tuple[Lease, ...]:
-        """Those by which processes elect a leader: `<release>-<process>`."""
+        """The Leases by which processes elect a leader: `<release>-<process>`."""
         wanted = {(pod.metadata.namespace, f"{pod.labels.get(_INSTANCE, '')}-{pod.component}") for pod in processes}
         spaces = sorted({namespace for namespace, _ in wanted})
         listed = await asyncio.gather(*(self._kube.list_objects(paths.leases(space), Lease) for space in spaces))

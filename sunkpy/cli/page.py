@@ -59,7 +59,7 @@ class ClusterSource:
         self._private_jobs = private_jobs
 
     async def read(self) -> PageFacts:
-        """See `Source`."""
+        """See `PageSource`."""
         unread: list[str] = []
         pool, events = await asyncio.gather(self._reader().read(), self._events(unread))
         if self._private_jobs and pool.jobs == ():
@@ -69,15 +69,15 @@ class ClusterSource:
         return PageFacts(pool=msgspec.structs.replace(pool, unread=said), events=events, now=utc_now())
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
-        """See `Source`."""
+        """See `PageSource`."""
         return Story(explanations=(await self._explainer(namespace).pod(name),))
 
     async def explain_gang(self, namespace: str, name: str) -> Story:
-        """See `Source`."""
+        """See `PageSource`."""
         return Story(explanations=await self._explainer(namespace).gangs(name))
 
     async def explain_node(self, name: str, *, with_devices: bool) -> Story:
-        """See `Source`."""
+        """See `PageSource`."""
         past = await self._reader().past(name)
         found: list[Explanation] = [await self._explainer("").node(name)] if with_devices else []
         return Story(explanations=found, history=find_history(past) if past is not None else None)
@@ -89,7 +89,7 @@ class ClusterSource:
         return Explainer.over(self._sides, namespace)
 
     async def _events(self, unread: list[str]) -> tuple[Event, ...]:
-        """Those that sunkpy has written."""
+        """The Events that sunkpy has written."""
 
         async def written_by(writer: str) -> list[Event]:
             fields = f"reportingComponent=sunkpy.dev/{writer}"

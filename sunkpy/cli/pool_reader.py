@@ -59,7 +59,7 @@ class PoolReader:
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str = "") -> Self:
-        """As the command line reaches both sides."""
+        """A reader of both sides, as the command line reaches them."""
         return cls(sides.kube, sides.slurm, sides.settings, namespace=namespace, not_asked=sides.not_asked)
 
     async def read(self) -> PoolFacts:

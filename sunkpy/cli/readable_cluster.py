@@ -67,7 +67,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def largest_gang(self) -> int:
-        """The most pods of one."""
+        """The most pods of one gang."""
         return self.settings.largest_gang if self.settings is not None else LARGEST_GANG
 
     @property

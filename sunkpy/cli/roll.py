@@ -32,7 +32,7 @@ class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """As a person types it, without the namespace."""
+        """The command as a person types it, without the namespace."""
         pace = f" --max-unavailable {self.max_unavailable}" if self.max_unavailable is not None else ""
         return f"kubectl sunk roll {self.nodeset} {self.verb}{pace}"
 

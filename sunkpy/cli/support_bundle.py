@@ -122,12 +122,12 @@ class _Collector:
         self.unread: list[str] = []
 
     def add(self, name: str, value: object) -> None:
-        """As JSON, scrubbed."""
+        """Add a file as JSON, scrubbed."""
         plain = scrubbed(msgspec.to_builtins(value, str_keys=True))
         self.files[name] = msgspec.json.format(msgspec.json.encode(plain))
 
     def add_text(self, name: str, text: str) -> None:
-        """As it is, scrubbed."""
+        """Add a text as it is, scrubbed."""
         self.files[name] = f"{scrub(text)}\n".encode()
 
     async def of_kubernetes(self, found: Installation) -> None:

@@ -132,7 +132,7 @@ AUTOSCALER_MARKS = (ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER, ANNOTATION_KEPT_BY_KA
 ANNOTATION_HEALTH = PREFIX + "health"
 """On Node, by the operator. Where the Node stands on its way back from a signal of `health.signals`, as JSON: `state`
 is `well`, `suspect`, `closing`, `draining`, `drained`, `remedy`, `verify`, `returning` or `needs-a-person`; `past` has
-the last steps, `log` the last lines of a check that failed. Remove it by hand to begin anew: a node that sunkpy drained
+the last steps, `log` the last lines of a check that failed. Remove it by hand to start over: a node that sunkpy drained
 opens, unless the signal is still there.
 """
 ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
@@ -172,7 +172,7 @@ ANNOTATION_PLACE = PREFIX + "place"
 """On workload Pod, by the scheduler. Seat of the pod in a gang of several: `<role>/<index>`."""
 ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"
 """On workload Pod, by the scheduler. GPUs of its node that Slurm holds for the pod: `0,1`. A GRES other than `gpu`
-comes with its name: `nic:0`. The device plugin may hand out others. Written anew with a replacement job.
+comes with its name: `nic:0`. The device plugin may hand out others. Written again with a replacement job.
 """
 ANNOTATION_DEVICES = PREFIX + "devices"
 """On workload Pod, by the scheduler. Devices of its ResourceClaims, in their order, or for sunkpy's device plugin, as

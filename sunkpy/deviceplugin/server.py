@@ -64,7 +64,7 @@ class PluginServer:
             await asyncio.sleep(_LOOK_S)
 
     async def _register(self) -> bool:
-        """Whether the kubelet took it."""
+        """Register with the kubelet; whether it accepted."""
         async with grpc.aio.insecure_channel(f"unix:{self._folder / 'kubelet.sock'}") as channel:
             register = channel.unary_unary(
                 "/v1beta1.Registration/Register",

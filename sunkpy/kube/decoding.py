@@ -34,7 +34,7 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """As of any object."""
+        """The key of the object, as of any object."""
         return self.object.key
 
 
@@ -61,7 +61,7 @@ class Decoder(Generic[T]):
         self._decoder = msgspec.json.Decoder(item_type)
 
     def read(self, item: bytes | msgspec.Raw) -> T | Unreadable:
-        """One object.
+        """Read one object.
 
         Raises:
             msgspec.DecodeError: it is none at all.
@@ -132,7 +132,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _what_is_left(item: bytes) -> KubeObject:
-    """Its metadata."""
+    """The metadata of an object that cannot be read."""
     return msgspec.json.decode(cut(item, levels=LEVELS), type=KubeObject)
 
 

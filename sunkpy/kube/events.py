@@ -99,7 +99,7 @@ class EventRecorder:
             self._drop(event)
 
     def _new(self, about: KubeObject, kind: str, words: _Words) -> _Event | None:
-        """None when it was said already."""
+        """The Event to write; None when it was said already."""
         said = "\0".join((about.uid, about.name, words.type, words.reason, words.note))
         digest = hashlib.sha256(said.encode()).hexdigest()
         if digest in self._said:

@@ -112,7 +112,7 @@ class OwnerKinds:
     # ------------------------------------------------------------- questions
 
     def where(self, kind: Kind) -> Resource | None:
-        """Where the kind was last read; None while that was nowhere."""
+        """Where the kind was last read; None if it could be read nowhere."""
         return self._known[kind].resource if kind in self._known else None
 
     def is_missing(self, kind: Kind) -> bool:
@@ -258,7 +258,7 @@ class OwnerKinds:
     # ----------------------------------------------------- what is known now
 
     def _miss(self, kind: Kind) -> None:
-        """It is not there, says one answer."""
+        """Note that one answer says that the kind is not there."""
         known, now = self._known[kind], self._clock()
         if known.missing_since is None:
             known.missing_since = now

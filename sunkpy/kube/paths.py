@@ -77,7 +77,7 @@ def resource_claim(namespace: str, name: str) -> str:
 
 
 def service_account_token(namespace: str, name: str) -> str:
-    """Where tokens of a ServiceAccount are made."""
+    """The path at which tokens of a ServiceAccount are made."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
 
 
@@ -147,7 +147,7 @@ def leases(namespace: str) -> str:
 
 
 def lease(namespace: str, name: str) -> str:
-    """One Lease: the lock of a leader election."""
+    """The path of one Lease: the lock of a leader election."""
     return f"{leases(namespace)}/{name}"
 
 

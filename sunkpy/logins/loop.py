@@ -32,7 +32,7 @@ class LoginsLoop:
         pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep personal login pods until cancelled."""
         await self._workloads.synced.wait()
         await self._pods.synced.wait()
         await run_workers(self._queue, self.reconcile, metrics=self._queue_metrics)

@@ -88,7 +88,7 @@ class Collector:
         )
 
     def any_node(self) -> Node | None:
-        """Some node, to build an example pod for."""
+        """Any node, to build an example pod for it."""
         return next(iter(self._nodes.values()), None)
 
     def node_and_pod(self, name: str) -> tuple[Node | None, Pod | None]:

@@ -87,7 +87,7 @@ class Executor:
         self._memory.note_guarded(nodeset)
 
     async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
-        """Whether it was in time."""
+        """Run one action; whether it was in time."""
         try:
             return await self._write(nodeset, action)
         except errors.NotFound:

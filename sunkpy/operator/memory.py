@@ -103,7 +103,7 @@ class Memory:
         return int(notes.room) if notes.room >= _SMALLEST_WAVE else 0
 
     def note_created(self, nodeset: NodeSet, count: int) -> None:
-        """So many pods are being created."""
+        """Note how many pods are being created."""
         self._of(nodeset).room -= count
 
     # --------------------------------------------------------------- budgets
@@ -125,7 +125,7 @@ class Memory:
         return dict(self._of(nodeset).failures)
 
     def note_failure(self, nodeset: NodeSet, pod: Pod) -> None:
-        """The pause before the next pod on its node doubles."""
+        """Note a failed pod: the pause before the next pod on its node doubles."""
         failures = self._of(nodeset).failures
         failures[node_of(pod)] = failures.get(node_of(pod), 0) + 1
 

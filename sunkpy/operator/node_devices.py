@@ -31,7 +31,7 @@ class NodeDevices:
         self._slices: defaultdict[str, dict[Key, ResourceSlice]] = defaultdict(dict)
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """As the watch of slices tells it."""
+        """Note a change of a slice, from the watch."""
         nodes = {each.spec.node_name for each in (old, new) if each is not None and each.spec.node_name}
         if old is not None:
             self._slices[old.spec.node_name].pop(old.key, None)

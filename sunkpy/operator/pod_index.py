@@ -44,7 +44,7 @@ class PodIndex:
         self._touched.append(touched)
 
     def know(self, nodeset: KubeObject) -> None:
-        """There is such a NodeSet."""
+        """Note that there is such a NodeSet."""
         if nodeset.uid in self._nodesets:
             return
         self._nodesets[nodeset.uid] = nodeset.metadata.namespace
@@ -67,7 +67,7 @@ class PodIndex:
             self._notify(node)
 
     def assume(self, pod: Pod) -> None:
-        """The apiserver has just accepted this slurmd pod."""
+        """Count a slurmd pod that the apiserver has just accepted."""
         node = node_of(pod)
         if pod.key not in self._by_node.get(node, {}):
             self._give_up(pod.key)

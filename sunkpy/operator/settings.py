@@ -49,7 +49,7 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> HealthRules:
-        """All of them; those that values give by name come first."""
+        """All rules; those that values give by name come first."""
         known = {name: rule for source in self.sources for name, rule in KNOWN[source].items()}
         if self.drain_requests.api_version:
             known["DrainRequest"] = Rule(is_drain_request=True)

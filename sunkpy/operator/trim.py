@@ -65,7 +65,7 @@ def trim_node(node: Node, *, signals: Set[str] = frozenset(), annotations: Set[s
 
 
 def is_heartbeat(old: Node, new: Node) -> bool:
-    """Between these two trimmed Nodes nothing has changed but the resource version."""
+    """True if nothing but the resource version differs between these two trimmed Nodes."""
     same_version = msgspec.structs.replace(new.metadata, resource_version=old.metadata.resource_version)
     return (old.metadata, old.spec, old.status) == (same_version, new.spec, new.status)
 

@@ -104,7 +104,7 @@ class Process:
         return self.election.remaining_s() if self.election is not None else 0.0
 
     def lead_alone(self) -> None:
-        """There is no other replica."""
+        """Lead without an election: there is no other replica."""
         self._leader_gauge.set(1)
 
     async def lead(self, lock: LeaseLock, work: Callable[[], Awaitable[None]]) -> None:

@@ -64,7 +64,7 @@ class QueueMetrics:
         self._seconds = Histogram("sunkpy_reconcile_seconds", "Time of one pass", ["queue"], registry=registry)
 
     def reconciled(self, queue: WorkQueue[K], result: str, *, started_s: float) -> None:
-        """One reconcile has ended, `ok` or `error`."""
+        """Count one reconcile that has ended, `ok` or `error`."""
         self._reconciles.labels(queue.name, result).inc()
         self._seconds.labels(queue.name).observe(self.clock() - started_s)
         self._depth.labels(queue.name).set(len(queue))

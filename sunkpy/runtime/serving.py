@@ -50,7 +50,7 @@ def _allow_descriptors() -> None:
 
 
 class _Site(web.BaseSite):
-    """As aiohttp's own for TCP, with a door before each connection."""
+    """Like aiohttp's own site for TCP, with a check before each connection."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _Site(web.BaseSite):
 
     @property
     def name(self) -> str:
-        """Where it listens."""
+        """The address on which the server listens."""
         host, port = self._address
         return f"{'https' if self._certificate else 'http'}://{host or '*'}:{port}"
 
@@ -98,7 +98,7 @@ class _Door(asyncio.Protocol):
         self._too_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """One more from this address."""
+        """Count one more connection from this address."""
         assert isinstance(transport, asyncio.Transport)
         self._peer, *_ = transport.get_extra_info("peername") or ("",)
         self._connected[self._peer] += 1
@@ -126,15 +126,15 @@ class _Door(asyncio.Protocol):
         self._behind.data_received(data)
 
     def eof_received(self) -> None:
-        """It says no more."""
+        """The client sends no more."""
         self._behind.eof_received()
 
     def pause_writing(self) -> None:
-        """It reads too slowly."""
+        """The client reads too slowly."""
         self._behind.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """The client has read enough again."""
         self._behind.resume_writing()
 
     def _most(self) -> int:

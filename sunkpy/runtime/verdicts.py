@@ -58,7 +58,7 @@ class Verdicts(Generic[T, V]):
         return len(self._known)
 
     def of(self, key: bytes, template: T) -> CachedVerdict[T, V]:
-        """For templates with this key."""
+        """The verdicts for templates with this key."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Template(key, template, self._work_out(template))
@@ -67,7 +67,7 @@ class Verdicts(Generic[T, V]):
         return CachedVerdict(self._now(known), known)
 
     def holds(self, verdict: CachedVerdict[T, V]) -> bool:
-        """It would come out the same now."""
+        """True if the verdict would be the same now."""
         template = verdict.template
         if template is None:
             return True

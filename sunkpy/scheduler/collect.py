@@ -109,7 +109,7 @@ class Collector:
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))
 
     def _eligible(self, specs: Iterable[PodSpec]) -> list[CachedVerdict[PodSpec, Eligibility]]:
-        """Each by itself; none while Slurm's nodes have not been read."""
+        """The nodes for each of them; none while Slurm's nodes have not been read."""
         return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
 
     def _generation_in_the_way(self, id: GangId) -> str:

@@ -17,8 +17,8 @@ from sunkpy.slurm import Slurm
 
 @dataclass(frozen=True, kw_only=True)
 class Leader:
-    """Whom it asks, by which settings, what it remembers of gangs, and where it writes; `clock` is monotonic, in
-    seconds.
+    """What a leader works with: clients, settings, what it remembers of gangs, and where it writes; `clock` is
+    monotonic, in seconds.
     """
 
     kube: Kube

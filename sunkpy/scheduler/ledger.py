@@ -53,7 +53,7 @@ class Ledger:
         return self._gangs[id]
 
     def urgency(self, id: GangId) -> Urgency:
-        """Whether the gang goes before others."""
+        """How urgent the gang is: whether it goes before others."""
         record = self._gangs.get(id)
         return record.urgency if record is not None else Urgency.NONE
 

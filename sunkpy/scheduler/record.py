@@ -188,7 +188,7 @@ class Record:
 
     @property
     def is_all_bound(self) -> bool:
-        """None of its pods waits for a node."""
+        """True if none of its pods waits for a node."""
         return all(pod.spec.node_name for pod in self.recognised.pods)
 
     def keep(self, pod: Pod) -> bool:
@@ -202,7 +202,7 @@ class Record:
         return True
 
     def _put(self, gang: Gang, changed: dict[str, Pod]) -> None:
-        """These pods, by uid, in the place of what they were."""
+        """Put these pods, by uid, in the place of what they were."""
         known = self.recognised
         self.recognised = msgspec.structs.replace(
             known,
@@ -212,7 +212,7 @@ class Record:
         )
 
     def assume_no_more(self, pod: Pod) -> None:
-        """Its binding was not done."""
+        """Forget a binding that did not happen."""
         self.member(pod).assumed, self.is_doubted = None, True
 
     @property
@@ -324,7 +324,7 @@ class Record:
         self.given_back, self.halt = ("", 0), None
 
     def forget_refused_nodes(self, *, now: float) -> None:
-        """Those whose kubelets may be asked again by now."""
+        """Forget refused nodes whose kubelets may be asked again by now."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
 
     def eligibility(self, eligibility: Eligibility) -> Eligibility:
@@ -333,7 +333,7 @@ class Record:
 
     @property
     def has_live_job(self) -> bool:
-        """One of its jobs waits or runs: it gets no other."""
+        """True if one of its jobs waits or runs: then it gets no other job."""
         return any(job.is_live for job in self.jobs.values())
 
     def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:

@@ -149,7 +149,7 @@ class Term:
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
 
     def _decide(self) -> None:
-        """From what is known to what is done."""
+        """One pass, from what is known to what is done."""
         leader, cluster, members, outbox = self._leader, self._cluster, self._members, self._outbox
         self._collector = Collector(leader, cluster, members, self._gangs)
         self._takeover = Takeover(leader, cluster, members, self._gangs)

@@ -23,11 +23,11 @@ class RecordView(Protocol):
 
     @property
     def seen_at(self) -> float:
-        """When it was first known of."""
+        """When the gang was first seen."""
 
     @property
     def jobs(self) -> Mapping[JobId, Job]:
-        """Its jobs."""
+        """The jobs of the gang."""
 
     @property
     def bound_to(self) -> JobId | None:
@@ -39,7 +39,7 @@ class RecordView(Protocol):
 
     @property
     def grounds(self) -> Grounds:
-        """On what it was decided last where it may go."""
+        """What the last decision about the gang's nodes was based on."""
 
     @property
     def recognised(self) -> Recognised:

@@ -32,7 +32,7 @@ _AS_PRINTED = "SLURM_JWT="
 
 
 class TokenSource(Protocol):
-    """Where the token of the next request comes from."""
+    """Gives the token for the next request."""
 
     def token(self, user: str = "") -> str:
         """The token to send now, of the process's own user or another. Raises Unauthorized when there is none."""

@@ -20,7 +20,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 _AT_ONCE: Final = 32
-"""Who asks for much limits itself: a request that waits here would hold up those that others wait for."""
+"""High: callers that ask for much limit themselves, and a request that waited here would hold up those of others."""
 
 _KEPT_S: Final = 60.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_connect=2, sock_read=30)
@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The answer as text for people."""
         return self.content.decode(errors="replace")
 
 

@@ -1,4 +1,6 @@
-"""Where the client reports what it did; one that keeps silent. The processes have `sunkpy.slurm.prometheus`."""
+"""Where the client reports what it did, and a recorder that drops the reports. The processes have
+`sunkpy.slurm.prometheus`.
+"""
 
 from __future__ import annotations
 

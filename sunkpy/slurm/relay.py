@@ -91,7 +91,7 @@ class Relay:
         self.user = ""
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """As `Connection.exchange`.
+        """Like `Connection.exchange`.
 
         Raises:
             NoAnswer.
@@ -131,7 +131,7 @@ class Relay:
         return user
 
     def seal(self) -> str:
-        """There is no key on this side."""
+        """No seal: there is no key on this side."""
         raise Unauthorized("make the seal of a job", text="the key stays in the pod")
 
     def renew(self) -> None:

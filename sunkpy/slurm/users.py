@@ -48,7 +48,7 @@ class _GivenToken:
         raise Unauthorized("make the seal of a job", text="a viewer has no key")
 
     def renew(self) -> None:
-        """It stays what it is."""
+        """Nothing to renew: the token stays what it is."""
 
     def explain_refusal(self) -> str:
         return "the token is wrong or expired: scontrol token makes another one"

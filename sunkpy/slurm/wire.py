@@ -271,7 +271,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def without_places(self) -> WireJob:
-        """All but what says where it is, or may be."""
+        """The entry without what says where the node is, or may be."""
         return msgspec.structs.replace(
             self,
             nodes="",

@@ -71,6 +71,6 @@ class Outage:
             await say(nodeset, "NodeSet", reason=reason, action="ReadSlurm", note=note)
 
     def _nodesets(self) -> Iterable[KubeObject]:
-        """Those that have pods here."""
+        """The NodeSets that have pods here."""
         one_of_each = {pod.labels.get(names.LABEL_NODESET): pod for pod in self._pods.values()}
         return filter(None, map(nodeset_of, one_of_each.values()))

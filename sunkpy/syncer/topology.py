@@ -229,7 +229,7 @@ class Topology:
         self._log.info("topology file written, slurmctld's pod loads it", file=name, hash=digest, why=why)
 
     def _why(self, name: str, text: str) -> str:
-        """In what it differs from the one before, for people."""
+        """How the file differs from the one before, in words for people."""
         if self._layouts:
             return "nodes have registered"
         if name == files.YAML:

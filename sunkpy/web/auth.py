@@ -77,13 +77,13 @@ class LocalDoor:
         self._key = key
 
     async def sight(self, token: str) -> Sight:
-        """See Door."""
+        """See `Doorkeeper`."""
         if not token.isascii() or not hmac.compare_digest(token, self._key):
             raise PageDenied(401, "open the link that the command has printed")
         return EVERYTHING
 
     async def enter(self, token: str) -> str:
-        """See Door."""
+        """See `Doorkeeper`."""
         await self.sight(token)
         return token
 
@@ -114,7 +114,7 @@ class ClusterDoor:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def sight(self, token: str) -> Sight:
-        """See Door."""
+        """See `Doorkeeper`."""
         if not token or len(token) > _LONGEST or not token.isascii():
             raise PageDenied(401, "give a token: kubectl create token NAME, or that of your kubeconfig")
         digest = hashlib.sha256(token.encode()).digest()

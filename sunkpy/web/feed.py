@@ -124,7 +124,7 @@ class Feed:
         self._publish()
 
     async def channel(self, sight: Sight) -> Channel:
-        """For a viewer with these rights; waits for the first read."""
+        """A channel for a viewer with these rights; waits for the first read."""
         self._wanted_at_s = self._clock()
         self._wanted.set()
         await self._read.wait()
@@ -151,7 +151,7 @@ class Feed:
             channel.update(self.tables, self._number, self._at)
 
     def _fail(self, why: str) -> None:
-        """What was read stays, and it is said that it is old."""
+        """Keep what was read, and tell viewers that it is old."""
         head, said = self.tables[HEAD].get("", HeadRow(headline="")), f"Kubernetes: {why}; what is shown is older"
         assert isinstance(head, HeadRow)
         if said not in head.unread:

@@ -19,7 +19,7 @@ _LASTS_S: Final = 8 * 3600
 
 
 class NoSession(Exception):
-    """It is over, or cannot be checked; the text says what to do."""
+    """The session is over, or cannot be checked; the text says what to do."""
 
 
 class Sessions:

@@ -20,10 +20,10 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class PageSource(Protocol):
-    """All raise `KubeError`."""
+    """What the page reads. All methods raise `KubeError`."""
 
     async def read(self) -> PageFacts:
-        """Both sides; what could not be read stands in it."""
+        """Read both sides; what could not be read is named in the result."""
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
         """A pod."""

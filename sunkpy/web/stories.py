@@ -32,7 +32,7 @@ class Stories:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def of_pod(self, namespace: str, name: str) -> Story:
-        """See `Source`."""
+        """See `PageSource`."""
         return await self._once(("pod", namespace, name), lambda: self._feed.source.explain_pod(namespace, name))
 
     async def of_node(self, name: str, sight: Sight) -> Story:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 
 import click
@@ -205,7 +206,7 @@ def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
         click.echo(f"{pod.name}, {kind}: {wrong}; {sickness.record_of(stack, pod.spec.node_name)}")
         with contextlib.suppress(CommandFailed, NeverSo):
             for how in ("fails", "hangs"):
-                _again(lambda how=how: sickness.fail_checks(stack, pod.name, fails=False, how=how))
+                _again(partial(sickness.fail_checks, stack, pod.name, fails=False, how=how))
             _again(lambda: sickness.forget(stack, pod.spec.node_name))
             _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
     return Suffered(

@@ -36,7 +36,7 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- $objects := list }}
 {{- range regexSplit "(?m)^---\\s*$" . -1 }}
 {{- with printf "%s\n" . | fromYaml }}
-{{- if not (hasKey . "kind") }}{{ fail (printf "no object of Kubernetes: %s" (toJson .)) }}{{ end }}
+{{- if not (hasKey . "kind") }}{{ fail (printf "this is no object of Kubernetes, it has no kind: %s" (toJson .)) }}{{ end }}
 {{- $objects = append $objects . }}
 {{- end }}
 {{- end }}

@@ -131,7 +131,7 @@ def explain_node(facts: NodeFacts) -> Explanation:
 
 
 def _health(facts: NodeFacts) -> tuple[str, ...]:
-    """Where it stands and what comes next."""
+    """Where the node stands on its way back to health, and what comes next."""
     if facts.health is None:
         return ()
     return (standing(facts.health), f"next: {what_comes_next(facts.health, facts.node)}")
@@ -268,7 +268,7 @@ def _job_lost(facts: NodeFacts, pod: Pod) -> str:
 
 
 def _merged(owners: Iterable[DeviceOwner]) -> tuple[DeviceOwner, ...]:
-    """Each pod once, as Slurm's side tells of it."""
+    """Each pod once, as Slurm's side shows it."""
     found: dict[str, DeviceOwner] = {}
     for owner in owners:
         found.setdefault(owner.uid or owner.text, owner)

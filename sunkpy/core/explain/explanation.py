@@ -36,12 +36,12 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def text(self) -> str:
-        """As people read it."""
+        """The explanation as one text for people."""
         return "\n\n".join(map(render, self.explanations))
 
 
 def render(explanation: Explanation) -> str:
-    """As people read it: the answer first, what to do last."""
+    """The explanation as people read it: the answer first, what to do last."""
     return "\n".join(_rows(explanation))
 
 

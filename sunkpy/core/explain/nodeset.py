@@ -141,7 +141,7 @@ def _counts(status: NodeSetStatus) -> str:
 
 
 def _conditions(status: NodeSetStatus) -> Iterator[str]:
-    """Those that say something for themselves."""
+    """The conditions that say something that no other says."""
     for each in status.conditions:
         if each.type not in OF_KSTATUS:
             yield f"{each.type}={each.status}, {each.reason}: {each.message}"

@@ -33,7 +33,7 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """As Prometheus calls it."""
+        """The type of the metric, as Prometheus calls it."""
         return "histogram" if self.lines > 1 else "counter" if self.name.endswith("_total") else "gauge"
 
 

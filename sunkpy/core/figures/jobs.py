@@ -115,7 +115,7 @@ class Tally:
         self._over_limit = 0
 
     def add(self, job: JobRow) -> None:
-        """One more."""
+        """Count one more job."""
         self._records[job.state] += 1
         self._over_limit += job.reason == _NODE_LIMIT
         if is_job_pending(job.state):

@@ -187,7 +187,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
         return cls(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
 
     def leads_to(self, owner: KubeObject) -> bool:
-        """This is the object that is meant."""
+        """True if this object is the one that the reference means."""
         return self.uid in ("", owner.uid)
 
     @property

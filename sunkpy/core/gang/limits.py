@@ -165,7 +165,7 @@ def explain_length(spec: PodSpec) -> str:
 
 
 def is_short(term: PodAffinityTerm) -> bool:
-    """It can be remembered of any pod."""
+    """True if an answer about any pod may be remembered."""
     selectors = [each for each in (term.label_selector, term.namespace_selector) if each is not None]
     lines = sum(len(each.match_labels) + len(each.match_expressions) for each in selectors)
     values = sum(len(line.values) for each in selectors for line in each.match_expressions)
@@ -224,7 +224,7 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 
 def looks_around(spec: PodSpec) -> bool:
-    """Where a pod may go depends on where others are."""
+    """True if the nodes for a pod depend on where other pods are."""
     return bool(_anti(spec) or _affinity(spec) or spec.host_ports or constraints_of(spec))
 
 
@@ -239,7 +239,7 @@ def host_ports_of(pod: Pod) -> set[int]:
 
 
 def shut_out_by(pod: Pod) -> tuple[PodAffinityTerm, ...]:
-    """Its terms of required anti-affinity."""
+    """The pod's terms of required anti-affinity."""
     return _anti(pod.spec)
 
 
@@ -268,13 +268,13 @@ def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterat
 
 
 def places_of(pod: Pod) -> Iterator[Place]:
-    """Where a pod stands."""
+    """Where the pod is: the values of its node's labels."""
     for namespace, _ in anywhere_in(pod.metadata.namespace):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
 
 
 def anywhere_in(namespace: str) -> tuple[Place, ...]:
-    """Where all pods of a namespace stand."""
+    """Where all pods of a namespace are."""
     return ((namespace, None), (_ANYWHERE, None))
 
 
@@ -444,7 +444,9 @@ def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
 
 
 def _refused_evenness(evenly: Iterable[tuple[str, str]]) -> str:
-    """One pod to a node is even. Over anything larger Slurm can spread nothing."""
+    """Why the pods cannot be spread so. One pod on each node is always even; over larger domains Slurm can spread
+    nothing.
+    """
     for name, label in evenly:
         if label != HOSTNAME:
             return (

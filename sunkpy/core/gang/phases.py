@@ -31,7 +31,7 @@ class PodPhase(Phase):
     BOUND = ("bound", "it has a node, and no container runs")
     RUNNING = ("running", "a container runs")
     STOPPING = ("stopping", "it is being deleted, and has not finished")
-    OVER = ("over", "it has finished and is being deleted: the kubelet may not have freed what it had")
+    OVER = ("over", "it has finished and is being deleted; the kubelet may not have freed its resources yet")
     GONE = ("gone", "it has finished, and nothing of it is left on its node")
 
 
@@ -99,7 +99,7 @@ def has_left_node(pod: Pod) -> bool:
 class State(Phase):
     """Where a gang is, read off its pods and its job: `Snapshot.state`."""
 
-    WAITING = ("waiting", "no job: not complete, not valid, no node fits, or Slurm refused it")
+    WAITING = ("waiting", "it has no job: pods are missing, something is not valid, no node fits, or Slurm refused")
     SUBMITTED = ("submitted", "its job is in Slurm's queue")
     STARTED = ("started", "Slurm has given it nodes; the pods are not bound yet")
     BOUND = ("bound", "a pod has a node; no container runs")

@@ -149,7 +149,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def state(self) -> State:
-        """Where the gang is, as observed."""
+        """The state of the gang, as observed."""
         if all(is_over(pod) for pod in self.pods):
             is_done = not self.has_left_out and all(job.is_settled for job in self.jobs)
             return State.DONE if is_done else State.ENDING

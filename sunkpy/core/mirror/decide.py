@@ -214,7 +214,7 @@ def _is_proved(finding: Sighting | None, number: int) -> bool:
 
 
 def _is_open(memory: MirrorMemory, number: int) -> bool:
-    """Some finding waits for another answer."""
+    """True if some finding waits for another answer."""
     return any(finding is not None and number <= finding.number for finding in (memory.drained, memory.deletable))
 
 

@@ -105,7 +105,7 @@ class Device(Wire, frozen=True, kw_only=True):
 
     @property
     def taints_that_repel(self) -> tuple[Taint, ...]:
-        """Those whose effect is not `None`."""
+        """The taints whose effect is not `None`."""
         return tuple(taint for taint in self.taints if taint.effect != "None")
 
     def attribute(self, name: str, driver: str) -> str:
@@ -296,7 +296,7 @@ class TemplateSpec(Wire, frozen=True, kw_only=True):
 
 
 class ResourceClaimTemplate(KubeObject, frozen=True, kw_only=True):
-    """By which claims of pods are made: one for each pod."""
+    """A template from which claims are made: one for each pod."""
 
     spec: TemplateSpec = TemplateSpec()
 

@@ -42,7 +42,7 @@ class Event(KubeObject, frozen=True, kw_only=True):
 
     @property
     def at(self) -> str:
-        """When it was last seen."""
+        """When the Event was last seen."""
         repeated = self.series.last_observed_time if self.series is not None else None
         return repeated or self.last_timestamp or self.event_time or self.metadata.creation_timestamp
 

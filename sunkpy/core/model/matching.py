@@ -65,7 +65,7 @@ def matches_requirement(values: Mapping[str, str], requirement: SelectorRequirem
 
 
 def matches_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """All labels and all lines match."""
+    """True if all labels and all lines match."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         matches_requirement(labels, line) for line in selector.match_expressions
     )
@@ -90,7 +90,7 @@ def matches_term(node: Node, term: NodeSelectorTerm) -> bool:
 
 
 def matches_selector(node: Node, selector: NodeSelector) -> bool:
-    """One of the terms matches."""
+    """True if one of the terms matches."""
     return any(matches_term(node, term) for term in selector.node_selector_terms)
 
 
@@ -160,7 +160,7 @@ def wanted(resources: Resources) -> dict[str, str]:
 
 
 def containers_of(spec: PodSpec) -> tuple[Container, ...]:
-    """In the order in which Kubernetes counts them."""
+    """The containers of a pod, in the order in which Kubernetes counts them."""
     return (*spec.init_containers, *spec.containers)
 
 

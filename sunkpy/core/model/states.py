@@ -77,7 +77,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable_cpus(self) -> int:
-        """Those that jobs may have; all while Slurm has not said."""
+        """The cpus that jobs may have; all cpus while Slurm has not said."""
         return self.effective_cpus or self.cpus
 
     @property

@@ -78,7 +78,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return (), f"label {self.type_label} says {said}, not {self.type}"
 
     def _all_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """As if no label said anything."""
+        """The types, as if no label said anything."""
         if self.driver and self.driver not in node.devices:
             return None
         left = list(node.devices.get(self.driver, ()))

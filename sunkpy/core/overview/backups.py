@@ -120,12 +120,12 @@ class Run(KubeObject, frozen=True, kw_only=True):
 
     @property
     def end(self) -> RunEnd | None:
-        """None while it runs."""
+        """How the run ended; None while it runs."""
         return next((each.state.terminated for each in self.status.container_statuses if each.state.terminated), None)
 
     @property
     def report(self) -> BackupReport | None:
-        """None where it left none that can be read."""
+        """The report of the run; None if it left none that can be read."""
         try:
             return msgspec.json.decode(self.end.message, type=BackupReport) if self.end is not None else None
         except msgspec.DecodeError:

@@ -25,14 +25,14 @@ _NOT_ASKED: Final = "Slurm was not asked: see what was not read"
 
 
 class DrainAsker(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, by their name at each door (empty: not known), and whose holds they name."""
+    """The person who asks, by their name in Kubernetes and in Slurm (empty: not known), and whose holds they name."""
 
     in_kubernetes: str = ""
     in_slurm: str = ""
     set_by: frozenset[str] = frozenset()
 
     def may_change(self, hold: Hold) -> bool:
-        """It is theirs, or named."""
+        """True if the hold is the asking person's own, or was named by them."""
         own = self.in_kubernetes if hold.door == Door.KUBERNETES else self.in_slurm
         return hold.owner in self.set_by or bool(own and hold.who == own)
 

@@ -1,7 +1,7 @@
 """Who keeps a node from taking jobs, since when, and what lifts that: at Slurm's door, in Kubernetes, or sunkpy.
 
 A node may be held at several doors at once, and comes back only when the last lets go. A hold that follows from another
-one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not told by itself.
+one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not shown by itself.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
 
 
 def _since(slurm: SlurmNode, pod: Pod | None) -> str:
-    """As Slurm says; else when the syncer first saw the drain."""
+    """Since when, as Slurm says; otherwise when the syncer first saw the drain."""
     condition = pod.condition(names.CONDITION_DRAIN) if pod is not None else None
     seen = condition.last_transition_time if condition is not None and condition.status == "True" else None
     return _time(slurm.reason_since_s) or seen or ""

@@ -58,7 +58,7 @@ class OurPod(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_ready(self) -> bool:
-        """All its containers are."""
+        """True if all containers of the pod are ready."""
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
 
 
@@ -95,7 +95,7 @@ class Constraints(Wire, frozen=True, kw_only=True):
 
 
 class PolicySpec(Wire, frozen=True, kw_only=True):
-    """What it holds."""
+    """What the policy applies to."""
 
     match_constraints: Constraints = Constraints()
 
@@ -142,7 +142,7 @@ class Workload(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_of_system_class(self) -> bool:
-        """For its pods the kubelet ends others."""
+        """True if the kubelet evicts other pods for its pods."""
         return self.spec.template.spec.priority_class_name.startswith("system-")
 
 

@@ -138,7 +138,7 @@ def _because(job: QueuedJob, waits: QueueEntry | None) -> tuple[str, ...]:
 
 
 def _has_ended(job: QueuedJob) -> bool:
-    """In a way that is no other job's doing."""
+    """True if the job ended by itself, and not because of another job."""
     return is_job_ended(job.row.state) and "PREEMPTED" not in job.row.state
 
 
@@ -190,7 +190,7 @@ def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
 
 
 def _held(lines: Iterable[NodeLine]) -> list[str]:
-    """Those that take no work."""
+    """The nodes that take no work."""
     return [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
 
 

@@ -65,6 +65,6 @@ def job_end_table(ends: Iterable[JobEnd]) -> Table:
 
 
 def job_end_text(end: JobEnd) -> str:
-    """In words."""
+    """The end of a job, in words."""
     by = f"ends by {end.ends}" if end.ends else "has no time limit"
     return f"job {end.job} of {end.user} ({end.name}) {by}"

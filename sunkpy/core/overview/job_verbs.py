@@ -55,7 +55,7 @@ class JobsDone(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def is_job_number(text: str) -> bool:
-    """As squeue prints them: `7`, the task `7_3`, the tasks `7_[3-9]`, the component `7+1`."""
+    """True for a number as squeue prints it: `7`, the task `7_3`, the tasks `7_[3-9]`, the component `7+1`."""
     return _NUMBER.fullmatch(text) is not None
 
 

@@ -215,7 +215,7 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
 def without(missing: Sequence[str]) -> str:
     """Which half of an answer is not there; empty when both are."""
     if len(missing) > 1:
-        return f"Nothing could be read, of {missing[0]} or of {missing[1]}."
+        return f"Nothing could be read, neither of {missing[0]} nor of {missing[1]}."
     return f"The half of {missing[0]} is missing." if missing else ""
 
 
@@ -320,6 +320,6 @@ def _gpu_texts(lines: Sequence[NodeLine]) -> tuple[str, str, str]:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """None if one is not known."""
+    """The sum; None if one part is not known."""
     known = list(numbers)
     return None if None in known else sum(number or 0 for number in known)

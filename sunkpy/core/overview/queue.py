@@ -64,7 +64,7 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """Those that it may start in."""
+        """The partitions in which the job may start."""
         return tuple(self.row.partition.split(","))
 
 

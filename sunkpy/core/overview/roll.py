@@ -39,7 +39,7 @@ class RollChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> dict[str, object]:
-        """For a merge patch; empty when there is nothing to write."""
+        """The change as a merge patch; empty when there is nothing to write."""
         changed: dict[str, object] = {}
         if self.paused is not None:
             changed["paused"] = self.paused

@@ -16,15 +16,15 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
 
     def sees_pods_of(self, namespace: str) -> bool:
-        """Their names, and what is said of them."""
+        """True if the viewer may see names of pods in a namespace, and what is said about them."""
         return not self.user and (self.namespaces is None or namespace in self.namespaces)
 
     def sees_pod(self, pod: str) -> bool:
-        """Its name, which is `namespace/name`."""
+        """True if the viewer may see the name of a pod, `namespace/name`."""
         return self.sees_pods_of(pod.partition("/")[0])
 
     def sees_jobs_of(self, user: str) -> bool:
-        """Whether they are in its queue."""
+        """True if the viewer may see jobs of a Slurm user."""
         return not self.user or user == self.user
 
 

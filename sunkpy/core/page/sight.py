@@ -26,7 +26,7 @@ from sunkpy.core.page.tables import key_of
 
 
 def filter_tables(tables: Tables, sight: Sight) -> Tables:
-    """As this viewer gets them."""
+    """The tables as this viewer gets them."""
     if sight == EVERYTHING:
         return tables
     queue = [row for row in tables[WAITING].values() if isinstance(row, QueueEntry)]

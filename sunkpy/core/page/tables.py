@@ -69,7 +69,7 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
 
 
 def key_of(waiting: QueueEntry) -> str:
-    """By job; pods without one by their name."""
+    """The key of a row: the job; for pods without a job their name."""
     return str(waiting.job) if waiting.job else waiting.name
 
 

@@ -192,7 +192,7 @@ def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibili
 
 
 def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
-    """As `minus`, but never takes the last node out."""
+    """Like `minus`, but never takes the last node out."""
     if not slurm_nodes:
         return eligibility
     return minus(eligibility, slurm_nodes) if set(eligibility.eligible) - set(slurm_nodes) else eligibility

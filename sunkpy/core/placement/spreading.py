@@ -18,7 +18,7 @@ from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
 
 
 def constraints_of(spec: PodSpec) -> tuple[SpreadConstraint, ...]:
-    """Those that keep the pod from some nodes."""
+    """The constraints that keep the pod from some nodes."""
     return tuple(each for each in spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule")
 
 

@@ -44,7 +44,7 @@ _Bound = tuple[NodeSelector, str]
 
 
 def has_claims(spec: PodSpec) -> bool:
-    """Where the pod may go depends on where its data is."""
+    """True if the nodes for the pod depend on where its data is."""
     return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
 
 
@@ -107,13 +107,13 @@ def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
 
 
 def claims_used(pod: Pod) -> tuple[Key, ...]:
-    """Those of a pod on a node that has not finished."""
+    """The claims of a pod that has a node and has not finished."""
     is_there = bool(pod.spec.node_name) and not pod.is_finished
     return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_there else ()
 
 
 def claims_awaited(pod: Pod) -> tuple[Key, ...]:
-    """Those of a pod that has no node yet."""
+    """The claims of a pod that has no node yet."""
     is_waiting = not pod.spec.node_name and not pod.is_finished
     return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_waiting else ()
 

@@ -64,7 +64,7 @@ class ClaimMaker:
         self._token, self._renew_at = "", 0.0
 
     async def blind(self, nodes: Mapping[str, Node]) -> dict[str, Admission]:
-        """By name, the nodes whose kubelet would not see such a claim, or does not say so."""
+        """The nodes, by name, whose kubelet would not see such a claim, or does not say whether it would."""
         found: dict[str, Admission] = {}
 
         async def ask(name: str, node: Node) -> None:

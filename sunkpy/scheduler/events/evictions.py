@@ -37,7 +37,7 @@ class EvictionEvents:
         self._preempted: dict[str, list[Pod]] = {}
 
     def add(self, evictions: Iterable[Eviction]) -> None:
-        """These pods were evicted, or their owner was suspended."""
+        """Note that these pods were evicted, or their owner suspended."""
         # Who may not see jobs of others in Slurm must not read of them in an Event.
         names_nobody = self._leader.settings.private_jobs
         for eviction in evictions:

@@ -64,7 +64,7 @@ class Gate:
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
-        """Open, or what it waits for; when it opens, which of the marks on the node mean nothing any more.
+        """Whether the gate is open, or what it waits for; when it opens, which marks on the node mean nothing any more.
 
         Raises:
             SlurmError: Slurm could not be asked about a mark whose job is not known here.

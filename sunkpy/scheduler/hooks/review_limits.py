@@ -27,13 +27,13 @@ class Buckets:
         self._left: cachetools.LRUCache[Hashable, tuple[float, float]] = cachetools.LRUCache(maxsize=_REMEMBERED)
 
     def take(self, key: Hashable) -> bool:
-        """One of them; False when there is none."""
+        """Take the right to one review; False when there is none."""
         left = self._left_of(key)
         self._left[key] = (max(0.0, left - 1.0), self._clock())
         return left >= 1.0
 
     def give_back(self, key: Hashable) -> None:
-        """One that was taken."""
+        """Give back a right that was taken."""
         self._left[key] = (self._left_of(key) + 1.0, self._clock())
 
     def _left_of(self, key: Hashable) -> float:
@@ -56,7 +56,7 @@ class ReviewLimits:
         return peer not in self._suspects or self._of_suspects.take(peer)
 
     def was_accepted(self, peer: str) -> None:
-        """The token was accepted: it does not count."""
+        """Do not count a token that was accepted."""
         if peer in self._suspects:
             self._of_suspects.give_back(peer)
 

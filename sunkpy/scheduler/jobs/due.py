@@ -46,7 +46,7 @@ class DueJobs:
             self._settle(job.id)
 
     def forget(self, job: JobId) -> None:
-        """It is nobody's any more."""
+        """Forget a job that belongs to no gang any more."""
         self._take_out(job)
         self._settle(job)
 
@@ -81,7 +81,7 @@ def _due(lanes: tuple[_Lane, _Lane], now: float) -> Iterator[Job]:
 
 
 def waits_for_poll(job: Job) -> bool:
-    """Nothing but a poll may tell what becomes of it next.
+    """True if only a poll can show what happens to the job next.
 
     A prolog will report where a queued job begins, and epilogs report the end of one that has begun on all its nodes.
     """

@@ -147,7 +147,7 @@ class JobPoller:
         self._read_at = asked_at
 
     async def _read(self, record: Record, id: JobId) -> bool:
-        """Whether the answer had anything new."""
+        """Read the states; whether the answer had anything new."""
         asked_at, change = self._clock(), partial(self._ledger.change_job, record, id)
         change(lambda job: replace(job, read_at=asked_at))
         try:

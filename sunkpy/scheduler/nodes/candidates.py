@@ -20,7 +20,7 @@ from sunkpy.slurm import NodeCache
 
 
 class Candidates:
-    """There are none while Slurm's nodes have not been read."""
+    """The nodes that may be used; none while Slurm's nodes have not been read."""
 
     def __init__(self, slurm_nodes: NodeCache, nodes: Informer[Node], slurmd_pods: Informer[Pod], taken: Held) -> None:
         self._slurm_nodes = slurm_nodes
@@ -33,14 +33,14 @@ class Candidates:
         self._now: list[Candidate] = []
 
     def now(self) -> list[Candidate]:
-        """With what Slurm says of them now."""
+        """The candidates with what Slurm says of them now."""
         known = self._known()
         found = (_as_now(c, known.get(c.slurm_node)) for c in self.lasting())
         self._now = _reused(found, self._now)
         return self._now
 
     def lasting(self) -> list[Candidate]:
-        """With what Slurm said of them when they last changed lastingly."""
+        """The candidates with what Slurm said when they last changed in a way that lasts."""
         if not self._is_fresh:
             known = self._known()
             found = (self._candidate(pod, known) for pod in filter(is_slurmd, self._slurmd_pods.values()))

@@ -305,7 +305,7 @@ class Cluster:
         self._wake.nodes.set()
 
     def _invalidate(self) -> None:
-        """There are other nodes, or other ones than they were."""
+        """Drop what was computed: nodes came, went or changed."""
         self.reach += 1
         self._doubt_nodes()
 

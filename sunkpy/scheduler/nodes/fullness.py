@@ -65,7 +65,7 @@ class Fullness:
         )
 
     def holds(self, answer: Answer) -> bool:
-        """It would come out the same now."""
+        """True if the answer would be the same now."""
         return self._answers.holds(answer)
 
     def too_many_pods(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> Full:

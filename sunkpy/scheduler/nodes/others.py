@@ -28,7 +28,7 @@ _NOTHING: Final[dict[str, str]] = {}
 
 
 def pods_of_others(kube: Kube, scheduler_names: Collection[str], tell: Tell) -> Informer[Pod]:
-    """Those that hold something of a node, cut to what matters."""
+    """The pods that hold something of a node, cut to what matters."""
     where = [f"spec.schedulerName!={name}" for name in scheduler_names]
     where += ["spec.nodeName!=", "status.phase!=Succeeded", "status.phase!=Failed"]
     return Informer(kube, paths.ALL_PODS, Pod, field_selector=",".join(where), keep=Cut(), tell=tell, are_large=True)
@@ -67,5 +67,5 @@ class Cut:
         )
 
     def _shared(self, value: T) -> T:
-        """One that is equal, if there is one."""
+        """An equal object that is already kept, if there is one."""
         return cast("T", self._known.setdefault(msgspec.json.encode(value, order="sorted"), value))

@@ -97,5 +97,5 @@ def _groups_of(pod: Pod) -> tuple[Key, ...]:
 
 
 def _groups_with(pod: Pod) -> tuple[Key, ...]:
-    """Those that have it on a node."""
+    """The groups that have a pod on a node."""
     return _groups_of(pod) if pod.spec.node_name and not pod.is_finished else ()

@@ -60,7 +60,7 @@ class _KindWatch:
             self.task.add_done_callback(lambda _: self.informer.clear())
 
     def get(self, link: Link) -> Owner | None:
-        """As last seen."""
+        """The object as last seen."""
         return self.informer.get(link.namespace if self.resource.namespaced else "", link.name)
 
 
@@ -165,7 +165,7 @@ class OwnerWatches:
         self._kinds.follow(kind, for_good=True)
 
     def path(self, owner: Owner) -> str:
-        """Where an object is that a watch has shown."""
+        """The path of an object that a watch has shown."""
         return self._watches[owner.is_a].resource.path(*owner.key)
 
     def is_missing(self, kind: Kind) -> bool:
@@ -280,7 +280,7 @@ class OwnerWatches:
 
 
 def _rescued(found: Unreadable) -> Owner:
-    """Its metadata, which is all that counts of most kinds."""
+    """The metadata of the object, which is enough for most kinds."""
     return OddOwner(metadata=found.object.metadata, why=found.why)
 
 

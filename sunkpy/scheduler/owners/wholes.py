@@ -52,7 +52,7 @@ class Wholes:
         return found if found is not None and found.uid == cut.uid else None
 
     def forget(self, kind: Kind, key: Key) -> None:
-        """It is gone."""
+        """Forget an object that is gone."""
         self._needed.pop((kind, key), None)
         self._lately.pop((kind, key), None)
 

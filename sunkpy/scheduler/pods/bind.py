@@ -34,7 +34,7 @@ Placed = tuple[Pod, Node]
 
 
 class _Locks:
-    """One binding to a node after the other."""
+    """Locks that let only one binding to a node happen at a time."""
 
     def __init__(self) -> None:
         self._of_node: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

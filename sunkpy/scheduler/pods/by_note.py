@@ -34,7 +34,7 @@ class PodsByNote:
         self._log = structlog.get_logger("leader")
 
     def add(self, pod: Pod, job: JobId) -> None:
-        """This job is noted on the pod."""
+        """Note that this job is noted on the pod."""
         self._noted.put(job, pod.uid, pod.uid)
 
     def noting(self, job: JobId) -> list[Pod]:

@@ -77,7 +77,7 @@ class PodIndex:
         return self._pods.of(id)
 
     def has_living(self, owner: Owner) -> bool:
-        """Some pod below the object has not ended."""
+        """True if some pod below the object has not ended."""
         pods = (self.find(uid) for uid in self._owners.below(owner))
         return any(pod is not None and not pod.is_finished for pod in pods)
 
@@ -127,9 +127,10 @@ class PodIndex:
             self._move(pod, apart_id(base, pod))
 
     def expect(self, id: GangId) -> None:
-        """A job tells of a pod that became a gang of its own under an earlier leader, and that is not seen yet.
+        """Note a job whose pod became a solo gang under an earlier leader, and was not seen yet.
 
-        Its unit may be any text of a user's, so it counts only of a pod that would be of that gang anyway.
+        The unit in the job's comment may be any text of a user. So it counts only if the pod would belong to that gang
+        anyway.
         """
         if solo_pod(id):
             self._solo.note(id)

@@ -28,7 +28,7 @@ class SoloGangs:
         self._left_out_at: dict[str, float] = {}
 
     def note(self, id: GangId) -> None:
-        """There is a job of such a gang."""
+        """Note that there is a job of such a gang."""
         self._known.add(id)
 
     def settle(self, base: GangId | None, pod: Pod) -> GangId | None:

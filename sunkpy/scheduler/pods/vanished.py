@@ -50,7 +50,7 @@ class _Gone(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: str | None = None
 
     def after(self, heartbeat: str | None, *, now: float) -> _Gone:
-        """When the kubelet's Lease says this now; None: it has none."""
+        """The state when the kubelet's Lease says this now; None: it has no Lease."""
         if not self.is_read:
             until = self.until if heartbeat is None else inf
             return msgspec.structs.replace(self, is_read=True, heartbeat=heartbeat, until=until)

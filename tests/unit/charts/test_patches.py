@@ -228,7 +228,10 @@ def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
             {"common": {"podSpec": {"volumes": [{"name": "config", "hostPath": {"path": "/x"}}]}}},
             "common.podSpec.volumes: config has several sources: configMap, hostPath",
         ),
-        ({"extraObjects": [{"a": "b"}], "common": {"labels": {"a": "b"}}}, 'no object of Kubernetes: {"a":"b"}'),
+        (
+            {"extraObjects": [{"a": "b"}], "common": {"labels": {"a": "b"}}},
+            'this is no object of Kubernetes, it has no kind: {"a":"b"}',
+        ),
         ({"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}}, "two homes; set one"),
     ],
 )

@@ -80,7 +80,7 @@ def test_it_keeps_all_that_a_leader_reads_in_the_note_of_a_binding():
 def test_a_pod_asks_for_no_more_time_than_any_eviction_gives(values, most_s):
     spec = of_kind(render("slurm", values), "ValidatingAdmissionPolicy")[GRACE]["spec"]
     assert f"terminationGracePeriodSeconds.orValue(30) > {most_s}" in spec["matchConditions"][0]["expression"]
-    assert f"and of its probes, is at most {most_s}," in spec["validations"][0]["message"]
+    assert f"and of its probes, is at most {most_s}, because" in spec["validations"][0]["message"]
 
 
 @pytest.mark.parametrize(("longest_s", "given_s"), [(0, 300), (60, 60), (1200, 1200)])

@@ -73,7 +73,7 @@ def _refused(values: Mapping[str, object]) -> str:
         ("SlurmdLogFile", "/var/log/slurmd.log", LOG),
         ("SlurmctldLogFile", "/var/log/slurmctld.log", LOG),
         ("SlurmdSyslogDebug", "info", "there is no syslog in a pod"),
-        ("FastSchedule", 1, "Slurm knows it no more"),
+        ("FastSchedule", 1, "Slurm no longer knows it"),
         ("InactiveLimit", 60, "slurmctld would end the jobs of pods, which have no steps"),
         ("JobCompPass", "x", "everybody on a node can read slurm.conf"),
         ("PlugStackConfig", "/etc/plugstack.conf", "use slurmConfig.files: plugstack.conf"),

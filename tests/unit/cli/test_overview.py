@@ -96,9 +96,9 @@ async def test_what_may_not_be_read_is_named(world, tmp_path):
     world.api.forbidden |= {"pods", "configmaps"}
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "status")
-    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, of Kubernetes or of Slurm.")
+    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, neither of Kubernetes nor of Slurm.")
     code, text = await shown(world, tmp_path, "queue")
-    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, of Kubernetes or of Slurm.")
+    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, neither of Kubernetes nor of Slurm.")
     assert "not read: pods for Slurm: pods is forbidden" in text
     _, text = await shown(world, tmp_path, "queue", "-o", "json")
     assert json.loads(text)["missing"] == ["Kubernetes", "Slurm"]

@@ -353,8 +353,8 @@ CASES = {
     ),
     "singleton": (
         options(dependency="singleton"),
-        "annotation sunkpy.dev/dependency: singleton waits for jobs of other namespaces too, for namespace default "
-        "has no Slurm user of its own; an administrator gives it one in scheduler.access of the Slurm cluster",
+        "annotation sunkpy.dev/dependency: singleton waits for jobs of other namespaces too, because namespace "
+        "default has no Slurm user of its own; an administrator gives it one in scheduler.access of the Slurm cluster",
     ),
     "kueue-zero": (
         kueue("0"),

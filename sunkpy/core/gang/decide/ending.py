@@ -27,7 +27,7 @@ TOLD_PATIENCE_S = 15.0
 
 
 def end_jobs(snapshot: Snapshot) -> list[GangAction]:
-    """All pods are gone or finished."""
+    """End the jobs: all pods are gone or finished."""
     return [action for job in snapshot.live_jobs for action in _end_job(snapshot, job)]
 
 

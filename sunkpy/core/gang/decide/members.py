@@ -68,7 +68,7 @@ def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
 
 
 def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, Binding]:
-    """For each member that has a seat, by uid."""
+    """The binding of each member that has a seat, by uid."""
     seats = snapshot.seating(job).seats
     gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
     notes = {

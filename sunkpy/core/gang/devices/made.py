@@ -49,7 +49,7 @@ def made_name(pod: Pod) -> str:
 
 
 def asks_for_devices(spec: PodSpec) -> bool:
-    """It asks for extended resources; whether one stands for a class is another question."""
+    """True if the pod asks for extended resources; whether one stands for a class is another question."""
     return any("/" in name for each in matching.containers_of(spec) for name in matching.wanted(each.resources))
 
 

@@ -80,7 +80,7 @@ class Conditions(Wire, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
     def has(self, types: Collection[str]) -> bool:
-        """One of these conditions is True."""
+        """True if one of these conditions is True."""
         return any(condition.type in types and condition.status == "True" for condition in self.conditions)
 
 

@@ -64,7 +64,7 @@ class Key(_Table, frozen=True, kw_only=True):
             raise ValueError("write either label or annotation")
 
     def of(self, pod: Pod) -> str:
-        """Its value on a pod, or empty."""
+        """The value on a pod, or empty."""
         return pod.labels.get(self.label, "") if self.label else pod.annotations.get(self.annotation, "").strip()
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class RoleRule(_Table, frozen=True, kw_only=True):
 
     @property
     def index(self) -> Key | None:
-        """Where the pod's number stands, if it has one."""
+        """Where the number of a pod stands, if it has one."""
         if not self.index_label and not self.index_annotation:
             return None
         return Key(label=self.index_label, annotation=self.index_annotation)

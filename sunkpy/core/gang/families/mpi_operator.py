@@ -98,7 +98,7 @@ def _of(role: str, pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _final_because(spec: _Spec, status: _Status) -> str:
-    """Workers come back under their names; the launcher as often as its Job tries."""
+    """Why the pods would not come back. Workers do, under their names; the launcher as often as its Job retries."""
     limit = spec.run_policy.backoff_limit
     limit = _DEFAULT_BACKOFF_LIMIT if limit is None else limit
     failed = status.replica_statuses.get("Launcher", _ReplicaStatus()).failed

@@ -106,7 +106,7 @@ def _role(name: str, seats: int, pods: Sequence[Pod]) -> Role:
 
 
 def _index(pod: Pod) -> int:
-    """Its number stands only in its name: `<job>-<role>-<number>`."""
+    """The number of the pod, which is only in its name: `<job>-<role>-<number>`."""
     return declaration.ordinal(pod.name.rpartition("-")[2])
 
 

@@ -100,7 +100,7 @@ class _Task(Wire, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """Its name on its pods."""
+        """The task's name, as its pods have it."""
         return self.name or _UNNAMED_TASK
 
     @property
@@ -258,7 +258,7 @@ def _completes_job(task: _Task) -> bool:
 
 
 def _expects_more(job: Owner, roles: Sequence[Role]) -> bool:
-    """A later task has not come yet."""
+    """True if a later task has not come yet."""
     if job.is_deleting or job.status_as(_JobStatus).state.phase not in _LIVE_PHASES:
         return False
     return any(len({member.index for member in role.members}) < role.seats for role in roles)

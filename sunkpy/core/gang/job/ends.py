@@ -118,7 +118,7 @@ def begun_to_look_at(
 
 
 def newest_first(jobs: Iterable[JobId], is_known: IsKnown) -> tuple[JobId, ...]:
-    """As many as are looked at."""
+    """The newest jobs of people, as many as are looked at."""
     left = {True: NEWEST_KNOWN, False: NEWEST_ASKED}
     found = []
     for job in sorted(jobs, reverse=True):

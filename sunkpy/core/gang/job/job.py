@@ -129,7 +129,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return _with(self, prologs=_without(self.prologs, node), epilogs={**self.epilogs, node: at})
 
     def excluding(self, nodes: tuple[str, ...]) -> Job:
-        """It may not go to these nodes, and to all others."""
+        """The job with these nodes excluded, and no others."""
         ours = (self.excluded or frozenset()) | (frozenset(nodes) - excluded_by_others(self))
         return _with(self, slurm=_with(self.slurm, excluded_nodes=nodes), excluded=ours)
 
@@ -154,12 +154,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_allocation(self) -> bool:
-        """It has no script."""
+        """True if the job has no script."""
         return not self.slurm.is_batch
 
     @property
     def phase(self) -> JobPhase:
-        """Where it is in its life."""
+        """Where the job is in its life."""
         return job_phase(self)
 
     @property
@@ -182,7 +182,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """It needs no signal any more."""
+        """True if the job needs no signal any more."""
         return self.phase in SETTLED
 
     @property

@@ -302,7 +302,7 @@ OPTIONS: Final[dict[str, Option]] = {
     "wckey": Option("wckey", _word, "Workload characterization key.", (SLINKY + "wckey",)),
     "switches": Option("switches", _switches, "Most switches, and how long to wait for them, as `sbatch --switches`."),
     "segment": Option(
-        "segment", _segment, "Each so many nodes are in one block, as `sbatch --segment`: of topology/block."
+        "segment", _segment, "How many nodes at a time are in one block of topology/block, as `sbatch --segment`."
     ),
     "on-preemption": Option(
         "on_preemption", _on_preemption, "`evict` the pods, or `suspend` their owner, with `scheduler.suspendOwners`."

@@ -13,14 +13,14 @@ from sunkpy.core.gang.phases import Phase
 class JobPhase(Phase):
     """How far a job is."""
 
-    SUBMITTED = ("submitted", "nothing is known of it yet")
+    SUBMITTED = ("submitted", "Slurm has not said anything about it yet")
     PENDING = ("pending", "it waits in the queue")
     RUNNING = ("running", "it has nodes: Slurm says so, or a prolog has called")
     SUSPENDED = ("suspended", "Slurm has stopped it, and may give its CPUs to others")
     TAKEN_BACK = ("taken back", "it has lost a node, and is queued again or suspended")
-    ENDING = ("ending", "it has ended or an epilog has called, and epilogs hold nodes")
-    ENDED = ("ended", "it has ended, or has lost a node and Slurm knows it no more")
-    LOSING = ("losing", "it ended because a node failed, and epilogs hold others")
+    ENDING = ("ending", "it has ended, or an epilog has called; epilogs still hold its nodes")
+    ENDED = ("ended", "it has ended, or has lost a node and Slurm no longer knows it")
+    LOSING = ("losing", "it ended because a node failed; epilogs still hold its other nodes")
     LOST = ("lost", "it ended because a node failed, or Slurm has forgotten it")
 
 

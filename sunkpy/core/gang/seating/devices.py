@@ -93,7 +93,7 @@ def _take(indices: Indices, gres: str, count: int, free: Container[str]) -> list
 
 
 def _words(indices: Indices) -> dict[str, _Place]:
-    """As what each device may be noted, and which it is."""
+    """For each device, the words by which a note may name it."""
     return {
         str(at) if gres == _GPU else f"{gres}:{at}": (gres_name(gres), at)
         for gres, several in indices.items()

@@ -34,7 +34,7 @@ class Seat(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """As it stands on the pod: `worker/3`."""
+        """The seat as it is noted on the pod: `worker/3`."""
         return f"{self.id[0]}/{self.id[1]}"
 
 
