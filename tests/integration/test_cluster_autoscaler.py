@@ -242,7 +242,7 @@ async def world(apiserver: Apiserver, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     """A NodeSet without nodes, and the operator, with the rights of its chart."""
     template = {"metadata": {}, "spec": {"nodeSelector": {"pool": POOL}, "containers": [
         {"name": "slurmd", "image": "slurmd", "resources": {"requests": {"cpu": "100m"}}}]}}  # fmt: skip
-    growth = {"ask": "placeholders", "releaseAfterSeconds": 3}
+    growth = {"ask": "placeholders", "potential": MOST + 2, "releaseAfterSeconds": 3}
     nodeset = {
         "apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "compute", "namespace": "default"},
         "spec": {"cluster": "c1", "template": template, "growth": growth},

@@ -206,11 +206,13 @@ async def test_it_asks_autoscalers_for_nodes(apiserver: Apiserver, operator: Ope
     path = f"{NODESETS}/compute"
     growth = {"wantedNodes": 2, "requests": [{"job": "7", "nodes": 2}]}
     for where, body in (
-        (path, {"spec": {"growth": {"ask": "auto"}}}),
+        (path, {"spec": {"growth": {"ask": "auto", "potential": 4}}}),
         (f"{path}/status", {"status": {"growth": growth}}),
     ):
         answer = apiserver.ask("admin", "PATCH", where, body)
         assert answer.is_success, answer.text
+    refused = apiserver.ask("admin", "PATCH", path, {"spec": {"growth": {"potential": 0}}})
+    assert "growth.ask needs growth.potential, the most nodes that there may be" in refused.json()["message"]
     asker = Asker(operator.kube, EventRecorder(operator.kube, component="operator", instance="one"))
     assert await asker.reconcile(("default", "compute")) is not None
     pods = apiserver.ask("admin", "GET", f"{PODS}?labelSelector={names.LABEL_WANTED}=compute").json()["items"]
