@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sunkpy.cli.drain import DrainOrder
     from sunkpy.cli.overview import Ask
 
-_OF_CLUSTER: Final = "Only the Slurm cluster in this namespace; without it, that of --config, or else all."
+_OF_CLUSTER: Final = "Only the Slurm cluster in this namespace. Left out: that of --config, or else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 _EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds, with --watch.")
 _SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Also change what WHO has set.")
@@ -37,8 +37,10 @@ _AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In 
 @FORM
 @reaches("Namespace of the pod, gang or NodeSet; without it, that of the kubeconfig.")
 def explain(access: Access, kind: str, name: str, form: Form) -> None:
-    """Say why a pod, gang or job waits or ended, and what to do about it; of a node, whose each of its devices is; of
-    a NodeSet, what is wanted, why a node is not feasible, and what a roll waits for.
+    """Say why a pod, gang or job waits or ended, and what to do about it.
+
+    For a node, it says who has each of its devices. For a NodeSet, it says what is wanted, why a node is not feasible,
+    and what a roll waits for.
 
     NAME of a job is its number as squeue prints it, of either door: 7, 7_3, 7+1. Exit code 1: there is no such thing,
     or nothing could be read of it. 3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
@@ -95,9 +97,10 @@ def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
 @FORM
 @reaches(_OF_CLUSTER)
 def why_drained(access: Access, node: str, form: Form) -> None:
-    """Say who keeps nodes from taking jobs, since when, and what lifts it; left out, of all such nodes.
+    """Say who keeps nodes from taking jobs, since when, and what lifts it.
 
-    NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: the half of Slurm is missing.
+    Without NODE, it says this for all such nodes. NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no
+    such node. 3: the half of Slurm is missing.
 
     Example: sunkpy why-drained gpu-007
     """
@@ -262,8 +265,9 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
 @FORM
 @reaches(_OF_CLUSTER)
 def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_trial: bool) -> None:
-    """Hold, release, requeue or cancel jobs of either door; of a job that stands for pods it says which, and what
-    follows for them.
+    """Hold, release, requeue or cancel jobs, whether people or pods made them.
+
+    If a job stands for pods, the command names them and says what follows for them.
 
     JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. Slurm's own command runs in slurmctld's pod, which needs
     the right to create pods/exec there. A job of pods is never queued again, and one that waits is not cancelled, for
@@ -292,7 +296,7 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
     "--limit", "limit_s", default=120.0, show_default=True, help="How many seconds that job and that pod may each take."
 )
 @click.option("--exec", "by_exec", is_flag=True, help="Also look from inside the scheduler's pod, by kubectl exec.")
-@reaches("Namespace of the Slurm cluster and of the canary pod; without it, that of --config, or else all.")
+@reaches("Namespace of the Slurm cluster and of the canary pod. Left out: that of --config, or else all.")
 def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec: bool) -> None:
     """Check an installation end to end: what was tried, what was found, what to do. Reads only, but for --canary.
 
@@ -319,7 +323,7 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
 @click.argument("what", type=click.Choice(["list", "verify"]), default="list")
 @FORM
 @click.option("--limit", "limit_s", default=3600.0, show_default=True, help="Seconds that verify has.")
-@reaches("Namespace of the Slurm cluster; without it, that of --config, or else all.")
+@reaches("Namespace of the Slurm cluster. Left out: that of --config, or else all.")
 def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
     """Show the backups of slurmctld's queue and of the database: the newest, how many, where, and what went wrong.
 
@@ -338,7 +342,7 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 @click.option(
     "--file", type=click.Path(path_type=Path, dir_okay=False), help="Left out, sunkpy-support-TIME.tar.gz here."
 )
-@reaches("Namespace of the Slurm cluster; without it, that of --config, or else all.")
+@reaches("Namespace of the Slurm cluster. Left out: that of --config, or else all.")
 def support_bundle(access: Access, file: Path | None) -> None:
     """Put into one file what a helper needs to see: objects, states, logs of sunkpy and of Slurm's daemons.
 

@@ -136,7 +136,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
     `private_jobs`: slurm.conf has PrivateData=jobs, so no Event says whose job preempted.
     `jobs_per_namespace`: the most jobs that pods of one namespace make within five minutes; 0 for any number.
     `switch_label`: the Node label whose equal value means one switch; empty when none says that.
-    `growing_partitions`: those with a NodeSet that says itself which nodes jobs lack, so that their pods need not.
+    `growing_partitions`: those with a NodeSet for which the operator asks autoscalers, so that their pods need not.
     """
 
     cluster: str

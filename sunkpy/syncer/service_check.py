@@ -29,7 +29,8 @@ class ServiceCheck:
         self._asking = asyncio.Semaphore(_NODES_AT_ONCE)
 
     async def ask(self, question: ServiceQuestion) -> bool:
-        """Are these jobs all that is on the node, and services?
+        """Ask Slurm two things about these jobs. Does each one stand only for pods, without a process of Slurm on the
+        node? Do they together hold all that Slurm has given away there?
 
         Raises:
             SlurmError: nothing is known; ask again later.

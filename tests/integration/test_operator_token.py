@@ -213,6 +213,12 @@ async def test_it_asks_autoscalers_for_nodes(apiserver: Apiserver, operator: Ope
         assert answer.is_success, answer.text
     refused = apiserver.ask("admin", "PATCH", path, {"spec": {"growth": {"potential": 0}}})
     assert "growth.ask needs growth.potential, the most nodes that there may be" in refused.json()["message"]
+    refused = apiserver.ask(
+        "admin", "PATCH", path, {"spec": {"growth": {"ask": "none", "potential": 0, "releaseAfterSeconds": 600}}}
+    )
+    assert "growth.releaseAfterSeconds needs growth.potential" in refused.json()["message"]
+    kept = apiserver.ask("admin", "PATCH", path, {"spec": {"growth": {"ask": "auto", "releaseAfterSeconds": None}}})
+    assert kept.is_success, kept.text
     asker = Asker(operator.kube, EventRecorder(operator.kube, component="operator", instance="one"))
     assert await asker.reconcile(("default", "compute")) is not None
     pods = apiserver.ask("admin", "GET", f"{PODS}?labelSelector={names.LABEL_WANTED}=compute").json()["items"]

@@ -179,7 +179,16 @@ besides that of the node that has come. Call with (dict "root" $ "most" MaxNodeC
 {{- define "slurm.checkPotential" -}}
 {{- $all := 0 }}
 {{- range $name, $own := include "slurm.nodeSets" .root | fromYaml }}
-{{- $all = add $all (int64 (dig "growth" "potential" 0 ($own | default dict))) }}
+{{- $growth := ($own | default dict).growth | default dict }}
+{{- $potential := int64 $growth.potential }}
+{{- $all = add $all $potential }}
+{{- $asks := and $growth.ask (ne $growth.ask "none") }}
+{{- if and (not $potential) (or $asks $growth.releaseAfterSeconds) }}
+{{- fail (printf "nodeSets.%s.growth: ask and releaseAfterSeconds need potential, the most nodes that there may be: without it nobody knows which nodes jobs want" $name) }}
+{{- end }}
+{{- if and $potential (not $.root.Values.syncer.metrics.enabled) }}
+{{- fail (printf "nodeSets.%s.growth.potential needs syncer.metrics.enabled: which nodes jobs lack is read with the figures" $name) }}
+{{- end }}
 {{- end }}
 {{- if and .most (gt (mul 2 $all) (int64 .most)) }}
 {{- fail (printf "nodeSets.<name>.growth.potential: %d in all, and Slurm needs room for twice as many: set slurmConfig.conf.MaxNodeCount to at least %d" $all (mul 2 $all)) }}

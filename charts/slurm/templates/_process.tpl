@@ -55,11 +55,11 @@ topology: {{ . }}
 {{- int .Values.hooks.longestGraceSeconds | default (min 300 $most) }}
 {{- end }}
 
-{{- /* The partitions with a NodeSet that says itself which nodes jobs lack: pods do not ask autoscalers for them again. */}}
+{{- /* The partitions with a NodeSet for which the operator asks autoscalers: pods do not ask them again. */}}
 {{- define "slurm.growingPartitions" -}}
 {{- $grows := list }}
 {{- range $name, $set := include "slurm.nodeSets" . | fromYaml }}
-{{- if and $.Values.syncer.metrics.enabled (gt (int (($set | default dict).growth | default dict).potential) 0) }}{{ $grows = append $grows $name }}{{ end }}
+{{- if not (has (dig "growth" "ask" "none" ($set | default dict)) (list "none" "")) }}{{ $grows = append $grows $name }}{{ end }}
 {{- end }}
 {{- $found := list }}
 {{- range $name, $partition := .Values.partitions }}

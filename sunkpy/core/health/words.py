@@ -89,7 +89,7 @@ def _after_the_drain(record: Record) -> str:
     if record.signal == REQUESTED:
         return "it is checked next"
     if record.good_since:
-        return f"the signal has been gone since {record.good_since}; it comes back if that lasts"
+        return f"the signal has been gone since {record.good_since}: if it stays away, the node comes back"
     cures = {
         Cure.CLEAR: "when the signal has ended",
         Cure.REBOOT: "when the machine has started again",

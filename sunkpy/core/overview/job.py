@@ -46,7 +46,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def job(self) -> QueuedJob | None:
-        """The record of that number; of an array that which waits."""
+        """The record of the job with this number. An array has several: the one that still waits, or else the first."""
         found = [job for job in self.pool.jobs or () if job.is_called(self.called)]
         return next((job for job in found if is_job_pending(job.row.state)), found[0] if found else None)
 

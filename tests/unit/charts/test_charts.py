@@ -815,12 +815,12 @@ def test_allocations_are_tried_unless_values_say_otherwise(values: dict[str, obj
     ("values", "growing"),
     [
         ({}, []),
-        ({"nodeSets": {"gpu": {"growth": {"potential": 9}}}}, ["all", "both", "gpu"]),
-        ({"nodeSets": {"gpu": {"growth": {"potential": 0}}}}, []),
-        ({"nodeSets": {"gpu": {"growth": {"potential": 9}}}, "syncer": {"metrics": {"enabled": False}}}, []),
+        ({"nodeSets": {"gpu": {"growth": {"potential": 9, "ask": "auto"}}}}, ["all", "both", "gpu"]),
+        ({"nodeSets": {"gpu": {"growth": {"potential": 9}}}}, []),
+        ({"nodeSets": {"gpu": {"growth": {"potential": 9, "ask": "none"}}}}, []),
     ],
 )
-def test_the_scheduler_knows_the_partitions_that_grow(values: dict[str, Any], growing: list[str]):
+def test_the_scheduler_knows_the_partitions_for_which_autoscalers_are_asked(values: dict[str, Any], growing: list[str]):
     sets = {"all": {}, "cpu": {"nodeSets": ["cpu"]}, "gpu": {"nodeSets": ["gpu"]}, "both": {"nodeSets": ["cpu", "gpu"]}}
     nodesets = {"cpu": {}, "gpu": {}} | values.get("nodeSets", {})
     known = {"nodeSets": nodesets, "partitions": sets} | {key: each for key, each in values.items() if key == "syncer"}

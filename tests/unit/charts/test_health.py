@@ -103,6 +103,8 @@ CHECKED = {"conf": {"HealthCheckProgram": "/usr/local/bin/check-node", "HealthCh
 
 def test_nodes_are_checked_by_what_values_leave_on() -> None:
     both = {"cpu": {"checks": {"gpus": False, "disk": 0}}, "gpu": {"checks": {"rdma": 8}}}
+    nodesets = of_kind(render("slurm", {"slurmConfig": CHECKED, "nodeSets": both}), "NodeSet").values()
+    assert not any("checks" in nodeset["spec"] for nodeset in nodesets), "the apiserver does not know it"
     assert checks({"slurmConfig": CHECKED, "nodeSets": both}) == {
         "cpu": "clock=30 files memory zombies=100",
         "gpu": "clock=30 disk=95 files gpus memory rdma=8 zombies=100",

@@ -136,3 +136,13 @@ def test_a_nodeset_gets_what_its_values_say_and_slurm_needs_room_for_twice_as_ma
     with pytest.raises(Refused, match=told):
         render("slurm", more)
     render("slurm", more | {"slurmConfig": {"conf": {"MaxNodeCount": 1200}}})
+
+
+@pytest.mark.parametrize("growth", [{"ask": "auto"}, {"releaseAfterSeconds": 600}])
+def test_nothing_is_asked_for_or_released_where_nobody_knows_what_jobs_want(growth: dict[str, object]):
+    with pytest.raises(Refused, match=r"nodeSets\.gpu\.growth: ask and releaseAfterSeconds need potential"):
+        render("slurm", {"nodeSets": {"gpu": {"growth": growth}}})
+    silent: dict[str, object] = {"nodeSets": {"gpu": {"growth": {"potential": 9, **growth}}}}
+    render("slurm", silent)
+    with pytest.raises(Refused, match=r"nodeSets\.gpu\.growth\.potential needs syncer\.metrics\.enabled"):
+        render("slurm", silent | {"syncer": {"metrics": {"enabled": False}}})

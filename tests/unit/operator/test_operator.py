@@ -491,7 +491,7 @@ async def test_nodes_that_jobs_want_are_asked_for_until_they_have_come(api):
 
 
 async def test_idle_nodes_are_left_to_autoscalers_and_come_back_before_new_ones_are_asked_for(api):
-    api.put("nodesets", nodeset(growth={"ask": "placeholders", "releaseAfterSeconds": 1}))
+    api.put("nodesets", nodeset(growth={"potential": 9, "ask": "placeholders", "releaseAfterSeconds": 1}))
     pods = ["gpu-012-001", "gpu-012-002"]
     await api.until(lambda: api.names("pods") == pods)
     for pod in pods:

@@ -52,8 +52,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     `longest_grace_s`: what a pod is given to end at most once its job has lost the node, where `partition_grace_s` says
     nothing of its partition, nor the map of its namespace. `suspend_owners`: owners that ask for it are suspended when
     their gang is preempted. `immediate_allocation`: a service is asked for as an allocation that starts at once, before
-    it is queued. `gpu_sharing`: who gets whole nodes for its GPUs. `growing_partitions`: those with a NodeSet that says
-    itself which nodes jobs lack.
+    it is queued. `gpu_sharing`: who gets whole nodes for its GPUs. `growing_partitions`: those with a NodeSet for
+    which the operator asks autoscalers.
     """
 
     gpu_resources: Mapping[str, str]

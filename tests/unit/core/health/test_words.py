@@ -71,7 +71,7 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
         (record(State.DRAINED, "kill"), "it comes back when the machine has started again"),
         (record(State.DRAINED, "fan"), "a person is asked for"),
         (record(State.DRAINED, "label", good_since="2026-11-28T12:00:00Z"),
-         "the signal has been gone since 2026-11-28T12:00:00Z; it comes back if that lasts"),
+         "the signal has been gone since 2026-11-28T12:00:00Z: if it stays away, the node comes back"),
         (record(State.REMEDY, "mend", due="2026-11-28T12:30:00Z"),
          "its remedy is under way; it comes back when the signal has ended; a person is asked for at "
          "2026-11-28T12:30:00Z"),

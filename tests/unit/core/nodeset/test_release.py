@@ -23,7 +23,7 @@ RELEASED = {names.ANNOTATION_RELEASED: "slurm/gpu"}
 def releasing(*, after_s=600, wanted=0, ask=Ask.AUTO, **more):
     status = NodeSetStatus(growth=GrowthStatus(wanted_nodes=wanted) if wanted else None)
     made = make_nodeset(status=status, **more)
-    grown = msgspec.structs.replace(made.spec, growth=Growth(ask=ask, release_after_seconds=after_s))
+    grown = msgspec.structs.replace(made.spec, growth=Growth(potential=9, ask=ask, release_after_seconds=after_s))
     return msgspec.structs.replace(made, spec=grown)
 
 
