@@ -83,7 +83,7 @@ async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> S
 
 
 async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -> Shown:
-    """Give nodes back; without a door at both.
+    """Give nodes back. If no door is named, at both.
 
     Raises:
         BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.
