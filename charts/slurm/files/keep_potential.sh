@@ -24,9 +24,10 @@ make_potential() {
     done
 }
 
-# As the text says; false, with Slurm's words, if that could not be done.
+# As the text says; false, with Slurm's words, if that could not be done. Where Slurm makes none, for it has no room or does not like
+# the offer, what no line names goes all the same: it takes the room of nodes that come. Then it is tried once more.
 settle_potential() {
-  local there kept=$'\n' count prefix offer gres good names
+  local there kept=$'\n' count prefix offer gres good names says failed='' gone
   there=$(list_potential) || return 1
   while read -r count prefix offer; do
     gres=$(grep -oE ' Gres=[^ ]+' <<< "$offer" | cut -d= -f2) || gres='(null)'
@@ -34,12 +35,16 @@ settle_potential() {
       sort -V | head -n "$count")
     kept+=$good$'\n'
     good=$(grep -c . <<< "$good") || true
-    [ "$good" -ge "$count" ] || make_potential $((count - good)) "$prefix" "$offer" "$there" || return 1
+    [ "$good" -ge "$count" ] || says=$(make_potential $((count - good)) "$prefix" "$offer" "$there") || failed+="$says "
   done < <(grep . <<< "$1")
-  cut -d' ' -f1 <<< "$there" | { grep -vxF -f <(grep . <<< "$kept" || echo -) || true; } | xargs -rn 500 |
-    while read -r names; do
-      timeout 60 scontrol delete "nodename=${names// /,}" 2>&1 || return 1
-    done
+  gone=$(cut -d' ' -f1 <<< "$there" | { grep -vxF -f <(grep . <<< "$kept" || echo -) || true; } | grep .) || gone=''
+  xargs -rn 500 <<< "$gone" | while read -r names; do
+    timeout 60 scontrol delete "nodename=${names// /,}" 2>&1 || return 1
+  done || return 1
+  [ -n "$failed" ] || return 0
+  [ -z "$gone" ] || { settle_potential "$1"; return; }
+  echo "$failed"
+  return 1
 }
 
 # For as long as slurmctld runs; of two, the one that has control.

@@ -24,7 +24,8 @@ scontrol() {
     -o) cat records ;;
     create)
       said "$@"
-      [ ! -e full ] || { echo "Error creating node(s): node table full"; return 1; }
+      [ ! -e most ] || [ "$(grep -c . records)" -lt "$(cat most)" ] ||
+        { echo "Error creating node(s): node table full"; return 1; }
       for name in ${2//,/ }; do
         gres=$(grep -oE 'Gres=[^ ]+' <<< "$*") || gres='Gres=(null)'
         echo "NodeName=${name#nodename=} CoresPerSocket=1 $gres NodeAddr=x State=FUTURE+DYNAMIC_NORM MCS=" >> records
@@ -95,15 +96,30 @@ def test_another_offer_and_a_type_that_was_lost_are_made_anew_before_the_old_one
     ]
 
 
-def test_where_slurm_makes_none_the_old_ones_stay_and_its_words_are_told(folder: Path):
-    settle(folder, f"1 gpu_potential_aaaaaa {GPU}\n")
-    (folder / "full").touch()
-    assert settle(folder, f"1 gpu_potential_cccccc {GPU}\n") == [
+def test_where_slurm_has_no_room_the_old_ones_go_first(folder: Path):
+    settle(folder, f"2 gpu_potential_aaaaaa {GPU}\n1 cpu_potential_bbbbbb {CPU}\n")
+    (folder / "most").write_text("4")
+    assert settle(folder, f"1 gpu_potential_cccccc {GPU}\n1 cpu_potential_bbbbbb {CPU}\n") == [
         f"create nodename=gpu_potential_cccccc_1 {GPU} state=FUTURE",
-        "Error creating node(s): node table full",
-        "not settled",
+        "delete nodename=gpu_potential_aaaaaa_1,gpu_potential_aaaaaa_2",
+        f"create nodename=gpu_potential_cccccc_1 {GPU} state=FUTURE",
+        "settled",
     ]
-    assert "gpu_potential_aaaaaa_1" in (folder / "records").read_text()
+
+
+def test_where_slurm_makes_none_the_others_are_as_wanted_and_its_words_are_told(folder: Path):
+    settle(folder, f"1 gpu_potential_aaaaaa {GPU}\n1 cpu_potential_bbbbbb {CPU}\n")
+    (folder / "most").write_text("0")
+    creates = [
+        f"create nodename=gpu_potential_cccccc_1 {GPU} state=FUTURE",
+        f"create nodename=cpu_potential_bbbbbb_2 {CPU} state=FUTURE",
+    ]
+    full = "Error creating node(s): node table full"
+    wanted = f"1 gpu_potential_cccccc {GPU}\n2 cpu_potential_bbbbbb {CPU}\n"
+    told = [f"{full} {full} ", "not settled"]
+    assert settle(folder, wanted) == [*creates, "delete nodename=gpu_potential_aaaaaa_1", *creates, *told]
+    assert settle(folder, wanted) == [*creates, *told], "nothing is left that could go"
+    assert "cpu_potential_bbbbbb_1" in (folder / "records").read_text()
 
 
 def test_the_syncer_writes_one_config_map_that_slurmctlds_pod_has():
