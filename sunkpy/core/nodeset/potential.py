@@ -25,6 +25,8 @@ from sunkpy.core.nodeset.spec import NodeSet, NodeShape
 _MARK: Final = "_potential_"
 """In the name of each record. No pod and so no Slurm node of ours has `_` in its name."""
 _TOPOLOGY: Final = " Topology="
+_FEATURES: Final = " Feature="
+_MEMORY: Final = re.compile(r" RealMemory=(\d+)")
 _SOCKETS: Final = re.compile(r"\([^)]*\)")
 
 
@@ -65,7 +67,8 @@ def find_potential(
     found = []
     for nodeset in sorted(nodesets, key=lambda each: each.name):
         own = has.get(nodeset.name, Has())
-        offer = _offer(nodeset, own.nodes) or last.get(nodeset.name, "")
+        known = last.get(nodeset.name, "")
+        offer = _offer(nodeset, own.nodes, known) or known
         if most := 0 if nodeset.is_deleting or not offer else most_nodes(nodeset):
             count = max(0, most - len(own.nodes) + own.going)
             found.append(Records(nodeset=nodeset.name, count=count, offer=offer, topology=topology))
@@ -103,22 +106,36 @@ def read_offers(text: str) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------ what they offer
 
 
-def _offer(nodeset: NodeSet, nodes: Iterable[SlurmNode]) -> str:
-    """What the NodeSet says, else what most of its nodes offer; empty without either."""
+def _offer(nodeset: NodeSet, nodes: Iterable[SlurmNode], last: str) -> str:
+    """What the NodeSet says, else what most of its nodes offer; empty without either.
+
+    Machines of one kind differ by a few MiB. So that not each that comes or goes renames all records, the last offer
+    stays while a node has it and it is as good as that of most.
+    """
     own = (nodeset.name, *nodeset.spec.features)
     if (shape := nodeset.spec.growth.shape) is not None:
-        return f"{_of_shape(shape)} {_features(own)}"
+        return f"{_of_shape(shape)}{_features(own)}"
     offers = {node.name: _of_node(node) for node in nodes if node.cpus and node.memory_mib and not node.is_invalid}
     if not offers:
         return ""
     counts = Counter(offers.values())
     usual = max(counts, key=lambda offer: (counts[offer], offer))
-    shared = frozenset.intersection(*(node.features for node in nodes if offers.get(node.name) == usual))
-    return f"{usual} {_features((*own, *sorted(shared)))}"
+    before = last.partition(_FEATURES)[0]
+    if before in counts and _are_alike(before, usual):
+        usual = before
+    alike = {name for name, offer in offers.items() if _are_alike(offer, usual)}
+    shared = frozenset.intersection(*(node.features for node in nodes if node.name in alike))
+    return f"{usual}{_features((*own, *sorted(shared)))}"
+
+
+def _are_alike(one: str, other: str) -> bool:
+    """But for a little memory they are equal."""
+    least, most = sorted(int(found[1]) if (found := _MEMORY.search(each)) else 0 for each in (one, other))
+    return _MEMORY.sub("", one) == _MEMORY.sub("", other) and (most - least) * 100 <= most
 
 
 def _features(words: Iterable[str]) -> str:
-    return f"Feature={','.join(dict.fromkeys(words))}"
+    return f"{_FEATURES}{','.join(dict.fromkeys(words))}"
 
 
 def _of_shape(shape: NodeShape) -> str:

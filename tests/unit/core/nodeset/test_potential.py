@@ -81,6 +81,29 @@ def test_what_nodes_offered_counts_when_the_last_has_gone_and_not_what_an_invali
     assert only(nodeset(), invalid, last=last).offer == offered.offer
 
 
+@pytest.mark.parametrize(
+    ("last", "there", "wanted"),
+    [
+        pytest.param(31990, (31990, 32000, 32000), 31990, id="a node has it"),
+        pytest.param(31990, (31995, 31995, 32000), 31995, id="no node has it any more"),
+        pytest.param(16000, (16000, 32000, 32000), 32000, id="most have another memory"),
+        pytest.param(None, (31990, 31995), 31995, id="the first"),
+    ],
+)
+def test_the_last_offer_stays_while_a_node_has_it_and_most_have_about_its_memory(last, there, wanted):
+    offer = f"CPUs=8 RealMemory={wanted} Feature=gpu,ib"
+    nodes = [node(n, memory_mib=memory) for n, memory in enumerate(there)]
+    before = f"CPUs=8 RealMemory={last} Feature=gpu,ib,old" if last else ""
+    assert only(nodeset(), *nodes, last=before).offer == offer
+
+
+def test_an_offer_with_other_devices_is_given_up_for_that_of_most():
+    broken = node(1, gres="gpu:h100:7")
+    last = only(nodeset(), broken).offer
+    most = [node(number, gres="gpu:h100:8") for number in (2, 3)]
+    assert only(nodeset(), broken, *most, last=last).offer == only(nodeset(), *most).offer
+
+
 def test_a_nodeset_that_never_had_a_node_is_told():
     wanted = nodeset()
     assert find_potential([wanted], {}, {}) == []
