@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core.growth.excluded import share
 from sunkpy.core.growth.waiting import WaitingJob, larger
-from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
 from sunkpy.core.model.states import is_job_completing, is_job_pending
 from sunkpy.slurm.wire import Number, flags
@@ -90,8 +90,8 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
             whole_nodes="none" in (self.shared or ()),
             constraint=self.features,
             reservation=self.resv_name,
-            required_nodes=_expand(self.required_nodes),
-            excluded_nodes=_expand(self.excluded_nodes),
+            names_nodes=bool(self.required_nodes),
+            excluded=share(self.excluded_nodes),
             het_job=self.het_job_id.value,
             user=self.user_name,
             account=self.account,
@@ -140,11 +140,3 @@ def _devices(text: str) -> dict[str, int]:
 
 def _positive(amounts: Mapping[str, int]) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount}
-
-
-def _expand(text: str) -> tuple[str, ...]:
-    """What cannot be read is one node that does not exist."""
-    try:
-        return tuple(hostlist.expand(text))
-    except hostlist.BadHostlist:
-        return (text,)

@@ -23,18 +23,24 @@ from sunkpy.core.model.growth import GrowthRequest
 TOLD: Final = 3
 """Of so many jobs it is told by number why they cannot be helped; the others are counted."""
 
+HET_JOBS: Final = 50
+"""So many heterogeneous jobs are looked at, the first in line: for each all rooms are copied, for it may not fit whole.
+"""
+
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
     """What one NodeSet lacks.
 
     `never`: why it can never help some jobs, by job, and how many `more` there are of these. `behind`: how many jobs
-    wait for nodes of it that it may not get beside those that jobs before them lack.
+    wait for nodes of it that it may not get beside those that jobs before them lack. `unseen`: how many are not looked
+    at, for there are too many that take long.
     """
 
     requests: tuple[GrowthRequest, ...] = ()
     never: Mapping[str, str] = {}
     more: int = 0
     behind: int = 0
+    unseen: int = 0
 
     @property
     def nodes(self) -> int:
@@ -84,6 +90,8 @@ class _Line:
         self._never: dict[str, dict[str, str]] = {pool.name: {} for pool in self._pools}
         self._untold = dict.fromkeys(self._more, 0)
         self._behind = dict.fromkeys(self._more, 0)
+        self._unseen = dict.fromkeys(self._more, 0)
+        self._het_jobs = 0
         self._refused: dict[object, Mapping[str, str]] = {}
 
     @property
@@ -95,12 +103,19 @@ class _Line:
                 never=self._never[name],
                 more=self._untold[name],
                 behind=self._behind[name],
+                unseen=self._unseen[name],
             )
             for name in (pool.name for pool in self._pools if pool.potential)
         }
 
     def add(self, group: Sequence[WaitingJob]) -> None:
         """One more job: all components of a heterogeneous one together, the tasks of an array one by one."""
+        is_het = len(group) > 1
+        self._het_jobs += is_het
+        if (is_het and self._het_jobs > HET_JOBS) or not all(job.excluded.is_kept for job in group):
+            for pool in self._pools:
+                self._unseen[pool.name] += any(pool.serves(job) for job in group)
+            return
         if len(group) == 1:
             for _ in range(group[0].copies):
                 if not self._put(group[0]):

@@ -64,7 +64,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             NotUnderstood: it cannot be told.
         """
-        is_excluded = bool(self.nodes) and self.nodes <= set(job.excluded_nodes)
+        is_excluded = bool(self.nodes) and self.nodes <= job.excluded.nodes
         return not is_excluded and satisfies(job.constraint, self.features)
 
 
@@ -95,9 +95,9 @@ class Alike:
 
     def usable(self, job: WaitingJob) -> list[str]:
         """Without those that the job excludes."""
-        if not job.excluded_nodes:
+        excluded = job.excluded.nodes
+        if not excluded:
             return self.nodes
-        excluded = set(job.excluded_nodes)
         return [node for node in self.nodes if node not in excluded]
 
 
@@ -164,7 +164,7 @@ class Rooms:
         """Put the job there."""
         for entry, count in found:
             taken = entry.usable(job)[-count:]
-            if job.excluded_nodes:
+            if job.excluded.nodes:
                 gone = set(taken)
                 entry.nodes = [node for node in entry.nodes if node not in gone]
             else:

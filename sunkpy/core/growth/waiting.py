@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.core.growth.excluded import NONE, Excluded
 from sunkpy.core.model.matching import Amounts, shortfalls
 
 WAITS_FOR_NODES: Final = frozenset({
@@ -26,7 +27,8 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `nodes`: so many at least; `max_nodes` 0 is no bound. `total`: what they have together at least; `per_node`: what
     each has at least; `per_task`: what is not divided between two nodes. `copies`: of a job array, how many tasks may
-    start. `whole_nodes`: it shares none. `het_job`: the number of the heterogeneous job it is part of, or 0.
+    start. `whole_nodes`: it shares none. `names_nodes`: it wants certain ones. `het_job`: the number of the
+    heterogeneous job it is part of, or 0.
     """
 
     id: int
@@ -44,8 +46,8 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     whole_nodes: bool = False
     constraint: str = ""
     reservation: str = ""
-    required_nodes: tuple[str, ...] = ()
-    excluded_nodes: tuple[str, ...] = ()
+    names_nodes: bool = False
+    excluded: Excluded = NONE
     het_job: int = 0
     user: str = ""
     account: str = ""
@@ -59,7 +61,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             and self.priority > 0
             and self.copies > 0
             and not self.reservation
-            and not self.required_nodes
+            and not self.names_nodes
         )
 
     @property
@@ -88,7 +90,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """What is equal of jobs for which the same nodes would do."""
         amounts = (tuple(sorted(each.items())) for each in (self.total, self.per_node, self.per_task))
         sizes = (self.nodes, self.max_nodes, self.tasks, self.whole_nodes)
-        return (self.partitions, self.constraint, self.excluded_nodes, *sizes, *amounts)
+        return (self.partitions, self.constraint, self.excluded, *sizes, *amounts)
 
     def spread(self, shape: Mapping[str, int]) -> Spread | str:
         """On how many nodes of that shape it lies, and what it takes of each; or why it does not, in words."""

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.growth.lacks import Lack
+from sunkpy.core.growth import excluded
+from sunkpy.core.growth.lacks import HET_JOBS, Lack
 from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.times import rfc3339
 
@@ -91,6 +92,11 @@ def explain(lack: Lack, potential: int) -> str:
     if lack.behind:
         waits = "waits" if lack.behind == 1 else "wait"
         texts.append(f"{_jobs(lack.behind)} {waits} for nodes beyond its potential of {potential}")
+    if lack.unseen:
+        texts.append(
+            f"{_jobs(lack.unseen)} not looked at: only {HET_JOBS} heterogeneous jobs are, "
+            f"and only {excluded.MOST} lists of excluded nodes"
+        )
     return "; ".join(texts)
 
 

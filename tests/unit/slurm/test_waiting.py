@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sunkpy.core.growth.excluded import Excluded
 from sunkpy.core.growth.waiting import WaitingJob
 from sunkpy.slurm.figures import JobRowsReply
 
@@ -47,8 +48,8 @@ def waiting(**fields: Any) -> WaitingJob | None:
         ({"state_reason": "Resources"}, {"reason": "Resources"}),
         ({"user_name": "ann", "account": "chem", "qos": "long"}, {"user": "ann", "account": "chem", "qos": "long"}),
         ({"resv_name": "r"}, {"reservation": "r"}),
-        ({"required_nodes": "n[1-2]"}, {"required_nodes": ("n1", "n2")}),
-        ({"excluded_nodes": "n[1-"}, {"excluded_nodes": ("n[1-",)}),
+        ({"required_nodes": "n[1-2]"}, {"names_nodes": True}),
+        ({"excluded_nodes": "n[1-2]"}, {"excluded": Excluded("n[1-2]")}),
         ({"array_job_id": number(7), "array_task_string": "1-9"}, {"copies": 9, "label": "7_[1-9]"}),
         ({"array_job_id": number(7), "array_task_string": "1-9%4", "array_max_tasks": number(4)}, {"copies": 4}),
         ({"het_job_id": number(6)}, {"het_job": 6, "label": "6+"}),
@@ -68,3 +69,12 @@ def test_a_long_list_of_tasks_is_cut():
     found = waiting(array_job_id=number(7), array_task_string=",".join(map(str, range(1, 90, 2))))
     assert found is not None
     assert found.label == "7_[1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,…]"
+
+
+def test_jobs_that_exclude_the_same_nodes_share_one_list():
+    one, other = (waiting(job_id=n, excluded_nodes="n[1-5000]") for n in (1, 2))
+    assert one is not None
+    assert other is not None
+    assert one.excluded is other.excluded
+    assert one.excluded.nodes is other.excluded.nodes
+    assert one.kind == other.kind

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sunkpy.core.growth.lacks import Lack, find_lacks
+from sunkpy.core.growth.excluded import TOO_MANY, Excluded
+from sunkpy.core.growth.lacks import HET_JOBS, Lack, find_lacks
 from sunkpy.core.growth.pools import Pool, Room
 from sunkpy.core.growth.waiting import WaitingJob
 from tests.unit.core.growth.build import NODE, amounts, make_job, make_pool
@@ -98,9 +99,9 @@ CASES = {
     ),
     "a feature": Case((make_job(constraint="b&x"),), {"1": 1}, (make_pool("a"), make_pool("b", features=("x",)))),
     "another partition": Case((msgspec.structs.replace(make_job(), partitions=("other",)),), {}),
-    "a NodeSet that pods may not use": Case((make_job(excluded_nodes=("cpu-0",)),), {}, (make_pool(busy=1),)),
+    "a NodeSet that pods may not use": Case((make_job(excluded=Excluded("cpu-0")),), {}, (make_pool(busy=1),)),
     "a node that is excluded gives no room": Case(
-        (make_job(excluded_nodes=("cpu-0",)),), {"1": 1}, (make_pool(free=1, busy=1),)
+        (make_job(excluded=Excluded("cpu-0")),), {"1": 1}, (make_pool(free=1, busy=1),)
     ),
     "a shape that nobody knows": Case((make_job(),), {}, (make_pool(shape=None),)),
 }  # fmt: skip
@@ -173,7 +174,7 @@ def test_what_nodes_may_help_lacks_them(reason):
     assert requests(find_lacks([make_job(reason=reason)], [make_pool()], {})) == {"1": 1}
 
 
-@pytest.mark.parametrize("fields", [{"priority": 0}, {"reservation": "r"}, {"required_nodes": ("n1",)}, {"copies": 0}])
+@pytest.mark.parametrize("fields", [{"priority": 0}, {"reservation": "r"}, {"names_nodes": True}, {"copies": 0}])
 def test_what_no_node_more_can_help(fields):
     assert requests(find_lacks([make_job(**fields)], [make_pool()], {})) == {}
 
@@ -207,6 +208,18 @@ def test_of_many_jobs_three_are_told_and_the_others_counted():
 def test_those_behind_are_counted():
     jobs = [six(n) for n in range(1, 4)]
     assert find_lacks(jobs, TEN, {})["cpu"].behind == 2
+
+
+def test_of_many_heterogeneous_jobs_the_first_are_looked_at_and_the_others_counted():
+    """For each all rooms are copied."""
+    parts = [make_job(n, het_job=n // 2 * 2, cpus=8, label=f"{n // 2 * 2}+") for n in range(2, 2 * HET_JOBS + 6)]
+    lack = find_lacks([*parts, make_job(9999)], [make_pool(potential=1000)], {})["cpu"]
+    assert (len(lack.requests), lack.nodes, lack.unseen) == (HET_JOBS + 1, 2 * HET_JOBS + 1, 2)
+
+
+def test_a_job_whose_excluded_nodes_were_too_many_to_keep_asks_for_none_and_is_counted():
+    lack = find_lacks([make_job(1, excluded=TOO_MANY), make_job(2, cpus=8)], [make_pool()], {})["cpu"]
+    assert ([each.job for each in lack.requests], lack.unseen) == (["2"], 1)
 
 
 def granted(pool: Pool, lack: Lack) -> Pool:
