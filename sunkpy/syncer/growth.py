@@ -35,7 +35,8 @@ from sunkpy.syncer.figures import Read
 from sunkpy.syncer.metrics import SyncerMetrics
 
 JOINS_WITHIN: Final = timedelta(minutes=10)
-"""A node whose slurmd pod is older, and which Slurm cannot use, is no longer expected: another one is wanted."""
+"""A node whose slurmd pod is older, and which Slurm cannot use, is no longer expected: another one is wanted, unless
+several have never registered."""
 _COUNT_EACH_S: Final = 1.0
 
 
@@ -138,6 +139,7 @@ class Growth:
         """By uid."""
         nodes: defaultdict[str, set[str]] = defaultdict(set)
         joining: defaultdict[str, set[str]] = defaultdict(set)
+        late: defaultdict[str, set[str]] = defaultdict(set)
         returning: defaultdict[str, set[str]] = defaultdict(set)
         oldest = self._now() - JOINS_WITHIN
         for pod in self._pods.values():
@@ -150,6 +152,8 @@ class Growth:
                 returning[nodeset].add(name)
             elif token is None and since and parse_rfc3339(since) > oldest:
                 joining[nodeset].add(name)
+            elif token is None and since and not pod.is_deleting:
+                late[nodeset].add(name)
         records = find_potential(self._own(), {}, self._offered())
         offers = {each.nodeset: each.offer for each in records}
         return {
@@ -161,6 +165,7 @@ class Growth:
                 offer=offers.get(each.name, ""),
                 nodes=frozenset(nodes[each.name]),
                 joining=frozenset(joining[each.name]),
+                late=frozenset(late[each.name]),
                 returning=frozenset(returning[each.name]),
             )
             for each in self._own()

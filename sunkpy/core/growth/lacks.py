@@ -10,7 +10,7 @@ nodes which stand idle until others end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -33,7 +33,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
     `never`: why it can never help some jobs, by job, and how many `more` there are of these. `behind`: how many jobs
     wait for nodes of it that it may not get beside those that jobs before them lack. `unseen`: how many are not looked
-    at, for there are too many that take long.
+    at, for there are too many that take long. `unregistered`: the nodes for which it gets none while jobs wait for it.
     """
 
     requests: tuple[GrowthRequest, ...] = ()
@@ -41,6 +41,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
     more: int = 0
     behind: int = 0
     unseen: int = 0
+    unregistered: Set[str] = frozenset()
 
     @property
     def nodes(self) -> int:
@@ -98,14 +99,16 @@ class _Line:
     def lacks(self) -> dict[str, Lack]:
         """What has come of it."""
         return {
-            name: Lack(
+            (name := pool.name): Lack(
                 requests=tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in self._requests[name].items()),
                 never=self._never[name],
                 more=self._untold[name],
                 behind=self._behind[name],
                 unseen=self._unseen[name],
+                unregistered=pool.unregistered if pool.is_stopped and self._behind[name] else frozenset(),
             )
-            for name in (pool.name for pool in self._pools if pool.potential)
+            for pool in self._pools
+            if pool.potential
         }
 
     def add(self, group: Sequence[WaitingJob]) -> None:

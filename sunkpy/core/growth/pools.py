@@ -17,6 +17,8 @@ from sunkpy.core.model.matching import Amounts
 
 NEW: Final = ""
 """The name of a node that is only asked for."""
+_ENOUGH: Final = 3
+"""So many nodes that came in vain are no accident: more would come in vain, too."""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +34,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """A NodeSet. `partitions`: those that it serves; `features`: those that a node more would have.
 
     `shape`: what such a node would offer, None while nobody knows. `nodes`: those that are there or join now, whether
-    or not they take jobs; `usable`: how many of them do. `potential`: how many there may be in all, 0 if it does not
-    grow.
+    or not they take jobs; `usable`: how many of them do. `unregistered`: those that should have registered long ago.
+    `potential`: how many there may be in all, 0 if it does not grow.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     shape: Mapping[str, int] | None = None
     nodes: Set[str] = frozenset()
     usable: int = 0
+    unregistered: Set[str] = frozenset()
     potential: int = 0
     weight: int = 1
     rooms: tuple[Room, ...] = ()
@@ -49,7 +52,12 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def more(self) -> int:
         """How many nodes it may get."""
-        return max(0, self.potential - len(self.nodes))
+        return 0 if self.is_stopped else max(0, self.potential - len(self.nodes))
+
+    @property
+    def is_stopped(self) -> bool:
+        """It gets none until nodes that came have registered, or have gone."""
+        return len(self.unregistered) >= _ENOUGH
 
     def serves(self, job: WaitingJob) -> bool:
         """It is in a partition of the job."""

@@ -23,7 +23,8 @@ _KEPT_FOR_SOME: Final = frozenset({"RESERVED", "MAINTENANCE"})
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
     """A NodeSet. `nodes`: those that it has, in Slurm or not yet; `joining`: those that are expected there soon;
-    `returning`: those that come again once they are empty, for a roll makes their slurmd pods anew.
+    `late`: those that were; `returning`: those that come again once they are empty, for a roll makes their slurmd pods
+    anew.
 
     `features`: those that each of its nodes has; `offer`: what a node of it offered when there was one, or would offer,
     in words of slurm.conf(5).
@@ -36,6 +37,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
     offer: str = ""
     nodes: frozenset[str] = frozenset()
     joining: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
     returning: frozenset[str] = frozenset()
 
 
@@ -113,6 +115,7 @@ def _pool(
         shape=shape,
         nodes=each.nodes,
         usable=len(taking) + len(coming),
+        unregistered=each.late - {node.name for node in own if not node.is_invalid},
         potential=each.potential,
         weight=each.weight,
         rooms=tuple(rooms),

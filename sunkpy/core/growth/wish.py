@@ -16,6 +16,7 @@ import msgspec
 
 from sunkpy.core.growth import excluded
 from sunkpy.core.growth.lacks import HET_JOBS, Lack
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.times import rfc3339
 
@@ -89,7 +90,13 @@ def explain(lack: Lack, potential: int) -> str:
     texts = [f"job {job}: {why}" for job, why in lack.never.items()]
     if lack.more:
         texts.append(f"{_jobs(lack.more)} more that cannot be helped")
-    if lack.behind:
+    if lack.unregistered:
+        texts.append(
+            f"none more is wanted while {len(lack.unregistered)} nodes that came have not registered in Slurm within "
+            f"ten minutes: {hostlist.describe(lack.unregistered)}. "
+            "Look at their slurmd pods: kubectl describe, kubectl logs"
+        )
+    elif lack.behind:
         waits = "waits" if lack.behind == 1 else "wait"
         texts.append(f"{_jobs(lack.behind)} {waits} for nodes beyond its potential of {potential}")
     if lack.unseen:

@@ -164,6 +164,31 @@ async def test_a_node_that_never_comes_is_wanted_again(pool: Pool) -> None:
     assert said["wantedNodes"] == 1
 
 
+async def test_while_three_nodes_that_came_do_not_register_none_more_is_wanted(pool: Pool) -> None:
+    came = ("gpu-1", "gpu-2", "gpu-3")
+    for name in came:
+        await pool.add_pod(name)
+    pool.now += JOINS_WITHIN + timedelta(seconds=1)
+    for _ in range(3):
+        said = await pool.answer(waits())
+    assert said == {
+        "wantedNodes": 0,
+        "requests": [],
+        "since": "",
+        "reason": "none more is wanted while 3 nodes that came have not registered in Slurm within ten minutes: "
+        "gpu-[1-3]. Look at their slurmd pods: kubectl describe, kubectl logs",
+    }
+    assert await pool.answer() is None, "nobody waits for one"
+    for _ in range(2):
+        said = await pool.answer(waits(), nodes=("gpu-1",), state=frozenset({"DOWN"}))
+    assert said is not None
+    assert said["wantedNodes"] == 1, "one has registered, whatever happened to it then"
+    for _ in range(2):
+        said = await pool.answer(waits(), nodes=came, state=frozenset({"IDLE", "INVALID_REG"}))
+    assert said is not None
+    assert said["wantedNodes"] == 0, "Slurm has refused what they registered with"
+
+
 @pytest.mark.parametrize(("cause", "wanted"), [("rollout", None), ("verification", 1), ("scale-down", 1)])
 async def test_a_node_that_a_roll_makes_anew_is_not_bought_again(pool: Pool, cause: str, wanted: int | None) -> None:
     await pool.add_pod("gpu-1")

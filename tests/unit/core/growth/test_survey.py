@@ -56,6 +56,21 @@ def test_a_node_that_takes_no_jobs_is_there_and_of_no_use(state):
     assert (pool.rooms, pool.usable, pool.more) == ((), 0, 8)
 
 
+@pytest.mark.parametrize(
+    ("late", "unregistered", "more"),
+    [
+        (("n3", "n4"), {"n3", "n4"}, 5),
+        (("n3", "n4", "n5"), {"n3", "n4", "n5"}, 0),
+        (("n1", "n3", "n4"), {"n3", "n4"}, 5),
+        (("n2", "n3", "n4"), {"n2", "n3", "n4"}, 0),
+    ],
+)
+def test_it_gets_none_more_while_three_that_came_have_not_registered(late, unregistered, more):
+    known = (slurm_node("n1", "DOWN"), slurm_node("n2", "IDLE", "INVALID_REG"))
+    pool = survey(*known, nodes=frozenset(f"n{n}" for n in range(1, 6)), late=frozenset(late), potential=10)
+    assert (pool.unregistered, pool.more) == (unregistered, more)
+
+
 def test_a_full_node_is_of_use_later():
     pool = survey(slurm_node("n1", "ALLOCATED", alloc_cpus=8))
     assert (pool.rooms, pool.usable) == ((), 1)
