@@ -10,6 +10,7 @@ import pytest
 
 from devcluster.waiting import wait_until
 from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.growth.excluded import Excluded
 from sunkpy.core.growth.lacks import Lack, find_lacks
 from sunkpy.core.growth.survey import Members, devices_in_use, find_pools
 from sunkpy.core.growth.waiting import WaitingJob
@@ -120,8 +121,8 @@ SHAPES: Final = {
     "devices of each task": (("-n4", "--gpus-per-task=1", "--mem=100"), {"per_task": {"gpu": 1}}),
     "devices of all together": (("-N2", "--gpus=h100:4", "--mem=100"), {"total": {"gpu": 4, "gpu:h100": 4}}),
     "a feature": (("-N1", "--constraint=gpu", "--mem=100"), {"constraint": "gpu"}),
-    "other nodes": (("-N1", "--exclude=n[1-2]", "--mem=100"), {"excluded_nodes": ("n1", "n2")}),
-    "that node": (("-N1", "--nodelist=n1", "--mem=100"), {"required_nodes": ("n1",), "waits_for_nodes": False}),
+    "other nodes": (("-N1", "--exclude=n[1-2]", "--mem=100"), {"excluded": Excluded("n[1-2]")}),
+    "that node": (("-N1", "--nodelist=n1", "--mem=100"), {"names_nodes": True, "waits_for_nodes": False}),
     "partitions": (("-N1", "-p", "low,high", "--mem=100"), {"partitions": ("high", "low")}),
 }  # fmt: skip
 
