@@ -265,13 +265,18 @@ def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Reco
 
 def _drained_further(view: HealthView, record: Record) -> Record:
     """What Slurm did of the drain, as the slurmd pod shows it."""
-    running = view.pod.condition(names.CONDITION_RUNNING) if view.pod is not None else None
     is_drained = view.pod is not None and view.pod.is_condition_true(names.CONDITION_DRAIN)
     if record.state is State.CLOSING and is_drained:
         return record.moved(State.DRAINING, view.now)
-    if record.state is State.DRAINING and is_drained and running is not None and running.status == "False":
+    if record.state is State.DRAINING and is_drained and _is_idle(view.pod):
         return record.moved(State.DRAINED, view.now)
     return record
+
+
+def _is_idle(pod: Pod | None) -> bool:
+    """No job is on its Slurm node; what is not known is not so."""
+    running = pod.condition(names.CONDITION_RUNNING) if pod is not None else None
+    return running is not None and running.status == "False"
 
 
 def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) -> bool:
@@ -395,8 +400,12 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
             return HealthStep(before=record, after=_opened(view, record, rule))
         if _has_failed(view):
             return HealthStep(before=record, after=_failed(view, record))
+    if is_of_run(view.pod, record.run) and not _is_idle(view.pod):
+        waits = msgspec.structs.replace(record, due="", idle_since="")  # jobs take their time
+        return HealthStep(before=record, after=waits)
+    record = msgspec.structs.replace(record, idle_since=record.idle_since or rfc3339(view.now))
     patience_s = view.rules.person_after_s + (verify_s(view.pod) or 0)
-    due = time_of(record.at) + timedelta(seconds=patience_s)
+    due = time_of(record.idle_since) + timedelta(seconds=patience_s)
     left_s = (due - view.now).total_seconds()
     if left_s > 0:
         return HealthStep(before=record, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)

@@ -67,6 +67,7 @@ class Record(Wire, frozen=True, kw_only=True):
         run: the last start of slurmd that does not count as a check of the cured machine.
         log: the last lines of the check that failed.
         good_since: since when the signal has been gone.
+        idle_since: of one in `verify`, since when no job runs in the pod that is to be replaced.
         due: when the next step comes by itself, if nothing changes.
         why: why it needs a person, or why it came back.
         returns: when it came back, the last of them.
@@ -85,6 +86,7 @@ class Record(Wire, frozen=True, kw_only=True):
     run: str = ""
     log: str = ""
     good_since: str = ""
+    idle_since: str = ""
     due: str = ""
     why: str = ""
     returns: tuple[str, ...] = ()
@@ -104,7 +106,9 @@ class Record(Wire, frozen=True, kw_only=True):
         at = rfc3339(now)
         step = Step(at=at, state=state, text=(why or self.text)[:_KEPT_TEXT])
         past = (*self.past, step)[-_KEPT_STEPS:]
-        return msgspec.structs.replace(self, state=state, at=at, why=why, due="", good_since="", past=past)
+        return msgspec.structs.replace(
+            self, state=state, at=at, why=why, due="", good_since="", idle_since="", past=past
+        )
 
     def returned(self, now: datetime, *, why: str) -> Record:
         """Well again: of the signal only the history stays."""
@@ -126,7 +130,7 @@ def read_record(node: Node) -> Record | None:
         record = msgspec.json.decode(text, type=Record)
     except msgspec.MsgspecError:
         return None
-    told = filter(None, (record.since, record.good_since, record.due))
+    told = filter(None, (record.since, record.good_since, record.idle_since, record.due))
     return record if all(map(_is_time, (record.at, *record.returns, *told))) else None
 
 

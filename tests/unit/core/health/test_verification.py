@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from sunkpy.core import names
@@ -9,12 +10,20 @@ from sunkpy.core.health import State, drain_text, lifted_reason, read_record
 from sunkpy.core.health.decide import waits_for_verification
 from sunkpy.core.health.record import CLOSED
 from sunkpy.core.health.verification import FAILED, REQUESTED, failure_of, run_of
+from sunkpy.core.model.objects import Condition
 from tests.unit.core.health.build import CHECK_FAILED, KILLED, NEWER, node, pod, record, step, stepped
 
 FIRST = pod(drain=True, check_s=600)
 CHECKS = pod(drain=True, check_s=600, ready=False, created=NEWER)
 PASSED = pod(drain=True, check_s=600, created=NEWER)
 FAILS = pod(check_s=600, restarts=1, words=CHECK_FAILED, created=NEWER)
+
+
+def told(on, condition, status):
+    """The pod with another condition of this type."""
+    conditions = tuple(c for c in on.status.conditions if c.type != condition)
+    conditions += (Condition(type=condition, status=status),)
+    return msgspec.structs.replace(on, status=msgspec.structs.replace(on.status, conditions=conditions))
 
 
 def drained(signal="label", **changes):
@@ -109,12 +118,39 @@ def test_who_passes_at_the_second_try_by_itself_still_needs_a_person_until_anoth
 
 def test_a_check_that_hangs_where_nothing_can_end_it_needs_a_person():
     cured = waiting()
-    assert step(cured, CHECKS, after_s=60).after.due == "2026-11-28T13:11:00Z"
-    asks = read_record(stepped(cured, CHECKS, after_s=60 + 3600 + 600))
+    checks = stepped(cured, CHECKS, after_s=60)
+    assert read_record(checks).due == "2026-11-28T13:11:00Z"
+    asks = read_record(stepped(checks, CHECKS, after_s=60 + 3600 + 600))
     assert (asks.state, asks.signal, asks.why) == (
         State.PERSON, FAILED, "the check of the machine has not ended after 70 min",
     )  # fmt: skip
     assert read_record(stepped(node(record=asks), PASSED, after_s=9000)).state is State.PERSON
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        pytest.param(pod(drain=True, busy=True, check_s=600), id="a job runs"),
+        pytest.param(told(FIRST, names.CONDITION_RUNNING, "Unknown"), id="Slurm cannot be read"),
+    ],
+)
+def test_the_check_waits_for_jobs_as_long_as_they_take(on):
+    """One flicker of a signal on a node with a long job asks for no person."""
+    waits = stepped(waiting(on), on, after_s=61)
+    later = stepped(waits, on, after_s=10**6)
+    assert (read_record(later).state, read_record(later).due) == (State.VERIFY, "")
+    assert waits_for_verification(later, on)
+    idle = stepped(later, FIRST, after_s=10**6)
+    for after_s, state in ((4199, State.VERIFY), (4200, State.PERSON)):
+        assert read_record(stepped(idle, FIRST, after_s=10**6 + after_s)).state is state
+    assert read_record(stepped(idle, PASSED, after_s=10**6 + 70)).state is State.WELL
+
+
+def test_of_a_pod_that_is_gone_no_job_is_waited_for():
+    busy = pod(drain=True, busy=True, check_s=600)
+    gone = stepped(stepped(waiting(busy), busy, after_s=61), None, after_s=100)
+    assert read_record(gone).due == "2026-11-28T13:01:40Z"
+    assert read_record(stepped(gone, None, after_s=3700)).state is State.PERSON
 
 
 def test_a_signal_that_comes_back_meanwhile_ends_the_check():
