@@ -162,9 +162,10 @@ def remedy_name(node: Node, record: Record, remedy: str) -> str:
 
 
 def _of_a_well_node(view: HealthView, record: Record | None, rules: Mapping[str, Rule]) -> HealthStep:
-    found = _first_bad(view, rules)
+    has_passed = record is not None and record.run != "" and record.run == run_of(view.pod)
+    found = _first_bad(view, {name: rule for name, rule in rules.items() if not (has_passed and name == FAILED)})
     if found is None:
-        is_old = record is not None and view.now - time_of(record.at) > _REMEMBERED
+        is_old = record is not None and not has_passed and view.now - time_of(record.at) > _REMEMBERED
         return HealthStep(before=record, after=None if is_old else record)
     name, rule, finding = found
     kept = record or Record(state=State.WELL, at=rfc3339(view.now))
@@ -280,11 +281,16 @@ def _is_idle(pod: Pod | None) -> bool:
 
 
 def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) -> bool:
-    """By what the rule says; a record that asks for a person is cured by nothing else."""
+    """By what the rule says; a record that asks for a person is cured by nothing else.
+
+    Of a check that failed it is another slurmd pod; of a node that was well until then the kubelet's next try as well:
+    a file server that is late after a power cut fails the first check of all nodes.
+    """
     if record.cure == Cure.PERSON:
         return False
     if rule.failed_verification:
-        return finding.sign is Sign.GOOD and not is_of_run(view.pod, record.run)
+        is_another = not is_of_run(view.pod, record.run)
+        return finding.sign is Sign.GOOD and (is_another or record.was_well)
     if rule.cured_by is Cure.CLEAR:
         return finding.sign is Sign.GOOD
     return _has_started_again(view, record) and (finding.sign is Sign.GOOD or not rule.closes)
@@ -304,10 +310,14 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
     other = _first_bad(view, _others(view, record))
     if other is not None:
         return _of_another_signal(view, record, *other)
-    good_since = record.good_since or rfc3339(view.now)
-    left_s = view.rules.settle_s - (view.now - time_of(good_since)).total_seconds()
-    if left_s > 0 and not rule.failed_verification:
-        after = msgspec.structs.replace(record, good_since=good_since)
+    # Slurm knows the last slurmd of a pod for a while: it may look ready while the next try's check still runs.
+    is_next_try = rule.failed_verification and is_of_run(view.pod, record.run)
+    run = run_of(view.pod) if is_next_try else record.run
+    good_since = record.good_since if record.good_since and run == record.run else rfc3339(view.now)
+    settle_s = view.rules.settle_s + ((verify_s(view.pod) or 0) if is_next_try else 0)
+    left_s = settle_s - (view.now - time_of(good_since)).total_seconds()
+    if left_s > 0 and (is_next_try or not rule.failed_verification):
+        after = msgspec.structs.replace(record, good_since=good_since, run=run)
         return HealthStep(before=record, after=after, again_s=left_s)
     returns = record.returns_since(view.now - A_DAY)
     if returns >= view.rules.most_returns:
@@ -327,6 +337,9 @@ def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
     if rule.is_request:
         opened = record.returned(view.now, why=f"its check has passed, {record.text}")
         return msgspec.structs.replace(opened, returns=record.returns)  # it was not sick
+    if rule.failed_verification and is_of_run(view.pod, record.run):
+        opened = record.returned(view.now, why=f"cured: slurmd has started again{passed}")
+        return msgspec.structs.replace(opened, run=record.run)  # the pod shows the failure before it for as long
     if rule.closes:
         return record.returned(view.now, why=f"cured: {_cure_in_words(rule)}{passed}")
     why = f"the machine has started again{passed}; lifting {record.reason!r}"
@@ -464,7 +477,8 @@ def _forgotten(record: Record, view: HealthView, *, why: str) -> Record | None:
         return record.returned(view.now, why=why)
     if not record.past:
         return None
-    return Record(state=State.WELL, at=record.past[-1].at, returns=record.returns, past=record.past)
+    well = Record(state=State.WELL, at=record.past[-1].at, returns=record.returns, past=record.past)
+    return msgspec.structs.replace(well, run=record.run)
 
 
 def _first_bad(view: HealthView, rules: Mapping[str, Rule]) -> tuple[str, Rule, Finding] | None:

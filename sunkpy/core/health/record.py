@@ -93,6 +93,11 @@ class Record(Wire, frozen=True, kw_only=True):
     past: tuple[Step, ...] = ()
 
     @property
+    def was_well(self) -> bool:
+        """It was well until it came to this state."""
+        return len(self.past) < 2 or self.past[-2].state is State.WELL
+
+    @property
     def is_closed(self) -> bool:
         """No new job starts there because of the signal."""
         return self.state in CLOSED

@@ -99,8 +99,12 @@ def _after_the_drain(record: Record) -> str:
 
 
 def _by_a_person(record: Record, node: str) -> str:
+    if record.signal == FAILED and record.good_since:
+        return f"slurmd has started again: if it stays up from {record.good_since} on, the node comes back"
     if record.signal == FAILED:
-        return f"its last lines: kubectl sunk history {node}. Mend it, then: kubectl sunk verify {node}"
+        lines = f"its last lines: kubectl sunk history {node}"
+        unless = "Unless the next start of slurmd passes it: m" if record.was_well else "M"
+        return f"{lines}. {unless}end it, then: kubectl sunk verify {node}"
     if not record.closes:
         return "mend it, then lift the drain in Slurm: scontrol update state=resume"
     return f"mend it, then: kubectl annotate node {node} {names.ANNOTATION_HEALTH}-"

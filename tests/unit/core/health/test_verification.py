@@ -105,7 +105,7 @@ def test_what_the_pod_that_goes_still_says_is_not_the_check_that_was_asked_for()
     assert read_record(stepped(asked, third, after_s=93)).state is State.PERSON
 
 
-def test_who_passes_at_the_second_try_by_itself_still_needs_a_person_until_another_pod_passes():
+def test_a_sick_node_that_passes_at_the_second_try_by_itself_still_needs_a_person_until_another_pod_passes():
     failed = stepped(waiting(), FAILS, after_s=90)
     lucky = pod(check_s=600, restarts=2, ready=True, words=CHECK_FAILED, created=NEWER)
     assert read_record(stepped(failed, lucky, after_s=10_000)).state is State.PERSON
@@ -164,6 +164,70 @@ def test_a_node_that_fails_its_check_when_it_joins_needs_a_person_at_once():
     asks = step(node(), joins, has_room=False)
     assert (asks.after.state, asks.after.signal, asks.is_held) == (State.PERSON, FAILED, False)
     assert drain_text(stepped(node(), joins)) == f"{FAILED}: verify failed with 3: link mlx5_3 is down"
+
+
+# ------------------------------------------------------------------------------------------- the kubelet's next try
+
+
+def tries(restarts, *, ready=None, words=CHECK_FAILED):
+    """The same slurmd pod, after so many starts."""
+    return pod(check_s=600, restarts=restarts, words=words, ready=ready)
+
+
+def joined_badly(**changes):
+    """A node that was well, and failed its check at the first start."""
+    return stepped(node(**changes), tries(1))
+
+
+def test_a_node_whose_check_alone_failed_comes_back_when_the_kubelets_next_try_passes():
+    """Power is back before the file server: all nodes fail their first check."""
+    failed = joined_badly()
+    assert read_record(failed).state is State.PERSON
+    passes = stepped(failed, tries(1, ready=True), after_s=100)
+    assert (read_record(passes).state, read_record(passes).good_since) == (State.PERSON, "2026-11-28T12:01:40Z")
+    assert step(passes, tries(1, ready=True), after_s=100).again_s == 660.0, "longer than any check may take"
+    assert read_record(stepped(passes, tries(1, ready=True), after_s=759)).state is State.PERSON
+    back = stepped(passes, tries(1, ready=True), after_s=760)
+    assert (read_record(back).state, read_record(back).why) == (
+        State.WELL, "cured: slurmd has started again, and its check has passed",
+    )  # fmt: skip
+
+
+def test_a_try_that_has_not_lasted_is_none():
+    """Slurm knows the node by its last slurmd for a while: the pod looks ready while the next check runs."""
+    passes = stepped(joined_badly(), tries(1, ready=True), after_s=100)
+    fails = stepped(passes, tries(2), after_s=400)
+    assert (read_record(fails).state, read_record(fails).good_since) == (State.PERSON, "")
+    unseen = stepped(passes, tries(2, ready=True), after_s=760)
+    assert read_record(unseen).state is State.PERSON, "another start, whose check may still run"
+    assert read_record(stepped(unseen, tries(2, ready=True), after_s=760 + 660)).state is State.WELL
+
+
+def test_the_failure_before_the_try_that_passed_counts_no_more():
+    """The pod shows it for as long as the container runs, also while the pod is not ready for another reason."""
+    passes = stepped(joined_badly(), tries(1, ready=True), after_s=100)
+    back = stepped(passes, tries(1, ready=True), after_s=760)
+    for after_s in (800, 9 * 86_400):
+        assert step(back, tries(1, ready=False), after_s=after_s).changes == {}
+    suspect = stepped(node(deadlock="True", record=read_record(back)), tries(1, ready=False), after_s=-1)
+    calm = stepped(node(deadlock="False", record=read_record(suspect)), tries(1, ready=False))
+    assert read_record(stepped(calm, tries(1, ready=False))).state is State.WELL
+    assert read_record(stepped(back, tries(2), after_s=800)).signal == FAILED
+
+
+def test_a_check_that_fails_now_and_then_needs_a_person_in_the_end():
+    at = node()
+    for number in (1, 2, 3, 4):
+        at = stepped(at, tries(number), after_s=number * 2000)
+        for after_s in (100, 760):
+            at = stepped(at, tries(number, ready=True), after_s=number * 2000 + after_s)
+    assert read_record(at).why == "cured, but it came back 3 times in a day"
+
+
+def test_another_signal_keeps_a_node_closed_whose_next_try_passes():
+    passes = stepped(joined_badly(), tries(1, ready=True), after_s=100)
+    sick = stepped(node(label="bad", record=read_record(passes)), tries(1, ready=True), after_s=760)
+    assert (read_record(sick).state, read_record(sick).signal) == (State.CLOSING, "label")
 
 
 def test_a_check_that_failed_before_the_cure_says_nothing():

@@ -11,6 +11,11 @@ from tests.unit.core.health.build import NOW, record
 MEND = "mend it, then: kubectl annotate node n1 sunkpy.dev/health-"
 
 
+def failed(state):
+    """Its check failed while it stood there."""
+    return msgspec.structs.replace(record(state, "label").moved(state, NOW).moved(State.PERSON, NOW), signal=FAILED)
+
+
 def told(before, after, **held):
     return news_of(HealthStep(before=before, after=after, **held), "n1")
 
@@ -79,8 +84,12 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
         (record(State.VERIFY, "label", due="2026-11-28T13:00:00Z"),
          "its slurmd pod is replaced, and the next one checks the machine before slurmd starts; a person is asked for "
          "at 2026-11-28T13:00:00Z"),
-        (msgspec.structs.replace(record(State.PERSON, "label"), signal=FAILED),
-         "its last lines: kubectl sunk history n1. Mend it, then: kubectl sunk verify n1"),
+        (failed(State.VERIFY), "its last lines: kubectl sunk history n1. Mend it, then: kubectl sunk verify n1"),
+        (failed(State.WELL),
+         "its last lines: kubectl sunk history n1. Unless the next start of slurmd passes it: mend it, then: "
+         "kubectl sunk verify n1"),
+        (msgspec.structs.replace(failed(State.WELL), good_since="2026-11-28T12:00:00Z"),
+         "slurmd has started again: if it stays up from 2026-11-28T12:00:00Z on, the node comes back"),
         (msgspec.structs.replace(record(State.DRAINED, "label"), signal=REQUESTED), "it is checked next"),
         (record(State.PERSON, "label"), MEND),
         (record(State.PERSON, "prolog"), "mend it, then lift the drain in Slurm: scontrol update state=resume"),
