@@ -78,7 +78,7 @@ ANNOTATION_DRAIN_BY = PREFIX + "drain-by"
 """On Node, by `sunkpy drain`. Who asked for the cordon, by their name in Kubernetes. It says so, and proves nothing."""
 ANNOTATION_DRAINED = PREFIX + "drained"
 """On slurmd Pod, by the syncer. Receipt: a copy of `pending-deletion`, set when Slurm says drained and idle. The pod
-may go.
+may go. Without `pending-deletion`: a copy of `drain-asked`.
 """
 ANNOTATION_DRAINED_AT = PREFIX + "drained-at"
 """On slurmd Pod, by the syncer. When Slurm last confirmed `drained`. Renewed every 10 s, valid for 30 s."""
@@ -140,6 +140,10 @@ ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
 ANNOTATION_HEALTH_DRAIN = PREFIX + "health-drain"
 """On slurmd Pod, by the operator. The Slurm node is to be drained for the health of its Node; the value is the
 evidence.
+"""
+ANNOTATION_DRAIN_ASKED = PREFIX + "drain-asked"
+"""On slurmd Pod, by the operator. A DrainRequest waits for an answer: the syncer copies this to `drained` when Slurm
+says drained and idle. `<time>/drain-request`, since when the signal has been there.
 """
 ANNOTATION_HEALTH_LIFT = PREFIX + "health-lift"
 """On slurmd Pod, by the operator. The reason of a drain that others set in Slurm, and that a rule lets sunkpy lift, as

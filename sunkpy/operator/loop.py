@@ -121,7 +121,8 @@ class NodeLoop:
         """The Node's cordon and health onto the pod, the pod's facts onto the Node; each side may be missing."""
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
-            annotations, labels = decide_pod_cordon(node, pod), decide_evictable(node, pod)
+            annotations = {**decide_pod_cordon(node, pod), **self._requests.question(node, pod)}
+            labels = decide_evictable(node, pod)
             if annotations or labels:
                 late_s = await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
                 if late_s is not None:

@@ -155,7 +155,12 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
     Who drained the node may open it again, and a syncer that is away takes no receipt back; so an old one is none.
     """
-    return is_answered(pod) and _is_fresh(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""), now)
+    return is_answered(pod) and has_fresh_receipt(pod, now)
+
+
+def has_fresh_receipt(pod: Pod, now: datetime) -> bool:
+    """Its receipt `drained`, for whatever token, is of the last seconds."""
+    return _is_fresh(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""), now)
 
 
 def may_be_replaced(pod: Pod, now: datetime) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -298,6 +299,11 @@ def noted(api: Apiserver, kind: str, name: str, key: str) -> str | None:
     return api.find(kind, name)["metadata"].get("annotations", {}).get(key)
 
 
+def condition_of(api: Apiserver, name: str, type_: str) -> str | None:
+    found = api.find("nodes", name)["status"]["conditions"]
+    return next((each["status"] for each in found if each["type"] == type_), None)
+
+
 async def test_a_sick_node_is_drained_with_evidence_and_comes_back_cured(api):
     api.put("nodesets", nodeset(replicas=1))
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
@@ -395,7 +401,18 @@ async def test_a_drain_request_is_answered_once_nothing_runs_there(api):
     await api.until(lambda: '"state":"draining"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     assert "status" not in api.find("drainrequests", "d-1"), "a job runs"
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED))
+    asked = noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED)
+    old = {names.ANNOTATION_DRAINED: asked, names.ANNOTATION_DRAINED_AT: rfc3339(utc_now() - timedelta(seconds=31))}
+    idle = {names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"}
+    for answer, silent in ((receipt("of a removal"), "True"), ({"metadata": {"annotations": old}}, "False")):
+        api.change("pods", "slurm", "gpu-012-001", answer)
+        report(api, "gpu-012-001", **idle, **{names.CONDITION_NOT_RESPONDING: silent})
+        await api.until(lambda silent=silent: condition_of(api, "n1", names.CONDITION_NOT_RESPONDING) == silent)
+        assert "status" not in api.find("drainrequests", "d-1"), "nobody has said so lately"
+    api.change("pods", "slurm", "gpu-012-001", receipt(asked))
     await api.until(lambda: api.find("drainrequests", "d-1").get("status"))
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED) is None)
     (answer,) = api.find("drainrequests", "d-1")["status"]["conditions"]
     assert (answer["type"], answer["status"], answer["reason"]) == ("DrainComplete", "True", "Drained")
     api.remove("drainrequests", "nvsentinel", "d-1")

@@ -239,6 +239,15 @@ def test_drained_is_said_after_two_answers() -> None:
     assert annotations(second)[names.ANNOTATION_DRAINED] == TOKEN
 
 
+def test_who_asks_whether_a_node_is_drained_is_answered_as_a_removal_is() -> None:
+    node, asked = make_node("IDLE+DRAIN", reason=THEIRS), {names.ANNOTATION_DRAIN_ASKED: "7/drain-request"}
+    decision = decide_twice(make_pod(annotations={**asked, names.ANNOTATION_HEALTH_DRAIN: "sick"}), node)
+    assert annotations(decision)[names.ANNOTATION_DRAINED] == "7/drain-request"
+    assert [a.receipt_age_s for a in decision.actions if isinstance(a, PatchPod)] == [0.0]
+    removed = decide_twice(make_pod(pending=TOKEN, annotations=asked), node)
+    assert annotations(removed)[names.ANNOTATION_DRAINED] == TOKEN, "the receipt of a removal comes first"
+
+
 def test_an_answer_from_before_a_write_proves_nothing_after_it() -> None:
     pod, node = make_pod(pending=TOKEN), make_node("IDLE+DRAIN", reason="k8s: cordon: x")
     first = decide_mirror(make_view(pod, node), NOW_S)
