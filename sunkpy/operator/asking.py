@@ -118,10 +118,11 @@ class Asker:
 
     def _wish(self, nodeset: NodeSet) -> Wish:
         """What is wanted now: pods that have come since the syncer wrote what it wants are no longer wanted."""
-        count, growth = self._slurmd_pods[nodeset.key], nodeset.status.growth
-        if growth is None:
+        count, said = self._slurmd_pods[nodeset.key], nodeset.status.growth
+        if said is None:
             self._seen.pop(nodeset.key, None)
             return Wish()
+        growth = said.without_time
         known = self._seen.get(nodeset.key)
         if known is None or known[0] != growth:
             known = self._seen[nodeset.key] = (growth, count)

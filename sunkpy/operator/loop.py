@@ -213,14 +213,16 @@ class Wakes:
 
 
 def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
-    """All that a pass reads of a NodeSet, without the status."""
+    """All that a pass reads of a NodeSet; of its status what the syncer says, where nodes are released by it."""
     meta = nodeset.metadata
-    return (meta.uid, nodeset.is_deleting, meta.annotations, meta.finalizers, nodeset.spec)
+    growth = nodeset.status.growth if nodeset.spec.releases else None
+    return (meta.uid, nodeset.is_deleting, meta.annotations, meta.finalizers, nodeset.spec, growth)
 
 
 def _wanted(nodeset: NodeSet) -> tuple[object, ...]:
     """All that decides which nodes autoscalers are asked for."""
-    return (nodeset.uid, nodeset.is_deleting, nodeset.spec, nodeset.status.growth)
+    growth = nodeset.status.growth
+    return (nodeset.uid, nodeset.is_deleting, nodeset.spec, growth.without_time if growth is not None else None)
 
 
 def _has_room_changed(old: Pod | None, new: Pod | None) -> bool:

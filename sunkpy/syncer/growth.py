@@ -71,6 +71,7 @@ class Growth:
         self._now = now
         self._wishes: dict[str, Wish] = {}
         self._lacks: Mapping[str, Lack] = {}
+        self._read_at: datetime | None = None
         self._written: dict[str, GrowthStatus | None] = {}
         self._shown: set[str] = set()
         self._came = asyncio.Event()
@@ -103,6 +104,7 @@ class Growth:
             return
         if read.jobs is None:
             return
+        self._read_at = self._now()
         before, self._lacks = self._lacks, await asyncio.to_thread(_find, read, list(members.values()))
         self._wishes = {
             uid: self._wish(uid, each).settle(self._lacks[each.name], len(each.nodes))
@@ -189,20 +191,27 @@ class Growth:
             if each is None:
                 continue
             before = self._written.get(nodeset.uid, nodeset.status.growth)
-            status = self._status(nodeset.uid, each, before)
+            status = self._status(nodeset, each, before)
             if each.potential:
                 self._metrics.wanted_nodes.labels(nodeset.name).set(status.wanted_nodes if status is not None else 0)
             if status != before:
                 await self._write(nodeset, status)
 
-    def _status(self, uid: str, each: Members, before: GrowthStatus | None) -> GrowthStatus | None:
+    def _status(self, nodeset: NodeSet, each: Members, before: GrowthStatus | None) -> GrowthStatus | None:
         if not each.potential:
             return None
-        wish, lack = self._wishes.get(uid), self._lacks.get(each.name)
+        wish, lack = self._wishes.get(nodeset.uid), self._lacks.get(each.name)
         if wish is None or lack is None:
             return before
-        there = len(each.nodes)
-        return make_status(wish, lack, there=there, potential=each.potential, before=before, now=self._now())
+        return make_status(
+            wish,
+            lack,
+            there=len(each.nodes),
+            potential=each.potential,
+            before=before,
+            now=self._now(),
+            read_at=self._read_at if nodeset.spec.releases else None,
+        )
 
     async def _write(self, nodeset: NodeSet, status: GrowthStatus | None) -> None:
         body = {"metadata": {"uid": nodeset.uid}, "status": {"growth": msgspec.to_builtins(status)}}

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ class World:
         self.jobs_want = 0
         """How many nodes they want in all."""
         self._wrote: object = None
+        self._written_s = 0.0
 
     def items(self, path: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.apiserver.ask("admin", "GET", path).json()["items"]
@@ -167,8 +169,9 @@ class World:
             self.busy |= {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
         lacking = max(self.jobs_want - sum(1 for pod in pods if "deletionTimestamp" not in pod["metadata"]), 0)
         growth = {"wantedNodes": lacking, "requests": [{"job": "7", "nodes": lacking}] if lacking else []}
-        if growth != self._wrote:
-            self.patch(f"{NODESETS}/compute/status", {"status": {"growth": growth}})
+        if growth != self._wrote or self._written_s + 60 < time.monotonic():
+            self.patch(f"{NODESETS}/compute/status", {"status": {"growth": {**growth, "seen": rfc3339(utc_now())}}})
+            self._written_s = time.monotonic()
             self._wrote = growth
 
     def _boot(self) -> None:

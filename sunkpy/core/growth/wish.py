@@ -9,7 +9,7 @@ within seconds is no reason to buy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -18,9 +18,11 @@ from sunkpy.core.growth import excluded
 from sunkpy.core.growth.lacks import HET_JOBS, Lack
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
-from sunkpy.core.model.times import rfc3339
+from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
 _MOST_REQUESTS: Final = 100
+_SEEN_EACH: Final = timedelta(minutes=2)
+"""That nothing has changed is written so often: a write for each NodeSet that releases nodes."""
 
 Requests = tuple[GrowthRequest, ...]
 
@@ -74,15 +76,35 @@ def recall(status: GrowthStatus | None, there: int) -> Wish:
 
 
 def make_status(
-    wish: Wish, lack: Lack, *, there: int, potential: int, before: GrowthStatus | None, now: datetime
+    wish: Wish,
+    lack: Lack,
+    *,
+    there: int,
+    potential: int,
+    before: GrowthStatus | None,
+    now: datetime,
+    read_at: datetime | None = None,
 ) -> GrowthStatus | None:
-    """As it should be; None when there is nothing to say."""
+    """As it should be; None when there is nothing to say.
+
+    `read_at`: when jobs were read, for a NodeSet that releases nodes: there nothing wanted has to be said, too.
+    """
     wanted, reason = wish.wanted(there), explain(lack, potential)
-    if not wanted and not reason:
+    if not wanted and not reason and read_at is None:
         return None
     goes_on = before is not None and before.wanted_nodes and before.since
     since = (before.since if goes_on and before is not None else rfc3339(now)) if wanted else ""
-    return GrowthStatus(wanted_nodes=wanted, requests=wish.requests_left(there), reason=reason, since=since)
+    status = GrowthStatus(wanted_nodes=wanted, requests=wish.requests_left(there), reason=reason, since=since)
+    return status if read_at is None else _seen(status, before, read_at)
+
+
+def _seen(status: GrowthStatus, before: GrowthStatus | None, read_at: datetime) -> GrowthStatus:
+    """As before while nothing else differs, for a while."""
+    if before is not None and before.seen and read_at - parse_rfc3339(before.seen) < _SEEN_EACH:
+        same = msgspec.structs.replace(status, seen=before.seen)
+        if same == before:
+            return same
+    return msgspec.structs.replace(status, seen=rfc3339(read_at))
 
 
 def explain(lack: Lack, potential: int) -> str:

@@ -5,6 +5,8 @@ The syncer writes it, for it reads Slurm's jobs. Autoscalers are asked by it, an
 
 from __future__ import annotations
 
+import msgspec
+
 from sunkpy.core.model.objects import Wire
 
 
@@ -24,9 +26,22 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     `requests`: those of the jobs of highest priority, in its order. `reason`: which jobs cannot be helped, and why, if
     there are any. `since`: RFC 3339, from when on nodes have been wanted without a pause; empty while none are.
+    `seen`: RFC 3339, when Slurm's jobs were last known to want this; older by up to two minutes, and empty for a
+    NodeSet that releases no nodes.
     """
 
     wanted_nodes: int = 0
     requests: tuple[GrowthRequest, ...] = ()
     reason: str = ""
     since: str = ""
+    seen: str = ""
+
+    @property
+    def without_time(self) -> GrowthStatus:
+        """What changes when jobs want something else, and not only because they were read again."""
+        return msgspec.structs.replace(self, seen="")
+
+    @property
+    def says_something(self) -> bool:
+        """To people: nodes are wanted, or jobs are not helped."""
+        return bool(self.wanted_nodes or self.reason)

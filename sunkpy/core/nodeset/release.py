@@ -8,27 +8,40 @@ empty Node is removed by each autoscaler's plainest rule.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Final
 
 from sunkpy.core import names
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.nodeset.feasibility import departure
 from sunkpy.core.nodeset.node_mark import Changes
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import World
 
+_KNOWN_FOR: Final = timedelta(minutes=5)
+
 
 def choose_idle(world: World, gone: Collection[str]) -> list[str]:
     """Uids of the pods whose nodes are left to autoscalers, but for those that are `gone`, as long as no job wants
     nodes: none on which a job runs since it was marked.
     """
-    growth, survey = world.nodeset.status.growth, world.survey
-    if not survey.wanted.releases or (growth is not None and growth.wanted_nodes):
+    nodeset, survey = world.nodeset, world.survey
+    if not nodeset.spec.releases or not _is_spare(nodeset.status.growth, world.now):
         return []
     marked = [uid for uid, judged in survey.those(Trait.MARKED).items() if _is_released(judged)]
     idle = [uid for uid in survey.those(Trait.IDLE) if uid in world.idle]
     return [uid for uid in (*marked, *idle) if uid not in gone]
+
+
+def _is_spare(growth: GrowthStatus | None, now: datetime) -> bool:
+    """No job wants nodes, as far as the syncer has lately read them."""
+    if growth is None or not growth.seen:
+        return False
+    return not growth.wanted_nodes and now - parse_rfc3339(growth.seen) < _KNOWN_FOR
 
 
 def _is_released(judged: PodVerdict) -> bool:

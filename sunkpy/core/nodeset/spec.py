@@ -189,6 +189,12 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
     drain_timeout_policy: str = "Wait"
     template: Template = msgspec.field(default_factory=dict)
 
+    @property
+    def releases(self) -> bool:
+        """Nodes on which nothing runs for long are left to autoscalers. With `replicas`, that number decides."""
+        is_grown = self.growth.potential > 0  # else nobody would learn that jobs want nodes back
+        return is_grown and self.growth.release_after_seconds is not None and self.replicas is None
+
 
 class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """What is there. Names are SUNK's, whose dashboards read them unchanged, but for `number_unhealthy` and `growth`.

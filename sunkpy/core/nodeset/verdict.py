@@ -146,7 +146,8 @@ def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequen
     """Why the node is excluded. If our pod is there already, its resources are not missing."""
     if view.node is None:
         return None
-    if not own and wanted.releases and view.node.annotations.get(names.ANNOTATION_RELEASED) == wanted.nodeset.title:
+    is_released = view.node.annotations.get(names.ANNOTATION_RELEASED) == wanted.nodeset.title
+    if not own and is_released and wanted.nodeset.spec.releases:
         return Exclusion(ExclusionRule.RELEASED)
     others = () if own else [pod for pod in view.occupants if not wanted.nodeset.owns(pod)]
     return decide_fit(view.node, wanted.asked, occupants=others, rival=_rival(foreign, own[0] if own else None))
@@ -195,7 +196,7 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Po
         Trait.STRANDED: is_stranded(pod, view.node),
         Trait.OUTDATED: not is_current,
         Trait.OLD_TEMPLATE: not is_of_template,
-        Trait.IDLE: wanted.releases and is_idle(pod),
+        Trait.IDLE: wanted.nodeset.spec.releases and is_idle(pod),
         Trait.OTHER_OFFER: bool(other_offer),
         Trait.TO_VERIFY: view.node is not None and waits_for_verification(view.node, pod),
     }

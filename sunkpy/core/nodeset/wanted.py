@@ -23,13 +23,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     asked: NodeDemand
     hash: str
 
-    @property
-    def releases(self) -> bool:
-        """Nodes on which nothing runs for long are left to autoscalers. With `replicas`, that number decides."""
-        spec = self.nodeset.spec
-        is_grown = spec.growth.potential > 0  # else nobody would learn that jobs want nodes back
-        return is_grown and spec.growth.release_after_seconds is not None and spec.replicas is None
-
     @classmethod
     def read(cls, nodeset: NodeSet) -> Self:
         """What this NodeSet wants.

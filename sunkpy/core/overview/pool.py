@@ -139,7 +139,11 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
 
 def find_growth(facts: PoolFacts) -> dict[str, GrowthStatus]:
     """The growth of each NodeSet that wants more nodes, or could not get them."""
-    return {"/".join(each.key): each.status.growth for each in facts.nodesets or () if each.status.growth is not None}
+    return {
+        "/".join(each.key): growth
+        for each in facts.nodesets or ()
+        if (growth := each.status.growth) is not None and growth.says_something
+    }
 
 
 def find_stuck(facts: PoolFacts) -> tuple[StuckPod, ...]:

@@ -37,9 +37,10 @@ class Rig:
             now=lambda: NOW + timedelta(seconds=self.passed_s),
         )
 
-    def want(self, nodes: int, *requests: tuple[str, int], **growth: Any) -> None:
+    def want(self, nodes: int, *requests: tuple[str, int], seen: str = "", **growth: Any) -> None:
         """The syncer has found out what jobs lack."""
-        told = {"wantedNodes": nodes, "requests": [{"job": job, "nodes": count} for job, count in requests]}
+        listed = [{"job": job, "nodes": count} for job, count in requests]
+        told = {"seen": seen, "wantedNodes": nodes, "requests": listed}
         self.api.change("nodesets", *KEY, {"status": {"growth": told}, "spec": {"growth": growth} if growth else {}})
 
     async def step(self) -> float | None:
@@ -100,6 +101,15 @@ async def test_placeholders_come_once_say_that_they_are_unschedulable_and_go_as_
     rig.want(0)
     assert await rig.step() is None
     assert rig.api.names("pods") == []
+
+
+async def test_that_the_queue_was_read_again_asks_for_no_node_that_has_come(rig):
+    rig.want(2, seen=rfc3339(NOW))
+    await rig.step()
+    rig.come(1)
+    rig.want(2, seen=rfc3339(NOW + timedelta(minutes=2)))
+    await rig.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1"]
 
 
 async def test_a_new_leader_goes_on_where_the_last_one_was(rig, tmp_path):

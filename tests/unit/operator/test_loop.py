@@ -5,8 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
-from sunkpy.core.nodeset.spec import NodeSetStatus
+from sunkpy.core.nodeset.spec import Growth, NodeSetStatus
 from sunkpy.operator.loop import Wakes
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 
@@ -107,10 +108,24 @@ async def test_a_resync_finds_what_was_deleted_unseen(wakes):
     assert NODESET.key not in (await woken(wakes))[0]
 
 
+async def test_where_nodes_are_released_by_what_jobs_want_that_is_news(wakes):
+    asks = []
+    for growth in (None, GrowthStatus(seen="2026-11-28T12:00:00Z"), GrowthStatus(seen="2026-11-28T12:02:00Z")):
+        made = make_nodeset(status=NodeSetStatus(growth=growth))
+        releases = msgspec.structs.replace(made.spec, growth=Growth(potential=9, release_after_seconds=600))
+        wakes.nodeset_seen(msgspec.structs.replace(made, spec=releases), is_gone=False)
+        assert (await woken(wakes))[0] == {NODESET.key}
+        asks.append(await emptied(wakes.asks))
+    assert asks[2] == set(), "no autoscaler is asked for anything else"
+
+
 async def test_a_status_that_was_written_is_no_news(wakes):
     wakes.nodeset_seen(NODESET, is_gone=False)
     assert await woken(wakes) == ({NODESET.key}, set()), "it was never seen before"
     wakes.nodeset_seen(make_nodeset(status=NodeSetStatus(number_ready=1)), is_gone=False)
+    assert await woken(wakes) == (set(), set())
+    read_again = NodeSetStatus(growth=GrowthStatus(seen="2026-11-28T12:00:00Z"))
+    wakes.nodeset_seen(make_nodeset(status=read_again), is_gone=False)
     assert await woken(wakes) == (set(), set())
     for changed in (make_nodeset(replicas=2), make_nodeset(replicas=2, deleting=True)):
         wakes.nodeset_seen(changed, is_gone=False)

@@ -513,6 +513,7 @@ async def test_idle_nodes_are_left_to_autoscalers_and_come_back_before_new_ones_
     await api.until(lambda: api.names("pods") == pods)
     for pod in pods:
         report(api, pod, **{names.CONDITION_DRAIN: "False"})
+    api.change(*NODESETS, {"status": {"growth": {"wantedNodes": 0, "seen": rfc3339(utc_now())}}})
     await api.until(lambda: all((told := token(api, pod)) and told.endswith("/idle: no job for 1 s") for pod in pods))
     for pod in pods:
         report(api, pod, **{names.CONDITION_DRAIN: "True"})

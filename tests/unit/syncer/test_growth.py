@@ -71,7 +71,7 @@ class Pool:
         )
         return self.growth
 
-    async def wish(self, **growth: int) -> None:
+    async def wish(self, **growth: int | None) -> None:
         self.api.change("nodesets", "slurm", "gpu", {"spec": {"growth": growth}})
         await self.api.until(lambda: self.nodesets.get("slurm", "gpu").spec.growth.potential == growth["potential"])
 
@@ -130,7 +130,7 @@ async def pool(tmp_path) -> AsyncIterator[Pool]:
 async def test_nodes_are_asked_for_once(pool: Pool) -> None:
     assert await pool.answer(waits(nodes=90)) is None, "one answer alone asks for nothing"
     said = await pool.answer(waits(nodes=90))
-    since = {"reason": "", "since": "2026-11-28T12:00:00Z"}
+    since = {"reason": "", "since": "2026-11-28T12:00:00Z", "seen": ""}
     assert said == {"wantedNodes": 90, "requests": [{"job": "7", "nodes": 90}], **since}
     assert (pool.writes, pool.metric) == (1, 90)
     assert len(pool.hurries) == 1, "the second answer comes soon"
@@ -238,7 +238,8 @@ async def test_a_job_that_no_node_can_help_is_told_with_an_event(pool: Pool) -> 
     for _ in range(4):
         said = await pool.answer(waits(cpus=16))
     assert said == {
-        "wantedNodes": 0, "requests": [], "since": "", "reason": "job 7: a node of it lacks cpu: needs 16, has 8",
+        "wantedNodes": 0, "requests": [], "since": "", "seen": "",
+        "reason": "job 7: a node of it lacks cpu: needs 16, has 8",
     }  # fmt: skip
     (event,) = pool.api.events()
     assert (event["type"], event["reason"], event["regarding"]["name"]) == ("Warning", "CannotGrow", "gpu")
@@ -269,6 +270,29 @@ async def test_before_all_jobs_are_read_nothing_changes(pool: Pool) -> None:
     await pool.growth.check(msgspec.structs.replace(READ, jobs=None))
     assert pool.said is not None
     assert pool.said["wantedNodes"] == 5
+
+
+async def test_that_nothing_is_wanted_is_said_where_nodes_are_released_by_it(pool: Pool) -> None:
+    assert await pool.answer() is None
+    await pool.wish(potential=99, releaseAfterSeconds=600)
+    said = {"wantedNodes": 0, "requests": [], "reason": "", "since": "", "seen": "2026-11-28T12:00:00Z"}
+    for _ in range(20):
+        assert await pool.answer() == said
+        pool.now += timedelta(seconds=5)
+    assert pool.writes == 1
+    pool.now += timedelta(seconds=20)
+    assert await pool.answer() == {**said, "seen": "2026-11-28T12:02:00Z"}
+    pool.now += timedelta(hours=1)
+    await pool.growth.check(msgspec.structs.replace(READ, jobs=None))
+    task = asyncio.create_task(pool.growth.run())
+    await pool.add_pod("gpu-1")
+    await pool.api.until(lambda: not pool.growth._came.is_set())
+    task.cancel()
+    await asyncio.wait({task})
+    assert pool.said == {**said, "seen": "2026-11-28T12:02:00Z"}, "a node that comes tells nothing of jobs"
+    assert pool.writes == 2
+    await pool.wish(potential=98, releaseAfterSeconds=None)
+    assert await pool.answer() is None
 
 
 async def test_what_could_not_be_written_is_written_with_the_next_answer(pool: Pool) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 
 from sunkpy.core import names
 from sunkpy.core.model.growth import GrowthStatus
+from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.actions import CancelPending, CreatePod, DeletePod, MarkPending
 from sunkpy.core.nodeset.decide import decide_nodeset
 from sunkpy.core.nodeset.node_side import decide_node
@@ -14,14 +17,21 @@ from sunkpy.core.nodeset.release import released_nodes
 from sunkpy.core.nodeset.spec import Ask, Growth, NodeSetStatus
 from sunkpy.core.nodeset.status import make_status
 from sunkpy.core.nodeset.verdict import Trait
-from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_world
+from tests.unit.core.nodeset.build import NOW, make_node, make_nodeset, make_pod, make_world
 
 TOKEN = "2026-11-20T11:30:00+00:00/idle: no job for 600 s"
 RELEASED = {names.ANNOTATION_RELEASED: "slurm/gpu"}
 
 
-def releasing(*, after_s=600, wanted=0, ask=Ask.AUTO, **more):
-    status = NodeSetStatus(growth=GrowthStatus(wanted_nodes=wanted) if wanted else None)
+def seen_before(**ago):
+    return rfc3339(NOW - timedelta(**ago))
+
+
+LATELY = seen_before(minutes=4)
+
+
+def releasing(*, after_s=600, wanted=0, seen=LATELY, ask=Ask.AUTO, **more):
+    status = NodeSetStatus(growth=None if seen is None else GrowthStatus(wanted_nodes=wanted, seen=seen))
     made = make_nodeset(status=status, **more)
     grown = msgspec.structs.replace(made.spec, growth=Growth(potential=9, ask=ask, release_after_seconds=after_s))
     return msgspec.structs.replace(made, spec=grown)
@@ -48,6 +58,9 @@ def what(plan):
         pytest.param(releasing(), {"drain": "True"}, False, id="somebody has closed it, and may want to look at it"),
         pytest.param(releasing(), {"ready": False}, False, id="it starts"),
         pytest.param(releasing(wanted=1), {}, False, id="jobs want nodes"),
+        pytest.param(releasing(seen=None), {}, False, id="the syncer has said nothing"),
+        pytest.param(releasing(seen=""), {}, False, id="nor when it knew what jobs want"),
+        pytest.param(releasing(seen=seen_before(minutes=5)), {}, False, id="what jobs want is not known any more"),
         pytest.param(releasing(after_s=None), {}, False, id="nodes are not released"),
         pytest.param(releasing(replicas=1), {}, False, id="replicas say how many there are"),
     ],
@@ -72,6 +85,7 @@ def test_it_is_not_drained_before_its_time():
         pytest.param(releasing(), {"running": "True"}, [CancelPending], id="a job was faster: it stays"),
         pytest.param(releasing(wanted=2), {"drained": TOKEN}, [CancelPending], id="jobs want nodes now"),
         pytest.param(releasing(after_s=None), {"drained": TOKEN}, [CancelPending], id="nodes are no longer released"),
+        pytest.param(releasing(seen=None), {"drained": TOKEN}, [CancelPending], id="nobody knows what jobs want"),
     ],
 )
 def test_it_goes_by_a_receipt_and_stays_if_it_is_wanted(nodeset, pod, step):

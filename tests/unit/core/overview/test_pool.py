@@ -103,6 +103,11 @@ def lines(facts, **how):
     return [list(render_table(table)) for table in pool_tables(pool(facts), **how)]
 
 
+def test_a_nodeset_of_which_nothing_is_wanted_is_not_listed():
+    quiet = msgspec.structs.replace(NODESET.status, growth=GrowthStatus(seen=AT))
+    assert not find_growth(PoolFacts(nodesets=(msgspec.structs.replace(NODESET, status=quiet),)))
+
+
 def test_a_node_shows_both_sides_with_the_jobs_of_people_and_the_pods():
     first, second, third = find_nodes(FACTS)
     assert (first.jobs, first.pods, first.gpus, first.gpus_given) == ((12,), (), 8, 4)
