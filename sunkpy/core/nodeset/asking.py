@@ -29,6 +29,7 @@ from sunkpy.core import names
 from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.objects import Condition, KubeObject, Wire
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
+from sunkpy.core.nodeset.potential import most_nodes
 from sunkpy.core.nodeset.slurmd_pod import Json
 from sunkpy.core.nodeset.spec import Ask, NodeSet
 
@@ -156,8 +157,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wish_of(nodeset: NodeSet, *, slurmd_pods: int, come_since: int) -> Wish:
-    """What the status says is wanted, without nodes that have come since, nor any that `replicas` would leave without a
-    slurmd pod.
+    """What the status says is wanted, without nodes that have come since. Never more than `potential` and `replicas`
+    allow, for the status may be older than the spec.
 
     Args:
         nodeset: whose status it is.
@@ -167,9 +168,7 @@ def wish_of(nodeset: NodeSet, *, slurmd_pods: int, come_since: int) -> Wish:
     growth = nodeset.status.growth
     if growth is None or nodeset.is_deleting:
         return Wish()
-    nodes = growth.wanted_nodes - max(come_since, 0)
-    if nodeset.spec.replicas is not None:
-        nodes = min(nodes, nodeset.spec.replicas - slurmd_pods)
+    nodes = min(growth.wanted_nodes - max(come_since, 0), most_nodes(nodeset) - slurmd_pods)
     return Wish(nodes=max(nodes, 0), requests=growth.requests)
 
 

@@ -63,7 +63,7 @@ class Rig:
 async def rig(tmp_path):
     api = Apiserver()
     template = {"spec": {"containers": [{"name": "slurmd", "image": "x"}]}}
-    spec = {"cluster": "c1", "template": template, "growth": {"ask": "auto"}}
+    spec = {"cluster": "c1", "template": template, "growth": {"potential": 20, "ask": "auto"}}
     api.put("nodesets", {"metadata": {"name": "gpu", "namespace": "slurm", "generation": 1}, "spec": spec})
     async with answering(api.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         yield Rig(api, kube)

@@ -498,7 +498,7 @@ async def test_a_node_that_an_autoscaler_removes_goes_by_way_of_slurm_and_as_lat
 
 
 async def test_nodes_that_jobs_want_are_asked_for_until_they_have_come(api):
-    api.put("nodesets", nodeset(growth={"ask": "placeholders"}))
+    api.put("nodesets", nodeset(growth={"potential": 9, "ask": "placeholders"}))
     await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
     api.change(*NODESETS, {"status": {"growth": {"wantedNodes": 2, "requests": [{"job": "7", "nodes": 2}]}}})
     await api.until(lambda: api.names("pods")[2:] == ["gpu-wanted-1", "gpu-wanted-2"])

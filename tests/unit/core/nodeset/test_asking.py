@@ -41,11 +41,11 @@ ALL = {**BUFFERS, Means.REQUEST: ()}
 SAID = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-def asking(ask=Ask.AUTO, *, wanted=0, requests=(), **spec):
+def asking(ask=Ask.AUTO, *, wanted=0, requests=(), potential=20, **spec):
     jobs = tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in requests)
     growth = GrowthStatus(wanted_nodes=wanted, requests=jobs)
     made = make_nodeset(template=TEMPLATE, status=NodeSetStatus(growth=growth), **spec)
-    grown = msgspec.structs.replace(made.spec, growth=Growth(ask=ask))
+    grown = msgspec.structs.replace(made.spec, growth=Growth(potential=potential, ask=ask))
     return msgspec.structs.replace(made, spec=grown)
 
 
@@ -106,6 +106,9 @@ def after(nodeset, present, **more):
         pytest.param(asking(wanted=3), 1, -1, 3, id="one has gone: the syncer will say what that means"),
         pytest.param(asking(wanted=9, replicas=5), 4, 0, 1, id="nodes above replicas get no slurmd pod"),
         pytest.param(asking(wanted=9, replicas=2), 4, 0, 0, id="more than replicas are there"),
+        pytest.param(asking(wanted=9, potential=6), 4, 0, 2, id="the potential was lowered since"),
+        pytest.param(asking(wanted=9, potential=6), 7, 0, 0, id="more than its potential are there"),
+        pytest.param(asking(wanted=9, replicas=8, potential=6), 4, 0, 2, id="the lower one counts"),
         pytest.param(asking(wanted=3, deleting=True), 0, 0, 0, id="it is being deleted"),
         pytest.param(make_nodeset(), 0, 0, 0, id="the syncer has said nothing"),
     ],
