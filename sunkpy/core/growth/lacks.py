@@ -34,6 +34,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
     `never`: why it can never help some jobs, by job, and how many `more` there are of these. `behind`: how many jobs
     wait for nodes of it that it may not get beside those that jobs before them lack. `unseen`: how many are not looked
     at, for there are too many that take long. `unregistered`: the nodes for which it gets none while jobs wait for it.
+    `is_held`: a job waits that needs its idle nodes, together with others that are busy, join or are still lacking.
     """
 
     requests: tuple[GrowthRequest, ...] = ()
@@ -42,6 +43,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
     behind: int = 0
     unseen: int = 0
     unregistered: Set[str] = frozenset()
+    is_held: bool = False
 
     @property
     def nodes(self) -> int:
@@ -93,6 +95,8 @@ class _Line:
         self._behind = dict.fromkeys(self._more, 0)
         self._unseen = dict.fromkeys(self._more, 0)
         self._het_jobs = 0
+        self._joining = {pool.name: pool.joining for pool in self._pools}
+        self._held: frozenset[str] = frozenset()
         self._refused: dict[object, Mapping[str, str]] = {}
 
     @property
@@ -106,6 +110,7 @@ class _Line:
                 behind=self._behind[name],
                 unseen=self._unseen[name],
                 unregistered=pool.unregistered if pool.is_stopped and self._behind[name] else frozenset(),
+                is_held=self._behind[name] > 0 or self._unseen[name] > 0 or name in self._held,
             )
             for pool in self._pools
             if pool.potential
@@ -124,10 +129,11 @@ class _Line:
                 if not self._put(group[0]):
                     return
             return
-        rooms, more, refused = self._rooms.copy(), dict(self._more), dict(self._refused)
+        rooms, more, refused, held = self._rooms.copy(), dict(self._more), dict(self._refused), self._held
         requests = {name: dict(asked) for name, asked in self._requests.items()}
         if not all(self._put(job) for job in group):
             self._rooms, self._more, self._refused, self._requests = rooms, more, refused, requests
+            self._held = held
 
     def _put(self, job: WaitingJob) -> bool:
         """Give it all its nodes, or none."""
@@ -184,6 +190,9 @@ class _Line:
         return asked if is_first and lacking <= busy else {}
 
     def _take(self, job: WaitingJob, each: _Try, asked: Mapping[str, int]) -> bool:
+        on = frozenset(entry.pool for entry, _ in each.found)
+        if asked or (each.spread.nodes > 1 and any(self._joining[name] for name in on)):
+            self._held |= on
         self._rooms.take(job, each.spread.needs, each.found)
         for pool in self._pools:
             if count := asked.get(pool.name, 0):

@@ -34,8 +34,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """A NodeSet. `partitions`: those that it serves; `features`: those that a node more would have.
 
     `shape`: what such a node would offer, None while nobody knows. `nodes`: those that are there or join now, whether
-    or not they take jobs; `usable`: how many of them do. `unregistered`: those that should have registered long ago.
-    `potential`: how many there may be in all, 0 if it does not grow.
+    or not they take jobs; `usable`: how many of them do, `joining` ones included. `unregistered`: those that should
+    have registered long ago. `potential`: how many there may be in all, 0 if it does not grow.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Set[str] = frozenset()
     usable: int = 0
     unregistered: Set[str] = frozenset()
+    joining: int = 0
     potential: int = 0
     weight: int = 1
     rooms: tuple[Room, ...] = ()

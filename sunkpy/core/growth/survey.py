@@ -116,6 +116,7 @@ def _pool(
         nodes=each.nodes,
         usable=len(taking) + len(coming),
         unregistered=each.late - {node.name for node in own if not node.is_invalid},
+        joining=len(coming),
         potential=each.potential,
         weight=each.weight,
         rooms=tuple(rooms),

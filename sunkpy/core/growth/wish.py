@@ -95,7 +95,7 @@ def make_status(
     goes_on = before is not None and before.wanted_nodes and before.since
     since = (before.since if goes_on and before is not None else rfc3339(now)) if wanted else ""
     status = GrowthStatus(wanted_nodes=wanted, requests=wish.requests_left(there), reason=reason, since=since)
-    return status if read_at is None else _seen(status, before, read_at)
+    return status if read_at is None else _seen(msgspec.structs.replace(status, held=lack.is_held), before, read_at)
 
 
 def _seen(status: GrowthStatus, before: GrowthStatus | None, read_at: datetime) -> GrowthStatus:

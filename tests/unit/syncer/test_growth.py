@@ -130,7 +130,7 @@ async def pool(tmp_path) -> AsyncIterator[Pool]:
 async def test_nodes_are_asked_for_once(pool: Pool) -> None:
     assert await pool.answer(waits(nodes=90)) is None, "one answer alone asks for nothing"
     said = await pool.answer(waits(nodes=90))
-    since = {"reason": "", "since": "2026-11-28T12:00:00Z", "seen": ""}
+    since = {"reason": "", "since": "2026-11-28T12:00:00Z", "held": False, "seen": ""}
     assert said == {"wantedNodes": 90, "requests": [{"job": "7", "nodes": 90}], **since}
     assert (pool.writes, pool.metric) == (1, 90)
     assert len(pool.hurries) == 1, "the second answer comes soon"
@@ -238,7 +238,7 @@ async def test_a_job_that_no_node_can_help_is_told_with_an_event(pool: Pool) -> 
     for _ in range(4):
         said = await pool.answer(waits(cpus=16))
     assert said == {
-        "wantedNodes": 0, "requests": [], "since": "", "seen": "",
+        "wantedNodes": 0, "requests": [], "since": "", "held": False, "seen": "",
         "reason": "job 7: a node of it lacks cpu: needs 16, has 8",
     }  # fmt: skip
     (event,) = pool.api.events()
@@ -275,7 +275,8 @@ async def test_before_all_jobs_are_read_nothing_changes(pool: Pool) -> None:
 async def test_that_nothing_is_wanted_is_said_where_nodes_are_released_by_it(pool: Pool) -> None:
     assert await pool.answer() is None
     await pool.wish(potential=99, releaseAfterSeconds=600)
-    said = {"wantedNodes": 0, "requests": [], "reason": "", "since": "", "seen": "2026-11-28T12:00:00Z"}
+    nothing = {"wantedNodes": 0, "requests": [], "reason": "", "since": "", "held": False}
+    said = {**nothing, "seen": "2026-11-28T12:00:00Z"}
     for _ in range(20):
         assert await pool.answer() == said
         pool.now += timedelta(seconds=5)
@@ -293,6 +294,23 @@ async def test_that_nothing_is_wanted_is_said_where_nodes_are_released_by_it(poo
     assert pool.writes == 2
     await pool.wish(potential=98, releaseAfterSeconds=None)
     assert await pool.answer() is None
+
+
+async def test_nodes_that_were_bought_for_a_job_stay_until_it_has_the_others(pool: Pool) -> None:
+    await pool.wish(potential=3, releaseAfterSeconds=600)
+    for name in ("gpu-1", "gpu-2"):
+        await pool.add_pod(name)
+    for _ in range(2):
+        said = await pool.answer(waits(nodes=3), nodes=("gpu-1", "gpu-2"), alloc_cpus=8)
+    assert said is not None
+    assert (said["wantedNodes"], said["held"]) == (1, False)
+    await pool.add_pod("gpu-3")
+    said = await pool.answer(waits(nodes=3), nodes=("gpu-1", "gpu-2"), alloc_cpus=8)
+    assert said is not None
+    assert (said["wantedNodes"], said["held"]) == (0, True), "the one that came waits for those that are busy"
+    said = await pool.answer()
+    assert said is not None
+    assert (said["wantedNodes"], said["held"]) == (0, False)
 
 
 async def test_what_could_not_be_written_is_written_with_the_next_answer(pool: Pool) -> None:

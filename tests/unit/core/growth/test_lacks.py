@@ -205,6 +205,26 @@ def test_of_many_jobs_three_are_told_and_the_others_counted():
     assert (list(lack.never), lack.more) == (["1", "2", "3"], 7)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "pools", "held"),
+    [
+        pytest.param((), (make_pool(free=4),), [], id="nothing waits"),
+        pytest.param((make_job(nodes=4),), (make_pool(free=4),), [], id="it starts in a moment"),
+        pytest.param((make_job(nodes=100),), (make_pool(free=40, busy=60),), ["cpu"], id="the others are busy"),
+        pytest.param((make_job(nodes=100),), (make_pool(free=30, busy=60),), ["cpu"], id="and others are bought"),
+        pytest.param((make_job(nodes=4),), (make_pool(free=4, joining=1),), ["cpu"], id="one of them joins"),
+        pytest.param((make_job(),), (make_pool(free=4, joining=1),), [], id="it needs one alone"),
+        pytest.param((make_job(nodes=4),), (make_pool("a", free=3, potential=3), make_pool("b")), ["a"],
+                     id="the last one is bought elsewhere"),
+        pytest.param((make_job(nodes=101),), (make_pool(free=40, busy=60),), [], id="it never starts"),
+        pytest.param((make_job(1, nodes=2, het_job=1), make_job(2, nodes=101, het_job=1)), (make_pool(free=1),), [],
+                     id="a part of it never starts"),
+    ],
+)  # fmt: skip
+def test_idle_nodes_are_held_for_a_job_that_waits_for_others_too(jobs, pools, held):
+    assert [name for name, lack in find_lacks(jobs, pools, {}).items() if lack.is_held] == held
+
+
 def test_those_behind_are_counted():
     jobs = [six(n) for n in range(1, 4)]
     assert find_lacks(jobs, TEN, {})["cpu"].behind == 2

@@ -30,8 +30,8 @@ def seen_before(**ago):
 LATELY = seen_before(minutes=4)
 
 
-def releasing(*, after_s=600, wanted=0, seen=LATELY, ask=Ask.AUTO, **more):
-    status = NodeSetStatus(growth=None if seen is None else GrowthStatus(wanted_nodes=wanted, seen=seen))
+def releasing(*, after_s=600, wanted=0, held=False, seen=LATELY, ask=Ask.AUTO, **more):
+    status = NodeSetStatus(growth=None if seen is None else GrowthStatus(wanted_nodes=wanted, held=held, seen=seen))
     made = make_nodeset(status=status, **more)
     grown = msgspec.structs.replace(made.spec, growth=Growth(potential=9, ask=ask, release_after_seconds=after_s))
     return msgspec.structs.replace(made, spec=grown)
@@ -58,6 +58,7 @@ def what(plan):
         pytest.param(releasing(), {"drain": "True"}, False, id="somebody has closed it, and may want to look at it"),
         pytest.param(releasing(), {"ready": False}, False, id="it starts"),
         pytest.param(releasing(wanted=1), {}, False, id="jobs want nodes"),
+        pytest.param(releasing(held=True), {}, False, id="a job waits for it and for nodes that are busy"),
         pytest.param(releasing(seen=None), {}, False, id="the syncer has said nothing"),
         pytest.param(releasing(seen=""), {}, False, id="nor when it knew what jobs want"),
         pytest.param(releasing(seen=seen_before(minutes=5)), {}, False, id="what jobs want is not known any more"),
