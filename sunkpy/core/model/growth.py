@@ -20,6 +20,11 @@ class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
     job: str = ""
     nodes: int = 0
 
+    @property
+    def number(self) -> str:
+        """Of an array its number alone, without the tasks that wait: these are fewer with each that starts."""
+        return self.job.partition("_[")[0]
+
 
 class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """Nodes that are wanted beside those that are there or join now. None of it is asked for twice.

@@ -19,6 +19,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -101,7 +102,7 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
 
     @property
     def job(self) -> str:
-        """For which job a ProvisioningRequest is."""
+        """For which job a ProvisioningRequest is, as `GrowthRequest.number` has it."""
         return self.annotations.get(names.ANNOTATION_WANTED_BY, "")
 
     @property
@@ -214,14 +215,16 @@ def _split(nodeset: NodeSet, wish: Wish, present: Present) -> tuple[dict[str, in
         return {}, wish.nodes
     is_for_all = nodeset.spec.growth.ask is Ask.PROVISIONING_REQUEST
     asked = {found.job for found in present[Means.REQUEST]}
-    whole: dict[str, int] = {}
+    by_job: Counter[str] = Counter()
     left = wish.nodes
     for each in wish.requests:
-        if left <= 0:
-            break
-        if each.nodes > 1 or is_for_all or each.job in asked:
-            whole[each.job] = min(each.nodes, left, _MOST_OF_A_REQUEST)
+        by_job[each.number] += min(each.nodes, left)
         left -= min(each.nodes, left)
+    whole = {
+        job: min(nodes, _MOST_OF_A_REQUEST)
+        for job, nodes in by_job.items()
+        if nodes > 1 or (nodes and (is_for_all or job in asked))
+    }
     return whole, 0 if is_for_all else wish.nodes - sum(whole.values())
 
 

@@ -224,6 +224,23 @@ def test_a_request_stands_until_its_job_lacks_nothing():
     assert request.job == "7"
 
 
+def test_a_request_for_an_array_stands_while_its_tasks_start_one_after_the_other():
+    there = after(asking(wanted=6, requests=[("7_[1-3]", 6)]), ALL)
+    (request,) = there[Means.REQUEST]
+    assert request.job == "7"
+    for left, nodes in (("7_[2-3]", 4), ("7_[3]", 2), ("7", 1)):
+        assert shown(steps(asking(wanted=nodes, requests=[(left, nodes)]), there)) == []
+    assert [step.split()[0] for step in shown(steps(asking(wanted=2, requests=[("71_[1-2]", 2)]), there))] == [
+        "-ProvisioningRequest", "+ProvisioningRequest",
+    ]  # fmt: skip
+
+
+def test_what_waits_of_an_array_under_two_numbers_is_one_request():
+    made = steps(asking(wanted=5, requests=[("7_[2-3]", 4), ("7", 1)]), ALL)
+    assert [step.split()[0] for step in shown(made)] == ["+PodTemplate", "+ProvisioningRequest"]
+    assert [each["count"] for each in made[1].body["spec"]["podSets"]] == [5]
+
+
 @pytest.mark.parametrize("end", ["Failed", "BookingExpired", "CapacityRevoked"])
 def test_a_request_that_failed_is_tried_again_after_a_pause_that_doubles(end):
     nodeset = asking(wanted=4, requests=[("7", 4)])
