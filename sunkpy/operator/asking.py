@@ -42,7 +42,7 @@ from sunkpy.core.nodeset.release import released_nodes
 from sunkpy.core.nodeset.spec import Ask, NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
-from sunkpy.kube.discovery import Served, read_served
+from sunkpy.kube.discovery import Resource, Served, read_served
 from sunkpy.kube.events import EventRecorder
 from sunkpy.operator.pod_index import nodeset_key
 
@@ -73,6 +73,7 @@ class Asker:
         self._seen: dict[Key, tuple[GrowthStatus, int]] = {}
         self._at_rest: set[Key] = set()
         self._served: tuple[float, Served] | None = None
+        self._resources: dict[Means, Resource] = {}
         self._log = structlog.get_logger("operator")
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -155,17 +156,30 @@ class Asker:
                 continue
             path = paths.collection(api_version, means.resource, nodeset.metadata.namespace)
             selector = f"{names.LABEL_WANTED}={nodeset.name}"
-            found[means] = await self._kube.list_objects(path, StandIn, label_selector=selector)
+            try:
+                found[means] = await self._kube.list_objects(path, StandIn, label_selector=selector)
+            except errors.NotServed:
+                self._resources.pop(means, None)
+                self._served = None
+                raise
         return found
 
     async def _api_version(self, means: Means) -> str | None:
-        """In which version the kind is served; None: it is not installed."""
+        """In which version the kind is served; None: it is not installed.
+
+        A kind that was served counts as served until its own list answers 404. An answer that lacks it is no proof, and
+        what stands there would be asked for a second time by other means.
+        """
         if means in (Means.PLACEHOLDER, Means.TEMPLATE):
             return "v1"
         if self._served is None or self._clock() - self._served[0] > _SERVED_FOR_S:
             self._served = (self._clock(), await read_served(self._kube))
-        resource = self._served[1].find(Kind(group=AUTOSCALING_GROUP, kind=means.kind))
-        return resource.api_version if resource is not None else None
+        kind, known = Kind(group=AUTOSCALING_GROUP, kind=means.kind), self._resources.get(means)
+        resource = self._served[1].find(kind, rather=known) or known
+        if resource is None:
+            return None
+        self._resources[means] = resource
+        return resource.api_version
 
     async def _run(self, nodeset: NodeSet, steps: Iterable[Step]) -> str:
         """Write them, in their order; what the apiserver has against one, which ends the pass, or empty."""

@@ -86,6 +86,8 @@ class Apiserver:
         self.undivided: set[str] = set()
         """Collections whose CRD has no subresource for the status: it is a part of the object."""
         self.kinds: dict[str, Body] = {}
+        self.undiscovered: set[str] = set()
+        """Kinds that discovery leaves out although they are served."""
         self.logs: dict[str, str] = {}
         """By the name of the pod."""
         self.proxied: dict[str, str] = {}
@@ -254,7 +256,8 @@ class Apiserver:
     def _served(self, path: str) -> list[Body]:
         """All kinds, in the form of aggregated discovery: those of `/api`, or those of `/apis`."""
         core = [{"name": "events", "kind": "Event", "namespaced": True, "groupVersion": "v1"}]
-        kinds = [*core, *([] if self.is_starting else self.kinds.values())]
+        known = [each for plural, each in self.kinds.items() if plural not in self.undiscovered]
+        kinds = [*core, *([] if self.is_starting else known)]
         groups: dict[str, dict[str, list[Body]]] = {}
         for kind in kinds:
             group, _, version = kind["groupVersion"].rpartition("/")

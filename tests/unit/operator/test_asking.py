@@ -11,6 +11,7 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import rfc3339
+from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.operator.asking import Asker
@@ -170,6 +171,26 @@ async def test_a_kind_that_is_named_and_not_there_is_told_until_it_comes(rig):
     rig.passed_s = 301.0
     await rig.step()
     assert rig.api.names("capacitybuffers") == ["gpu-wanted"]
+
+
+async def test_a_discovery_that_lacks_a_kind_buys_nothing_twice(rig):
+    buffers(rig.api)
+    rig.want(2)
+    await rig.step()
+    rig.api.undiscovered = {"capacitybuffers"}
+    rig.passed_s = 301.0
+    await rig.step()
+    assert (rig.api.names("capacitybuffers"), rig.api.names("pods")) == (["gpu-wanted"], [])
+    rig.api.forbidden = {"capacitybuffers"}
+    with pytest.raises(errors.Forbidden):
+        await rig.step()
+    assert rig.api.names("pods") == [], "nobody knows what stands there"
+    rig.api.forbidden = set()
+    rig.api.undefine("capacitybuffers")
+    with pytest.raises(errors.NotServed):
+        await rig.step()
+    await rig.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1", "gpu-wanted-2"], "the kind is gone, and what it stood for"
 
 
 async def test_a_quota_that_refuses_is_told_and_tried_again(rig):
