@@ -175,6 +175,8 @@ async def test_while_three_nodes_that_came_do_not_register_none_more_is_wanted(p
         "wantedNodes": 0,
         "requests": [],
         "since": "",
+        "held": False,
+        "seen": "",
         "reason": "none more is wanted while 3 nodes that came have not registered in Slurm within ten minutes: "
         "gpu-[1-3]. Look at their slurmd pods: kubectl describe, kubectl logs",
     }

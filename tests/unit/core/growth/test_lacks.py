@@ -244,7 +244,9 @@ def test_a_job_whose_excluded_nodes_were_too_many_to_keep_asks_for_none_and_is_c
 
 def test_a_nodeset_whose_nodes_come_in_vain_is_told_and_another_one_grows():
     stopped = make_pool("a", busy=3, unregistered=frozenset({"a-0", "a-1", "a-2"}))
-    assert find_lacks([make_job()], [stopped], {})["a"] == Lack(behind=1, unregistered=stopped.unregistered)
+    assert find_lacks([make_job()], [stopped], {})["a"] == Lack(
+        behind=1, unregistered=stopped.unregistered, is_held=True
+    )
     assert find_lacks([], [stopped], {})["a"] == Lack()
     both = find_lacks([make_job()], [stopped, make_pool("b")], {})
     assert (both["a"], both["b"].nodes) == (Lack(), 1)
