@@ -153,7 +153,7 @@ class Term:
         leader, cluster, members, outbox = self._leader, self._cluster, self._members, self._outbox
         self._collector = Collector(leader, cluster, members, self._gangs)
         self._takeover = Takeover(leader, cluster, members, self._gangs)
-        causes = EndCauses(leader.slurm, known=self._ledger.details)
+        causes = EndCauses(leader.slurm, known=self._ledger.details, hurry=self._ledger.due.hurry)
         self._poller = JobPoller(leader, on_states=causes.saw, have_hooks=cluster.have_hooks)
         jobs = JobWriter(leader, self._takeover.jobs)
         self._lines = jobs.lines

@@ -29,6 +29,7 @@ class DueJobs:
         self._started: tuple[_Lane, _Lane] = (OrderedDict(), OrderedDict())
         self._waiting: tuple[_Lane, _Lane] = (OrderedDict(), OrderedDict())
         self._changing: set[JobId] = set()
+        self._is_hurried = False
         self._changes = asyncio.Event()
 
     def file(self, job: Job) -> None:
@@ -63,6 +64,13 @@ class DueJobs:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._changes.wait()
+        self._is_hurried = False
+        self._rest()
+
+    def hurry(self) -> None:
+        """The next poll is to come at once: what it shows is over soon."""
+        self._is_hurried = True
+        self._changes.set()
 
     def _take_out(self, job: JobId) -> None:
         for lane in (*self._started, *self._waiting):
@@ -70,7 +78,10 @@ class DueJobs:
 
     def _settle(self, job: JobId) -> None:
         self._changing.discard(job)
-        if not self._changing:
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self._changing and not self._is_hurried:
             self._changes.clear()
 
 

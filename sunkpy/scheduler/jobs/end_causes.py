@@ -37,12 +37,20 @@ class EndCauses:
 
     And which jobs waited when a job was seen to be preempted: its preemptor may have begun before Slurm is asked.
 
-    `known` gives what is known of a job of our own, if it was read.
+    `known` gives what is known of a job of our own, if it was read. `hurry` has states read at once: a preemptor waits
+    only until the pods have left.
     """
 
-    def __init__(self, slurm: Slurm, *, known: Callable[[JobId], SlurmJob | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        slurm: Slurm,
+        *,
+        known: Callable[[JobId], SlurmJob | None] = lambda _: None,
+        hurry: Callable[[], None] = lambda: None,
+    ) -> None:
         self._slurm = slurm
         self._known = known
+        self._hurry = hurry
         self._polled = asyncio.Event()
         self._partitions: cachetools.TTLCache[str, Sequence[Partition]] = cachetools.TTLCache(1, ttl=_PARTITIONS_S)
         self._states: States = {}
@@ -62,8 +70,11 @@ class EndCauses:
         """Why a job ended, not by whom, by the state that it had last."""
         cause = ends.cause_of_end(job, known)
         if cause.is_preemption and job not in self._waited:
+            is_new = job not in self._unseen
             self._unseen[job] = None
             self._note_waiting()
+            if is_new and job in self._unseen:
+                self._hurry()
         return cause
 
     def _note_waiting(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import hypothesis
@@ -133,3 +134,14 @@ def test_a_job_that_was_never_read_does_not_wait_for_others():
         due.file(make_job("PENDING", id=number, known_at=0.0, read_at=5.0))
     due.file(make_job("PENDING", id=100, known_at=1.0))
     assert [job.id for job in due.take(60.0, started=0, waiting=2)] == [100, 0]
+
+
+async def test_a_poll_that_is_hurried_comes_at_once_and_is_one():
+    due = DueJobs()
+    due.hurry()
+    due.file(make_job("PENDING", id=1, known_at=0.0, read_at=5.0))
+    async with asyncio.timeout(60):
+        await due.wait_for_poll(within_s=3600)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await due.wait_for_poll(within_s=3600)

@@ -79,6 +79,23 @@ async def test_who_began_beside_a_job_before_that_was_preempted_is_not_named(wor
         assert {job: preemptor.id for job, preemptor in found.items()} == {earlier: beside}
 
 
+async def test_a_preemption_that_a_hook_tells_has_the_states_read_at_once_and_only_then(world, tmp_path):
+    """Between two polls of a steady scheduler a preemptor would begin unseen."""
+    hurried = []
+    async with connections(world, tmp_path) as (_, slurm, _):
+        causes = EndCauses(slurm, hurry=lambda: hurried.append(True))
+        job = world.slurm.add_job("RUNNING", comment="", nodes="n1")
+        causes.saw(await slurm.jobs_state())
+        for _ in range(3):
+            causes.of(job, known=frozenset({"PREEMPTED"}))
+        assert hurried == [True]
+        seen = world.slurm.add_job("PREEMPTED", comment="", nodes="n1")
+        causes.saw(await slurm.jobs_state())
+        causes.of(seen, known=frozenset({"PREEMPTED"}))
+        causes.of(world.slurm.add_job("FAILED", comment="", nodes="n1"), known=frozenset({"FAILED"}))
+        assert hurried == [True]
+
+
 async def test_who_waits_in_the_first_answer_after_a_hook_told_of_the_preemption_is_named(world, tmp_path):
     async with asking(world, tmp_path) as (causes, see):
         job = world.slurm.add_job("RUNNING", comment="", nodes="n1")
