@@ -87,6 +87,15 @@ def test_a_longrun_that_ends_is_started_again(services: Services):
     assert "agent ended with 4, starting it again" in said
 
 
+def test_what_a_oneshot_says_stands_where_it_was_said(services: Services):
+    """On one stream: whoever reads two of them has their lines in any order."""
+    services.add("check", "oneshot", "echo looking; echo link is down >&2; exit 3")
+    assert ended(services.start("tell ran")) == (
+        1,
+        "run-services: running check\nlooking\nlink is down\nrun-services: check failed with 3\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("script", "why"), [("exit 5", "check failed with 5"), ("sleep 60", "check took more than 1 s")]
 )
