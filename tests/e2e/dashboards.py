@@ -17,6 +17,9 @@ EMPTY_WHEN_ALL_IS_WELL = {
     "pool: Pods evicted, by reason",
     "nodes: slurmd pods that left, by reason",
     "queue: Nodes that jobs lack",
+    "nodes: Nodes on their way back",
+    "nodes: Time on the way back over 7 days, by where",
+    "nodes: GPU and cpu hours that jobs lost with nodes, over 7 days",
 }
 ON = {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}
 

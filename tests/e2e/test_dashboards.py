@@ -15,12 +15,7 @@ from tests.prometheus import Prometheus, scraping
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
-NOTHING_FAILS = {
-    "control-plane: Those that failed, by code",
-    "nodes: Nodes on their way back",
-    "nodes: Time on the way back over 7 days, by where",
-    "nodes: GPU and cpu hours that jobs lost with nodes, over 7 days",
-}
+NOTHING_FAILS = {"control-plane: Those that failed, by code"}
 
 
 @pytest.fixture
