@@ -13,11 +13,10 @@ from sunkpy.core.figures.nodes import PartitionRow
 from sunkpy.core.growth.pools import Pool, Room
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.growth import RECORD_MARK
 from sunkpy.core.model.matching import Amounts
 from sunkpy.core.model.states import SlurmNode
 
-_RECORD: Final = "_potential_"
-"""In the names of records of nodes that there could be; before it stands the NodeSet."""
 _KEPT_FOR_SOME: Final = frozenset({"RESERVED", "MAINTENANCE"})
 
 
@@ -84,7 +83,7 @@ def _serving(partitions: Iterable[PartitionRow], of: Mapping[str, str]) -> defau
     found: defaultdict[str, set[str]] = defaultdict(set)
     for partition in partitions:
         for node in partition.nodes:
-            nodeset, is_record, _ = node.partition(_RECORD)
+            nodeset, is_record, _ = node.partition(RECORD_MARK)
             found[nodeset if is_record else of.get(node, "")].add(partition.name)
     return found
 

@@ -5,9 +5,16 @@ The syncer writes it, for it reads Slurm's jobs. Autoscalers are asked by it, an
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from sunkpy.core.model.objects import Wire
+
+RECORD_MARK: Final = "_potential_"
+"""In the name of each record of a node that there could be, behind the NodeSet. No pod and so no Slurm node of ours has
+`_` in its name.
+"""
 
 
 class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):

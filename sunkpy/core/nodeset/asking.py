@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -31,7 +30,7 @@ from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.objects import Condition, KubeObject, Wire
 from sunkpy.core.model.times import backoff_s, parse_rfc3339
 from sunkpy.core.nodeset.potential import most_nodes
-from sunkpy.core.nodeset.slurmd_pod import Json
+from sunkpy.core.nodeset.slurmd_pod import Json, fingerprint
 from sunkpy.core.nodeset.spec import Ask, NodeSet
 
 AUTOSCALING_GROUP: Final = "autoscaling.x-k8s.io"
@@ -325,8 +324,7 @@ def placeholder(nodeset: NodeSet, name: str) -> Json:
 
 def shape_hash(nodeset: NodeSet) -> str:
     """Fingerprint of what an autoscaler sees of the template."""
-    text = json.dumps(_spec(nodeset), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    return fingerprint(_spec(nodeset))
 
 
 def _template(nodeset: NodeSet) -> Json:

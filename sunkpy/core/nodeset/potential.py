@@ -19,11 +19,10 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.model import quantity
+from sunkpy.core.model.growth import RECORD_MARK
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.spec import NodeSet, NodeShape
 
-_MARK: Final = "_potential_"
-"""In the name of each record. No pod and so no Slurm node of ours has `_` in its name."""
 _TOPOLOGY: Final = " Topology="
 _FEATURES: Final = " Feature="
 _MEMORY: Final = re.compile(r" RealMemory=(\d+)")
@@ -46,7 +45,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
         """`90 gpu_potential_1f3c5a CPUs=96 … Feature=gpu Topology=tree:all:unknown`."""
         words = f"{self.offer}{_TOPOLOGY}{self.topology}" if self.topology else self.offer
         digest = hashlib.sha256(words.encode()).hexdigest()[:6]
-        return f"{self.count} {self.nodeset}{_MARK}{digest} {words}"
+        return f"{self.count} {self.nodeset}{RECORD_MARK}{digest} {words}"
 
 
 class Has(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +98,7 @@ def write(records: Iterable[Records]) -> str:
 def read_offers(text: str) -> dict[str, str]:
     """What the nodes of each NodeSet offered, by a text that was written earlier."""
     lines = (line.split(" ", 2) for line in text.splitlines())
-    offers = {words[1].partition(_MARK)[0]: words[2] for words in lines if len(words) == 3}
+    offers = {words[1].partition(RECORD_MARK)[0]: words[2] for words in lines if len(words) == 3}
     return {nodeset: words.partition(_TOPOLOGY)[0] for nodeset, words in offers.items()}
 
 

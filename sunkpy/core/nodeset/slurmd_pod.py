@@ -50,6 +50,11 @@ def template_hash(nodeset: NodeSet) -> str:
         **({"weight": spec.weight} if spec.weight != 1 else {}),
         **({"gres": msgspec.to_builtins(spec.gres)} if spec.gres else {}),
     }
+    return fingerprint(shaping)
+
+
+def fingerprint(shaping: object) -> str:
+    """Of a value of JSON; the order of keys does not matter."""
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
