@@ -1,16 +1,20 @@
 """Whether a node has the features that a job asks for: `a&(b|c)`, `[a|b]` (sbatch(1), --constraint).
 
-Of `[a|b]` all nodes of a job have the same one, which those of one NodeSet have anyway.
+Of `[a|b]` all nodes of a job have the same one, which those of one NodeSet have anyway. Anybody may write a constraint,
+so one that is very long or deep is not looked at, and what was found is kept.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Set
+from functools import lru_cache
 from typing import Final
 
 _TOKEN: Final = re.compile(r"[&|,()\[\]]|[^&|,()\[\]]+")
 _CLOSES: Final = {"(": ")", "[": "]"}
+_LONGEST: Final = 1000
+_DEEPEST: Final = 10
 
 
 class NotUnderstood(ValueError):
@@ -25,34 +29,44 @@ def satisfies(constraint: str, features: Set[str]) -> bool:
     """
     if not constraint:
         return True
-    tokens = _TOKEN.findall(constraint.replace(" ", ""))
-    found = _any_of(tokens, features)
+    if len(constraint) > _LONGEST:
+        raise NotUnderstood(f"it has {len(constraint)} characters")
+    return _is_satisfied(constraint, frozenset(features))
+
+
+@lru_cache(maxsize=4096)
+def _is_satisfied(constraint: str, features: frozenset[str]) -> bool:
+    tokens = _TOKEN.findall(constraint.replace(" ", ""))[::-1]
+    found = _any_of(tokens, features, depth=0)
     if tokens:
         raise NotUnderstood(constraint)
     return found
 
 
-def _any_of(tokens: list[str], features: Set[str]) -> bool:
-    found = _all_of(tokens, features)
-    while tokens and tokens[0] == "|":
-        del tokens[0]
-        found |= _all_of(tokens, features)
+def _any_of(tokens: list[str], features: Set[str], *, depth: int) -> bool:
+    """Takes what it reads from the end of `tokens`, which are in reversed order."""
+    found = _all_of(tokens, features, depth=depth)
+    while tokens and tokens[-1] == "|":
+        tokens.pop()
+        found |= _all_of(tokens, features, depth=depth)
     return found
 
 
-def _all_of(tokens: list[str], features: Set[str]) -> bool:
-    found = _one(tokens, features)
-    while tokens and tokens[0] in ("&", ","):
-        del tokens[0]
-        found &= _one(tokens, features)
+def _all_of(tokens: list[str], features: Set[str], *, depth: int) -> bool:
+    found = _one(tokens, features, depth=depth)
+    while tokens and tokens[-1] in ("&", ","):
+        tokens.pop()
+        found &= _one(tokens, features, depth=depth)
     return found
 
 
-def _one(tokens: list[str], features: Set[str]) -> bool:
-    token = tokens.pop(0) if tokens else ""
+def _one(tokens: list[str], features: Set[str], *, depth: int) -> bool:
+    token = tokens.pop() if tokens else ""
     if closes := _CLOSES.get(token):
-        found = _any_of(tokens, features)
-        if not tokens or tokens.pop(0) != closes:
+        if depth == _DEEPEST:
+            raise NotUnderstood(token)
+        found = _any_of(tokens, features, depth=depth + 1)
+        if not tokens or tokens.pop() != closes:
             raise NotUnderstood(token)
         return found
     if not token or any(sign in token for sign in "&|,)]*{}"):

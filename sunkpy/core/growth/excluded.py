@@ -17,6 +17,8 @@ from sunkpy.core.model import hostlist
 MOST: Final = 500
 """Of so many lists with more than one name, jobs that wait may have one."""
 _EXPANDED: Final = 32
+_MOST_NAMES: Final = 2**17
+"""Slurm has 65536 nodes at most, and a text of 64 KiB may name each of them thousands of times."""
 
 
 class Excluded(msgspec.Struct, frozen=True, weakref=True):
@@ -53,6 +55,6 @@ def share(text: str) -> Excluded:
 @lru_cache(maxsize=_EXPANDED)
 def _expand(text: str) -> frozenset[str]:
     try:
-        return frozenset(map(sys.intern, hostlist.expand(text)))
+        return frozenset(map(sys.intern, hostlist.expand(text, most=_MOST_NAMES)))
     except hostlist.BadHostlist:
         return frozenset({text})

@@ -23,6 +23,9 @@ from sunkpy.core.model.growth import GrowthRequest
 TOLD: Final = 3
 """Of so many jobs it is told by number why they cannot be helped; the others are counted."""
 
+_SHOWN: Final = 100
+"""So many characters of a constraint are told."""
+
 HET_JOBS: Final = 50
 """So many heterogeneous jobs are looked at, the first in line: for each all rooms are copied, for it may not fit whole.
 """
@@ -144,7 +147,8 @@ class _Line:
         try:
             satisfies(job.constraint, frozenset())
         except NotUnderstood:
-            self._refuse(job, {pool.name: f"constraint {job.constraint} is not understood" for pool in serving})
+            shown = job.constraint if len(job.constraint) <= _SHOWN else f"{job.constraint[:_SHOWN]}…"
+            self._refuse(job, {pool.name: f"constraint {shown} is not understood" for pool in serving})
             return False
         tries, never = self._tries(job, serving)
         if any(self._take(job, each, {}) for each in tries if not each.lacking):

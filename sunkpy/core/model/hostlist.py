@@ -6,6 +6,7 @@ One bracket per name, as slurmctld writes names with a single numeric dimension;
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 
 _BRACKET = re.compile(r"^(?P<head>[^\[\]]*)\[(?P<ranges>[^\[\]]*)\](?P<tail>.*)$")
@@ -24,14 +25,20 @@ class _BadPart(ValueError):
     """Why not."""
 
 
-def expand(text: str) -> list[str]:
+def expand(text: str, *, most: int = sys.maxsize) -> list[str]:
     """Names in the order written: `a[1-2],b` → a1, a2, b.
 
     Raises:
-        BadHostlist: brackets do not match, a range runs backwards, or it is longer than Slurm's.
+        BadHostlist: brackets do not match, a range runs backwards, or it is longer than Slurm's; or there are more than
+            `most` names.
     """
+    names: list[str] = []
     try:
-        return [name for part in _split(text) for name in _expand_part(part)]
+        for part in _split(text):
+            names += _expand_part(part)
+            if len(names) > most:
+                raise _BadPart(f"it has more than {most} names")
+        return names
     except _BadPart as error:
         raise BadHostlist(f"hostlist {text[:_SHOWN]!r}: {error}") from error
 

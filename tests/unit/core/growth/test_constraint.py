@@ -31,3 +31,9 @@ def test_a_node_has_what_is_asked_for_or_not(constraint, has):
 def test_what_it_cannot_tell_it_does_not_guess(constraint):
     with pytest.raises(NotUnderstood):
         satisfies(constraint, {"a", "b"})
+
+
+def test_a_constraint_without_end_is_not_understood_at_once():
+    for constraint in ("(" * 2000 + "a" + ")" * 2000, "(" * 400 + "a" + ")" * 400, "|".join(["a"] * 16_000)):
+        with pytest.raises(NotUnderstood):
+            satisfies(constraint, {"a"})

@@ -13,6 +13,12 @@ def test_names_are_those_of_the_text_and_one_that_cannot_be_read_is_no_node():
     assert (share(""), share("").nodes) == (NONE, frozenset())
 
 
+def test_a_text_that_names_all_nodes_many_times_is_not_spelled_out():
+    text = ",".join(["n[1-65535]"] * 3)
+    assert share(text).nodes == {text}
+    assert len(share("n[1-65535],n[1-65535]").nodes) == 65535
+
+
 def test_equal_lists_are_one_and_names_are_kept_once():
     one, other = share("n[1-5000]"), share("".join(["n[1", "-5000]"]))
     assert one is other

@@ -188,6 +188,7 @@ def test_what_no_node_more_can_help(fields):
         (make_job(nodes=2, max_nodes=2, per_node={}, total=amounts(20)), [make_pool()],
          "needs 3 nodes of it, and asks for 2 at most"),
         (make_job(constraint="[a*2&b*3]"), [make_pool()], "constraint [a*2&b*3] is not understood"),
+        (make_job(constraint="(" * 5000), [make_pool()], f"constraint {'(' * 100}… is not understood"),
     ],
 )  # fmt: skip
 def test_it_is_told_why_a_job_can_never_be_helped(job, pools, why):

@@ -37,6 +37,12 @@ def test_broken_ranges_are_refused(text: str) -> None:
         hostlist.expand(text)
 
 
+def test_more_names_than_are_wanted_are_refused() -> None:
+    assert len(hostlist.expand("n[1-9],m", most=10)) == 10
+    with pytest.raises(hostlist.BadHostlist, match="it has more than 10 names"):
+        hostlist.expand("n[1-9],m,o", most=10)
+
+
 def test_brackets_that_together_make_more_names_than_a_range_may_are_refused() -> None:
     assert len(hostlist.expand("r[0-15]n[0-99]")) == 1600
     with pytest.raises(hostlist.BadHostlist):
