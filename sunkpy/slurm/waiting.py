@@ -20,6 +20,7 @@ from sunkpy.core.model.states import is_job_completing, is_job_pending
 from sunkpy.slurm.wire import Number, flags
 
 _TASKS: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_LICENSE: Final = re.compile(r"(?:^|[,;|])([^,;|:=]+)")
 _MIB: Final = {"": 1, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
 _LONGEST: Final = 40
 
@@ -51,6 +52,7 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
     tres_per_task: str = ""
     features: str = ""
     resv_name: str = ""
+    licenses: str | None = ""
     required_nodes: str = ""
     excluded_nodes: str = ""
     shared: tuple[str, ...] | None = ()
@@ -90,6 +92,7 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
             whole_nodes="none" in (self.shared or ()),
             constraint=self.features,
             reservation=self.resv_name,
+            licenses=tuple(sorted(set(_LICENSE.findall(self.licenses or "")))),
             names_nodes=bool(self.required_nodes),
             excluded=share(self.excluded_nodes),
             het_job=self.het_job_id.value,

@@ -58,7 +58,7 @@ def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping
     """By NodeSet that may grow; `tiers`: partition → PriorityTier, which goes before the priority of jobs."""
     line = _Line(pools)
     waiting = list(jobs)
-    limits = {limit for job in waiting if (limit := job.limit) is not None}
+    limits = {limit for job in waiting for limit in job.limits}
     groups: dict[int, list[WaitingJob]] = {}
     for job in waiting:
         groups.setdefault(job.het_job or job.id, []).append(job)

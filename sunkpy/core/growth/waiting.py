@@ -19,7 +19,7 @@ _NOT_LOOKED_AT: Final = frozenset({"", "None", "Priority"})
 _OF_ONE_JOB: Final = ("PerJob", "PerNode", "Min", "Duration", "NotAllowed")
 
 Limit = tuple[str, ...]
-"""Of an account, a QoS, or a user in one of both."""
+"""Of an account, a QoS, or a user in one of both; or a licence."""
 
 
 class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -46,6 +46,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     whole_nodes: bool = False
     constraint: str = ""
     reservation: str = ""
+    licenses: tuple[str, ...] = ()
     names_nodes: bool = False
     excluded: Excluded = NONE
     het_job: int = 0
@@ -65,16 +66,25 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     @property
-    def limit(self) -> Limit | None:
-        """The limit that keeps it waiting, if it keeps other jobs waiting, too: one of a job or a node does not."""
+    def limits(self) -> Set[Limit]:
+        """The limits that keep it waiting, if they keep other jobs waiting, too: one of a job or a node does not.
+
+        Of several licences Slurm does not say which one is lacking.
+        """
         reason = self.reason
+        if reason == "Licenses":
+            return self._of_licenses
         if not reason.startswith(("Assoc", "QOS", "Max")) or any(word in reason for word in _OF_ONE_JOB):
-            return None
+            return frozenset()
         if reason.startswith("AssocGrp") or reason.endswith("PerAccount"):
-            return "account", self.account
+            return {("account", self.account)}
         if reason.startswith("QOSGrp"):
-            return "qos", self.qos
-        return "user", self.user, self.qos if reason.startswith("QOS") else self.account
+            return {("qos", self.qos)}
+        return {("user", self.user, self.qos if reason.startswith("QOS") else self.account)}
+
+    @property
+    def _of_licenses(self) -> Set[Limit]:
+        return {("license", name) for name in self.licenses}
 
     def is_bound_by(self, limits: Set[Limit]) -> bool:
         """Slurm has not looked at it yet, and what keeps jobs before it waiting will keep it waiting.
@@ -82,7 +92,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         slurmctld looks at so many jobs at a time (default_queue_depth, bf_max_job_test); those behind have `Priority`.
         """
         own: set[Limit] = {("account", self.account), ("qos", self.qos)}
-        own |= {("user", self.user, self.qos), ("user", self.user, self.account)}
+        own |= {("user", self.user, self.qos), ("user", self.user, self.account), *self._of_licenses}
         return self.reason in _NOT_LOOKED_AT and not limits.isdisjoint(own)
 
     @property

@@ -158,13 +158,17 @@ def test_what_waits_for_something_else_lacks_no_node(reason):
         ("QOSGrpCpuLimit", {"user": "bob", "account": "bio"}, False),
         ("QOSGrpCpuLimit", {"qos": "short"}, True),
         ("MaxNodePerAccount", {"user": "bob"}, False),
+        ("Licenses", {"user": "bob", "account": "bio", "qos": "short"}, False),
+        ("Licenses", {"licenses": ("b", "matlab")}, False),
+        ("Licenses", {"licenses": ("b",)}, True),
+        ("Licenses", {"reason": "Resources"}, True),
         ("QOSMaxNodePerJobLimit", {}, True),
         ("QOSMinGRES", {}, True),
         ("Dependency", {}, True),
     ],
 )
 def test_a_job_that_slurm_has_not_looked_at_is_bound_by_the_limit_of_one_before_it(limit, other, lacks):
-    whose = {"user": "ann", "account": "chem", "qos": "long"}
+    whose = {"user": "ann", "account": "chem", "qos": "long", "licenses": ("matlab",)}
     jobs = [make_job(1, reason=limit, **whose), make_job(2, **{"reason": "Priority", **whose, **other})]
     assert requests(find_lacks(jobs, [make_pool()], {})) == ({"2": 1} if lacks else {})
 
