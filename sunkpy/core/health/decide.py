@@ -237,6 +237,9 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
         return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why="no rule says what cures it"))
     remedy = view.rules.remedies.get(rule.remedy)
     if record.state is State.DRAINED and remedy is not None and finding.sign is Sign.BAD:
+        if record.was_remedied:
+            why = f"it is sick again since its remedy, and {rule.remedy} is not asked twice"
+            return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
         if view.may_remedy:
             return HealthStep(before=record, after=kept.moved(State.REMEDY, view.now))
         return HealthStep(before=record, after=kept, again_s=_LOOK_AGAIN_S)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -96,6 +97,12 @@ class Record(Wire, frozen=True, kw_only=True):
     def was_well(self) -> bool:
         """It was well until it came to this state."""
         return len(self.past) < 2 or self.past[-2].state is State.WELL
+
+    @property
+    def was_remedied(self) -> bool:
+        """A remedy was asked for since it was well, as far as is remembered."""
+        since = takewhile(lambda step: step.state is not State.WELL, reversed(self.past))
+        return any(step.state is State.REMEDY for step in since)
 
     @property
     def is_closed(self) -> bool:

@@ -51,6 +51,20 @@ def test_a_cured_node_waits_for_a_slurmd_pod_that_checks_it():
     assert (back.state, back.why) == (State.WELL, "cured: the signal has ended, and its check has passed")
 
 
+def test_a_machine_that_is_sick_again_as_it_is_checked_is_not_remedied_for_ever():
+    sick = node(label="broken", record=record(State.DRAINED, "mend", run=run_of(FIRST)))
+    mended = node(record=read_record(stepped(sick, FIRST)))
+    checked = stepped(stepped(mended, FIRST, after_s=100), FIRST, after_s=160)
+    assert read_record(checked).state is State.VERIFY
+    again = node(label="broken", record=read_record(checked))
+    for _ in range(3):
+        again = stepped(again, CHECKS, after_s=200)
+    asks = read_record(again)
+    assert (asks.state, asks.why) == (
+        State.PERSON, "it is sick again since its remedy, and mender is not asked twice",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("restarts", "is_checked"), [(0, False), (1, True)])
 def test_a_start_since_the_cure_is_enough(restarts, is_checked):
     settling = stepped(node(record=drained()), FIRST)
