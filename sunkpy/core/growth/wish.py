@@ -100,7 +100,7 @@ def make_status(
 
 def _seen(status: GrowthStatus, before: GrowthStatus | None, read_at: datetime) -> GrowthStatus:
     """As before while nothing else differs, for a while."""
-    if before is not None and before.seen and read_at - parse_rfc3339(before.seen) < _SEEN_EACH:
+    if before is not None and before.seen and abs(read_at - parse_rfc3339(before.seen)) < _SEEN_EACH:
         same = msgspec.structs.replace(status, seen=before.seen)
         if same == before:
             return same

@@ -175,12 +175,18 @@ def _of_a_well_node(view: HealthView, record: Record | None, rules: Mapping[str,
         at=rfc3339(view.now),
         signal=name,
         text=finding.text,
-        since=finding.since or rfc3339(view.now),
+        since=_since(view, finding),
         cure=rule.cured_by,
         closes=False,
         why="",
     )
     return _of_a_suspect(view, suspect, rule, finding, before=record)
+
+
+def _since(view: HealthView, finding: Finding) -> str:
+    """When the signal began, as its source says; now, if it does not, or if its clock is ahead of ours."""
+    is_told = finding.since and time_of(finding.since) <= view.now
+    return finding.since if is_told else rfc3339(view.now)
 
 
 def _of_a_suspect(
@@ -448,7 +454,7 @@ def _of_another_signal(view: HealthView, record: Record, name: str, rule: Rule, 
     """It stays closed, for another reason; the drain is ours from now on only if the cap allows it."""
     if rule.closes and not record.closes and not view.has_room:
         return HealthStep(before=record, after=record, is_held=True, again_s=_LOOK_AGAIN_S)
-    since = finding.since or rfc3339(view.now)
+    since = _since(view, finding)
     changed = msgspec.structs.replace(record, signal=name, text=finding.text, since=since, cure=rule.cured_by)
     return HealthStep(before=record, after=_closed(view, changed, rule))
 

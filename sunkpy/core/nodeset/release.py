@@ -38,10 +38,13 @@ def choose_idle(world: World, gone: Collection[str]) -> list[str]:
 
 
 def _is_spare(growth: GrowthStatus | None, now: datetime) -> bool:
-    """No job wants nodes or waits for the idle ones, as far as the syncer has lately read them."""
+    """No job wants nodes or waits for the idle ones, as far as the syncer has lately read them.
+
+    A time to come is that of a clock that is ahead, and says nothing of how old it is.
+    """
     if growth is None or not growth.seen:
         return False
-    return not (growth.wanted_nodes or growth.held) and now - parse_rfc3339(growth.seen) < _KNOWN_FOR
+    return not (growth.wanted_nodes or growth.held) and abs(now - parse_rfc3339(growth.seen)) < _KNOWN_FOR
 
 
 def _is_released(judged: PodVerdict) -> bool:

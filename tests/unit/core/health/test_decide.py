@@ -57,6 +57,12 @@ def test_patience_counts_from_the_time_that_the_condition_tells():
     assert state_of(stepped(suspect, pod(), after_s=50)) is State.CLOSING
 
 
+def test_a_source_whose_clock_is_ahead_delays_nothing():
+    asked = step(node(deadlock="True"), pod(), after_s=-3600)
+    assert asked.after is not None
+    assert (asked.again_s, asked.after.due) == (60.0, "2026-11-28T11:01:00Z")
+
+
 def test_a_signal_that_ends_within_its_patience_leaves_no_trace():
     suspect = record(State.SUSPECT, "deadlock")
     assert step(node(deadlock="False", record=suspect), pod()).changes == {names.ANNOTATION_HEALTH: None}

@@ -62,6 +62,7 @@ def what(plan):
         pytest.param(releasing(seen=None), {}, False, id="the syncer has said nothing"),
         pytest.param(releasing(seen=""), {}, False, id="nor when it knew what jobs want"),
         pytest.param(releasing(seen=seen_before(minutes=5)), {}, False, id="what jobs want is not known any more"),
+        pytest.param(releasing(seen=seen_before(minutes=-5)), {}, False, id="a clock that is ahead tells nothing"),
         pytest.param(releasing(after_s=None), {}, False, id="nodes are not released"),
         pytest.param(releasing(replicas=1), {}, False, id="replicas say how many there are"),
     ],
