@@ -19,6 +19,7 @@ from sunkpy.core import names
 from sunkpy.core.growth.lacks import Lack, find_lacks
 from sunkpy.core.growth.survey import Members, devices_in_use, find_pools
 from sunkpy.core.growth.wish import Wish, make_status, recall
+from sunkpy.core.health.verification import verify_s
 from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
@@ -143,7 +144,7 @@ class Growth:
         joining: defaultdict[str, set[str]] = defaultdict(set)
         late: defaultdict[str, set[str]] = defaultdict(set)
         returning: defaultdict[str, set[str]] = defaultdict(set)
-        oldest = self._now() - JOINS_WITHIN
+        now = self._now()
         for pod in self._pods.values():
             if not is_slurmd(pod) or _leaves(pod):
                 continue
@@ -152,7 +153,7 @@ class Growth:
             since = pod.metadata.creation_timestamp
             if token is not None and token.is_rollout:
                 returning[nodeset].add(name)
-            elif token is None and since and parse_rfc3339(since) > oldest:
+            elif token is None and since and now - parse_rfc3339(since) < _joins_within(pod):
                 joining[nodeset].add(name)
             elif token is None and since and not pod.is_deleting:
                 late[nodeset].add(name)
@@ -230,6 +231,11 @@ def _find(read: Read, members: list[Members]) -> Mapping[str, Lack]:
     pools = find_pools(members, read.nodes, read.partitions, devices_in_use(jobs))
     waiting = [job.waits for job in jobs if job.waits is not None]
     return find_lacks(waiting, pools, {each.name: each.tier for each in read.partitions})
+
+
+def _joins_within(pod: Pod) -> timedelta:
+    """The check of the machine comes before slurmd, and may take its time."""
+    return JOINS_WITHIN + timedelta(seconds=verify_s(pod) or 0)
 
 
 def _leaves(pod: Pod) -> bool:

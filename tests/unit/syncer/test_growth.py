@@ -81,10 +81,12 @@ class Pool:
         self.api.change("pods", "slurm", name, {"metadata": {"annotations": token}})
         await self.api.until(lambda: names.ANNOTATION_PENDING_DELETION in self.pods.get("slurm", name).annotations)
 
-    async def add_pod(self, name: str) -> None:
-        """A node has come, and its slurmd pod starts."""
+    async def add_pod(self, name: str, *, check_s: int | None = None) -> None:
+        """A node has come, and its slurmd pod starts; `check_s`: its machine is checked first."""
         labels = {names.LABEL_NODESET: "gpu", names.LABEL_SLURM_NODE: name}
-        meta = {"name": name, "namespace": "slurm", "labels": labels, "ownerReferences": [REFERENCE]}
+        told = {} if check_s is None else {names.ANNOTATION_VERIFY_SECONDS: str(check_s)}
+        meta = {"name": name, "namespace": "slurm", "labels": labels, "annotations": told}
+        meta["ownerReferences"] = [REFERENCE]
         self.api.put("pods", {"metadata": {**meta, "creationTimestamp": rfc3339(self.now)}, "spec": {}, "status": {}})
         await self.api.until(lambda: self.pods.get("slurm", name) is not None)
 
@@ -162,6 +164,18 @@ async def test_a_node_that_never_comes_is_wanted_again(pool: Pool) -> None:
     said = await pool.answer(waits())
     assert said is not None
     assert said["wantedNodes"] == 1
+
+
+async def test_a_node_that_checks_its_machine_first_is_expected_for_as_long(pool: Pool) -> None:
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        await pool.add_pod(name, check_s=1800)
+    pool.now += JOINS_WITHIN + timedelta(seconds=1799)
+    for _ in range(2):
+        assert await pool.answer(waits()) is None
+    pool.now += timedelta(seconds=2)
+    said = await pool.answer(waits())
+    assert said is not None
+    assert "3 nodes that came have not registered" in said["reason"]
 
 
 async def test_while_three_nodes_that_came_do_not_register_none_more_is_wanted(pool: Pool) -> None:
