@@ -142,8 +142,8 @@ ANNOTATION_HEALTH_DRAIN = PREFIX + "health-drain"
 evidence.
 """
 ANNOTATION_DRAIN_ASKED = PREFIX + "drain-asked"
-"""On slurmd Pod, by the operator. A DrainRequest waits for an answer: the syncer copies this to `drained` when Slurm
-says drained and idle. `<time>/drain-request`, since when the signal has been there.
+"""On slurmd Pod, by the operator. A remedy is next, or a DrainRequest waits for an answer: the syncer copies this to
+`drained` when Slurm says drained and idle. `<time>/health`, since when the signal has been there.
 """
 ANNOTATION_HEALTH_LIFT = PREFIX + "health-lift"
 """On slurmd Pod, by the operator. The reason of a drain that others set in Slurm, and that a rule lets sunkpy lift, as

@@ -1,34 +1,26 @@
 """Follows the requests of other programs that nodes be drained, and answers each once nothing runs on its node.
 
 A request is a signal for as long as it is there (`core.health`). Once its node is drained, the operator asks the syncer
-by a token on the slurmd pod (`sunkpy.dev/drain-asked`). The request is answered when the syncer has written a receipt
-for that token within the last seconds (`core.nodeset.removal`): Slurm has said twice that the node is drained and that
-no job is on it. What the pod shows besides may be hours old, from before the request.
+whether anything runs there, and answers the request by the syncer's answer (`core.nodeset.emptied`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 import structlog
 
-from sunkpy.core import names
-from sunkpy.core.health import State, read_record
 from sunkpy.core.health.requests import DrainRequest, DrainRequests
 from sunkpy.core.model.objects import Condition, Key, Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
-from sunkpy.core.nodeset.removal import has_fresh_receipt
+from sunkpy.core.nodeset.emptied import is_emptied
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 
 _AGAIN_S = 15.0
-_ASKED: Final = names.ANNOTATION_DRAIN_ASKED
-_DRAINED: Final = frozenset({State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
-"""States in which nothing should run there. Only then is the syncer asked: its receipt is a write every ten seconds."""
 
 
 class DrainRequestWatch:
@@ -68,12 +60,11 @@ class DrainRequestWatch:
         found = self._of_node.get(node.name, {})
         return msgspec.structs.replace(node, drain_request="; ".join(each.text for each in found.values()))
 
-    def question(self, node: Node | None, pod: Pod) -> dict[str, str | None]:
-        """What to change on the slurmd pod, so that the syncer says whether anything runs there."""
-        if node is None or (self._watch is not None and not self._watch.synced.is_set()):
-            return {}
-        token = _token(node) if self._unanswered(node) else None
-        return {} if pod.annotations.get(_ASKED) == token else {_ASKED: token}
+    def is_waited(self, node: Node) -> bool | None:
+        """A request of this Node waits for its answer; None: they were not listed yet."""
+        if self._watch is not None and not self._watch.synced.is_set():
+            return None
+        return bool(self._unanswered(node))
 
     def _unanswered(self, node: Node) -> list[DrainRequest]:
         requests = self._of_node.get(node.name, {}).values()
@@ -85,7 +76,7 @@ class DrainRequestWatch:
         Returns:
             After how many seconds to try again, because the apiserver refused it.
         """
-        if not _is_empty(pod, _token(node)):
+        if pod is None or not is_emptied(node, pod, utc_now()):
             return None
         for request in self._unanswered(node):
             try:
@@ -109,20 +100,3 @@ class DrainRequestWatch:
 def _body(condition: Condition) -> dict[str, object]:
     written: dict[str, object] = msgspec.to_builtins(condition)
     return {"status": condition.status, **written}
-
-
-def _token(node: Node) -> str | None:
-    """What the syncer is asked about a Node that has been drained for its health; None: it has not been."""
-    record = read_record(node)
-    if record is None or record.state not in _DRAINED:
-        return None
-    return f"{record.since or record.at}/drain-request"
-
-
-def _is_empty(pod: Pod | None, token: str | None) -> bool:
-    """The syncer has said so lately, for this token."""
-    if pod is None or token is None or pod.annotations.get(names.ANNOTATION_DRAINED) != token:
-        return False
-    running = pod.condition(names.CONDITION_RUNNING)
-    is_idle = running is not None and running.status == "False"
-    return is_idle and pod.is_condition_true(names.CONDITION_DRAIN) and has_fresh_receipt(pod, utc_now())

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from sunkpy.core.health import HealthStep, HealthView, State, decide_health, read_record
-from sunkpy.core.health.decide import is_closed_by_us, is_remedied
+from sunkpy.core.health.decide import is_closed_by_us, is_remedied, is_remedy_next
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.emptied import is_emptied
 from sunkpy.operator.metrics import HealthMetrics
 from sunkpy.operator.node_cap import NodeCap
 from sunkpy.operator.settings import HealthSettings
@@ -47,6 +48,10 @@ class HealthWatch:
         if record is None or record.state not in (State.SUSPECT, State.CLOSING):
             del self._closing_since_s[old.name]
 
+    def asks(self, node: Node) -> bool:
+        """It has to be known whether anything runs there now."""
+        return is_remedy_next(node, self._rules)
+
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
         """The next step of a Node; it counts towards the cap from now on, although no watch shows it yet."""
         view = HealthView(
@@ -56,6 +61,7 @@ class HealthWatch:
             now=self._now(),
             has_room=self._cap.has_room(node, pod),
             may_remedy=self._remedied.has_room(node, pod),
+            is_empty=pod is None or is_emptied(node, pod, self._now()),
         )
         step = decide_health(view)
         if step.begins_remedy:

@@ -18,6 +18,7 @@ from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
+from sunkpy.core.nodeset.emptied import question_of
 from sunkpy.core.nodeset.lock import UNLOCKED, Lock, is_sure
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.protection import decide_evictable
@@ -121,7 +122,7 @@ class NodeLoop:
         """The Node's cordon and health onto the pod, the pod's facts onto the Node; each side may be missing."""
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
-            annotations = {**decide_pod_cordon(node, pod), **self._requests.question(node, pod)}
+            annotations = {**decide_pod_cordon(node, pod), **self._question(node, pod)}
             labels = decide_evictable(node, pod)
             if annotations or labels:
                 late_s = await self._writer.patch_pod(pod, annotations=annotations, labels=labels)
@@ -143,6 +144,17 @@ class NodeLoop:
             step.again_s,
         ]
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
+
+    def _question(self, node: Node | None, pod: Pod) -> dict[str, str | None]:
+        """What to change on the slurmd pod, so that the syncer says whether anything runs there."""
+        if node is None:
+            return {}
+        is_asked = self._health.asks(node) or self._requests.is_waited(node)
+        if is_asked is None:
+            return {}
+        question = question_of(node) if is_asked else None
+        asked = names.ANNOTATION_DRAIN_ASKED
+        return {} if pod.annotations.get(asked) == question else {asked: question}
 
 
 class Wakes:

@@ -40,7 +40,8 @@ _LOOK_AGAIN_S: Final = 15.0
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     """All that a step is decided on. `pod` is the Node's slurmd pod; `has_room`: the cap lets one more be closed, and
-    `may_remedy` one more be remedied.
+    `may_remedy` one more be remedied. `is_empty`: Slurm has said within the last seconds that it is drained and idle,
+    or there is no slurmd pod.
     """
 
     node: Node
@@ -49,6 +50,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     has_room: bool = True
     may_remedy: bool = True
+    is_empty: bool = True
 
 
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +140,13 @@ def is_remedied(node: Node) -> bool:
     """It counts towards the cap on remedies."""
     record = read_record(node)
     return record is not None and record.state is State.REMEDY
+
+
+def is_remedy_next(node: Node, rules: HealthRules) -> bool:
+    """It is drained, and a remedy begins once Slurm says that nothing runs there now."""
+    record = read_record(node)
+    rule = rules.signals.get(record.signal) if record is not None and record.state is State.DRAINED else None
+    return rule is not None and rule.remedy in rules.remedies
 
 
 def is_being_verified(node: Node) -> bool:
@@ -246,9 +255,9 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
         if record.was_remedied:
             why = f"it is sick again since its remedy, and {rule.remedy} is not asked twice"
             return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
-        if view.may_remedy:
-            return HealthStep(before=record, after=kept.moved(State.REMEDY, view.now))
-        return HealthStep(before=record, after=kept, again_s=_LOOK_AGAIN_S)
+        if view.is_empty:
+            after = kept.moved(State.REMEDY, view.now) if view.may_remedy else kept
+            return HealthStep(before=record, after=after, again_s=None if view.may_remedy else _LOOK_AGAIN_S)
     if record.state is State.DRAINING and view.pod is not None:
         return HealthStep(before=record, after=kept)  # jobs take their time
     return _with_patience(view, kept, rule, before=record)

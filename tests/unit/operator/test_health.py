@@ -99,8 +99,16 @@ def test_as_many_are_remedied_at_once_as_may_be_closed():
     nodes = [named(number, label="broken", record=record(State.DRAINED, "mend")) for number in range(5)]
     for each in nodes:
         watch.node_changed(None, each)
-    states = [watch.step(each, pod(drain=True)).after.state for each in nodes]
+    states = [watch.step(each, None).after.state for each in nodes]
     assert (states.count(State.REMEDY), states.count(State.DRAINED)) == (3, 2)
+
+
+def test_a_remedy_waits_for_slurms_word_of_now():
+    mend = Rule(label=LABEL, bad=("broken",), remedy="mender")
+    watch = Watch(HealthSettings(signals={"mend": mend}, remedies={"mender": MENDER})).watch
+    drained = named(1, label="broken", record=record(State.DRAINED, "mend"))
+    assert watch.asks(drained)
+    assert not watch.step(drained, pod(drain=True)).begins_remedy, "what the pod shows may be hours old"
 
 
 def test_a_signal_whose_remedy_is_not_there_is_refused():

@@ -78,6 +78,12 @@ def receipt(token: str | None) -> dict[str, Any]:
     return {"metadata": {"annotations": notes}}
 
 
+async def answer_the_question(api: Apiserver, pod: str) -> None:
+    """As the syncer does when the operator asks whether anything runs on the node that is drained for its health."""
+    await api.until(lambda: noted(api, "pods", pod, names.ANNOTATION_DRAIN_ASKED))
+    api.change("pods", "slurm", pod, receipt(noted(api, "pods", pod, names.ANNOTATION_DRAIN_ASKED)))
+
+
 def report(api: Apiserver, pod: str, **conditions: str) -> None:
     """What kubelet and syncer would write."""
     told = [{"type": type_, "status": status, "message": "bad gpu"} for type_, status in {**TRUE, **conditions}.items()]
@@ -372,6 +378,7 @@ async def test_who_asks_for_a_check_gets_the_node_drained_and_a_new_slurmd_pod(a
 
 async def test_a_remedy_is_written_once_nothing_runs_there(api):
     api.define("batch/v1", "Job", "jobs")
+    api.define("nvsentinel.nvidia.com/v1alpha1", "DrainRequest", "drainrequests")
     api.put("nodesets", nodeset(replicas=1))
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True", names.CONDITION_DRAIN: "True"})
@@ -379,9 +386,13 @@ async def test_a_remedy_is_written_once_nothing_runs_there(api):
     await api.until(lambda: '"state":"draining"' in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
     assert api.names("jobs") == []
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED))
+    assert api.names("jobs") == [], "nobody has said so lately"
+    await answer_the_question(api, "gpu-012-001")
     await api.until(lambda: len(api.names("jobs")) == 1)
     (name,) = api.names("jobs")
     assert api.find("jobs", name)["spec"] == {"nodeName": "n1"}
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED) is None)
     api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": None}}})
     await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     await api.until(lambda: {"HealthRemedy", "HealthRemedyWritten", "HealthReturned"} <= set(api.reasons()))
@@ -426,6 +437,7 @@ async def test_a_machine_of_cluster_api_is_annotated_once_its_node_says_which_it
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
     api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/board": "burnt"}}})
+    await answer_the_question(api, "gpu-012-001")
     missing = "remedy replace: the Node has no annotation cluster.x-k8s.io/machine"
     await api.until(lambda: "HealthRemedyFailed" in api.reasons())
     assert missing in [each["note"] for each in api.events()]
@@ -439,6 +451,7 @@ async def test_a_remedy_that_the_apiserver_refuses_is_told(api):
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
     api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": "stuck"}}})
+    await answer_the_question(api, "gpu-012-001")
     await api.until(lambda: "HealthRemedyFailed" in api.reasons())
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.health import HealthRules, Record, Rule, State, drain_text, lifted_reason, read_record
-from sunkpy.core.health.decide import is_closed_by_us, remedy_name
+from sunkpy.core.health.decide import is_closed_by_us, is_remedy_next, remedy_name
 from sunkpy.core.health.record import CLOSED
 from sunkpy.core.health.verification import FAILED, REQUESTED, verify_s
 from sunkpy.core.model.times import rfc3339
@@ -245,6 +245,22 @@ def test_a_remedy_begins_once_nothing_runs_there_and_a_cure_brings_the_node_back
 )
 def test_no_remedy_begins_while_a_job_may_run_or_without_its_signal(at, on):
     assert not step(at, on, after_s=10).begins_remedy
+
+
+def test_no_remedy_begins_before_slurm_has_said_now_that_nothing_runs_there():
+    """The syncer may be away, and the node open in Slurm: what its pod shows is from before."""
+    drained = node(label="broken", record=record(State.DRAINED, "mend"))
+    waits = step(drained, pod(drain=True), is_empty=False)
+    assert (waits.begins_remedy, waits.after.state, waits.after.due) == (False, State.DRAINED, "2026-11-28T13:00:00Z")
+    late = step(drained, pod(drain=True), is_empty=False, after_s=3600).after
+    assert (late.state, late.why) == (State.PERSON, "not cured after 60 min")
+
+
+def test_it_is_asked_whether_anything_runs_there_when_a_remedy_is_next():
+    assert is_remedy_next(node(label="broken", record=record(State.DRAINED, "mend")), RULES)
+    assert not is_remedy_next(node(label="broken", record=record(State.DRAINING, "mend")), RULES)
+    assert not is_remedy_next(node(label="broken", record=record(State.DRAINED, "label")), RULES)
+    assert not is_remedy_next(node(), RULES)
 
 
 def test_a_remedy_is_one_object_for_a_node_and_a_time():

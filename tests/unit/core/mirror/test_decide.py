@@ -240,9 +240,9 @@ def test_drained_is_said_after_two_answers() -> None:
 
 
 def test_who_asks_whether_a_node_is_drained_is_answered_as_a_removal_is() -> None:
-    node, asked = make_node("IDLE+DRAIN", reason=THEIRS), {names.ANNOTATION_DRAIN_ASKED: "7/drain-request"}
+    node, asked = make_node("IDLE+DRAIN", reason=THEIRS), {names.ANNOTATION_DRAIN_ASKED: "7/health"}
     decision = decide_twice(make_pod(annotations={**asked, names.ANNOTATION_HEALTH_DRAIN: "sick"}), node)
-    assert annotations(decision)[names.ANNOTATION_DRAINED] == "7/drain-request"
+    assert annotations(decision)[names.ANNOTATION_DRAINED] == "7/health"
     assert [a.receipt_age_s for a in decision.actions if isinstance(a, PatchPod)] == [0.0]
     removed = decide_twice(make_pod(pending=TOKEN, annotations=asked), node)
     assert annotations(removed)[names.ANNOTATION_DRAINED] == TOKEN, "the receipt of a removal comes first"

@@ -1,0 +1,38 @@
+"""Whether anything still runs on a node that was drained for its health: the syncer's word of the last seconds.
+
+What a slurmd pod shows of its Slurm node may be hours old, for a syncer that is away takes nothing back. So before
+something is done that a job would not survive, or told to somebody who does it, the operator asks by a token on the pod
+(`sunkpy.dev/drain-asked`), and a fresh receipt for that token is the answer: Slurm has said twice that the node is
+drained and that no job is on it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from sunkpy.core import names
+from sunkpy.core.health import State, read_record
+from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.nodeset.removal import has_fresh_receipt
+
+_DRAINED: Final = frozenset({State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
+"""States in which nothing should run there. Only then is the syncer asked: its receipt is a write every ten seconds."""
+
+
+def question_of(node: Node) -> str | None:
+    """The token that asks about a Node that has been drained for its health; None: it has not been."""
+    record = read_record(node)
+    if record is None or record.state not in _DRAINED:
+        return None
+    return f"{record.since or record.at}/health"
+
+
+def is_emptied(node: Node, pod: Pod, now: datetime) -> bool:
+    """The syncer has lately answered the question about this Node."""
+    question = question_of(node)
+    if question is None or pod.annotations.get(names.ANNOTATION_DRAINED) != question:
+        return False
+    running = pod.condition(names.CONDITION_RUNNING)
+    is_idle = running is not None and running.status == "False"
+    return is_idle and pod.is_condition_true(names.CONDITION_DRAIN) and has_fresh_receipt(pod, now)
