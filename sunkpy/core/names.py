@@ -159,6 +159,10 @@ ANNOTATION_VERIFY_SECONDS = PREFIX + "verify-seconds"
 """On slurmd Pod, by chart `slurm`. The site's check (`compute.verify`) runs before slurmd, and may take so long. A sick
 node comes back only when a start of slurmd has passed it since.
 """
+ANNOTATION_IDLE_CHECK = PREFIX + "idle-check"
+"""On slurmd Pod, by the syncer. How the last check of the idle machine ended (`compute.verify.idle`), as JSON: `job`,
+`outcome` (`passed`, `failed`, `not made`), `at`, and of one that failed `text` and `log`.
+"""
 
 ANNOTATION_JOB_ID = PREFIX + "job-id"
 """On workload Pod, by the scheduler. Its Slurm job. Written with the binding, or after the pod has waited for 5 s."""

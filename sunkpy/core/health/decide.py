@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health.idle_check import failed_check
 from sunkpy.core.health.record import CLOSED, Record, State, read_record, time_of
 from sunkpy.core.health.rules import Cure, HealthRules, Rule
 from sunkpy.core.health.signals import Finding, Sign, find, slurms_reason
@@ -36,6 +37,7 @@ A_DAY: Final = timedelta(days=1)
 _REMEMBERED: Final = timedelta(days=7)
 _LIFTED_WITHIN_S: Final = 300
 _LOOK_AGAIN_S: Final = 15.0
+FAILED_IDLE: Final = "the check of the machine failed while nothing ran there"
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +83,8 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def closes(self) -> bool:
         """One more Node is closed by this."""
-        return self._begins(State.CLOSING)
+        was_closed = self.before is not None and self.before.is_closed
+        return self._begins(State.CLOSING) or (self._begins(State.PERSON) and not was_closed)
 
     @property
     def begins_remedy(self) -> bool:
@@ -104,7 +107,8 @@ def decide_health(view: HealthView) -> HealthStep:
         return HealthStep(before=record, after=after)
     finding = find(rule, view.node, view.pod)
     if record.state is State.SUSPECT:
-        if rule.is_request and _first_bad(view, _others(view, record)) is not None:
+        is_overtaken = rule.is_request and _first_bad(view, _others(view, record)) is not None
+        if is_overtaken or (_has_failed_idle(view) and not rule.failed_verification):
             return _of_a_well_node(view, record, rules)
         return _of_a_suspect(view, record, rule, finding, before=record)
     told = _with_slurms_words(view, record, rule, finding)
@@ -171,10 +175,11 @@ def remedy_name(node: Node, record: Record, remedy: str) -> str:
 
 
 def _of_a_well_node(view: HealthView, record: Record | None, rules: Mapping[str, Rule]) -> HealthStep:
-    has_passed = record is not None and record.run != "" and record.run == run_of(view.pod)
+    is_same_run = record is not None and record.run != "" and record.run == run_of(view.pod)
+    has_passed = is_same_run and not _has_failed_idle(view)
     found = _first_bad(view, {name: rule for name, rule in rules.items() if not (has_passed and name == FAILED)})
     if found is None:
-        is_old = record is not None and not has_passed and view.now - time_of(record.at) > _REMEMBERED
+        is_old = record is not None and not is_same_run and view.now - time_of(record.at) > _REMEMBERED
         return HealthStep(before=record, after=None if is_old else record)
     name, rule, finding = found
     kept = record or Record(state=State.WELL, at=rfc3339(view.now))
@@ -209,13 +214,13 @@ def _of_a_suspect(
         return HealthStep(before=before, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)
     if finding.sign is Sign.UNKNOWN:
         return HealthStep(before=before, after=record, again_s=_LOOK_AGAIN_S)
-    if rule.failed_verification:  # nothing runs there, so it takes no room
-        return HealthStep(before=before, after=_failed(view, record))
-    if rule.closes and not view.has_room:
+    is_in_slurm = not rule.failed_verification or _has_failed_idle(view)  # else it takes no room
+    if rule.closes and is_in_slurm and not view.has_room:
         why = "left open: too many Nodes are closed because of their health"
         held = msgspec.structs.replace(record, why=why, due="")
         return HealthStep(before=before, after=held, is_held=True, again_s=_LOOK_AGAIN_S)
-    return HealthStep(before=before, after=_closed(view, record, rule))
+    after = _failed(view, record) if rule.failed_verification else _closed(view, record, rule)
+    return HealthStep(before=before, after=after)
 
 
 def _closed(view: HealthView, record: Record, rule: Rule) -> Record:
@@ -445,13 +450,19 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
     return HealthStep(before=record, after=_by_a_person(view, asks, why))
 
 
+def _has_failed_idle(view: HealthView) -> bool:
+    """The last check of the idle machine failed, and that is news."""
+    check = failed_check(view.pod)
+    return check is not None and not check.is_told
+
+
 def _failed(view: HealthView, record: Record) -> Record:
     """The site's check says no: only another slurmd pod that passes it brings the node back."""
-    failure = failure_of(view.pod)
+    idle, failure = failed_check(view.pod), failure_of(view.pod)
     text = find(FAILED_RULE, view.node, view.pod).text
-    log = failure[1] if failure is not None else ""
+    log = idle.log if idle is not None else failure[1] if failure is not None else ""
     asks = msgspec.structs.replace(record, signal=FAILED, text=text, run=run_of(view.pod), log=log)
-    return _by_a_person(view, asks, "the check of the machine failed")
+    return _by_a_person(view, asks, FAILED_IDLE if idle is not None else "the check of the machine failed")
 
 
 def _by_a_person(view: HealthView, record: Record, why: str) -> Record:

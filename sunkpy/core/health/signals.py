@@ -12,8 +12,10 @@ import enum
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health.idle_check import failed_check
+from sunkpy.core.health.record import read_record
 from sunkpy.core.health.rules import Rule
-from sunkpy.core.health.verification import failure_of, last_words, slurmd_of, verify_s
+from sunkpy.core.health.verification import FAILED, failure_of, last_words, slurmd_of, verify_s
 from sunkpy.core.model.objects import Node, Pod
 
 _TEXT_LIMIT = 300
@@ -51,7 +53,7 @@ def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
     if rule.slurm_reason:
         return _of_slurm(rule, pod)
     if rule.failed_verification:
-        return _of_verification(pod)
+        return _of_verification(node, pod)
     if rule.is_request:
         return _of_request(node, pod)
     if rule.is_drain_request:
@@ -116,7 +118,11 @@ def _of_request(node: Node, pod: Pod | None) -> Finding:
     return _bad(f"asked for by {who}") if verify_s(pod) is not None else _UNKNOWN
 
 
-def _of_verification(pod: Pod | None) -> Finding:
+def _of_verification(node: Node, pod: Pod | None) -> Finding:
+    """A check of the idle machine counts until another slurmd pod passes one, or somebody wipes the record."""
+    idle = failed_check(pod)
+    if idle is not None and (not idle.is_told or _is_held_for_a_check(node)):
+        return _bad(f"while it was idle, {idle.text}")
     if pod is not None and pod.is_condition_true("Ready"):
         return _GOOD
     failure = failure_of(pod)
@@ -124,6 +130,11 @@ def _of_verification(pod: Pod | None) -> Finding:
         return _UNKNOWN
     how, log = failure
     return _bad(": ".join(filter(None, (how, log.rpartition("\n")[2]))))
+
+
+def _is_held_for_a_check(node: Node) -> bool:
+    record = read_record(node)
+    return record is not None and record.is_closed and record.signal == FAILED
 
 
 def _bad(text: str, since: str = "") -> Finding:

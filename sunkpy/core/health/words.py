@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.health.decide import HealthStep
+from sunkpy.core.health.decide import FAILED_IDLE, HealthStep
 from sunkpy.core.health.record import Record, State
 from sunkpy.core.health.rules import Cure
 from sunkpy.core.health.verification import FAILED, REQUESTED
@@ -103,7 +103,8 @@ def _by_a_person(record: Record, node: str) -> str:
         return f"slurmd has started again: if it stays up from {record.good_since} on, the node comes back"
     if record.signal == FAILED:
         lines = f"its last lines: kubectl sunk history {node}"
-        unless = "Unless the next start of slurmd passes it: m" if record.was_well else "M"
+        may_pass = record.was_well and record.why != FAILED_IDLE
+        unless = "Unless the next start of slurmd passes it: m" if may_pass else "M"
         return f"{lines}. {unless}end it, then: kubectl sunk verify {node}"
     if not record.closes:
         return "mend it, then lift the drain in Slurm: scontrol update state=resume"
