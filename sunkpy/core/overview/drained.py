@@ -32,6 +32,12 @@ _ITS_OWN: Final = (
 )  # fmt: skip
 """How reasons begin that slurmctld and slurmd write by themselves."""
 
+_LIFTED_ON_THE_NODE: Final[Mapping[str, str]] = {
+    "SlurmdSpoolDir is full": "it is lifted when the disk has room again: end, or wait for, the job that wrote",
+    "sunkpy check: ": "it is lifted when check-node finds all well twice in a row: mend what the reason names",
+}
+"""Also by programs of the slurmd pod: how a reason begins, and when."""
+
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _SHOWN: Final = 8
 
@@ -161,12 +167,14 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
         yield _by_slurm(slurm, text, f"{mend}; then delete the slurmd pod once it is idle")
     elif slurm.is_held_by_others:
         own = slurm.reason.startswith(_ITS_OWN)
+        on_the_node = next((text for start, text in _LIFTED_ON_THE_NODE.items() if slurm.reason.startswith(start)), "")
+        resume = f"scontrol update nodename={slurm.name} state=resume, once what it names is mended"
         yield Hold(
             door=Door.SLURM_ITSELF if own else Door.SLURM,
             who="" if own else slurm.reason_by,
             reason=slurm.reason or "no reason given",
             since=_since(slurm, pod),
-            lifted_by=f"scontrol update nodename={slurm.name} state=resume, once what it names is mended",
+            lifted_by=on_the_node or resume,
             by_hand=True,
         )
     elif slurm.is_drained_by_us:

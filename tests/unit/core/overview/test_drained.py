@@ -60,7 +60,23 @@ SITUATIONS = {
         node(1),
         pod(),
         in_slurm("MIXED", "DRAIN", reason="SlurmdSpoolDir is full", by="root"),
-        [("Slurm itself", "", "SlurmdSpoolDir is full", AT, RESUME)],
+        [
+            (
+                "Slurm itself", "", "SlurmdSpoolDir is full", AT,
+                "it is lifted when the disk has room again: end, or wait for, the job that wrote",
+            )
+        ],
+    ),
+    "a check on the node has failed": (
+        node(1),
+        pod(),
+        in_slurm("IDLE", "DRAIN", reason="sunkpy check: gpus: /dev/nvidia3 has gone", by="root"),
+        [
+            (
+                "Slurm itself", "", "sunkpy check: gpus: /dev/nvidia3 has gone", AT,
+                "it is lifted when check-node finds all well twice in a row: mend what the reason names",
+            )
+        ],
     ),
     "cordoned by a person": (
         cordoned(),
