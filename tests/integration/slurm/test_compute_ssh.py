@@ -24,7 +24,9 @@ from devcluster.waiting import wait_until
 from sunkpy.install.keys import KINDS
 from tests.integration.login.authority import Authority
 from tests.integration.screen import ASK, Screen
+from tests.integration.slurm import oci_archive
 from tests.integration.slurm.daemons import free_ports
+from tests.integration.slurm.registry import Registry
 from tests.integration.slurm.site import VALUES, Node, Site
 from tests.polling import listens
 from tests.unit.charts.rendering import of_kind, render
@@ -235,6 +237,45 @@ def test_the_tmp_and_shared_memory_of_a_job_are_its_users_and_of_the_size_in_val
     (size_kib,) = (int(option[5:-1]) for option in options if option.startswith("size="))
     memory_kib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024
     assert (round(size_kib / memory_kib, 2), {"nosuid", "nodev"} <= options) == (SHM_PART, True), said
+
+
+@WITHIN
+def test_containers_of_a_job_share_its_tmp_and_leave_nothing(people: People, tmp_path: Path):
+    """srun --container-image in steps of one job, and a batch script in a container."""
+    root, archive, boxes = people.site.slurm.root, tmp_path / "image.tar", "/var/spool/slurmd/containers"
+    (root / "var/cache/images").mkdir(exist_ok=True)
+    (root / "var/cache/images").chmod(0o1777)
+    oci_archive.write(archive, root, more="of the image")
+    with Registry().serving() as registry:
+        registry.trust(root)
+        registry.push("team/app:1", archive)
+        image = f"--container-image=localhost:{registry.port}#team/app:1"
+        steps = (
+            "touch /tmp/by-the-job /dev/shm/by-the-job",
+            f"{image} sh -c 'cat /more; echo; id -u; ls /tmp /dev/shm; touch /tmp/by-its-image /dev/shm/by-its-image'",
+            f"{image} --container-name=kept --container-writable sh -c 'echo kept > /new; ls /tmp/by-its-image'",
+            "--container-name=kept cat /new",
+            "ls /tmp/by-its-image /dev/shm/by-its-image",
+        )
+        run = "; ".join(f"srun --quiet {step}" for step in steps)
+        batch = (
+            f"#!/bin/bash\n#SBATCH {image.replace('#', chr(92) + '#')}\ncat /more; ls /tmp; touch /tmp/by-a-script\n"
+        )
+        (root / "home/ann/batch").write_text(batch)
+        submit = f"sbatch --quiet --wait --mem=200 -w {ONE} -o said batch; cat said"
+        code, said = people.site.shell(
+            "ann", f"cd; salloc --quiet --mem=200 -w {ONE} bash -c {shlex.quote(run)}; {submit}"
+        )
+    wanted = (
+        f"container: importing localhost:{registry.port}#team/app:1", "of the image", "2001", "/dev/shm:", "by-the-job",
+        "", "/tmp:", "by-the-job", "/tmp/by-its-image", "kept", "/dev/shm/by-its-image", "/tmp/by-its-image",
+        "of the image",
+    )  # fmt: skip
+    assert (code, said.splitlines()) == (0, list(wanted)), said + people.site.logs()
+    pod = people.site.root_of(ONE)
+    assert [found for each in ("tmp", "dev/shm") for found in (pod / each).glob("*by-*")] == []
+    is_empty = lambda: not list((pod / boxes[1:]).iterdir())  # noqa: E731
+    assert wait_until(is_empty, timeout_s=30, every_s=0.2), people.site.logs()
 
 
 @WITHIN
