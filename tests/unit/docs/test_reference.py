@@ -79,7 +79,7 @@ def _first_column(page: str, title: str) -> set[str]:
 
 def test_the_pages_are_current(tool, capsys):
     assert tool.main(is_to_write=False) == 0, capsys.readouterr().out
-    assert {file.name for file in FOLDER.iterdir()} == set(tool.PAGES)
+    assert {file.name for file in FOLDER.glob("*.md")} == set(tool.PAGES)
 
 
 def test_conditions():
