@@ -6,6 +6,7 @@
 app.kubernetes.io/name: sunkpy
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: sunkpy
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}

@@ -609,6 +609,13 @@ def test_daemons_that_start_themselves_anew_are_called_by_their_full_path():
         assert set(called) == {f"/usr/sbin/{daemon}"}, script
 
 
+@pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
+def test_objects_have_the_label_by_which_doctor_and_support_bundles_find_them(chart: str):
+    ours = [each for each in render(chart) if each["kind"] != "CustomResourceDefinition"]
+    labels = {(each["kind"], each["metadata"]["name"]): each["metadata"].get("labels", {}) for each in ours}
+    assert [key for key, of in labels.items() if of.get("app.kubernetes.io/part-of") != "sunkpy"] == []
+
+
 def test_only_the_operator_may_write_nodes():
     for chart, may in (("slurm", set()), ("sunkpy", {"patch"})):
         roles = [role for kind in ("Role", "ClusterRole") for role in of_kind(render(chart), kind).values()]
