@@ -25,7 +25,7 @@ class Ledger:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
         self.queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self.urgency, group=_namespace)
         self.changed: WorkQueue[GangId] = WorkQueue("changed-gangs", urgency=self.urgency, group=_namespace)
         self._gangs: dict[GangId, Record] = {}
@@ -48,7 +48,7 @@ class Ledger:
     def ensure(self, id: GangId) -> Record:
         """The gang, made known if it was not."""
         if id not in self._gangs:
-            self._gangs[id] = Record(id=id, seen_at=self._clock())
+            self._gangs[id] = Record(id=id, seen_at=self.clock())
             self._generations.put(_any_generation(id), id, id)
         return self._gangs[id]
 
@@ -83,7 +83,7 @@ class Ledger:
         self._by_job[job.id] = record.id
         if job.id not in record.jobs:
             excluded = frozenset(job.excluded_nodes) or None
-            self._put(record, None, Job(slurm=job, known_at=self._clock(), excluded=excluded))
+            self._put(record, None, Job(slurm=job, known_at=self.clock(), excluded=excluded))
 
     def change_job(self, record: Record, id: JobId, change: Callable[[Job], Job]) -> bool:
         """Change a job, if it is known still; whether a decision may be another one now."""

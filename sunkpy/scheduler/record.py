@@ -31,6 +31,7 @@ from sunkpy.runtime.verdicts import CachedVerdict
 from sunkpy.scheduler.nodes.fullness import Answer
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
+_CHANGES_LAST_S = 3600.0
 _MOST_ALIKE = 3
 _ALIKE_AGAIN_S = 3600.0
 """Not all that refuses a pod can be watched: a policy, a gate of the kubelet, a driver."""
@@ -133,7 +134,9 @@ class MemberRecord:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One gang. `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
+    """One gang. `changes_helped`: how often a change of its pods or owner has let it be tried earlier since one of them
+    had a node, `change_helps_at`: when the last of these did, or will.
+    `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
     held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
     `suspended_for`: the job whose preemption the owner was suspended for. `recognised`: as it was worked out last;
     `is_doubted`: something that this was worked out from has changed since, and `is_news`: in a way that needs a pass.
@@ -155,6 +158,8 @@ class Record:
     failures: int = 0
     refused: str = ""
     refusals: dict[str, tuple[str, float]] = field(default_factory=dict)
+    changes_helped: int = 0
+    change_helps_at: float = float("-inf")
     given_back: tuple[str, int] = ("", 0)
     halt: Halt | None = None
     usable: tuple[str, ...] = ()
@@ -264,6 +269,7 @@ class Record:
     def now_under(self, job: JobId | None) -> None:
         """The members run under this job: whoever was given their nodes before has nothing to do with it."""
         self.bound_to, self.failures, self.given_back = job, 0, ("", 0)
+        self.changes_helped, self.change_helps_at = 0, float("-inf")
         self.displaced.clear()
 
     def fire(self) -> None:
@@ -297,7 +303,7 @@ class Record:
         self.given_back = (kind, times)
         delay_s = self.back_off(why, now=now)
         if times < _MOST_ALIKE:
-            return f"another is submitted in {delay_s:.0f} s"
+            return _another(delay_s)
         self.halt, self.retry_at = Halt(usable=self.usable, again_at=self.retry_at), now + _ALIKE_AGAIN_S
         then = (
             f"as {times} in a row were given back for this, no other is submitted for an hour, unless the pods, their "
@@ -322,6 +328,22 @@ class Record:
         """Something has changed that may help: try again at once."""
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
         self.given_back, self.halt = ("", 0), None
+
+    def forgive_change(self, *, now: float) -> None:
+        """Its pods or their owner have changed, which may help: try again at once. As long as no pod gets a node, that
+        is later each time, for something may change all the time, and each try takes nodes from others.
+        """
+        if now >= self.retry_at and not self.failures:
+            return
+        if now >= self.change_helps_at:
+            pause_s = backoff_s(self.changes_helped, first_s=_BACKOFF_FIRST_S, last_s=_CHANGES_LAST_S)
+            self.change_helps_at = max(now, self.change_helps_at + pause_s)
+            self.changes_helped += 1
+        if self.change_helps_at <= now:
+            self.forgive()
+        elif self.change_helps_at < self.retry_at:
+            self.retry_at, self.halt = self.change_helps_at, None
+            self.refused += f"; pods or owner change again and again: {_another(self.retry_at - now)}"
 
     def forget_refused_nodes(self, *, now: float) -> None:
         """Forget refused nodes whose kubelets may be asked again by now."""
@@ -353,3 +375,7 @@ class Record:
             refusals={uid: known.refusal for uid, known in self.members.items() if known.refusal is not None},
             now=now,
         )
+
+
+def _another(delay_s: float) -> str:
+    return f"another is submitted in {delay_s:.0f} s"

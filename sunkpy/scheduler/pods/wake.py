@@ -79,7 +79,7 @@ class Wake:
                 self.doubt(id)
             return
         if old is not None and _wishes(old) != _wishes(new):
-            record.forgive()
+            record.forgive_change(now=self._ledger.clock())
         self.changed(id)
 
     def pod_gone(self, id: GangId, pod: Pod) -> None:
@@ -101,7 +101,7 @@ class Wake:
         """The gang may look different now; what was refused may be tried at once when somebody wants it otherwise."""
         record = self._ledger.get(id)
         if record is not None and is_wish:
-            record.forgive()
+            record.forgive_change(now=self._ledger.clock())
         self.changed(id)
 
     def slurm_answers_again(self) -> None:

@@ -1,5 +1,7 @@
 """Jobs that are given back because a node refuses a pod, again and again."""
 
+import re
+
 import pytest
 
 from sunkpy.core import names
@@ -52,6 +54,27 @@ async def test_what_is_refused_three_times_alike_takes_no_more_nodes_from_others
         world.api.refuse_bindings = False
         world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.PREFIX + "time-limit": "60"}}})
         await world.until(lambda: len(world.submissions) == 4)
+
+
+def annotate(world, text):
+    world.api.change("pods", "default", "web", {"metadata": {"annotations": {"example.com/seen-at": text}}})
+
+
+async def test_a_pod_that_changes_all_the_time_is_tried_later_each_time(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "_BACKOFF_FIRST_S", 300.0)
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        known = await with_three_refusals(world, call)
+        annotate(world, "first")
+        for number, node in ((4, 2), (5, 1), (6, 2)):
+            await refused(world, call, number, node=node)
+        await world.until(lambda: known.halt is not None)
+        for text in ("second", "third"):
+            annotate(world, text)
+            await world.until(lambda text=text: text in known.recognised.pods[0].annotations.values())
+            assert 300 < known.retry_at - world.term._leader.clock() <= 600
+        assert re.search("; pods or owner change again and again: another is submitted in [56].. s$", known.refused)
+        await world.until(lambda: world.pod()["status"]["conditions"][0]["message"] == known.refused, within_s=30.0)
+        assert len(world.submissions) == 6
 
 
 async def test_another_node_that_it_may_use_is_tried(world, tmp_path):

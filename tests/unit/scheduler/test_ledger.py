@@ -139,6 +139,42 @@ def test_the_delay_between_submits_grows_and_ends_when_something_changes():
     assert record.snapshot(Recognised(), placed={}, now=0.0).may_submit
 
 
+def tries_in_a_day(change_again_s):
+    """How often a job of a gang is given back that changes so often, and that no node takes."""
+    record, tries = Ledger().ensure(gang_id("uid")), 0
+    for now in range(86400):
+        if now % change_again_s == 0:
+            record.forgive_change(now=now)
+        if now >= record.retry_at:
+            record.was_submitted()
+            record.give_back("no", kind="no", now=now)
+            tries += 1
+    return tries
+
+
+@pytest.mark.parametrize("change_again_s", [1, 10, 60])
+def test_what_changes_all_the_time_and_is_always_refused_is_tried_little_oftener_than_others(
+    change_again_s,
+):
+    assert tries_in_a_day(10**6) == 26
+    assert tries_in_a_day(change_again_s) <= 3 * 26
+
+
+def test_a_change_is_tried_at_once_when_the_last_was_long_ago_or_had_helped():
+    record = Ledger().ensure(gang_id("uid"))
+    for now in (0.0, 5000.0, 10000.0):
+        record.back_off("no", now=now)
+        record.forgive_change(now=now)
+        assert (record.retry_at <= now, record.refused) == (True, "")
+    record.back_off("no", now=10001.0)
+    record.forgive_change(now=10001.0)
+    assert record.retry_at > 10001.0
+    record.now_under(7)
+    record.back_off("no", now=10002.0)
+    record.forgive_change(now=10002.0)
+    assert record.retry_at <= 10002.0
+
+
 def test_a_node_that_refused_a_gang_is_offered_to_it_again_after_a_while():
     record = Ledger().ensure(gang_id("uid"))
     record.refusals["n1"] = ("OutOfcpu", 120.0)
