@@ -20,15 +20,16 @@ from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.matching import containers_of
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
-from sunkpy.core.model.storage import Claim, StorageClass, Volume
+from sunkpy.core.model.storage import Claim, Driver, FreeStorage, StorageClass, Volume
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common, minus
 from sunkpy.core.placement.occupancy import taken_by_others
-from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
+from sunkpy.core.placement.volumes import FreeKey, Storage, find_user, has_claims, keys_of_free, within_reach
 from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import Forbidden, NotFound, NotServed
+from sunkpy.runtime.groups import Watched
 from sunkpy.scheduler.settings import SchedulerSettings
 
 T = TypeVar("T")
@@ -235,13 +236,20 @@ class ClusterReader:
         claims = await self._or_not("claims", self._kube.list_objects(paths.claims(namespace), Claim))
         volumes = await self._or_not("volumes", self._kube.list_objects(paths.VOLUMES, Volume))
         classes = await self._or_not("storage classes", self._kube.list_objects(paths.STORAGE_CLASSES, StorageClass))
+        drivers = await self._or_not("storage drivers", self._kube.list_objects(paths.STORAGE_DRIVERS, Driver))
+        free = await self._or_not("free storage", self._kube.list_objects(paths.FREE_STORAGE, FreeStorage))
         if claims is None or volumes is None or classes is None:
             return None
+        free_for: Watched[FreeKey, FreeStorage] = Watched(keys_of_free)
+        for each in free or ():
+            free_for.follow(None, each)
         return Storage(
             claim={each.key: each for each in claims}.get,
             volume={each.name: each for each in volumes}.get,
             storage_class={each.name: each for each in classes}.get,
             user_of=lambda claim, pod: find_user(claim, pod, pods),
+            driver={each.name: each for each in drivers or () if free is not None}.get,
+            free=free_for.of,
         )
 
     async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:

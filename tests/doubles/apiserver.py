@@ -21,7 +21,7 @@ from aiohttp import web
 from tests.doubles.serving import Changes
 
 GROUP = "/apis/sunkpy.dev/v1alpha1"
-STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
+STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses", "csidrivers", "csistoragecapacities")
 COLLECTIONS = ("pods", "podtemplates", "nodes", "nodesets", "leases", "events", "poddisruptionbudgets", *STORAGE)
 KUBELET = "example.com/kubelet"
 """Finalizer of a pod that a kubelet has to end first: a deletion only marks it, `remove` takes it away."""

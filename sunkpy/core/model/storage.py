@@ -1,10 +1,11 @@
-"""Claims, volumes and storage classes, as far as they say from which nodes a pod can have its data."""
+"""Claims, volumes, storage classes and free storage, as far as they say from which nodes a pod can have its data."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sunkpy.core.model.objects import KubeObject, NodeSelector, Wire
+from sunkpy.core.model import quantity
+from sunkpy.core.model.objects import KubeObject, LabelSelector, NodeSelector, Resources, Wire
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: its scheduler wants the volume to be made for that node."""
@@ -20,6 +21,7 @@ class ClaimSpec(Wire, frozen=True, kw_only=True):
     volume_name: str = ""
     access_modes: tuple[str, ...] = ()
     storage_class_name: str | None = None
+    resources: Resources = Resources()
 
 
 class Claim(KubeObject, frozen=True, kw_only=True):
@@ -36,6 +38,11 @@ class Claim(KubeObject, frozen=True, kw_only=True):
     def is_for_one_pod(self) -> bool:
         """A second pod that uses it would wait on its node, without a container, until the first has ended."""
         return "ReadWriteOncePod" in self.spec.access_modes
+
+    @property
+    def size(self) -> str:
+        """How large its volume has to be, as a quantity; empty when it does not say."""
+        return self.spec.resources.requests.get("storage", "")
 
     @property
     def selected_node(self) -> str:
@@ -98,3 +105,29 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
     def makes_volumes(self) -> bool:
         """True if a provisioner makes volumes of this class; otherwise an administrator makes them beforehand."""
         return bool(self.provisioner) and self.provisioner != _NO_PROVISIONER
+
+
+class DriverSpec(Wire, frozen=True, kw_only=True):
+    """`storage_capacity`: the driver says how much storage is free where."""
+
+    storage_capacity: bool | None = None
+
+
+class Driver(KubeObject, frozen=True, kw_only=True):
+    """A CSIDriver; its name is the provisioner of its classes."""
+
+    spec: DriverSpec = DriverSpec()
+
+
+class FreeStorage(KubeObject, frozen=True, kw_only=True):
+    """A CSIStorageCapacity: how large a volume of a class can be for some nodes; for none without `node_topology`."""
+
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: str | None = None
+    maximum_volume_size: str | None = None
+
+    def holds(self, size: str) -> bool:
+        """A volume of that size can be made."""
+        largest = self.maximum_volume_size or self.capacity
+        return largest is not None and quantity.whole(largest) >= quantity.whole(size)

@@ -4,14 +4,15 @@ Neither Slurm nor a kubelet's admission asks for that: a pod that is bound where
 without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
 volume yet are not submitted.
 
-If a class waits for the first consumer, the volume is made for the node that Slurm gave to the pod, and only the
-class restricts the job. The pod is bound when the volume is there: a provisioner that cannot make it for that node
-takes the choice back, so that a scheduler chooses another. Volumes that an administrator made beforehand are chosen by
-nobody here: such a claim has to name its volume.
+If a class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. What restricts the
+job is the class, and the free storage of nodes, if the driver of the class tells it. The pod is bound when the volume
+is there: a provisioner that cannot make it for that node takes the choice back, so that a scheduler chooses another.
+Volumes that an administrator made beforehand are chosen by nobody here: such a claim has to name its volume.
 
 A claim that one pod may use (ReadWriteOncePod) keeps others waiting until that has ended.
 
-Source: kube-scheduler plugins volumebinding (PreBind waits for the volumes) and volumerestrictions;
+Source: kube-scheduler plugins volumebinding (PreBind waits for the volumes; `hasEnoughCapacity`, which looks at each
+claim by itself) and volumerestrictions;
 external-provisioner (`ProvisioningReschedule`). Labels of zones (volumezone) do not count: since Kubernetes 1.12 such
 volumes have a node affinity as well.
 """
@@ -24,19 +25,24 @@ import msgspec
 
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
-from sunkpy.core.model.storage import Claim, StorageClass, Volume
+from sunkpy.core.model.storage import Claim, Driver, FreeStorage, StorageClass, Volume
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere
+
+FreeKey = tuple[str, str, str]
+"""Storage class, and a label of nodes with its value; both empty for free storage that is told by no single label."""
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of claims, volumes and classes; None for what is not there. `user_of`: which pod on a node uses the
-    claim of a pod, other than that; empty when none does.
+    claim of a pod, other than that; empty when none does. `free`: where there is room, as `keys_of_free` files it.
     """
 
     claim: Callable[[Key], Claim | None]
     volume: Callable[[str], Volume | None]
     storage_class: Callable[[str], StorageClass | None]
     user_of: Callable[[Key, Pod], str]
+    driver: Callable[[str], Driver | None] = lambda _: None
+    free: Callable[[FreeKey], Iterable[FreeStorage]] = lambda _: ()
 
 
 _Bound = tuple[NodeSelector, str]
@@ -53,6 +59,7 @@ def within_reach(
 ) -> Eligibility:
     """The nodes from which the volumes of all these pods can be had; none, with the reason, before they can."""
     bounds: dict[NodeSelector, str] = {}
+    to_make: dict[tuple[str, str], Claim] = {}
     for pod in pods:
         for name in _claim_names(pod):
             found = _bound(pod, name, storage)
@@ -60,14 +67,17 @@ def within_reach(
                 return nowhere(found)
             if found is not None:
                 bounds.setdefault(*found)
-    if not bounds:
+        for claim in claims_to_place(pod, storage):
+            if _is_told_free(claim, storage):
+                to_make.setdefault((claim.spec.storage_class_name or "", claim.size), claim)
+    if not bounds and not to_make:
         return eligibility
-    refused = {
-        each.slurm_node: why
-        for each in candidates
-        for nodes, why in reversed(bounds.items())
-        if not matching.matches_selector(each.node, nodes)
-    }
+    refused: dict[str, str] = {}
+    for each in candidates:
+        out = (why for nodes, why in bounds.items() if not matching.matches_selector(each.node, nodes))
+        full = (_why_full(claim) for claim in to_make.values() if not _has_room(claim, each.node, storage))
+        if why := next(out, None) or next(full, None):
+            refused[each.slurm_node] = why
     return minus(eligibility, refused)
 
 
@@ -99,6 +109,26 @@ def _is_under_way(claim: Claim, storage: Storage) -> bool:
     if not claim.selected_node:
         return False
     return storage.volume(claim.spec.volume_name) is None if claim.is_bound else _is_made_late(claim, storage)
+
+
+def keys_of_free(free: FreeStorage) -> tuple[FreeKey, ...]:
+    """By what it is found for a node: there is an object for each node and class, and a cluster has thousands."""
+    if free.node_topology is None:
+        return ()
+    name, value = next(iter(free.node_topology.match_labels.items()), ("", ""))
+    return ((free.storage_class_name, name, value),)
+
+
+def concerns_claim(claim: Claim, before: FreeStorage | None, now: FreeStorage | None, storage: Storage) -> bool:
+    """Whether a volume for the claim can be made somewhere has changed with that."""
+    classes = {each.storage_class_name for each in (before, now) if each is not None}
+    is_asking = claim.spec.storage_class_name in classes and bool(claim.size) and not claim.selected_node
+    if not is_asking or not _waits(claim, storage):
+        return False
+    held, holds = (
+        [each.node_topology] if each is not None and each.holds(claim.size) else [] for each in (before, now)
+    )
+    return held != holds
 
 
 def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
@@ -160,6 +190,28 @@ def _waits(claim: Claim, storage: Storage) -> bool:
 def _is_made_late(claim: Claim, storage: Storage) -> bool:
     found = storage.storage_class(claim.spec.storage_class_name or "")
     return found is not None and found.waits_for_consumer and found.makes_volumes
+
+
+def _is_told_free(claim: Claim, storage: Storage) -> bool:
+    found = storage.storage_class(claim.spec.storage_class_name or "")
+    driver = storage.driver(found.provisioner) if found is not None else None
+    return driver is not None and driver.spec.storage_capacity is True and bool(claim.size)
+
+
+def _has_room(claim: Claim, node: Node, storage: Storage) -> bool:
+    name = claim.spec.storage_class_name or ""
+    keys = [(name, "", ""), *((name, label, value) for label, value in node.labels.items())]
+    return any(
+        each.holds(claim.size)
+        and each.node_topology is not None
+        and matching.matches_labels(each.node_topology, node.labels)
+        for key in keys
+        for each in storage.free(key)
+    )
+
+
+def _why_full(claim: Claim) -> str:
+    return f"without {claim.size} of free storage in class {claim.spec.storage_class_name} (claim {claim.name})"
 
 
 def _on_node(node: str, claim: str) -> _Bound:

@@ -1,4 +1,4 @@
-"""Claims, volumes and storage classes as the scheduler watches them, and the node that it writes on claims.
+"""Claims, volumes, classes and free storage as the scheduler watches them, and the node that it writes on claims.
 
 A claim whose class waits for the first consumer gets no volume before a scheduler has named the node of its pod. A
 provisioner that cannot make the volume there takes that name off again.
@@ -11,15 +11,27 @@ from collections.abc import Callable
 from functools import partial
 
 from sunkpy.core.model.objects import Key, KubeObject, Node, Pod
-from sunkpy.core.model.storage import SELECTED_NODE, Claim, ClaimReference, StorageClass, Volume, VolumeSpec
+from sunkpy.core.model.storage import (
+    SELECTED_NODE,
+    Claim,
+    ClaimReference,
+    Driver,
+    FreeStorage,
+    StorageClass,
+    Volume,
+    VolumeSpec,
+)
 from sunkpy.core.placement.volumes import (
+    FreeKey,
     Storage,
     claims_awaited,
     claims_to_place,
     claims_under_way,
     claims_used,
+    concerns_claim,
     find_user,
     given_back,
+    keys_of_free,
     why_out_of_reach,
 )
 from sunkpy.kube import errors, paths
@@ -55,13 +67,20 @@ class Volumes:
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=on_claim_odd, are_large=True)
         self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
         self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
-        for informer in (self._claims, self._volumes, self._classes):
+        self._drivers = Informer(kube, paths.STORAGE_DRIVERS, Driver, tell=partial(on_unreadable, "CSIDriver"))
+        on_free_odd = partial(on_unreadable, "CSIStorageCapacity")
+        self._free = Informer(kube, paths.FREE_STORAGE, FreeStorage, tell=on_free_odd)
+        self._free_for: Watched[FreeKey, FreeStorage] = Watched(keys_of_free)
+        for informer in (self._claims, self._volumes, self._classes, self._drivers):
             informer.add_handler(self._changed)
+        self._free.add_handler(self._free_changed)
         self._storage = Storage(
             claim=lambda key: self._claims.get(*key),
             volume=lambda name: self._volumes.get("", name),
             storage_class=lambda name: self._classes.get("", name),
             user_of=self.user_of,
+            driver=lambda name: self._drivers.get("", name) if self._free.synced.is_set() else None,
+            free=self._free_for.of,
         )
 
     @property
@@ -77,10 +96,12 @@ class Volumes:
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for informer in (self._claims, self._volumes, self._classes):
+            for informer in (self._claims, self._volumes, self._classes, self._drivers, self._free):
                 group.create_task(informer.run())
             for informer in (self._claims, self._volumes, self._classes):
                 await informer.synced.wait()
+            self._on_change()
+            await self._free.synced.wait()
             self._on_change()
 
     def why_not_on(self, pod: Pod, node: Node) -> str:
@@ -139,6 +160,16 @@ class Volumes:
             self._given_back[new.uid] = node
         if self.storage is not None and (old is None or new is None or _facts(old) != _facts(new)):
             self._wake(old, new)
+
+    def _free_changed(self, old: FreeStorage | None, new: FreeStorage | None) -> None:
+        """Drivers tell each change, and few change anything for a claim that waits."""
+        self._free_for.follow(old, new)
+        if self.storage is None or not self._free.synced.is_set():
+            return
+        for key in tuple(self.awaited):
+            claim = self._claims.get(*key)
+            if claim is not None and concerns_claim(claim, old, new, self._storage):
+                self._wake(claim)
 
     def _wake(self, *changed: KubeObject | None) -> None:
         claims = {_claim_of(each) for each in changed if each is not None}

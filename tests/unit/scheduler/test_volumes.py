@@ -130,6 +130,28 @@ async def test_a_volume_that_cannot_be_made_for_a_node_is_made_for_another(world
         await world.until(lambda: world.bindings == [("web", "node-1")])
 
 
+def add_free(world, zone, capacity):
+    world.put("csidrivers", {"metadata": {"name": "csi.example.com"}, "spec": {"storageCapacity": True}})
+    told = {"storageClassName": "late", "capacity": capacity, "nodeTopology": {"matchLabels": {ZONE: zone}}}
+    world.put("csistoragecapacities", {"metadata": {"name": f"free-{zone}", "namespace": "csi"}} | told)
+
+
+async def test_no_node_is_taken_for_a_volume_that_cannot_be_made_there(world, tmp_path):
+    add_class(world, "late", "WaitForFirstConsumer")
+    asks = {"spec": {"resources": {"requests": {"storage": "10Gi"}}}}
+    world.api.change("persistentvolumeclaims", "default", add_claim(world, "late")["metadata"]["name"], asks)
+    add_free(world, "east", "5Gi")
+    add_free(world, "west", "1Gi")
+    async with leading(world, tmp_path):
+        add_pod(world)
+        says = "none of 2 Slurm nodes fits: 2 without 10Gi of free storage in class late (claim data)"
+        await world.until(lambda: says in world.notes("FailedScheduling"))
+        assert world.submissions == []
+        add_free(world, "west", "10Gi")
+        await world.until(lambda: world.submissions)
+    assert world.submissions[0]["excluded_nodes"] == ["n1"]
+
+
 async def test_a_volume_that_is_not_made_in_time_keeps_no_node(world, tmp_path):
     world.hasten(volume_patience_s=0.2, volume_again_s=0.05)
     add_class(world, "late", "WaitForFirstConsumer")

@@ -5,16 +5,21 @@ import pytest
 from sunkpy.core.model.objects import (
     ClaimSource,
     EphemeralSource,
+    LabelSelector,
     Meta,
     NodeSelector,
     NodeSelectorTerm,
     PodVolume,
+    Resources,
     SelectorRequirement,
 )
 from sunkpy.core.model.storage import (
     SELECTED_NODE,
     Claim,
     ClaimSpec,
+    Driver,
+    DriverSpec,
+    FreeStorage,
     StorageClass,
     TopologyLine,
     TopologyTerm,
@@ -26,11 +31,14 @@ from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, explain
 from sunkpy.core.placement.volumes import (
     Storage,
     claims_to_place,
+    concerns_claim,
     find_user,
     has_claims,
+    keys_of_free,
     why_out_of_reach,
     within_reach,
 )
+from sunkpy.runtime.groups import Watched
 from tests.unit.core.gang.pods import make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -48,15 +56,16 @@ def volume(required=None):
     return Volume(metadata=Meta(name="pv"), spec=VolumeSpec(node_affinity=affinity))
 
 
-def claim(name="data", *, bound=False, class_name="late", volume_name="", chosen="", deleting=False, modes=()):
+def claim(name="data", *, bound=False, class_name="late", volume_name="", chosen="", deleting=False, modes=(), size=""):
     annotations = {"pv.kubernetes.io/bind-completed": "yes"} if bound else {}
     annotations |= {SELECTED_NODE: chosen} if chosen else {}
     gone = "2026-11-21T00:00:00Z" if deleting else None
     meta = Meta(name=name, namespace="default", uid=name, annotations=annotations, deletion_timestamp=gone)
-    volume_name = "pv" if bound else volume_name
-    return Claim(
-        metadata=meta, spec=ClaimSpec(volume_name=volume_name, storage_class_name=class_name, access_modes=modes)
+    asked = Resources(requests={"storage": size} if size else {})
+    spec = ClaimSpec(
+        volume_name="pv" if bound else volume_name, storage_class_name=class_name, access_modes=modes, resources=asked
     )
+    return Claim(metadata=meta, spec=spec)
 
 
 LATE, EARLY, STATIC = (
@@ -76,12 +85,18 @@ NARROW = StorageClass(
 )
 
 
-def storage(*claims, volumes=(), classes=(LATE, EARLY, STATIC, NARROW), pods=()):
+def storage(*claims, volumes=(), classes=(LATE, EARLY, STATIC, NARROW), pods=(), told=True, free=()):
+    driver = Driver(metadata=Meta(name="csi.example.com"), spec=DriverSpec(storage_capacity=told))
+    free_for = Watched(keys_of_free)
+    for each in free:
+        free_for.follow(None, each)
     return Storage(
         claim={each.key: each for each in claims}.get,
         volume={each.name: each for each in volumes}.get,
         storage_class={each.name: each for each in classes}.get,
         user_of=lambda claim, pod: find_user(claim, pod, pods),
+        driver={"csi.example.com": driver}.get,
+        free=free_for.of,
     )
 
 
@@ -191,3 +206,75 @@ def test_a_claim_for_one_pod_keeps_others_waiting_until_that_has_ended(modes, ot
     said = explain_eligibility(reach([pod("data")], known))
     assert said.startswith("claim data of pod web is for one pod (ReadWriteOncePod), and pod other uses it") is waits
     assert bool(why_out_of_reach(pod("data"), NODES[0], known)) is waits
+
+
+EAST, WEST = (LabelSelector(match_labels={ZONE: zone}) for zone in ("east", "west"))
+WEST_IN_LINES = LabelSelector(
+    match_expressions=(SelectorRequirement(key=ZONE, operator="In", values=frozenset({"west"})),)
+)
+
+
+def free(where, capacity=None, *, largest=None, class_name="late"):
+    meta = Meta(name="free", namespace="csi", uid=f"{where}{capacity}{largest}")
+    return FreeStorage(
+        metadata=meta,
+        storage_class_name=class_name,
+        node_topology=where,
+        capacity=capacity,
+        maximum_volume_size=largest,
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "eligible"),
+    [
+        pytest.param([free(EAST, "20Gi"), free(WEST, "5Gi")], ("s-a",), id="it is large enough on one"),
+        pytest.param([free(EAST, "10Gi"), free(WEST_IN_LINES, "10Gi")], ("s-a", "s-b"), id="just large enough"),
+        pytest.param([free(LabelSelector(), "20Gi")], ("s-a", "s-b", "s-c"), id="the same for all nodes"),
+        pytest.param([free(EAST, "50Gi", largest="5Gi"), free(WEST, largest="10Gi")], ("s-b",), id="in pieces"),
+        pytest.param([free(None, "20Gi"), free(EAST)], (), id="for no node, or nothing said"),
+        pytest.param([free(EAST, "20Gi", class_name="narrow")], (), id="of another class"),
+        pytest.param([], (), id="nothing is told"),
+    ],
+)
+def test_a_volume_is_made_only_where_its_driver_has_that_much_free(there, eligible):
+    """kube-scheduler, pkg/scheduler/framework/plugins/volumebinding/binder.go: `hasEnoughCapacity`."""
+    assert reach([pod("data")], storage(claim(size="10Gi"), free=there)).eligible == eligible
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(storage(claim(size="10Gi"), told=None), id="the driver does not tell"),
+        pytest.param(storage(claim()), id="the claim asks for no size"),
+        pytest.param(storage(claim(size="10Gi", bound=True), volumes=[volume()]), id="the volume is there"),
+    ],
+)
+def test_free_storage_is_not_asked_for(known):
+    assert reach([pod("data")], known).eligible == ("s-a", "s-b", "s-c")
+
+
+def test_a_volume_that_is_being_made_needs_no_more_room():
+    assert reach([pod("data")], storage(claim(size="10Gi", chosen="a"))).eligible == ("s-a",)
+
+
+def test_it_is_said_where_storage_is_lacking():
+    found = reach([pod("data")], storage(claim(size="10Gi"), free=[free(EAST, "5Gi")]))
+    says = "none of 3 Slurm nodes fits: 3 without 10Gi of free storage in class late (claim data)"
+    assert explain_eligibility(found) == says
+
+
+@pytest.mark.parametrize(
+    ("asking", "before", "now", "expected"),
+    [
+        (claim(size="10Gi"), free(EAST, "50Gi"), free(EAST, "20Gi"), False),
+        (claim(size="10Gi"), free(EAST, "5Gi"), free(EAST, "20Gi"), True),
+        (claim(size="10Gi"), None, free(EAST, "20Gi"), True),
+        (claim(size="10Gi"), free(EAST, "20Gi"), free(WEST, "20Gi"), True),
+        (claim(size="10Gi", class_name="narrow"), None, free(EAST, "20Gi"), False),
+        (claim(size="10Gi", chosen="a"), None, free(EAST, "20Gi"), False),
+        (claim(), None, free(EAST, "20Gi"), False),
+    ],
+)
+def test_what_is_told_of_free_storage_matters_only_to_claims_that_it_decides_about(asking, before, now, expected):
+    assert concerns_claim(asking, before, now, storage(asking)) is expected
