@@ -52,13 +52,13 @@ keep_potential() {
   local each=${1:-5} again=${2:-60} wanted settled=none told='' at=0 says
   while sleep "$each"; do
     wanted=$(cat "$potential" 2> /dev/null) || continue
-    [ "$wanted" != "$settled" ] || { [ -n "$wanted" ] && [ $((SECONDS - at)) -ge "$again" ]; } || continue
+    [ "$wanted" != "$settled" ] || { [ -n "$wanted$told" ] && [ $((SECONDS - at)) -ge "$again" ]; } || continue
     if [ ${#hosts[@]} = 2 ] && ! has_control; then continue; fi
     is_up || continue
     at=$SECONDS settled=$wanted
     if says=$(settle_potential "$wanted"); then
       told=''
-    elif [ "$says" != "$told" ]; then
+    elif says=${says:-scontrol did not answer} && [ "$says" != "$told" ]; then
       echo "start-slurmctld: records of nodes that there could be are not as wanted, tried again: $says"
       told=$says
     fi

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from devcluster.waiting import wait_until
 from sunkpy.syncer.settings import SyncerSettings
 from tests.unit.charts.rendering import CHARTS, Refused, of_kind, render
 
@@ -120,6 +121,23 @@ def test_where_slurm_makes_none_the_others_are_as_wanted_and_its_words_are_told(
     assert settle(folder, wanted) == [*creates, "delete nodename=gpu_potential_aaaaaa_1", *creates, *told]
     assert settle(folder, wanted) == [*creates, *told], "nothing is left that could go"
     assert "cpu_potential_bbbbbb_1" in (folder / "records").read_text()
+
+
+def test_records_that_slurm_does_not_take_away_at_first_go_although_none_are_wanted_any_more(folder: Path):
+    settle(folder, f"2 gpu_potential_aaaaaa {GPU}\n")
+    (folder / "wanted").write_text("")
+    (folder / "busy").touch()
+    keep = "is_up() { :; }\nhosts=() potential=wanted\nkeep_potential 0.05 0\n"
+    script = SCRIPT.rpartition("settle_potential")[0].replace("      said", '      [ ! -e busy ] || return 1\n      said')
+    argv = ["bash", "-c", script + keep, "-", CHARTS / "slurm/files/keep_potential.sh", folder]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as keeps:
+        try:
+            assert keeps.stdout is not None
+            assert keeps.stdout.readline().endswith("not as wanted, tried again: scontrol did not answer\n")
+            (folder / "busy").unlink()
+            assert wait_until(lambda: "potential" not in (folder / "records").read_text(), timeout_s=60)
+        finally:
+            keeps.kill()
 
 
 def test_the_syncer_writes_one_config_map_that_slurmctlds_pod_has():
