@@ -37,7 +37,8 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
     `never`: why it can never help some jobs, by job, and how many `more` there are of these. `behind`: how many jobs
     wait for nodes of it that it may not get beside those that jobs before them lack. `unseen`: how many are not looked
     at, for there are too many that take long. `unregistered`: the nodes for which it gets none while jobs wait for it.
-    `is_held`: a job waits that needs its idle nodes, together with others that are busy, join or are still lacking.
+    `is_held`: a job waits that needs its idle nodes, together with others that are busy, join or are still lacking; or
+    that Slurm has looked at and not started, although there seems to be room.
     """
 
     requests: tuple[GrowthRequest, ...] = ()
@@ -195,7 +196,7 @@ class _Line:
 
     def _take(self, job: WaitingJob, each: _Try, asked: Mapping[str, int]) -> bool:
         on = frozenset(entry.pool for entry, _ in each.found)
-        if asked or (each.spread.nodes > 1 and any(self._joining[name] for name in on)):
+        if asked or job.was_passed_over or (each.spread.nodes > 1 and any(self._joining[name] for name in on)):
             self._held |= on
         self._rooms.take(job, each.spread.needs, each.found)
         for pool in self._pools:

@@ -66,6 +66,11 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     @property
+    def was_passed_over(self) -> bool:
+        """Slurm has looked at it, and did not start it."""
+        return self.reason not in _NOT_LOOKED_AT
+
+    @property
     def limits(self) -> Set[Limit]:
         """The limits that keep it waiting, if they keep other jobs waiting, too: one of a job or a node does not.
 
@@ -93,7 +98,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """
         own: set[Limit] = {("account", self.account), ("qos", self.qos)}
         own |= {("user", self.user, self.qos), ("user", self.user, self.account), *self._of_licenses}
-        return self.reason in _NOT_LOOKED_AT and not limits.isdisjoint(own)
+        return not self.was_passed_over and not limits.isdisjoint(own)
 
     @property
     def kind(self) -> tuple[object, ...]:

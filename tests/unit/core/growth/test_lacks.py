@@ -215,6 +215,8 @@ def test_of_many_jobs_three_are_told_and_the_others_counted():
     [
         pytest.param((), (make_pool(free=4),), [], id="nothing waits"),
         pytest.param((make_job(nodes=4),), (make_pool(free=4),), [], id="it starts in a moment"),
+        pytest.param((make_job(reason="Priority"),), (make_pool(free=4),), [], id="Slurm looks at it in a moment"),
+        pytest.param((make_job(reason="ReqNodeNotAvail"),), (make_pool(free=4),), ["cpu"], id="before a reservation"),
         pytest.param((make_job(nodes=100),), (make_pool(free=40, busy=60),), ["cpu"], id="the others are busy"),
         pytest.param((make_job(nodes=100),), (make_pool(free=30, busy=60),), ["cpu"], id="and others are bought"),
         pytest.param((make_job(nodes=4),), (make_pool(free=4, joining=1),), ["cpu"], id="one of them joins"),
