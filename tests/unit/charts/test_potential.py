@@ -128,7 +128,8 @@ def test_records_that_slurm_does_not_take_away_at_first_go_although_none_are_wan
     (folder / "wanted").write_text("")
     (folder / "busy").touch()
     keep = "is_up() { :; }\nhosts=() potential=wanted\nkeep_potential 0.05 0\n"
-    script = SCRIPT.rpartition("settle_potential")[0].replace("      said", '      [ ! -e busy ] || return 1\n      said')
+    refuse = "      [ ! -e busy ] || return 1\n      said"
+    script = SCRIPT.rpartition("settle_potential")[0].replace("      said", refuse)
     argv = ["bash", "-c", script + keep, "-", CHARTS / "slurm/files/keep_potential.sh", folder]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as keeps:
         try:
