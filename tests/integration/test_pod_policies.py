@@ -14,8 +14,11 @@ from sunkpy.core import names
 from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.states import JobId
+from sunkpy.core.nodeset.asking import placeholder
+from sunkpy.core.nodeset.spec import Gpu
 from tests.integration.apiserver import Apiserver, alone
 from tests.unit.charts.rendering import render
+from tests.unit.core.nodeset.build import make_nodeset
 
 pytestmark = pytest.mark.integration
 
@@ -142,6 +145,16 @@ def test_pods_of_others_do_not_ask_for_what_the_device_plugin_hands_out(apiserve
     for scheduler in ("demo", ALIAS):
         answer = created(apiserver, schedulerName=scheduler, **spec)
         assert answer.is_success, answer.text
+
+
+def test_placeholders_for_nodes_that_are_wanted_may_ask_for_them_and_run_nowhere(apiserver: Apiserver) -> None:
+    template = {"spec": {"containers": [{"name": names.SLURMD_CONTAINER, "image": "i"}]}}
+    wanted = placeholder(make_nodeset(gpu=Gpu(), template=template), "compute-wanted-1")["spec"]
+    assert "nvidia.com/gpu" in str(wanted["containers"])
+    answer = created(apiserver, **wanted)
+    assert answer.is_success, answer.text
+    refused = created(apiserver, **wanted, nodeName="n1")
+    assert "nvidia.com/gpu is handed out by Slurm" in refused.json()["message"]
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from sunkpy.core.nodeset.asking import NOBODY
 from sunkpy.deviceplugin.settings import PluginSettings
 from sunkpy.runtime.settings import load
 from tests.unit.charts.rendering import Refused, of_kind, render
@@ -48,7 +49,9 @@ def test_pods_that_ask_for_what_it_hands_out_name_this_scheduler():
         if name == "research-demo-device-plugin"
     ]
     (validation,) = policy["spec"]["validations"]
-    assert validation["expression"] == "object.spec.?schedulerName.orValue('') in [\"demo\"]"
+    named = "object.spec.?schedulerName.orValue('')"
+    is_placeholder = f"{named} == '{NOBODY}' && object.spec.?nodeName.orValue('') == ''"
+    assert validation["expression"] == f'{named} in ["demo"] || {is_placeholder}'
     assert validation["message"] == f"{GPU} is handed out by Slurm: set schedulerName: demo"
 
 
