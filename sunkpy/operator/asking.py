@@ -7,7 +7,7 @@ objects, so a new leader goes on where the last one was.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
@@ -16,7 +16,6 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.model.conditions import as_json
-from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Key, Kind, Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.nodeset.asking import (
@@ -39,6 +38,8 @@ from sunkpy.core.nodeset.asking import (
     wish_of,
 )
 from sunkpy.core.nodeset.release import released_nodes
+from sunkpy.core.nodeset.removal import leaves
+from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.spec import Ask, NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -48,6 +49,7 @@ from sunkpy.operator.pod_index import nodeset_key
 
 _AGAIN_S = 15.0  # an autoscaler looks each ten seconds; a refusal is told within a minute
 _SERVED_FOR_S = 300.0
+_RETURNS_WITHIN_S = 60.0  # a node that was taken back gets its slurmd pod within seconds
 
 
 class Asker:
@@ -69,23 +71,25 @@ class Asker:
         self._wake = wake
         self._clock = clock
         self._now = now
-        self._slurmd_pods: Counter[Key] = Counter()
-        self._seen: dict[Key, tuple[GrowthStatus, int]] = {}
+        self._node_of: defaultdict[Key, dict[str, str]] = defaultdict(dict)
+        self._returning: defaultdict[Key, dict[str, float]] = defaultdict(dict)
+        self._grows: set[Key] = set()
         self._at_rest: set[Key] = set()
         self._served: tuple[float, Served] | None = None
         self._resources: dict[Means, Resource] = {}
         self._log = structlog.get_logger("operator")
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Count the slurmd pods of each NodeSet; one that has come stands for a node that is there."""
-        before, after = (nodeset_key(pod) if pod is not None else None for pod in (old, new))
+        """Know the slurmd pods of each NodeSet that stay; one that has come stands for a node that is there."""
+        before, after = (nodeset_key(pod) if pod is not None and not leaves(pod) else None for pod in (old, new))
         if before == after:
             return
-        for key, by in ((before, -1), (after, 1)):
-            if key is not None:
-                self._slurmd_pods[key] += by
-                if key in self._seen:
-                    self._wake(key)
+        if old is not None and before is not None:
+            self._node_of[before].pop(old.name, None)
+        if new is not None and after is not None:
+            self._node_of[after][new.name] = node_of(new)
+        for key in self._grows.intersection((before, after)):
+            self._wake(key)
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass.
@@ -114,34 +118,37 @@ class Asker:
 
     def _forget(self, key: Key) -> None:
         """What stood for its nodes is garbage of the apiserver."""
-        self._seen.pop(key, None)
+        self._grows.discard(key)
+        self._returning.pop(key, None)
         self._at_rest.discard(key)
 
     def _wish(self, nodeset: NodeSet) -> Wish:
-        """What is wanted now: pods that have come since the syncer wrote what it wants are no longer wanted."""
-        count, said = self._slurmd_pods[nodeset.key], nodeset.status.growth
-        if said is None:
-            self._seen.pop(nodeset.key, None)
+        """What is wanted now: pods that the syncer has not counted when it wrote what it wants are no longer wanted."""
+        if nodeset.status.growth is None:
+            self._grows.discard(nodeset.key)
             return Wish()
-        growth = said.without_time
-        known = self._seen.get(nodeset.key)
-        if known is None or known[0] != growth:
-            known = self._seen[nodeset.key] = (growth, count)
-        return wish_of(nodeset, slurmd_pods=count, come_since=count - known[1])
+        self._grows.add(nodeset.key)
+        return wish_of(nodeset, there=len({*self._node_of[nodeset.key].values(), *self._taken_back(nodeset.key)}))
+
+    def _taken_back(self, key: Key) -> list[str]:
+        """Nodes of which a slurmd pod is expected."""
+        expected = {node: at_s for node, at_s in self._returning[key].items() if at_s > self._clock()}
+        self._returning[key] = expected
+        return [*expected]
 
     async def _take_back(self, nodeset: NodeSet, wish: Wish) -> Wish:
         """Nodes that were left to autoscalers, and that none has taken, come first. Returns what is wanted beside."""
-        taken = 0
-        for node in released_nodes(nodeset, self._nodes() if wish.nodes else ())[: wish.nodes]:
+        taken, known = 0, self._returning[nodeset.key]
+        released = released_nodes(nodeset, self._nodes() if wish.nodes else ())
+        for node in [node for node in released if node.name not in known][: wish.nodes]:
             body = {"metadata": {"uid": node.uid, "annotations": {names.ANNOTATION_RELEASED: None}}}
             try:
                 await self._kube.patch(paths.node(node.name), body)
             except (errors.NotFound, errors.Conflict):
                 continue  # it is gone
             taken += 1
+            known[node.name] = self._clock() + _RETURNS_WITHIN_S
         if taken:
-            growth, count = self._seen[nodeset.key]
-            self._seen[nodeset.key] = (growth, count - taken)
             note = f"{taken} node{'' if taken == 1 else 's'} that no autoscaler has removed yet: taken back for jobs"
             await self._events.normal(nodeset, names.NODESET_KIND, reason="NodesTakenBack", action="Ask", note=note)
         return wish.without(taken)

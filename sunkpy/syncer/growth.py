@@ -26,7 +26,7 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.times import parse_rfc3339, utc_now
 from sunkpy.core.nodeset.potential import find_potential, most_nodes
-from sunkpy.core.nodeset.removal import RemovalCause
+from sunkpy.core.nodeset.removal import leaves
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -146,7 +146,7 @@ class Growth:
         returning: defaultdict[str, set[str]] = defaultdict(set)
         now = self._now()
         for pod in self._pods.values():
-            if not is_slurmd(pod) or _leaves(pod):
+            if not is_slurmd(pod) or leaves(pod):
                 continue
             nodeset, name, token = pod.labels.get(names.LABEL_NODESET, ""), slurm_node_of(pod), token_of(pod)
             nodes[nodeset].add(name)
@@ -175,7 +175,7 @@ class Growth:
         }
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if old is None or new is None or _leaves(old) != _leaves(new):
+        if old is None or new is None or leaves(old) != leaves(new):
             self._came.set()
 
     # --------------------------------------------------------------------------------------------------------- writing
@@ -236,9 +236,3 @@ def _find(read: Read, members: list[Members]) -> Mapping[str, Lack]:
 def _joins_within(pod: Pod) -> timedelta:
     """The check of the machine comes before slurmd, and may take its time."""
     return JOINS_WITHIN + timedelta(seconds=verify_s(pod) or 0)
-
-
-def _leaves(pod: Pod) -> bool:
-    """Its node goes for good; after a roll or a check of the machine it comes again."""
-    token = token_of(pod)
-    return token is not None and not token.is_rollout and token.cause != RemovalCause.VERIFICATION

@@ -156,19 +156,19 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, nodes=max(self.nodes - nodes, 0))
 
 
-def wish_of(nodeset: NodeSet, *, slurmd_pods: int, come_since: int) -> Wish:
-    """What the status says is wanted, without nodes that have come since. Never more than `potential` and `replicas`
-    allow, for the status may be older than the spec.
+def wish_of(nodeset: NodeSet, *, there: int) -> Wish:
+    """What the status says is wanted, without nodes that it does not count and that have come. Never more than
+    `potential` and `replicas` allow, for the status may be older than the spec.
 
     Args:
-        nodeset: whose status it is.
-        slurmd_pods: how many it has.
-        come_since: how many of them have come since the status was written.
+        nodeset: whose status it is. The syncer may have written it without having seen the last slurmd pods.
+        there: how many nodes it has: those with a slurmd pod that stays, and those that are about to get one.
     """
     growth = nodeset.status.growth
     if growth is None or nodeset.is_deleting:
         return Wish()
-    nodes = min(growth.wanted_nodes - max(come_since, 0), most_nodes(nodeset) - slurmd_pods)
+    come = max(there - growth.counted_nodes, 0) if growth.counted_nodes is not None else 0
+    nodes = min(growth.wanted_nodes - come, most_nodes(nodeset) - there)
     return Wish(nodes=max(nodes, 0), requests=growth.requests)
 
 

@@ -60,6 +60,12 @@ class RemovalCause(enum.StrEnum):
     VERIFICATION = "verification"  # the next pod checks the machine
 
 
+def leaves(pod: Pod) -> bool:
+    """Its node goes for good; after a roll or a check of the machine it comes again."""
+    token = token_of(pod)
+    return token is not None and not token.is_rollout and token.cause != RemovalCause.VERIFICATION
+
+
 def plan_removals(
     world: World, wanted_gone: Mapping[str, RemovalCause], replaceable: Collection[str] = ()
 ) -> list[RemovalStep]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import rfc3339
 from sunkpy.kube import errors
 from sunkpy.kube.client import Kube
@@ -29,19 +29,24 @@ class Rig:
     def __init__(self, api: Apiserver, kube: Kube) -> None:
         self.api = api
         self.woken: list[tuple[str, str]] = []
+        self.come_nodes = 0
         self.passed_s = 0.0
         self.asker = Asker(
             kube,
             EventRecorder(kube, component="operator", instance="one"),
+            nodes=lambda: [msgspec.convert(api.find("nodes", each), Node) for each in api.names("nodes")],
             wake=self.woken.append,
             clock=lambda: self.passed_s,
             now=lambda: NOW + timedelta(seconds=self.passed_s),
         )
 
-    def want(self, nodes: int, *requests: tuple[str, int], seen: str = "", **growth: Any) -> None:
-        """The syncer has found out what jobs lack."""
+    def want(
+        self, nodes: int, *requests: tuple[str, int], counted: int | None = None, seen: str = "", **growth: Any
+    ) -> None:
+        """The syncer has found out what jobs lack, when it had seen all nodes that have come, or so many."""
         listed = [{"job": job, "nodes": count} for job, count in requests]
-        told = {"seen": seen, "wantedNodes": nodes, "requests": listed}
+        counts = self.come_nodes if counted is None else counted
+        told = {"seen": seen, "wantedNodes": nodes, "countedNodes": counts, "requests": listed}
         self.api.change("nodesets", *KEY, {"status": {"growth": told}, "spec": {"growth": growth} if growth else {}})
 
     async def step(self) -> float | None:
@@ -51,6 +56,7 @@ class Rig:
 
     def come(self, number: int) -> Pod:
         """A node is there, and has its slurmd pod."""
+        self.come_nodes += 1
         pod = make_pod(make_nodeset(), number)
         self.asker.pod_changed(None, pod)
         return pod
@@ -108,7 +114,64 @@ async def test_that_the_queue_was_read_again_asks_for_no_node_that_has_come(rig)
     rig.want(2, seen=rfc3339(NOW))
     await rig.step()
     rig.come(1)
-    rig.want(2, seen=rfc3339(NOW + timedelta(minutes=2)))
+    rig.want(2, counted=0, seen=rfc3339(NOW + timedelta(minutes=2)))
+    await rig.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1"]
+
+
+async def test_nodes_that_the_syncer_has_not_seen_yet_are_not_asked_for_again(rig):
+    """Four come at once: it counts the first of them, and the others a second later."""
+    rig.want(4)
+    await rig.step()
+    for number in (1, 2, 3, 4):
+        rig.come(number)
+    await rig.step()
+    rig.want(3, counted=1)
+    await rig.step()
+    assert rig.api.names("pods") == []
+    assert [reason for reason, _ in rig.events] == ["NodesAsked"]
+
+
+async def test_a_node_that_is_to_go_for_good_is_not_there(rig):
+    pods = [rig.come(1), rig.come(2)]
+    rig.want(1, counted=2)
+    for pod, cause, wanted in ((pods[0], "rollout", 1), (pods[1], "node-left", 1)):
+        marked = {names.ANNOTATION_PENDING_DELETION: f"2026-11-28T12:00:00+00:00/{cause}"}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=marked)
+        rig.asker.pod_changed(pod, msgspec.structs.replace(pod, metadata=metadata))
+        await rig.step()
+        assert len(rig.api.names("pods")) == wanted
+    rig.come(3)
+    await rig.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1"], "the syncer will say what that means"
+
+
+async def test_a_node_that_is_taken_back_is_asked_for_neither_before_it_has_its_slurmd_pod_nor_after(rig):
+    released = {names.ANNOTATION_RELEASED: "slurm/gpu"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    for number in (1, 2):
+        rig.api.put("nodes", {"metadata": {"name": f"n{number}", "annotations": released}, "status": ready})
+    rig.want(3)
+    await rig.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1"]
+    rig.come(1)
+    rig.want(2)
+    await rig.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1"], "the other one still gets its pod"
+    rig.come(2)
+    rig.want(1)
+    await rig.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1"]
+
+
+async def test_a_node_that_was_taken_back_and_gets_no_slurmd_pod_is_asked_for_after_a_minute(rig):
+    released = {names.ANNOTATION_RELEASED: "slurm/gpu"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    rig.api.put("nodes", {"metadata": {"name": "n1", "annotations": released}, "status": ready})
+    rig.want(1)
+    await rig.step()
+    assert rig.api.names("pods") == []
+    rig.passed_s = 61.0
     await rig.step()
     assert rig.api.names("pods") == ["gpu-wanted-1"]
 

@@ -133,7 +133,7 @@ async def test_nodes_are_asked_for_once(pool: Pool) -> None:
     assert await pool.answer(waits(nodes=90)) is None, "one answer alone asks for nothing"
     said = await pool.answer(waits(nodes=90))
     since = {"reason": "", "since": "2026-11-28T12:00:00Z", "held": False, "seen": ""}
-    assert said == {"wantedNodes": 90, "requests": [{"job": "7", "nodes": 90}], **since}
+    assert said == {"wantedNodes": 90, "countedNodes": 0, "requests": [{"job": "7", "nodes": 90}], **since}
     assert (pool.writes, pool.metric) == (1, 90)
     assert len(pool.hurries) == 1, "the second answer comes soon"
     for _ in range(3):

@@ -41,9 +41,9 @@ ALL = {**BUFFERS, Means.REQUEST: ()}
 SAID = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-def asking(ask=Ask.AUTO, *, wanted=0, requests=(), potential=20, **spec):
+def asking(ask=Ask.AUTO, *, wanted=0, counted=0, requests=(), potential=20, **spec):
     jobs = tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in requests)
-    growth = GrowthStatus(wanted_nodes=wanted, requests=jobs)
+    growth = GrowthStatus(wanted_nodes=wanted, counted_nodes=counted, requests=jobs)
     made = make_nodeset(template=TEMPLATE, status=NodeSetStatus(growth=growth), **spec)
     grown = msgspec.structs.replace(made.spec, growth=Growth(potential=potential, ask=ask))
     return msgspec.structs.replace(made, spec=grown)
@@ -55,8 +55,8 @@ def stored(body, **status) -> StandIn:
     return msgspec.convert(whole, StandIn)
 
 
-def steps(nodeset: NodeSet, present, *, now=NOW, come_since=0, slurmd_pods=0):
-    wish = wish_of(nodeset, slurmd_pods=slurmd_pods, come_since=come_since)
+def steps(nodeset: NodeSet, present, *, now=NOW, there=0):
+    wish = wish_of(nodeset, there=there)
     return decide_steps(nodeset, wish, present, now)
 
 
@@ -98,23 +98,25 @@ def after(nodeset, present, **more):
 
 
 @pytest.mark.parametrize(
-    ("nodeset", "slurmd_pods", "come_since", "nodes"),
+    ("nodeset", "there", "nodes"),
     [
-        pytest.param(asking(wanted=3), 0, 0, 3, id="as the status says"),
-        pytest.param(asking(wanted=3), 2, 2, 1, id="two have come, and the status is older"),
-        pytest.param(asking(wanted=3), 5, 5, 0, id="more have come than were wanted"),
-        pytest.param(asking(wanted=3), 1, -1, 3, id="one has gone: the syncer will say what that means"),
-        pytest.param(asking(wanted=9, replicas=5), 4, 0, 1, id="nodes above replicas get no slurmd pod"),
-        pytest.param(asking(wanted=9, replicas=2), 4, 0, 0, id="more than replicas are there"),
-        pytest.param(asking(wanted=9, potential=6), 4, 0, 2, id="the potential was lowered since"),
-        pytest.param(asking(wanted=9, potential=6), 7, 0, 0, id="more than its potential are there"),
-        pytest.param(asking(wanted=9, replicas=8, potential=6), 4, 0, 2, id="the lower one counts"),
-        pytest.param(asking(wanted=3, deleting=True), 0, 0, 0, id="it is being deleted"),
-        pytest.param(make_nodeset(), 0, 0, 0, id="the syncer has said nothing"),
+        pytest.param(asking(wanted=3), 0, 3, id="as the status says"),
+        pytest.param(asking(wanted=3), 2, 1, id="two have come, and the status is older"),
+        pytest.param(asking(wanted=3, counted=1), 4, 0, id="it was written when one of three had been seen"),
+        pytest.param(asking(wanted=3), 5, 0, id="more have come than were wanted"),
+        pytest.param(asking(wanted=3, counted=2), 1, 3, id="one has gone: the syncer will say what that means"),
+        pytest.param(asking(wanted=3, counted=None), 2, 3, id="a syncer of an older release"),
+        pytest.param(asking(wanted=9, counted=4, replicas=5), 4, 1, id="nodes above replicas get no slurmd pod"),
+        pytest.param(asking(wanted=9, counted=4, replicas=2), 4, 0, id="more than replicas are there"),
+        pytest.param(asking(wanted=9, counted=4, potential=6), 4, 2, id="the potential was lowered since"),
+        pytest.param(asking(wanted=9, counted=7, potential=6), 7, 0, id="more than its potential are there"),
+        pytest.param(asking(wanted=9, counted=4, replicas=8, potential=6), 4, 2, id="the lower one counts"),
+        pytest.param(asking(wanted=3, deleting=True), 0, 0, id="it is being deleted"),
+        pytest.param(make_nodeset(), 0, 0, id="the syncer has said nothing"),
     ],
 )
-def test_what_is_asked_for_is_what_the_status_wants_and_has_not_come(nodeset, slurmd_pods, come_since, nodes):
-    assert wish_of(nodeset, slurmd_pods=slurmd_pods, come_since=come_since).nodes == nodes
+def test_what_is_asked_for_is_what_the_status_wants_and_has_not_come(nodeset, there, nodes):
+    assert wish_of(nodeset, there=there).nodes == nodes
 
 
 # -------------------------------------------------------------------------------------------------------- placeholders
@@ -154,8 +156,8 @@ def test_as_nodes_come_placeholders_go_and_none_is_made_twice():
     nodeset = asking(Ask.PLACEHOLDERS, wanted=3)
     there = after(nodeset, ALL)
     assert shown(steps(nodeset, there)) == []
-    assert shown(steps(nodeset, there, come_since=1)) == ["-Pod gpu-wanted-3"]
-    assert shown(steps(nodeset, there, come_since=3)) == [f"-Pod gpu-wanted-{number}" for number in (1, 2, 3)]
+    assert shown(steps(nodeset, there, there=1)) == ["-Pod gpu-wanted-3"]
+    assert shown(steps(nodeset, there, there=3)) == [f"-Pod gpu-wanted-{number}" for number in (1, 2, 3)]
     assert shown(steps(asking(Ask.NONE, wanted=3), there)) == [f"-Pod gpu-wanted-{number}" for number in (1, 2, 3)]
 
 
@@ -187,7 +189,7 @@ def test_where_there_are_capacity_buffers_one_number_says_it():
     assert buffer.body["spec"] == {"podTemplateRef": {"name": template.body["metadata"]["name"]}, "replicas": 3}
     there = after(nodeset, BUFFERS)
     assert shown(steps(nodeset, there)) == []
-    assert shown(steps(nodeset, there, come_since=1)) == ["~gpu-wanted 2"]
+    assert shown(steps(nodeset, there, there=1)) == ["~gpu-wanted 2"]
     assert shown(steps(asking(wanted=0), there)) == [
         "-CapacityBuffer gpu-wanted", f"-PodTemplate {template.body['metadata']['name']}",
     ]  # fmt: skip
