@@ -76,6 +76,7 @@ class Asker:
         self._grows: set[Key] = set()
         self._at_rest: set[Key] = set()
         self._served: tuple[float, Served] | None = None
+        self._doubted_s: dict[Key, float] = {}
         self._resources: dict[Means, Resource] = {}
         self._log = structlog.get_logger("operator")
 
@@ -107,6 +108,8 @@ class Asker:
         if not wish.nodes and key in self._at_rest:
             return None
         present = await self._present(nodeset)
+        if self._may_lack(key, present):
+            return _AGAIN_S
         steps = decide_steps(nodeset, wish, present, self._now())
         refused = await self._run(nodeset, steps)
         if not wish.nodes and not any(present.values()):
@@ -120,6 +123,7 @@ class Asker:
         """What stood for its nodes is garbage of the apiserver."""
         self._grows.discard(key)
         self._returning.pop(key, None)
+        self._doubted_s.pop(key, None)
         self._at_rest.discard(key)
 
     def _wish(self, nodeset: NodeSet) -> Wish:
@@ -170,6 +174,21 @@ class Asker:
                 self._served = None
                 raise
         return found
+
+    def _may_lack(self, key: Key, present: Present) -> bool:
+        """An earlier leader has left a template, and of what may name it a kind is not served, as far as this leader
+        knows. What stands there would be asked for a second time, so another answer has to lack the kind, too.
+        """
+        means = (Means.BUFFER, Means.REQUEST)
+        is_named = any(present.get(each) for each in means)
+        if is_named or not present.get(Means.TEMPLATE) or all(each in present for each in means):
+            self._doubted_s.pop(key, None)
+            return False
+        read_s = self._served[0] if self._served is not None else self._clock()
+        if read_s - self._doubted_s.setdefault(key, read_s) >= _AGAIN_S:
+            return False
+        self._served = None
+        return True
 
     async def _api_version(self, means: Means) -> str | None:
         """In which version the kind is served; None: it is not installed.

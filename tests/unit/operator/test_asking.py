@@ -253,7 +253,39 @@ async def test_a_discovery_that_lacks_a_kind_buys_nothing_twice(rig):
     with pytest.raises(errors.NotServed):
         await rig.step()
     await rig.step()
+    rig.passed_s += 15.0
+    await rig.step()
     assert rig.api.names("pods") == ["gpu-wanted-1", "gpu-wanted-2"], "the kind is gone, and what it stood for"
+
+
+async def test_a_new_leader_whose_discovery_lacks_a_kind_buys_nothing_twice(rig):
+    buffers(rig.api)
+    rig.want(2)
+    await rig.step()
+    rig.api.undiscovered = {"capacitybuffers"}
+    other = Rig(rig.api, rig.asker._kube)
+    assert await other.step() == 15
+    assert (rig.api.names("capacitybuffers"), rig.api.names("pods")) == (["gpu-wanted"], []), "one answer is no proof"
+    rig.api.undiscovered = set()
+    other.passed_s = 15.0
+    rig.want(1)
+    await other.step()
+    assert rig.api.find("capacitybuffers", "gpu-wanted")["spec"]["replicas"] == 1
+    assert rig.api.names("pods") == []
+
+
+async def test_a_template_of_a_kind_that_has_gone_holds_nothing_up(rig):
+    buffers(rig.api)
+    rig.want(2)
+    await rig.step()
+    rig.api.undefine("capacitybuffers")
+    other = Rig(rig.api, rig.asker._kube)
+    await other.step()
+    assert rig.api.names("pods") == []
+    other.passed_s = 15.0
+    await other.step()
+    assert rig.api.names("pods") == ["gpu-wanted-1", "gpu-wanted-2"]
+    assert rig.api.names("podtemplates") == []
 
 
 async def test_a_quota_that_refuses_is_told_and_tried_again(rig):
