@@ -81,10 +81,11 @@ class Apiserver:
         """Where a program of Kubernetes is."""
         return str(self._kubernetes / program)
 
-    def start(self, program: str, *arguments: str) -> None:
+    def start(self, program: str, *arguments: str, env: Mapping[str, str] = _NONE) -> None:
         """Start a program beside them, under its own name."""
-        name, env = Path(program).name, {**os.environ, "HOME": str(self._folder)}
-        self.processes[name] = spawn([program, *arguments], log=self._folder / f"{name}.log", env=env, cwd=self._folder)
+        name, whole = Path(program).name, {**os.environ, "HOME": str(self._folder), **env}
+        log = self._folder / f"{name}.log"
+        self.processes[name] = spawn([program, *arguments], log=log, env=whole, cwd=self._folder)
 
     def end(self, name: str) -> None:
         """End one of them."""
@@ -98,9 +99,11 @@ class Apiserver:
         except httpx.TransportError:
             return False
 
-    def ask(self, user: str, method: str, path: str, body: object = None) -> httpx.Response:
+    def ask(
+        self, user: str, method: str, path: str, body: object = None, *, patch: str = "merge-patch"
+    ) -> httpx.Response:
         """The answer to a request of a user."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kind = f"application/{patch}+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {user}", "Content-Type": kind}
         content = json.dumps(body) if body is not None else None
         return httpx.request(method, self.url + path, content=content, headers=headers, verify=False, timeout=60)

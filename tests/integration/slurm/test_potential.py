@@ -19,30 +19,20 @@ from sunkpy.core.topology import files
 from sunkpy.core.topology.places import TREE, Place, spec_of
 from sunkpy.slurm import NodeChange, NodesSnapshot, errors
 from tests.integration.slurm.asking import connect
-from tests.integration.slurm.daemons import ROOT, RealSlurm
+from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import NODES, five_nodes
+from tests.integration.slurm.kept_potential import KEEP_POTENTIAL, bring
 from tests.integration.slurm.test_check_config import SUITE
 from tests.unit.core.nodeset.build import make_nodeset
 
 pytestmark = pytest.mark.integration
 
 IS_NEW: Final = SUITE != "trixie"
-KEEP: Final = """\
-install -d -o slurm -g slurm /run/slurmctld && mkdir -p /potential
-start() {
-  set -euo pipefail
-  hosts=()
-  is_up() { scontrol ping | grep -q ' is UP'; }
-  . /keep_potential.sh
-  { while [ -e /potential/hold ]; do sleep 0.1; done; keep_potential 1 3; } &
-  exec /usr/sbin/slurmctld -i -D
-}
-export -f start
-begin() { as slurm bash -c start; pkill -u slurm -x sleep; }
-keep begin >> /var/log/slurmctld.log 2>&1 &
-"""
-"""As start-slurmctld does; a test may hold the script up."""
-SCRIPT: Final = (ROOT / "charts/slurm/files/keep_potential.sh").read_text()
+REASONS: Final = (
+    "ReqNodeNotAvail, May be reserved for other job",
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+)
+"""The one of the backfill, the other of the main scheduler, whichever looked last."""
 GPU: Final = "--gres=gpu:h100:1"
 
 
@@ -95,9 +85,7 @@ class Grows:
         nodeset = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, growth=growth))
         has = {"gpu": potential.Has(nodes=tuple(self.nodes().values()))}
         records = potential.find_potential([nodeset], has, self.offers, topology=self.topology)
-        part = self.slurm.root / "potential/.part"
-        part.write_text(potential.write(records))
-        part.rename(self.slurm.root / "potential/records")
+        bring(self.slurm, potential.write(records))
         self.offers |= {each.nodeset: each.offer for each in records}
 
     def nodes(self) -> dict[str, SlurmNode]:
@@ -125,8 +113,8 @@ def begin(folder: Path, *, conf: str = "", more: Mapping[str, str] | None = None
         for nodeset, partition in (("gpu", "own"), ("spot", "empty"))
     )
     machines = five_nodes(gpus=1, features=("gpu",) * len(NODES), conf=own + conf)
-    start = f"cat > /keep_potential.sh << 'END_OF_FILE'\n{SCRIPT}\nEND_OF_FILE\n{KEEP}"
-    machines = msgspec.structs.replace(machines, slurmctld=start, files={**machines.files, **(more or {})})
+    files_too = {**machines.files, **(more or {})}
+    machines = msgspec.structs.replace(machines, slurmctld=KEEP_POTENTIAL, files=files_too)
     return RealSlurm(folder, SUITE, machines=machines)
 
 
@@ -148,7 +136,7 @@ def test_a_job_for_more_nodes_than_there_are_waits_for_those_that_there_could_be
     assert job.isdecimal(), job
     grows.wait(lambda: grows.shown(job, "Reason") not in ("", "None"), "Slurm has tried it")
     assert grows.shown(job, "State") == "PENDING"
-    assert grows.shown(job, "Reason") == "ReqNodeNotAvail, May be reserved for other job"
+    assert grows.shown(job, "Reason") in REASONS
     if not IS_NEW:
         assert "not available" in grows.submit("--nodes=9", GPU)
     assert grows.submit("--nodes=8", "--gres=gpu:a100:1").endswith("not available")
