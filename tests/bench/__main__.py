@@ -1,6 +1,6 @@
 """Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`. burst,
-neighbours, scale, takeover, topology, people, containers, metrics, names and page need none, gitops, upgrade, ha,
-devices and machines make their own. busy has one part with and one without.
+neighbours, scale, takeover, topology, growth, people, containers, metrics, names and page need none, gitops, upgrade,
+ha, devices and machines make their own. busy has one part with and one without.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tests.bench.chaos.judge import Violation
 from tests.bench.chaos.run import Outcome
 from tests.bench.devices import measure as devices
 from tests.bench.gitops import measure as gitops
+from tests.bench.growth import measure as growth
 from tests.bench.neighbours import measure as neighbours
 from tests.bench.people import measure as people
 from tests.bench.scale.measure import read_sizes
@@ -56,6 +57,7 @@ BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] 
     "page": page.measure,
     "scale": scale.measure,
     "topology": topology.measure,
+    "growth": growth.measure,
     "devices": devices.measure,
     "gitops": gitops.measure,
     "upgrade": upgrade.measure,
@@ -68,8 +70,8 @@ BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] 
     "machines": machines.measure,
     "families": families.measure,
 }
-NOT_OF_ALL: Final = ("machines", "families")
-"""They take a virtual machine, or hours."""
+NOT_OF_ALL: Final = ("machines", "families", "growth")
+"""They take a virtual machine, hours, or an autoscaler that has to be built."""
 
 
 def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:

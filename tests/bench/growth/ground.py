@@ -1,0 +1,151 @@
+"""Simulated machines: Nodes of the Cluster Autoscaler's provider `kwok`, of which each has a real slurmd.
+
+slurmctld, slurmrestd and all slurmds are processes of this machine. A slurmd starts when its pod is bound, and is
+killed when its pod or its Node goes. Workload pods are text: they run as long as the bench wants.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Set
+from typing import Any, Final
+
+from sunkpy.core import names
+from sunkpy.core.model.times import rfc3339, utc_now
+from sunkpy.runtime.settings import SlurmSettings
+from tests.bench.asked import SUITE
+from tests.bench.ground import SLURM_CLUSTER, USER, ControlPlane, RunningSlurm
+from tests.bench.scale.ground import NAMESPACE
+from tests.integration.cluster_autoscaler import CPUS, POOL, Kubelets, slurmd_node
+from tests.integration.slurm.asking import connect
+from tests.integration.slurm.daemons import Machines, RealSlurm, free_ports
+from tests.integration.slurm.kept_potential import KEEP_POTENTIAL
+from tests.integration.slurm.site import slurm_conf
+
+NODESET: Final = "compute"
+_MEMORY: Final = "8192Mi"
+WORKLOADS: Final = "/api/v1/namespaces/default/pods"
+RELEASE_AFTER_S: Final = 20
+_ENDED: Final = ("Succeeded", "Failed")
+_START: Final = """\
+run() { # a node and its port
+  for folder in /run /var/spool/slurmd; do mkdir -p $folder; mount -t tmpfs -o mode=755 tmpfs $folder; done
+  exec /usr/sbin/slurmd -D -Z -N "$1" --conf "CPUs=8 RealMemory=8192 Feature=compute Port=$2"
+}
+export -f run
+mkfifo /var/tmp/machines && exec 3<> /var/tmp/machines
+while read -r node port; do
+  unshare --mount --propagation unchanged bash -c 'run "$@"' - $node $port >> /var/log/slurmd-$node.log 2>&1 &
+done <&3 3<&- &
+"""
+_CONF: Final = """\
+MaxNodeCount=256
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+PrologFlags=Alloc
+ReturnToService=1
+NodeSet={nodeset} Feature={nodeset}
+{parameters}
+"""
+
+
+def nodeset(ask: str, *, potential: int) -> dict[str, object]:
+    """Without a node, as long as no job wants one."""
+    shape = {"cpus": CPUS, "memory": _MEMORY}
+    growth = {"ask": ask, "potential": potential, "releaseAfterSeconds": RELEASE_AFTER_S, "shape": shape}
+    slurmd = {"name": names.SLURMD_CONTAINER, "image": "none", "resources": {"requests": {"cpu": "100m"}}}
+    template = {"spec": {"nodeSelector": {"pool": POOL}, "containers": [slurmd]}}
+    return {
+        "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+        "kind": names.NODESET_KIND,
+        "metadata": {"name": NODESET},
+        "spec": {"cluster": SLURM_CLUSTER, "template": template, "growth": growth},
+    }
+
+
+def start_slurm(plane: ControlPlane) -> RunningSlurm:
+    """Without a node; how it looks for jobs to start is the chart's."""
+    parameters = next(line for line in slurm_conf({}).splitlines() if line.startswith("SchedulerParameters="))
+    conf = _CONF.format(nodeset=NODESET, parameters=parameters)
+    folder = plane.folder / "slurm"
+    folder.mkdir()
+    real = RealSlurm(folder, SUITE, machines=Machines(conf=conf, start=_START, slurmctld=KEEP_POTENTIAL))
+    settings = SlurmSettings(url=real.url, user=USER, jwt_key_file=str(real.key_file))
+    return RunningSlurm(connect(real, "slurm"), settings, real)
+
+
+class Simulated(Kubelets):
+    """All machines, moved by one `turn` after the other.
+
+    `ending`: workload pods that are to end well. `slurmds`: the Slurm nodes whose slurmds run; `node_of`: the Node of
+    each that ever ran. `there`: the Nodes, and `most`: the most that there were at once.
+    """
+
+    def __init__(self, plane: ControlPlane, real: RealSlurm) -> None:
+        super().__init__(plane, NAMESPACE)
+        self._real = real
+        self.ending: set[str] = set()
+        self.slurmds: set[str] = set()
+        self.node_of: dict[str, str] = {}
+        self.there: Set[str] = frozenset()
+        self.most = 0
+
+    def turn(self) -> None:
+        """What has become of Nodes and pods."""
+        self.there = self.boot().keys()
+        self.most = max(self.most, len(self.there))
+        for pod in self.slurmd_pods:
+            self._run_slurmd(pod)
+        for pod in self.items(WORKLOADS):
+            self._run_workload(pod)
+
+    def _run_slurmd(self, pod: dict[str, Any]) -> None:
+        name, node = pod["metadata"]["name"], slurmd_node(pod)
+        if "deletionTimestamp" in pod["metadata"] or node not in self.there:
+            self._end_slurmd(name)
+            self.remove(pod)
+        elif not pod["spec"].get("nodeName"):
+            self.bind(pod)
+        else:
+            if not pod["status"].get("startTime"):
+                self.patch(f"{self.pods_path}/{name}/status", {"status": {"startTime": rfc3339(utc_now())}})
+            self._start_slurmd(name)
+            self.node_of[name] = node
+            gate = {each["type"]: each["status"] for each in pod["status"].get("conditions", [])}
+            is_ready = gate.get(names.READINESS_GATE, "False")
+            told = {"ContainersReady": "True", "Ready": is_ready}
+            if any(gate.get(type_) != status for type_, status in told.items()):
+                self._say(f"{self.pods_path}/{name}", told)
+
+    def _start_slurmd(self, name: str) -> None:
+        if name not in self.slurmds:
+            (port,) = free_ports(1)
+            with (self._real.root / "var/tmp/machines").open("w") as machines:
+                machines.write(f"{name} {port}\n")
+            self.slurmds.add(name)
+
+    def _end_slurmd(self, name: str) -> None:
+        if name in self.slurmds:
+            for pid in self._real.running(rf"/usr/sbin/slurmd .*-N {name} .*"):
+                os.kill(pid, signal.SIGKILL)
+            self.slurmds.remove(name)
+
+    def _run_workload(self, pod: dict[str, Any]) -> None:
+        name, phase = pod["metadata"]["name"], pod["status"].get("phase")
+        path = f"{WORKLOADS}/{name}"
+        if "deletionTimestamp" in pod["metadata"]:
+            self.apiserver.ask("admin", "DELETE", path, {"gracePeriodSeconds": 0})
+        elif pod["spec"].get("nodeName") and phase not in _ENDED:
+            if pod["spec"]["nodeName"] not in self.there:
+                self.patch(f"{path}/status", {"status": {"phase": "Failed"}})
+            elif name in self.ending:
+                self.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
+            elif phase != "Running":
+                self._say(path, {"Ready": "True", "ContainersReady": "True"})
+
+    def _say(self, path: str, told: dict[str, str]) -> None:
+        """Strategic merge: conditions of others stay."""
+        conditions = [{"type": type_, "status": status} for type_, status in told.items()]
+        body = {"status": {"phase": "Running", "conditions": conditions}}
+        self.apiserver.ask("admin", "PATCH", f"{path}/status", body, patch="strategic-merge-patch")
