@@ -155,7 +155,7 @@ class Seen:
                 assert isinstance(answer, NodesSnapshot)
                 now_s = time.monotonic()
                 for name, node in answer.nodes.items():
-                    if node.is_registered:
+                    if node.slurmd_since_s:
                         self.registered_s.setdefault(name, now_s)
                 self.states = await self._slurm.jobs_state()
                 now_s = time.monotonic()
@@ -209,6 +209,8 @@ class _Bench:
             await self._pods.create(wave.bodies)
         await self._until(lambda: all(pod in self._pods.bound_s for pod in pods), "all pods are bound")
         await self._until(lambda: all(job in self._seen.started_s for job in jobs), "all jobs run")
+        all_jobs = {*jobs, *(self._pods.node_and_job_of(pod)[1] for pod in pods)}
+        await self._until(lambda: all_jobs <= self._seen.known_s.keys(), "all jobs of pods are seen")
         up_s = time.monotonic() - began_s
         after_job_s = [await self._job_waited_s(job) for job in jobs]
         after_pods = [self._pods_waited(group) for wave in waves for group in groups_of(wave)]
