@@ -965,6 +965,8 @@ def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
         (True, {"slurmd": "sid-1a2b"}, ALL),
         (True, dict.fromkeys(ALL, "sid-1a2b@sha256:abc") | {"slurmd": "sid-1a2b"}, []),
         (False, {"slurmd": "sid-1a2b"}, [name for name in ALL if name != "login"]),
+        (True, dict.fromkeys(ALL, "0.1.0-sid@sha256:abc"), []),
+        (True, dict.fromkeys(ALL, "0.1.0-trixie@sha256:abc") | {"slurmd": "0.1.0-sid@sha256:abc"}, ALL),
     ],
 )
 def test_images_of_several_suites_that_are_used_say_of_what_release_they_are(login, suites, ordered):
