@@ -263,20 +263,23 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 @main.command("upgrade-plan")
 @click.argument("release")
 @click.argument("chart")
+@click.option("--version", default="", help="As for helm upgrade.")
 @click.option("-n", "--namespace", default="", help="Namespace of the release; without it, that of the kubeconfig.")
 @click.option("-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="As for helm upgrade.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As for helm upgrade.")
 @click.option("--reuse-values", is_flag=True, help="As for helm upgrade.")
 def upgrade_plan(
-    release: str, chart: str, namespace: str, files: tuple[Path, ...], settings: tuple[str, ...], *, reuse_values: bool
-) -> None:
+    release: str, chart: str, version: str, namespace: str,
+    files: tuple[Path, ...], settings: tuple[str, ...], *, reuse_values: bool,
+) -> None:  # fmt: skip
     """Say which pods a helm upgrade of chart slurm would replace, and what people would notice. Needs helm.
 
     Example: sunkpy upgrade-plan slurm charts/slurm -n slurm -f values.yaml
     """
     from sunkpy.install.upgrade_plan import HelmFailed, describe, plan
 
-    options = [word for file in files for word in ("--values", str(file))]
+    options = ["--version", version] if version else []
+    options += [word for file in files for word in ("--values", str(file))]
     options += [word for setting in settings for word in ("--set", setting)]
     options += ["--reuse-values"] if reuse_values else []
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from sunkpy.cli import main
 from sunkpy.install.upgrade_plan import EFFECTS, Restart, describe, restarts
 
 Manifest = dict[str, object]
@@ -44,3 +46,22 @@ def test_each_line_says_what_people_notice():
         "NodeSet h100: removed. Its nodes are drained, and each slurmd pod goes when"
     )
     assert describe([]) == "No pod restarts."
+
+
+HELM = """#!/bin/sh
+echo "$@" >>"${0%/*}/asked"
+if [ "$1" = upgrade ]; then echo '{"manifest": ""}'; fi
+"""
+
+
+def test_helm_is_asked_for_the_version_in_a_registry(tmp_path, monkeypatch):
+    (tmp_path / "helm").write_text(HELM)
+    (tmp_path / "helm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    chart = "oci://registry.example.com/sunkpy/charts/slurm"
+    done = CliRunner().invoke(main, ["upgrade-plan", "demo", chart, "--version", "0.1.1", "-n", "slurm"])
+    assert done.output == "No pod restarts.\n"
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        "get manifest demo --namespace slurm",
+        f"upgrade demo {chart} --namespace slurm --version 0.1.1 --dry-run=server --output=json",
+    ]
