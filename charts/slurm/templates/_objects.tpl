@@ -145,7 +145,7 @@ image. */}}
 {{- define "sunkpy.needImages" -}}
 {{- $empty := list }}
 {{- range $key, $image := . }}{{ if not $image }}{{ $empty = append $empty $key }}{{ end }}{{ end }}
-{{- with $empty }}{{ fail (printf "%s: set it, to an image of yours: a chart of the repository names none. `make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values (docs/start.md)" (join ", " .)) }}{{ end }}
+{{- with $empty }}{{ fail (printf "%s: set it, to an image of yours: a chart of the repository names none. `make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values (docs/tasks/build-images.md)" (join ", " .)) }}{{ end }}
 {{- end }}
 
 {{- /* Refuse sunkpy's image of another version than the chart, where its tag says one: it would not know its settings. */}}

@@ -318,7 +318,7 @@ def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object],
 NO_IMAGE = (
     "set it, to an image of yours: a chart of the repository names none. "
     "`make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values "
-    "(docs/start.md)"
+    "(docs/tasks/build-images.md)"
 )
 
 

@@ -33,9 +33,10 @@ OPERATOR = """The operator is there when its Deployment is ready:
 
   kubectl -n research get deployment demo-operator
 
-Next, a Slurm cluster, by chart slurm of version {version} in a namespace of its own:
+Next, a Slurm cluster in a namespace of its own. CHART is charts/slurm of a clone, or of a release
+oci://REGISTRY/charts/slurm --version {version}, from the same REGISTRY:
 
-  helm install slurm charts/slurm -n {namespace} --create-namespace --wait -f values.yaml
+  helm install slurm CHART -n {namespace} --create-namespace --wait -f values.yaml
 """
 
 

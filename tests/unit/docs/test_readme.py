@@ -32,7 +32,7 @@ def test_the_first_values_file_is_valid():
     (block,) = re.findall(r"```yaml\n(.*?)```", START, flags=re.DOTALL)
     values = yaml.safe_load(block)
     jsonschema.validate(values, json.loads((CHART / "values.schema.json").read_text()))
-    assert set(values["images"]) == set(yaml.safe_load((CHART / "values.yaml").read_text())["images"])
+    assert "images" not in values, "charts of a release name theirs"
 
 
 @pytest.mark.parametrize(("folder", "chart"), [("sunkpy", "sunkpy"), ("staging", "slurm"), ("production", "slurm")])
@@ -48,7 +48,7 @@ def test_no_page_makes_up_a_tag_for_an_image():
         for file in [*PAGES, *(ROOT / "docs/examples").rglob("*.yaml")]
         for image in re.findall(r"registry\.example\.com/sunkpy/(\w+):(\S+)", file.read_text())
     }
-    assert {image for _, image, _ in said} >= {"slurmctld", "sunkpy"}
+    assert {image for _, image, _ in said} >= {"login", "sunkpy"}
     assert {each for each in said if not re.fullmatch(r"TAG|\S+-[0-9a-f]{12}(@sha256:[0-9a-f]+…)?", each[2])} == set()
 
 
