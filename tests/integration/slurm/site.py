@@ -165,7 +165,7 @@ class Site:
     def replace_pods(self, values: Mapping[str, object]) -> None:
         """A slurmd that starts from now on is in a pod of these values."""
         pods = of_kind(render("slurm", values), "NodeSet").values()
-        names = ("SUNKPY_PRIVATE_TMP", "SUNKPY_SHM")
+        names = ("SUNKPY_PRIVATE_TMP", "SUNKPY_SHM", "SUNKPY_HIDE_PROCESSES")
         (env,) = {"".join(f"export {name}={_env_of(pod, name)}\n" for name in names) for pod in pods}
         (self.accounting.root / "pod-env").write_text(env)
 

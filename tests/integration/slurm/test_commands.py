@@ -335,6 +335,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "scontrol create reservation user=ann starttime=now duration=1 nodes=c1", DENIED, 1
     ),
     "scontrol reconfigure, shutdown": Command("scontrol reconfigure; scontrol shutdown", f"{DENIED}.*{DENIED}", 1),
+    "scontrol reboot": Command(
+        "scontrol reboot ASAP c1; code=$?; scontrol -o show node c1 | grep -c REBOOT; exit $code",
+        r"RebootProgram isn't defined.*\n0$",
+        1,
+    ),
     "sacctmgr": Command(
         "sacctmgr -nP show assoc user=ann format=account,qos; sacctmgr -i add user ann account=phys",
         r"^chem\|normal,small,strict,urgent\n.*(denied|privilege)",
@@ -348,6 +353,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "programs that make who runs them somebody else": Command(
         "srun find / -xdev -type f -perm /6000 2> /dev/null; find / -xdev -type f -perm /6000 2> /dev/null; true", r"^$"
+    ),
+    "processes of others on a node": Command(
+        "srun --quiet -w c1 bash -c 'ps -eo user= | sort -u; ps -eo comm= | grep -c ^slurmd; true'", r"^ann\n0$"
     ),
     "a plugin of the site": Command("srun printenv OF_PLUGIN", "of-the-site$"),
     "strigger: Slurm's own user's": Command("strigger --set --node=c1 --down --program=/bin/true", "denied", 1),

@@ -1153,6 +1153,17 @@ def test_jobs_have_process_ids_of_their_own_where_the_values_say_so():
     assert "job_container.conf" not in data
 
 
+def test_people_see_no_processes_of_others_unless_values_say_otherwise():
+    sets = {"cpu": {}, "debug": {"hideProcesses": False}}
+    made = of_kind(render("slurm", {"nodeSets": sets}), "NodeSet")
+    found = {}
+    for name, nodeset in made.items():
+        assert "hideProcesses" not in nodeset["spec"]
+        env = nodeset["spec"]["template"]["spec"]["containers"][0]["env"]
+        found[name] = any(each["name"] == "SUNKPY_HIDE_PROCESSES" for each in env)
+    assert found == {"cpu": True, "debug": False}
+
+
 def test_shared_memory_is_half_of_the_memory_unless_values_say_otherwise():
     sets = {"cpu": {}, "gpu": {"shm": "90%"}, "small": {"shm": "2g"}}
     made = of_kind(render("slurm", {"nodeSets": sets}), "NodeSet")
