@@ -55,8 +55,11 @@ def cni_config(node: NodeLayout) -> dict[str, object]:
     }
 
 
-def containerd_config(node: NodeLayout) -> str:
-    """containerd keeps everything below the node's folder, pod network namespaces included."""
+def containerd_config(node: NodeLayout, *, systemd: bool = False) -> str:
+    """containerd keeps everything below the node's folder, pod network namespaces included.
+
+    With ``systemd`` it is that of a machine which has it, and the cgroups of containers are units.
+    """
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     return f"""version = 2
 root = "{node.home}/containerd"
@@ -82,6 +85,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
       runtime_type = "io.containerd.runc.v2"
       [{cri}.containerd.runtimes.runc.options]
         Root = "{node.home}/run/runc"
+        SystemdCgroup = {str(systemd).lower()}
 [plugins."io.containerd.nri.v1.nri"]
   disable = true
 """

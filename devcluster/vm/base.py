@@ -20,6 +20,7 @@ PACKAGES = (
     "ca-certificates",
     "conntrack",
     "containernetworking-plugins",
+    "dbus",
     "iproute2",
     "iptables",
     "kmod",
@@ -27,6 +28,7 @@ PACKAGES = (
     "procps",
     "runc",
     "socat",
+    "systemd",
     "util-linux",
 )
 LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/info/*")

@@ -1,21 +1,8 @@
 #!/bin/bash
-# First program of the system. /disk/settings has the name, the folder (home) and the addresses of this
-# node; /disk/daemons has one program a file, each kept running in a cgroup of its own.
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# What node.service runs. /disk/settings has the name, the folder (home) and the addresses of this node;
+# /disk/daemons has one program a file, each kept running by systemd (daemon@.service).
 . /disk/settings
-mount --make-rshared /
-mount -t sysfs sysfs /sys
-mount -t tmpfs -o mode=755 run /run
-mount -t tmpfs tmp /tmp
-mkdir -p /dev/pts /dev/shm /dev/mqueue "$home" /var/lib/kubelet/device-plugins
-mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
-mount -t tmpfs shm /dev/shm
-mount -t mqueue mqueue /dev/mqueue
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-read -ra controllers < /sys/fs/cgroup/cgroup.controllers
-for each in "${controllers[@]}"; do
-  echo "+$each" > /sys/fs/cgroup/cgroup.subtree_control
-done
+mkdir -p "$home" /var/lib/kubelet/device-plugins /disk/log
 # An overlay cannot lie on an overlay: what containers are made of is on the disk itself.
 mount --bind /disk/home "$home"
 mount --make-rshared "$home"
@@ -31,20 +18,6 @@ ip address add "$ip/16" dev eth0
 ip link set eth0 up
 ip route add default via "$gateway"
 sysctl -qw net.ipv4.ip_forward=1 kernel.panic=-1
-
-keep() {
-  mkdir -p "/sys/fs/cgroup/system/$1"
-  echo "$BASHPID" > "/sys/fs/cgroup/system/$1/cgroup.procs"
-  while :; do
-    bash "/disk/daemons/$1" >> "/disk/log/$1" 2>&1 < /dev/null
-    sleep 1
-  done
-}
-mkdir -p /disk/log
 for each in /disk/daemons/*; do
-  keep "${each##*/}" &
-done
-while :; do
-  wait
-  sleep 1
+  systemctl --no-block start "daemon@${each##*/}"
 done

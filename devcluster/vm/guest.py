@@ -1,5 +1,6 @@
 """What is one machine's own: its disk, with the programs and settings of its node, and commands that it runs."""
 
+import hashlib
 import shlex
 import shutil
 import socket
@@ -21,6 +22,8 @@ from devcluster.waiting import wait_until
 
 PORT = 7000
 DISK_SIZE = "20G"
+UNIT = "node.service"
+UNITS = (UNIT, "daemon@.service")
 SERVE = ("socat", "-t", "86400", f"TCP-LISTEN:{PORT},reuseaddr,fork", "EXEC:/bin/bash /disk/serve")
 
 
@@ -40,9 +43,8 @@ def make(
     if disk(machine).exists():
         return
     node.write_configs(layout, machine)
-    # A kubelet with a machine of its own has all of its cgroups.
-    config = node.kubelet_config(layout, machine) | {"cgroupRoot": "/"}
-    write_atomically(machine.home / "kubelet.yaml", yaml.safe_dump(config).encode())
+    write_atomically(machine.home / "kubelet.yaml", yaml.safe_dump(kubelet_config(layout, machine)).encode())
+    write_atomically(machine.home / "containerd.toml", node.containerd_config(machine, systemd=True).encode())
     _unpack(machine, binaries, daemons, archives)
     content = machine.home / "disk"
     shutil.rmtree(content, ignore_errors=True)
@@ -51,6 +53,11 @@ def make(
     make_disk(part, content, DISK_SIZE)
     shutil.rmtree(content)
     part.rename(disk(machine))
+
+
+def kubelet_config(layout: Layout, machine: NodeLayout) -> dict[str, object]:
+    """A kubelet with a machine of its own has all of its cgroups, from systemd."""
+    return node.kubelet_config(layout, machine) | {"cgroupRoot": "/", "cgroupDriver": "systemd"}
 
 
 def _unpack(machine: NodeLayout, binaries: Binaries, daemons: Daemons, archives: Sequence[Path]) -> None:
@@ -81,6 +88,11 @@ def _write_content(content: Path, layout: Layout, machine: NodeLayout, binaries:
     for name in ("boot", "serve"):
         shutil.copy(HERE / f"{name}.sh", content / name)
     (content / "settings").write_text(settings(layout, machine))
+    etc = content / "upper" / "etc"
+    (etc / "systemd" / "system").mkdir(parents=True, exist_ok=True)
+    for unit in UNITS:
+        shutil.copy(HERE / unit, etc / "systemd" / "system" / unit)
+    (etc / "machine-id").write_text(f"{machine_id(machine)}\n")
 
 
 def programs(layout: Layout, machine: NodeLayout, binaries: Binaries) -> list[Daemon]:
@@ -112,6 +124,11 @@ def settings(layout: Layout, machine: NodeLayout) -> str:
     """What ``boot.sh`` reads."""
     values = {"name": machine.name, "home": machine.home, "ip": machine.ip, "gateway": layout.host_ip}
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
+
+
+def machine_id(machine: NodeLayout) -> str:
+    """As machine-id(5) wants it: the same after each boot, and no other machine's."""
+    return hashlib.sha256(str(machine.home).encode()).hexdigest()[:32]
 
 
 def run(machine: NodeLayout, command: str, *, stdin: Path | None = None, timeout_s: float = 300) -> str:

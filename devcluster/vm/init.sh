@@ -16,4 +16,4 @@ $b mkdir -p /new/disk
 $b mount --move /disk /new/disk
 $b mount --move /dev /new/dev
 $b mount --move /proc /new/proc
-exec $b switch_root /new /bin/bash /disk/boot
+exec $b switch_root /new /usr/lib/systemd/systemd

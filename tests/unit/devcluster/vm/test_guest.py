@@ -1,4 +1,5 @@
 import ipaddress
+import re
 import socket
 import subprocess
 import threading
@@ -8,11 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from devcluster import node
 from devcluster.binaries import Binaries
 from devcluster.layout import Layout
 from devcluster.process import Daemon
 from devcluster.shell import CommandFailed
-from devcluster.vm import base, guest
+from devcluster.vm import base, guest, machine
 
 LAYOUT = Layout(root=Path("/r"), name="x", slot=1)
 MACHINE = LAYOUT.machine(1)
@@ -45,6 +47,26 @@ def test_the_machine_knows_its_name_and_addresses():
         f"ip={MACHINE.ip}",
         f"gateway={LAYOUT.host_ip}",
     ]
+
+
+def test_machines_are_told_apart_by_an_id_that_stays():
+    ids = [guest.machine_id(LAYOUT.machine(number)) for number in (1, 2, 1)]
+    assert ids[0] == ids[2] != ids[1]
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
+
+
+def test_systemd_starts_what_makes_the_machine_a_node():
+    units = {name: (base.HERE / name).read_text() for name in guest.UNITS}
+    assert f"systemd.unit={guest.UNIT} " in f"{machine.SYSTEMD} "
+    assert "ExecStart=/bin/bash /disk/boot\n" in units["node.service"]
+    assert "ExecStart=/bin/bash /disk/daemons/%i\n" in units["daemon@.service"]
+
+
+def test_cgroups_of_a_machine_come_of_systemd():
+    assert "SystemdCgroup = true" in node.containerd_config(MACHINE, systemd=True)
+    assert "SystemdCgroup = false" in node.containerd_config(LAYOUT.node(1))
+    assert guest.kubelet_config(LAYOUT, MACHINE)["cgroupDriver"] == "systemd"
+    assert guest.kubelet_config(LAYOUT, MACHINE)["cgroupRoot"] == "/"
 
 
 @pytest.fixture

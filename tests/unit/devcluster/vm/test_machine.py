@@ -17,5 +17,6 @@ def test_machines_share_the_system_and_nothing_else():
         "tap,id",
         "virtio-net-pci,netdev",
     }
+    assert one[one.index("-smp") + 1] == "4,sockets=2,cores=1,threads=2"
     assert f"file={system.disk},if=virtio,format=raw,cache=unsafe,readonly=on" in one
     assert "if=virtio,format=raw,cache=unsafe,readonly=on" not in "".join(differ)
