@@ -34,13 +34,13 @@ from sunkpy.core.explain.nodeset import explain_nodeset
 from sunkpy.core.gang.actions import Bind
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.decide import decide_gang
+from sunkpy.core.gang.devices.indices import noted_on
 from sunkpy.core.gang.families import assemble, family_of, identify
 from sunkpy.core.gang.gang import Gang, Owners, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import MISSING_OBSERVATIONS, Job, along_switches
 from sunkpy.core.gang.job.terms import spec_of
 from sunkpy.core.gang.owners import Above
-from sunkpy.core.gang.seating.devices import noted_on
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Pod

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from sunkpy.core.handout import DeviceFile, HandoutRefused, hand_out, holds_up
+from sunkpy.core.gang.devices.handout import DeviceFile, HandoutRefused, hand_out, holds_up
 from sunkpy.core.model.objects import Pod
 from sunkpy.deviceplugin.gpus import find_gpus
 from sunkpy.deviceplugin.settings import PluginSettings

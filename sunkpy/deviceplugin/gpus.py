@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sunkpy.core.handout import DeviceFile
+from sunkpy.core.gang.devices.handout import DeviceFile
 from sunkpy.deviceplugin.settings import PluginSettings
 
 _FILE = re.compile(r"nvidia\d+")

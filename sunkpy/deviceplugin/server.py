@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import structlog
 
-from sunkpy.core.handout import DeviceFile, HandoutRefused
+from sunkpy.core.gang.devices.handout import DeviceFile, HandoutRefused
 from sunkpy.deviceplugin import kubelet_pb2 as api
 from sunkpy.deviceplugin.allocate import PluginAllocator
 from sunkpy.deviceplugin.gpus import find_gpus

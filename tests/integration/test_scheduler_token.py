@@ -29,8 +29,8 @@ from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.devices.allocate import Allocator, DevicePlan
 from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.devices.made import ClaimMaker, Refused
+from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.record import SentBinding
 from sunkpy.scheduler.settings import SchedulerSettings

@@ -27,9 +27,9 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.devices.asked import Claimed, refused_claims, with_devices
+from sunkpy.core.gang.devices.handout import gpus_asked
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
-from sunkpy.core.handout import gpus_asked
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS

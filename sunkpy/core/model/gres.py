@@ -1,7 +1,7 @@
 """Which devices of each node a job has, as Slurm tells it: `gpu:h100:2(IDX:0-1),nic:1(IDX:0)`.
 
 What the job asks for is made in `core.placement.needs:gres`; which of its devices a pod gets is chosen in
-`core.gang.seating.devices`.
+`core.gang.devices.indices`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Slurm counts whole CPUs and MiB, so requests are rounded up. A pod without requests is not free: it costs one CPU and
 `MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it. The devices that Slurm gives for `gres` are read in
-`core.model.gres`, and shared among the pods of a job in `core.gang.seating.devices`.
+`core.model.gres`, and shared among the pods of a job in `core.gang.devices.indices`.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ from sunkpy.kube.client import Kube
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.devices.made import ClaimMaker, Refused
+from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.nodes.devices import Devices
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.slurm import Slurm
 

@@ -1,7 +1,7 @@
 """GPUs by number that sunkpy's device plugin will hand out: noted on a pod, with its binding, as the plugin names them.
 
 The kubelet asks the plugin without a word about the pod. So pods of another job wait until it has asked for all that
-are on the node already (`core.handout`).
+are on the node already (`core.gang.devices.handout`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from sunkpy.core.gang.actions import Binding
 from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.devices.chosen import DeviceLack, lacking
-from sunkpy.core.gang.seating.devices import noted_indices
-from sunkpy.core.handout import gpus_asked, holds_up
+from sunkpy.core.gang.devices.handout import gpus_asked, holds_up
+from sunkpy.core.gang.devices.indices import noted_indices
 from sunkpy.core.model.devices import read_extra
 from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import Node, Pod

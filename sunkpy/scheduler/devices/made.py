@@ -22,7 +22,7 @@ from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.kubelet import feature_gates
 from sunkpy.runtime.fan_out import fan_out
-from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.settings import SchedulerSettings
 
 GATE: Final = "DRAExtendedResource"

@@ -17,7 +17,7 @@ import msgspec
 from demo.stack import Stack
 from devcluster import Cluster, dra
 from devcluster.errors import DevclusterError
-from sunkpy.core.handout import devices_on
+from sunkpy.core.gang.devices.handout import devices_on
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.names import JOB_COMMENT_PREFIX
 from tests.bench.chaos.observer import Repeated, node_folders, owner_of, processes, variables

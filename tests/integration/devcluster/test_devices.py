@@ -22,7 +22,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.devices.made import ClaimMaker
-from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.settings import SchedulerSettings
 from tests.integration.devcluster.pods import kubectl_of, probe_pod
 

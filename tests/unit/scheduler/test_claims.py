@@ -12,7 +12,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.scheduler.nodes.devices import Devices
+from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.world import SLURMD_STARTED_S, World
 from tests.unit.scheduler.world import leading as leading_on

@@ -31,13 +31,13 @@ from sunkpy.core.gang.decide.members import (
     waiting,
 )
 from sunkpy.core.gang.devices.asked import claim_names
+from sunkpy.core.gang.devices.indices import assign_devices, noted_on
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.ends import DEVICES_LOST, JOB_LOST, EndCause
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import HOLDING, STOPPED
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import PodPhase, pod_phase
-from sunkpy.core.gang.seating.devices import assign_devices, noted_on
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 

@@ -16,11 +16,11 @@ from sunkpy.core.gang.actions import (
 )
 from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
+from sunkpy.core.gang.devices.indices import assign_devices
 from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import PodPhase, pod_phase
-from sunkpy.core.gang.seating.devices import assign_devices
 from sunkpy.core.gang.seating.fits import find_outgrown
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import matching

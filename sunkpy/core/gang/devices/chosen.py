@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 import msgspec
 
 from sunkpy.core.gang.devices.asked import explain_claim, missing_claim
+from sunkpy.core.gang.devices.handout import devices_on
+from sunkpy.core.gang.devices.indices import noted_indices
 from sunkpy.core.gang.devices.made import OWN_NAME
-from sunkpy.core.gang.seating.devices import noted_indices
-from sunkpy.core.handout import devices_on
 from sunkpy.core.model import quantity
 from sunkpy.core.model.devices import (
     AllocatedDevice,

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core import names
+from sunkpy.core.gang.devices.indices import assign_devices, noted_indices
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.seating.devices import assign_devices, noted_indices
 from sunkpy.core.gang.seating.seating import seat
 from sunkpy.core.model.gres import gres_indices
 from tests.unit.core.gang.pods import make_pod

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sunkpy.core import names
-from sunkpy.core.handout import DeviceFile, HandoutRefused, devices_on, gpus_asked, hand_out, holds_up
+from sunkpy.core.gang.devices.handout import DeviceFile, HandoutRefused, devices_on, gpus_asked, hand_out, holds_up
 from sunkpy.core.model.objects import Container, PodSpec, PodStatus, Resources
 from tests.unit.core.gang.pods import make_pod
 
