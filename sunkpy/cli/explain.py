@@ -32,12 +32,11 @@ from sunkpy.core.explain.job_on_pods import read_job
 from sunkpy.core.explain.no_gang import absent, foreign, unfindable, unplaced
 from sunkpy.core.explain.nodeset import explain_nodeset
 from sunkpy.core.gang.actions import Bind
-from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.devices.indices import noted_on
 from sunkpy.core.gang.families import assemble, family_of, identify
 from sunkpy.core.gang.gang import Gang, Owners, apart_unit, extra_unit
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, noted_job
 from sunkpy.core.gang.job.job import MISSING_OBSERVATIONS, Job, along_switches
 from sunkpy.core.gang.job.terms import spec_of
 from sunkpy.core.gang.owners import Above

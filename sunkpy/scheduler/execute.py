@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from sunkpy.core.gang import actions as act
-from sunkpy.core.gang.binding_note import BindingNote
+from sunkpy.core.gang.identity import BindingNote
 from sunkpy.core.gang.phases import is_over
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.devices.asked import Claimed
 from sunkpy.core.gang.gang import Gang, with_pods
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import BindingNote, GangId
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import State
 from sunkpy.core.gang.snapshot import Refusal, Snapshot

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from sunkpy.core.gang.binding_note import noted_job
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, noted_job
 from sunkpy.core.gang.job.job import recall
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob, holds_something

@@ -36,7 +36,6 @@ from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.loop import GangLoop
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.nodes.recheck import recheck
 from sunkpy.scheduler.owners.index import Owners
 from sunkpy.scheduler.owners.pod_groups import PodGroups
 from sunkpy.scheduler.owners.suspensions import Suspensions
@@ -48,7 +47,7 @@ from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.unidentified import Unidentified
 from sunkpy.scheduler.pods.vanished import Vanished
-from sunkpy.scheduler.pods.wake import Wake
+from sunkpy.scheduler.pods.wake import Wake, recheck
 from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.takeover import Takeover

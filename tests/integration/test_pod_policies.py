@@ -11,8 +11,7 @@ import pytest
 
 from devcluster.waiting import wait_until
 from sunkpy.core import names
-from sunkpy.core.gang.binding_note import BindingNote
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import BindingNote, GangId
 from sunkpy.core.model.states import JobId
 from sunkpy.core.nodeset.asking import placeholder
 from sunkpy.core.nodeset.spec import Gpu

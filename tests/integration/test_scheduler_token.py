@@ -14,10 +14,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from devcluster.waiting import wait_until
-from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.devices.chosen import Chosen
 from sunkpy.core.gang.devices.made import claim_to_make, requests_of
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import BindingNote, GangId
 from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.model.devices import DEVICE_CLASS, PROTECTION, AllocatedDevice, DeviceId, ResourceClaim
 from sunkpy.core.model.objects import Node, Pod

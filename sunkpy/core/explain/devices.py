@@ -13,10 +13,10 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.explain.missing_rights import how_to_read
-from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.devices.asked import claim_names
 from sunkpy.core.gang.devices.handout import devices_on
 from sunkpy.core.gang.devices.indices import noted_indices, noted_on
+from sunkpy.core.gang.identity import noted_job
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.health import Record, State
 from sunkpy.core.health.words import standing, what_comes_next

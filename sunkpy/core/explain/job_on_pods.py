@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.identity import noted_job
 from sunkpy.core.gang.job.ends import END_CONDITIONS, flag_of
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import is_over

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sunkpy.core.explain.explanation import Explanation, Line
 from sunkpy.core.explain.missing_rights import how_to_read
-from sunkpy.core.gang.binding_note import noted_job
+from sunkpy.core.gang.identity import noted_job
 from sunkpy.core.gang.owners import Above, Absence, explain_absence
 from sunkpy.core.model.objects import Pod
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.gang import Suspension
+from sunkpy.core.gang.identity import BindingNote
 from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.gang.job.terms import Change
 from sunkpy.core.model.job_spec import JobSpec

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import enum
 
-from sunkpy.core.gang.binding_note import names_pod
 from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
@@ -36,6 +35,11 @@ class Evidence(enum.IntEnum):
     JOB_THERE = (3, "it is of this gang so far, and a job of the gang has its node")
     JOB_AND_NOTE = (4, "its binding note says so, as does the job that is noted and has its node")
     OWN_JOB = (5, "a job stands for this pod alone, and the pod or its note says the same")
+
+
+def names_pod(id: GangId, pod: Pod) -> bool:
+    """The gang is this pod alone: of no other pod does its job say so."""
+    return pod.uid == solo_pod(id) or id == GangId(namespace=id.namespace, name=pod.name, uid=pod.uid)
 
 
 def for_present(id: GangId | None, pod: Pod, *, has_job_there: bool) -> Evidence:

@@ -1,14 +1,27 @@
-"""The comment by which a placeholder job is known to belong to a gang: `k8s:<namespace>/<name>:<uid> <free text>`.
+"""By what jobs and pods are known to belong to a gang: the comment of a job, and the note on a bound pod.
 
-It alone says whose a job is: written with the submit, readable in every prolog and epilog, and looked up before a gang
-is submitted again. Whose a pod is, it does not say alone: see `sunkpy.core.gang.evidence`.
+The comment of a placeholder job is `k8s:<namespace>/<name>:<uid> <free text>`. It alone says whose a job is: written
+with the submit, readable in every prolog and epilog, and looked up before a gang is submitted again.
 
 The owner of a job may write its comment, so that of a person's job proves nothing. slurmctld repeats it as the admin
 comment of a job that the scheduler has submitted (charts/slurm/files/job_submit.lua), and that is believed.
 
 An owner can have several gangs: units of it (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
 pods made again after a restart). They stand behind the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The
-free text begins with the kind of the job (`sunkpy.core.gang.job.kind`).
+free text begins with the kind of the job, for which the gang has asked:
+
+* `+whole`: a slot for each seat. A job without such a word is one, too: that of a gang with one role, or one whose pods
+  name nodes. Jobs of the version before say `+named` there.
+* `+shared=worker.4,launcher.1`: a slot for each of the 4 workers; the seats of the other roles are put into these
+  slots in turn, in this order. The numbers are those for which it was asked.
+* `+replacement`: for the members that had nodes when their job was lost. Others have no slot there.
+
+The note is what the scheduler writes on a pod with its binding, and the next leader believes: gang, job, node, seat and
+devices. Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps the note
+as the scheduler wrote it (`scheduler.protectJobNotes`). Without that policy anybody who may edit the pod can forge it.
+What counts for more than a note, and less: `sunkpy.core.gang.evidence`.
+
+Source of the limit of comments: slurmctld, job_mgr.c, validate_job_create_req.
 """
 
 from __future__ import annotations
@@ -21,7 +34,8 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId, SlurmJob
 
 _FORM: Final = re.compile(
     re.escape(names.JOB_COMMENT_PREFIX)
@@ -114,3 +128,106 @@ def parse_comment(comment: str) -> GangId | None:
 def door_of(comment: str) -> str:
     """The door of a job with this comment."""
     return PODS if parse_comment(comment) is not None else JOBS
+
+
+LONGEST_COMMENT: Final = 1024
+"""Bytes that slurmctld takes."""
+
+LONGEST_KIND: Final = 320
+"""A gang with so many roles that its kind is longer is asked for with a slot for each seat."""
+
+_KIND: Final = re.compile(r"k8s:\S+ \+(whole|named|replacement|shared=[\w.,-]+)(?: |$)", re.ASCII)
+_SEATS: Final = re.compile(r"([\w.-]+)\.([1-9]\d{0,8})", re.ASCII)
+
+
+class JobKind(msgspec.Struct, frozen=True):
+    """`name` as in the comment. `seats`: for how many seats of each role a shared job was asked for."""
+
+    name: str
+    seats: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        seats = ",".join(f"{role}.{count}" for role, count in self.seats)
+        return f"+{self.name}={seats}" if seats else f"+{self.name}"
+
+
+WHOLE: Final = JobKind("whole")
+REPLACEMENT: Final = JobKind("replacement")
+
+
+def make_comment(id: GangId, kind: JobKind | None, text: str) -> str:
+    """The comment of a job: whose it is, its kind, and what the user wants to see there, as much as Slurm takes."""
+    if kind is None and text.startswith("+"):
+        kind = WHOLE  # what people write is no kind
+    words = id.comment(" ".join(filter(None, (str(kind or ""), text))))
+    return words.encode()[:LONGEST_COMMENT].decode(errors="ignore")
+
+
+def kind_in(comment: str) -> JobKind | None:
+    """The kind that a comment of ours names; None when it names none."""
+    found = _KIND.match(comment)
+    if found is None:
+        return None
+    name, _, seats = found.group(1).partition("=")
+    words = seats.split(",") if seats else []
+    pairs = {pair[1]: int(pair[2]) for word in words if (pair := _SEATS.fullmatch(word)) is not None}
+    return JobKind(name, tuple(pairs.items())) if len(pairs) == len(words) else None
+
+
+def shared_kind(seats: list[tuple[str, int]]) -> JobKind | None:
+    """The kind of a job with a slot for each seat of the first role; None when a comment cannot carry it."""
+    counts = {role_word(role): count for role, count in seats}
+    kind = JobKind("shared", tuple(counts.items()))
+    return kind if len(counts) == len(seats) and len(str(kind)) <= LONGEST_KIND else None
+
+
+def role_word(role: str) -> str:
+    """The name of a role as it stands in a kind."""
+    return token(role) or "-"
+
+
+_DIGITS: Final = 10
+"""Anybody who may edit a pod can write more, and Python reads no more than some thousands."""
+
+_NO_JOB: Final = 2**31
+"""Slurm counts to 2**26. Above this, slurmrestd takes some numbers for no number at all (slurm.h, NO_VAL)."""
+
+
+class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
+    """The note on one bound pod.
+
+    `seat` is `<role>/<index>` of a member of a gang of several. `devices` are the GPUs of the node that the job holds
+    for the pod, as `0,1`; `claimed` the devices of its claims, as `node-1/gpu-0`.
+    """
+
+    job: JobId
+    gang: GangId
+    slurm_node: str = ""
+    seat: str = ""
+    devices: str = ""
+    claimed: str = ""
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The note as it stands on the pod."""
+        texts = {
+            names.ANNOTATION_JOB_ID: str(self.job),
+            names.ANNOTATION_GANG_ID: self.gang.comment(),
+            names.ANNOTATION_PLACED_ON: self.slurm_node,
+            names.ANNOTATION_PLACE: self.seat,
+            names.ANNOTATION_GPU_INDICES: self.devices,
+            names.ANNOTATION_DEVICES: self.claimed,
+        }
+        return {name: text for name, text in texts.items() if text}
+
+
+def noted_gang(pod: Pod) -> GangId | None:
+    """The gang that is noted on a pod, whoever wrote it; a pod that waits has no more than its job."""
+    return parse_comment(pod.annotations.get(names.ANNOTATION_GANG_ID, ""))
+
+
+def noted_job(pod: Pod) -> JobId | None:
+    """The job that is noted on a pod, whoever wrote it."""
+    text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return JobId(int(text)) if is_number and int(text) < _NO_JOB else None

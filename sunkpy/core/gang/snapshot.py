@@ -7,9 +7,8 @@ from functools import cached_property
 
 import msgspec
 
-from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.gang import Gang, solo_pod
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, noted_job
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import HOLDING, JobPhase
 from sunkpy.core.gang.phases import State, is_over, is_running

@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.binding_note import noted_job
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.identity import noted_job, parse_comment
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import is_job_pending
 from sunkpy.core.overview.queue import QueuedJob

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.binding_note import noted_job
-from sunkpy.core.gang.identity import JOBS, PODS, parse_comment
+from sunkpy.core.gang.identity import JOBS, PODS, noted_job, parse_comment
 from sunkpy.core.gang.phases import HOLDS_NODE, pod_phase, why_stuck
 from sunkpy.core.health import State, read_record
 from sunkpy.core.model import hostlist

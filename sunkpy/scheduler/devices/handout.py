@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sunkpy.core.gang.actions import Binding
-from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.devices.chosen import DeviceLack, lacking
 from sunkpy.core.gang.devices.handout import gpus_asked, holds_up
 from sunkpy.core.gang.devices.indices import noted_indices
+from sunkpy.core.gang.identity import noted_job
 from sunkpy.core.model.devices import read_extra
 from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import Node, Pod

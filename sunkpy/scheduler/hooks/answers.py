@@ -7,15 +7,25 @@ most; then its node asks again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 import structlog
 
-from sunkpy.core.gang.binding_note import noted_job
-from sunkpy.core.gang.hooks import epilog_keeps_pods, epilog_waits_for, gate_waits_for, is_covered_by_another
+from sunkpy.core.gang.hooks import (
+    epilog_keeps_pods,
+    epilog_waits_for,
+    gate_waits_for,
+    is_covered_by_another,
+    prologs_wait_for,
+)
+from sunkpy.core.gang.identity import noted_job
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.phases import has_left_node
+from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.states import JobId
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.hooks.messages import (
     ELSEWHERE,
@@ -30,7 +40,6 @@ from sunkpy.scheduler.hooks.messages import (
 )
 from sunkpy.scheduler.hooks.node_auth import NodeAuth
 from sunkpy.scheduler.hooks.proof import HookProof
-from sunkpy.scheduler.hooks.snapshots import HookSnapshot, HookSnapshots
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodIndex
 from sunkpy.scheduler.pods.vanished import Vanished
@@ -39,7 +48,6 @@ from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm.errors import NotFound
 
 _LATE_STATE_S = 1.0
-
 Ask = Callable[[HookCall, Pod], Awaitable[HookAnswer]]
 """Answers the call of a slurmd pod.
 
@@ -47,6 +55,44 @@ Raises:
     Denied: the node may not say this.
     SlurmError, KubeError: what has to be known could not be read.
 """
+
+
+@dataclass(slots=True)
+class HookSnapshot:
+    """A gang after a number of changes, and what its prologs wait for."""
+
+    snapshot: Snapshot
+    changes: int
+    _prologs: dict[JobId, dict[str, str]] = field(default_factory=dict)
+
+    def prolog_waits_for(self, job: JobId, slurm_node: str) -> str | None:
+        """What the prolog of the job on a node waits for; None when it may end."""
+        if job not in self._prologs:
+            self._prologs[job] = prologs_wait_for(self.snapshot, job)
+        return self._prologs[job].get(slurm_node)
+
+
+class HookSnapshots:
+    """A snapshot lasts until the next change, and for one turn of the event loop at most: each change of a gang wakes
+    all hooks that wait for it, one for each of its nodes, and each looks at the whole gang. They share it, or the time
+    that they take would grow with the square of the gang.
+    """
+
+    def __init__(self, snapshot: Callable[[Record], Snapshot]) -> None:
+        self._snapshot = snapshot
+        self._latest: dict[Record, HookSnapshot] = {}
+
+    def new(self, record: Record) -> HookSnapshot:
+        """The gang as it is known now."""
+        if record not in self._latest:
+            asyncio.get_running_loop().call_soon(self._latest.pop, record, None)
+        latest = self._latest[record] = HookSnapshot(self._snapshot(record), changes=record.changes)
+        return latest
+
+    def shared(self, record: Record) -> HookSnapshot:
+        """The snapshot that another hook has made since the last change, or a new one."""
+        latest = self._latest.get(record)
+        return latest if latest is not None and latest.changes == record.changes else self.new(record)
 
 
 class Hooks:

@@ -18,9 +18,8 @@ from functools import partial
 import structlog
 from msgspec.structs import replace
 
-from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.hooks import gate_waits_for
-from sunkpy.core.gang.identity import parse_comment
+from sunkpy.core.gang.identity import noted_job, parse_comment
 from sunkpy.core.gang.job.job import Job, is_news
 from sunkpy.core.gang.phases import has_left_node
 from sunkpy.core.model.objects import Pod

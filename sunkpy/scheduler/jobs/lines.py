@@ -1,8 +1,9 @@
-"""Gangs whose jobs Slurm refuses for a limit of an association or QoS: they stand in line, and the oldest asks first.
+"""Which gangs may ask Slurm for a job now: not all that would, where a limit has been reached.
 
-If each asked by itself, after longer and longer pauses, the newest would have what is free: it asks most often. Slurm
-does not say which limit it was, so there is a line for each user, account, QoS and partition; a gang that comes while
-it is there joins it and does not ask. In each turn the oldest asks, and after each job that is taken the next.
+Gangs whose jobs Slurm refuses for a limit of an association or QoS stand in line, and the oldest asks first. If each
+asked by itself, after longer and longer pauses, the newest would have what is free: it asks most often. Slurm does not
+say which limit it was, so there is a line for each user, account, QoS and partition; a gang that comes while it is
+there joins it and does not ask. In each turn the oldest asks, and after each job that is taken the next.
 
 A job may be refused for its own size, and always will be. So when the oldest is refused one of the others asks as well,
 in each turn another one.
@@ -11,6 +12,8 @@ in each turn another one.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +26,10 @@ _NEVER: Final = float("inf")
 
 Limit = tuple[str, str, str, str]
 """User, account, QoS and partition of jobs that have the same limits."""
+WINDOW_S: Final = 300.0
+"""Slurm's MinJobAge, if a site sets no other."""
+_AGAIN_S: Final = 15.0
+"""Thousands may wait for the next to be free, and each look is a pass."""
 
 
 @dataclass(slots=True)
@@ -132,3 +139,39 @@ class SubmitLines:
 
 def _limit(spec: JobSpec) -> Limit:
     return (spec.user, spec.account, spec.qos, spec.partition)
+
+
+class Shares:
+    """Limits the jobs of a namespace to `most` within `WINDOW_S`, 0 for any number; each leader counts for itself.
+    `clock` is in seconds.
+
+    slurmctld keeps an ended job for minutes, and when its table is full it refuses each new one, whoever submits it. So
+    pods that come and go fast, a few at a time, would keep everybody from Slurm, and no quota of pods holds them.
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        self._made_at: dict[str, deque[float]] = {}
+
+    def note(self, namespace: str) -> None:
+        """A job was made for pods of the namespace."""
+        if self._most:
+            self._made_at.setdefault(namespace, deque(maxlen=self._most)).append(self._clock())
+
+    def wait_s(self, namespace: str) -> float:
+        """Seconds until it may have another; 0: now."""
+        made_at, since = self._made_at.get(namespace, deque[float]()), self._clock() - WINDOW_S
+        while made_at and made_at[0] <= since:
+            made_at.popleft()
+        if not made_at:
+            self._made_at.pop(namespace, None)
+        return max(made_at[0] - since, _AGAIN_S) if len(made_at) == self._most > 0 else 0.0
+
+    def explain(self, namespace: str) -> str:
+        """Why one has to wait, in words."""
+        return (
+            f"the pods of namespace {namespace} have made {self._most} Slurm jobs within {WINDOW_S / 60:.0f} minutes, "
+            "which is the limit of a namespace (scheduler.namespaceShare of the Slurm cluster): more are submitted as "
+            "these get older"
+        )

@@ -16,9 +16,8 @@ from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.identity import is_anothers
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
-from sunkpy.scheduler.jobs.lines import SubmitLines
+from sunkpy.scheduler.jobs.lines import Shares, SubmitLines
 from sunkpy.scheduler.jobs.search import JobSearch
-from sunkpy.scheduler.jobs.shares import Shares
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
 from sunkpy.slurm import errors

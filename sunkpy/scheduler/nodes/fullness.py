@@ -17,7 +17,7 @@ from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.placement.eligibility import Candidate
 from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, uncounted
 from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
-from sunkpy.scheduler.nodes.held import Held
+from sunkpy.scheduler.nodes.candidates import Held
 
 Full = Mapping[str, str]
 """Slurm node → what is lacking there, in words."""

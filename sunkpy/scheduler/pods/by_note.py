@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterator
 
 import structlog
 
-from sunkpy.core.gang.binding_note import names_pod, noted_gang, noted_job
-from sunkpy.core.gang.evidence import Evidence, for_forgotten, for_present, moves
+from sunkpy.core.gang.evidence import Evidence, for_forgotten, for_present, moves, names_pod
 from sunkpy.core.gang.gang import solo_pod
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, noted_gang, noted_job
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, is_job_ended, is_job_pending
 from sunkpy.runtime.groups import Groups

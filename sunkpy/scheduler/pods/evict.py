@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from sunkpy.core.gang import actions as act
-from sunkpy.core.gang.decide.grace import at_most
+from sunkpy.core.gang.decide.ending import at_most
 from sunkpy.core.gang.job.ends import DEVICES_LOST, EndCause
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId

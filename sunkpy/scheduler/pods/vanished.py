@@ -23,8 +23,7 @@ from typing import Final
 import cachetools
 import msgspec
 
-from sunkpy.core.gang.binding_note import noted_job
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, noted_job
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.gang.snapshot import grace_s
 from sunkpy.core.model.objects import Pod

@@ -1,21 +1,29 @@
 """Which change wakes which gang: everything may call this, and it calls nothing but the ledger.
 
 A change is only noted here: the value of its gang is doubted, and the gang is enqueued to be recognised again
-(`scheduler.pods.gangs`), or for a pass; everything that has an effect happens in a pass.
+(`scheduler.pods.gangs`), or for a pass; everything that has an effect happens in a pass. When nodes change, or pods on
+them, those of the gangs that wait are enqueued that it concerns (`recheck`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import structlog
 
 from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.phases import State, is_over
 from sunkpy.core.model.objects import Pod
+from sunkpy.runtime.queue import Urgency
+from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.ledger import Ledger
+from sunkpy.scheduler.metrics import SchedulerMetrics
+from sunkpy.scheduler.record import Record
 
 _AT_ONCE: Final = 32
 _GATHERED_S: Final = 0.0001
@@ -142,3 +150,37 @@ def _wishes(pod: Pod) -> tuple[object, ...]:
     """What a pod's owner can change about it while it waits."""
     annotations = {key: value for key, value in pod.annotations.items() if key not in _OURS}
     return (annotations, pod.spec.scheduling_gates, pod.spec.node_selector, pod.spec.tolerations)
+
+
+async def recheck(
+    leader: Leader, changed: asyncio.Event, is_concerned: Callable[[Record], bool], *, spread_s: float
+) -> None:
+    """Work until cancelled; `changed` is set when something has changed.
+
+    It waits a moment after a change, for nodes and pods change in groups.
+    """
+    ledger, turn_s = leader.ledger, leader.times.recheck_turn_s
+    while True:
+        await changed.wait()
+        await asyncio.sleep(spread_s)
+        changed.clear()
+        until = time.perf_counter() + turn_s  # each template is judged again, against all nodes
+        for record in ledger:
+            if record.state in (State.WAITING, State.SUBMITTED) and _may_be(is_concerned, record, leader.metrics):
+                # One change may update thousands of jobs that only queue: whoever comes or goes is not behind them.
+                ledger.queue.add(record.id, at_most=Urgency.LAST if record.jobs else Urgency.FIRST)
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + turn_s
+
+
+def _may_be(is_concerned: Callable[[Record], bool], record: Record, metrics: SchedulerMetrics) -> bool:
+    """True also when that cannot be worked out: the pass says why, and the other gangs have their turn."""
+    try:
+        return is_concerned(record)
+    except Exception as error:
+        metrics.failed_looks.inc()
+        log = structlog.get_logger("scheduler").bind(gang=str(record.id))
+        log.warning("not judged again", error=f"{type(error).__name__}: {error}")
+        log.debug("trace", exc_info=error)
+        return True

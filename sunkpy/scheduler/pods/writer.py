@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from sunkpy.core import names
-from sunkpy.core.gang.binding_note import noted_gang, noted_job
+from sunkpy.core.gang.identity import noted_gang, noted_job
 from sunkpy.core.gang.job.ends import DISRUPTION_TARGET, EndCause
 from sunkpy.core.model.conditions import as_json, stamped
 from sunkpy.core.model.objects import Condition, Key, Pod

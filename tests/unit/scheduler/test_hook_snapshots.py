@@ -6,7 +6,7 @@ import pytest
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.snapshot import Snapshot
-from sunkpy.scheduler.hooks.snapshots import HookSnapshots
+from sunkpy.scheduler.hooks.answers import HookSnapshots
 from sunkpy.scheduler.record import Record
 
 

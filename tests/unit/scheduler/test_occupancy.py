@@ -17,7 +17,7 @@ from sunkpy.core.placement.eligibility import Candidate
 from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.nodes import fullness
-from sunkpy.scheduler.nodes.held import Held
+from sunkpy.scheduler.nodes.candidates import Held
 from sunkpy.scheduler.nodes.others import pods_of_others
 from tests.doubles.apiserver import matcher
 from tests.unit.core.gang.pods import make_node, make_pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sunkpy.scheduler.jobs.shares import WINDOW_S, Shares
+from sunkpy.scheduler.jobs.lines import WINDOW_S, Shares
 from tests.unit.scheduler.world import World, leading
 
 WAITS = (

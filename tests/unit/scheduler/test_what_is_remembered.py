@@ -10,7 +10,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
-from sunkpy.scheduler.pods.solo_gangs import extra_id
+from sunkpy.scheduler.pods.index import extra_id
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading

@@ -14,10 +14,10 @@ from sunkpy.core.gang.actions import (
     WaitCause,
     Warn,
 )
-from sunkpy.core.gang.binding_note import BindingNote
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.devices.indices import assign_devices
 from sunkpy.core.gang.gang import Gang, Suspension
+from sunkpy.core.gang.identity import BindingNote
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import PodPhase, pod_phase

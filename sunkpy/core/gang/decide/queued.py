@@ -12,8 +12,9 @@ from sunkpy.core.gang.decide.ending import (
     NO_SLOTS_LEFT,
     cancel_all,
     is_unanswered,
+    longest_grace_s,
+    warn_of_grace,
 )
-from sunkpy.core.gang.decide.grace import longest_grace_s, warn_of_grace
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, suspension_of, waiting
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job, excluded_by_others

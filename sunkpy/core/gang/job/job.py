@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
-from sunkpy.core.gang.job.kind import REPLACEMENT, JobKind, kind_in
+from sunkpy.core.gang.identity import REPLACEMENT, JobKind, kind_in
 from sunkpy.core.gang.job.phases import HOLDING, LIVE, LOST, OVER, SETTLED, JobPhase
 from sunkpy.core.gang.job.terms import Asked, Change, last_asked, spec_of
 from sunkpy.core.model import states as slurm_states

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.job.kind import REPLACEMENT, WHOLE, JobKind, make_comment
+from sunkpy.core.gang.identity import REPLACEMENT, WHOLE, JobKind, make_comment
 from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.gang.seating.slots import Slots, largest, needs_of_seats, plan_slots
 from sunkpy.core.model import matching, quantity

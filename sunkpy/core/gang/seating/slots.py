@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.gang.gang import Gang, Role
-from sunkpy.core.gang.job.kind import WHOLE, JobKind, role_word, shared_kind
+from sunkpy.core.gang.identity import WHOLE, JobKind, role_word, shared_kind
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import template_of
 from sunkpy.core.placement.eligibility import Eligibility

@@ -27,10 +27,9 @@ from sunkpy.core.gang.actions import (
     NoteJob,
     Submit,
 )
-from sunkpy.core.gang.binding_note import noted_job
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.gang import Gang, apart_unit, extra_unit
-from sunkpy.core.gang.identity import GangId
+from sunkpy.core.gang.identity import GangId, noted_job
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import State

@@ -1,8 +1,9 @@
 """Whose a pod is when several things speak: the stronger moves it, and nothing weaker moves it back."""
 
+import msgspec
 import pytest
 
-from sunkpy.core.gang.evidence import Evidence, for_forgotten, for_present, moves
+from sunkpy.core.gang.evidence import Evidence, for_forgotten, for_present, moves, names_pod
 from sunkpy.core.gang.gang import apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Meta, Pod
@@ -60,3 +61,10 @@ def test_the_note_of_a_forgotten_job_counts_for_more_where_the_pod_left_its_pres
 def test_each_kind_of_evidence_has_a_rank_of_its_own_and_words():
     assert [int(each) for each in Evidence] == [1, 2, 3, 4, 5]
     assert all(each.words for each in Evidence)
+
+
+def test_the_job_of_a_single_pod_and_of_one_that_has_a_job_of_its_own_names_it():
+    other = Pod(metadata=Meta(namespace="default", name="other", uid="uid-2"))
+    assert all(names_pod(id, POD) for id in (ALONE, EXTRA, APART))
+    assert not any(names_pod(id, other) for id in (ALONE, EXTRA, APART))
+    assert not names_pod(msgspec.structs.replace(ALONE, unit="stage"), POD)

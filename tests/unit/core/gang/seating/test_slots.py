@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sunkpy.core.gang.gang import Gang, Member, Role
-from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.job.kind import REPLACEMENT, JobKind, kind_in
+from sunkpy.core.gang.identity import REPLACEMENT, GangId, JobKind, kind_in
 from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_job
 from sunkpy.core.gang.seating.slots import is_for_as_many, needs_of_seats, plan_slots, seats_of, slot_of_each_seat
 from sunkpy.core.model import matching

@@ -6,7 +6,7 @@ import pytest
 from sunkpy.core.gang.access import AccessRule, restricted
 from sunkpy.core.gang.actions import Evict, Shorten, Submit
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.decide.grace import at_most
+from sunkpy.core.gang.decide.ending import at_most
 from sunkpy.core.model.times import parse_rfc3339
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.test_decide import POLICY, job, snapshot

@@ -1,20 +1,27 @@
-"""What kind of job a comment names: written by us, and never read out of what people write."""
+"""The comment of a job and the note on a pod are read as they were written, whatever people write."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.gang.identity import GangId, parse_comment
-from sunkpy.core.gang.job.kind import (
+from sunkpy.core import names
+from sunkpy.core.gang.identity import (
     LONGEST_COMMENT,
     REPLACEMENT,
     WHOLE,
+    BindingNote,
+    GangId,
     JobKind,
     kind_in,
     make_comment,
+    noted_gang,
+    noted_job,
+    parse_comment,
     shared_kind,
 )
 from sunkpy.core.gang.job.request import Policy, plan_job
+from sunkpy.core.model.states import JobId
+from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.seating.test_slots import gang, role
 
 ID = GangId(namespace="default", name="train", uid="uid-1", unit="ring", generation="2")
@@ -77,3 +84,43 @@ def test_whatever_its_roles_are_called_the_kind_can_be_read_again(seats):
     kind = shared_kind(seats)
     if kind is not None:
         assert kind_in(make_comment(ID, kind, "text")) == kind
+
+
+GANG = GangId(namespace="default", name="train", uid="u-1", unit="workers", generation="2")
+NOTES = [
+    BindingNote(job=JobId(7), gang=GANG, slurm_node="n1", seat="worker/1", devices="0,1", claimed="node-1/gpu-0"),
+    BindingNote(job=JobId(7), gang=GANG),
+]
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_a_note_is_read_as_it_was_written(note):
+    pod = make_pod(annotations={"other": "x"} | note.annotations)
+    assert (noted_job(pod), noted_gang(pod)) == (note.job, note.gang)
+
+
+def test_it_is_all_that_the_policy_keeps():
+    assert tuple(NOTES[0].annotations) == names.BINDING_NOTE
+
+
+@pytest.mark.parametrize("gang", ["train", "k8s:default/train", "k8s:Default/train:u"])
+def test_a_gang_in_another_form_is_none(gang):
+    assert noted_gang(make_pod(annotations={names.ANNOTATION_JOB_ID: "7", names.ANNOTATION_GANG_ID: gang})) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("7", 7),
+        ("2147483647", 2147483647),
+        ("2147483648", None),
+        ("4294967294", None),
+        ("4294967295", None),
+        ("9999999999", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_a_note_that_is_no_number_of_a_job_is_none(text, job):
+    """slurmrestd refuses to read it, so it would be asked for each second for ever."""
+    assert noted_job(make_pod(annotations={names.ANNOTATION_JOB_ID: text})) == job
