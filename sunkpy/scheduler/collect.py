@@ -24,7 +24,7 @@ from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.runtime.verdicts import CachedVerdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.nodes.fullness import Answer
+from sunkpy.scheduler.nodes.fullness import FullNodes
 from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
@@ -165,7 +165,7 @@ class Collector:
 
     def _with_named_nodes(self, snapshot: Snapshot, gang: Gang, record: RecordView) -> tuple[Snapshot, Grounds] | None:
         each: dict[str, Eligibility] = {}
-        templates, avoided, full = [], [], list[Answer]()
+        templates, avoided, full = [], [], list[FullNodes]()
         is_to_be_polled = False
         for pod in gang.members:
             found = self._cluster.eligibility(pod.spec)
@@ -208,6 +208,6 @@ class Collector:
         return in_one_domain(eligibility, self._cluster.candidates.now(), wish)
 
 
-def _nodes(full: Iterable[Answer]) -> dict[str, str]:
+def _nodes(full: Iterable[FullNodes]) -> dict[str, str]:
     """Those with too little left for one of these of what Slurm does not count."""
     return {node: why for answer in full for node, why in answer.value.items()}

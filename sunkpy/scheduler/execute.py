@@ -19,7 +19,7 @@ from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.record import Record
 
 
@@ -29,7 +29,7 @@ class Executor:
     def __init__(
         self,
         leader: Leader,
-        members: PodIndex,
+        members: PodsByGang,
         jobs: JobWriter,
         binder: Binder,
         allocator: Allocator,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.job import Job, is_news
-from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.states import JobId, JobStates, SlurmJob
 from sunkpy.runtime.groups import Groups
 from sunkpy.runtime.queue import Urgency, WorkQueue
 from sunkpy.runtime.turns import in_turns
@@ -120,7 +120,7 @@ class Ledger:
         others = (other for other in self._generations.of(_any_generation(id)) if other != id)
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
 
-    async def observe(self, states: Mapping[JobId, frozenset[str]], *, asked_at: float) -> list[Record]:
+    async def observe(self, states: JobStates, *, asked_at: float) -> list[Record]:
         """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
         changed = []
         async for record in in_turns(self):

@@ -14,7 +14,7 @@ from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Report, Wai
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.execute import Executor
@@ -22,7 +22,7 @@ from sunkpy.scheduler.jobs.writer import CANCEL_AGAIN_S, TELL_AGAIN_S
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.gangs import Gangs
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.record import Grounds, Record
 from sunkpy.scheduler.takeover import Takeover
 
@@ -36,7 +36,7 @@ class GangLoop:
     def __init__(
         self,
         leader: Leader,
-        members: PodIndex,
+        members: PodsByGang,
         gangs: Gangs,
         takeover: Takeover,
         collector: Collector,
@@ -81,7 +81,7 @@ class GangLoop:
         self._note_ends(record, after)
         await self._forget_gone(record)
         record.fire()
-        is_done = after.state is State.DONE
+        is_done = after.state is GangState.DONE
         if is_done:
             self._forget(record)
         if is_done or before != (record.state, set(record.jobs)):
@@ -96,7 +96,7 @@ class GangLoop:
 
     def _wake_other_generations(self, id: GangId) -> None:
         for other in self._ledger.other_generations(id):
-            if other.state is State.WAITING:
+            if other.state is GangState.WAITING:
                 self._ledger.queue.add(other.id)
 
     def _observe(self, record: Record, snapshot: Snapshot) -> None:
@@ -152,11 +152,11 @@ class GangLoop:
             return max(0.0, min(refusal.again_at for refusal in refusals) - now) + 0.01
         if now < record.retry_at < float("inf"):  # one that stands in line is enqueued by it
             return record.next_try_at(now) - now + 0.01
-        if record.state in (State.ENDING, State.HANDING_OVER):
-            return TELL_AGAIN_S if record.state is State.ENDING else times.again_s
+        if record.state in (GangState.ENDING, GangState.HANDING_OVER):
+            return TELL_AGAIN_S if record.state is GangState.ENDING else times.again_s
         if any(job.is_let_go for job in record.jobs.values()):
             return CANCEL_AGAIN_S
-        if snapshot.is_to_be_polled and record.state in (State.WAITING, State.SUBMITTED):
+        if snapshot.is_to_be_polled and record.state in (GangState.WAITING, GangState.SUBMITTED):
             return times.other_pods_again_s
         if record.idle_since is not None:
             return max(0.0, record.idle_since + IDLE_PATIENCE_S - now) + 0.01

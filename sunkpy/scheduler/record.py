@@ -18,7 +18,7 @@ from sunkpy.core.gang.devices.asked import Claimed
 from sunkpy.core.gang.gang import Gang, with_pods
 from sunkpy.core.gang.identity import BindingNote, GangId
 from sunkpy.core.gang.job.job import Job
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.gang.snapshot import Refusal, Snapshot
 from sunkpy.core.model import states
 from sunkpy.core.model.objects import Key, Pod, PodSpec
@@ -27,7 +27,7 @@ from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
 from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.verdicts import CachedVerdict
-from sunkpy.scheduler.nodes.fullness import Answer
+from sunkpy.scheduler.nodes.fullness import FullNodes
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _CHANGES_LAST_S = 3600.0
@@ -107,7 +107,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
     templates: tuple[CachedVerdict[PodSpec, Eligibility], ...] = ()
     avoided: tuple[CachedVerdict[Sequence[Pod], Mapping[str, str]], ...] = ()
-    full: tuple[Answer, ...] = ()
+    full: tuple[FullNodes, ...] = ()
     reach: int | None = None
     is_all: bool = False
 
@@ -152,7 +152,7 @@ class Record:
     bound_to: JobId | None = None
     displaced: dict[str, JobId] = field(default_factory=dict)
     ends_counted: set[JobId] = field(default_factory=set)
-    state: State | None = None
+    state: GangState | None = None
     retry_at: float = 0.0
     failures: int = 0
     refused: str = ""

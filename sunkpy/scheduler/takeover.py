@@ -26,7 +26,7 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.by_note import PodsByNote, is_noted_on
 from sunkpy.scheduler.pods.gangs import Gangs
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.record import Record
 from sunkpy.slurm.errors import SlurmError
 
@@ -34,7 +34,7 @@ from sunkpy.slurm.errors import SlurmError
 class Takeover:
     """Fills the ledger of a new leader."""
 
-    def __init__(self, leader: Leader, cluster: Cluster, members: PodIndex, gangs: Gangs) -> None:
+    def __init__(self, leader: Leader, cluster: Cluster, members: PodsByGang, gangs: Gangs) -> None:
         self._leader = leader
         self._ledger = leader.ledger
         self._cluster = cluster

@@ -36,14 +36,14 @@ from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.loop import GangLoop
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.owners.index import OwnerIndex
 from sunkpy.scheduler.owners.pod_groups import PodGroups
 from sunkpy.scheduler.owners.suspensions import Suspensions
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
 from sunkpy.scheduler.pods.gangs import Gangs
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.unidentified import Unidentified
 from sunkpy.scheduler.pods.vanished import Vanished
@@ -126,10 +126,10 @@ class Term:
 
     def _group_pods(self, families: Families) -> None:
         """Which pod belongs to which gang."""
-        leader, owners = self._leader, Owners(self._watches, families)
+        leader, owners = self._leader, OwnerIndex(self._watches, families)
         on_unreadable, largest = self._outbox.unreadable, self._settings.largest_gang
         recognition = Recognition(families, owners=owners, on_unreadable=on_unreadable, largest=largest)
-        members = self._members = PodIndex(recognition, owners=owners, wake=self._wake, clock=leader.clock)
+        members = self._members = PodsByGang(recognition, owners=owners, wake=self._wake, clock=leader.clock)
         self._gangs = Gangs(
             self._settings,
             self._ledger,

@@ -78,7 +78,7 @@ class LedgerView(Protocol):
 
 
 class PodsView(Protocol):
-    """A `pods.index.PodIndex`."""
+    """A `pods.index.PodsByGang`."""
 
     def find_id(self, pod: Pod) -> GangId | None:
         """The gang of a pod."""

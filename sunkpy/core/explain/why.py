@@ -14,7 +14,7 @@ from sunkpy.core.explain.facts import Facts
 from sunkpy.core.explain.job_on_pods import eviction_message, last_message
 from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Report, Submit, WaitCause
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.phases import State, is_over, why_stuck
+from sunkpy.core.gang.phases import GangState, is_over, why_stuck
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import is_job_running
 from sunkpy.core.placement.admission import Verdict
@@ -77,9 +77,9 @@ def why(facts: Facts) -> Why:
 
 def _ended(facts: Facts, pod: Pod | None) -> Why | None:
     snapshot = facts.snapshot
-    if snapshot.state is State.DONE:
+    if snapshot.state is GangState.DONE:
         return Why(cause=Stage.OVER, text=_how_ended(snapshot.pods if pod is None else [pod]))
-    if snapshot.state is State.ENDING:
+    if snapshot.state is GangState.ENDING:
         return Why(cause=Stage.ENDING, text=_how_ended(snapshot.pods if pod is None else [pod]))
     if pod is not None and is_over(pod):
         return Why(cause=Stage.POD_OVER, text=_how_ended([pod]))
@@ -104,14 +104,14 @@ def _why_with_nodes(facts: Facts) -> Why:
     if snapshot.gang.never_queues:
         return Why(cause=Stage.DIRECT)
     evicted = next(filter(None, map(eviction_message, snapshot.pods)), "")
-    if snapshot.state is State.HANDING_OVER or evicted:
+    if snapshot.state is GangState.HANDING_OVER or evicted:
         return Why(cause=Stage.HANDING_OVER, text=evicted)
     if snapshot.bound_job is None or snapshot.bound_job.is_lost:
         return Why(cause=Stage.JOB_LOST if snapshot.had_job else Stage.NO_JOB)
-    asked = [facts.pod] if facts.pod is not None else snapshot.pods if snapshot.state is not State.RUNNING else ()
+    asked = [facts.pod] if facts.pod is not None else snapshot.pods if snapshot.state is not GangState.RUNNING else ()
     if stuck := next(filter(None, map(why_stuck, asked)), ""):
         return Why(cause=Stage.STUCK, text=stuck)
-    return Why(cause=Stage.RUNS if snapshot.state is State.RUNNING else Stage.BOUND)
+    return Why(cause=Stage.RUNS if snapshot.state is GangState.RUNNING else Stage.BOUND)
 
 
 def _why_without(facts: Facts, waiting: Sequence[Pod], actions: Sequence[GangAction]) -> Why:
@@ -123,7 +123,7 @@ def _why_without(facts: Facts, waiting: Sequence[Pod], actions: Sequence[GangAct
         return Why(cause=Stage.GATED, text=", ".join(gates))
     if any(isinstance(action, Bind | BindDirectly) for action in actions):
         return _why_not_bound(facts, waiting)
-    if snapshot.state is State.STARTED or any(is_job_running(job.state) for job in snapshot.live_jobs):
+    if snapshot.state is GangState.STARTED or any(is_job_running(job.state) for job in snapshot.live_jobs):
         return Why(cause=Stage.STARTING)
     if snapshot.live_jobs:
         return Why(cause=Stage.QUEUED)

@@ -10,7 +10,7 @@ import msgspec
 from sunkpy.core.gang.gang import Suspension
 from sunkpy.core.gang.identity import BindingNote
 from sunkpy.core.gang.job.ends import EndCause
-from sunkpy.core.gang.job.terms import Change
+from sunkpy.core.gang.job.terms import TermsChange
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
@@ -35,7 +35,7 @@ class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     job: JobId
     pod: Pod
-    change: Change
+    change: TermsChange
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):

@@ -248,37 +248,37 @@ def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     return _anti(pod.spec) + _affinity(pod.spec)
 
 
-Place = tuple[str, tuple[str, str] | None]
+TermPlace = tuple[str, tuple[str, str] | None]
 """A namespace, or any (empty), and a label with its value, or any (None)."""
 
 _ANYWHERE: Final = ""
 
 
-def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[Place]:
+def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[TermPlace]:
     """Where the pods stand that the term, which stands on the pod `of`, may mean."""
     namespaces = term.namespaces or (of.namespace,)
     is_anywhere = term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS
     return _places(term.label_selector, (_ANYWHERE,) if is_anywhere else namespaces)
 
 
-def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterator[Place]:
+def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterator[TermPlace]:
     if selector is not None:
         label = next(iter(selector.match_labels.items()), None)
         yield from ((namespace, label) for namespace in namespaces)
 
 
-def places_of(pod: Pod) -> Iterator[Place]:
+def places_of(pod: Pod) -> Iterator[TermPlace]:
     """Where the pod is: the values of its node's labels."""
     for namespace, _ in anywhere_in(pod.metadata.namespace):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
 
 
-def anywhere_in(namespace: str) -> tuple[Place, ...]:
+def anywhere_in(namespace: str) -> tuple[TermPlace, ...]:
     """Where all pods of a namespace are."""
     return ((namespace, None), (_ANYWHERE, None))
 
 
-Topic = tuple[str, Place | int]
+Topic = tuple[str, TermPlace | int]
 
 
 def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
@@ -300,7 +300,7 @@ def touches(pod: Pod) -> Iterator[Topic]:
         yield from (("shut out", place) for place in places_meant(term, pod.metadata))
 
 
-def shut_out_from(place: Place) -> Topic:
+def shut_out_from(place: TermPlace) -> Topic:
     """What all pods that stand there are about."""
     return ("shut out", place)
 

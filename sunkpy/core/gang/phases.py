@@ -96,7 +96,7 @@ def has_left_node(pod: Pod) -> bool:
     return pod_phase(pod) is PodPhase.GONE
 
 
-class State(Phase):
+class GangState(Phase):
     """Where a gang is, read off its pods and its job: `Snapshot.state`."""
 
     WAITING = ("waiting", "it has no job: pods are missing, something is not valid, no node fits, or Slurm refused")

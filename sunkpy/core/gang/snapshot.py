@@ -11,7 +11,7 @@ from sunkpy.core.gang.gang import Gang, solo_pod
 from sunkpy.core.gang.identity import GangId, noted_job
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import HOLDING, JobPhase
-from sunkpy.core.gang.phases import State, is_over, is_running
+from sunkpy.core.gang.phases import GangState, is_over, is_running
 from sunkpy.core.gang.seating.seating import Seating, seat
 from sunkpy.core.gang.seating.slots import is_for_as_many
 from sunkpy.core.model.objects import Pod
@@ -147,20 +147,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return next((job for job in self.jobs if job.epilogs.keys() & set(self.placed.values())), None)
 
     @property
-    def state(self) -> State:
+    def state(self) -> GangState:
         """The state of the gang, as observed."""
         if all(is_over(pod) for pod in self.pods):
             is_done = not self.has_left_out and all(job.is_settled for job in self.jobs)
-            return State.DONE if is_done else State.ENDING
+            return GangState.DONE if is_done else GangState.ENDING
         job = self.bound_job
         if self.is_bound and job is not None and job.phase not in HOLDING:
-            return State.HANDING_OVER
+            return GangState.HANDING_OVER
         if self.is_bound:
-            return State.RUNNING if any(is_running(pod) for pod in self.pods) else State.BOUND
+            return GangState.RUNNING if any(is_running(pod) for pod in self.pods) else GangState.BOUND
         jobs = self.live_jobs
         if not jobs or jobs[0].is_let_go:
-            return State.WAITING
-        return State.STARTED if jobs[0].start_nodes else State.SUBMITTED
+            return GangState.WAITING
+        return GangState.STARTED if jobs[0].start_nodes else GangState.SUBMITTED
 
 
 def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) -> str:

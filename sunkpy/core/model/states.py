@@ -7,6 +7,7 @@ Source of the flags: slurm.conf(5), sinfo(1), squeue(1) and the OpenAPI schema o
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import NewType
 
 import msgspec
@@ -17,6 +18,8 @@ from sunkpy.core.model.gres import Indices
 from sunkpy.core.model.layout import Layout
 
 JobId = NewType("JobId", int)
+JobStates = Mapping[JobId, frozenset[str]]
+"""The state flags of jobs."""
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID_REG", "NOT_RESPONDING", "FAIL"})

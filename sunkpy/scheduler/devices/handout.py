@@ -20,8 +20,6 @@ from sunkpy.core.model.states import JobId, SlurmNode
 from sunkpy.core.placement.admission import Admission, Verdict
 from sunkpy.scheduler.pods.writer import PodWriter
 
-Placed = tuple[Binding, Node]
-
 
 class Handout:
     """Prepares what the device plugin hands out of `resource`, which Slurm calls `gres`; does nothing if the resource
@@ -38,7 +36,7 @@ class Handout:
         return bool(self._resource) and bool(gpus_asked(pod.spec, self._resource))
 
     async def plan(
-        self, job: JobId, placed: Sequence[Placed], listed: Mapping[str, SlurmNode]
+        self, job: JobId, placed: Sequence[tuple[Binding, Node]], listed: Mapping[str, SlurmNode]
     ) -> tuple[dict[str, str], dict[str, Admission]]:
         """What is noted on the pods, by uid; and which of them cannot be bound now, or at all.
 

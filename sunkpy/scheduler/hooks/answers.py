@@ -41,14 +41,14 @@ from sunkpy.scheduler.hooks.messages import (
 from sunkpy.scheduler.hooks.node_auth import NodeAuth
 from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm.errors import NotFound
 
 _LATE_STATE_S = 1.0
-Ask = Callable[[HookCall, Pod], Awaitable[HookAnswer]]
+_Answerer = Callable[[HookCall, Pod], Awaitable[HookAnswer]]
 """Answers the call of a slurmd pod.
 
 Raises:
@@ -101,13 +101,13 @@ class Hooks:
     def __init__(
         self,
         leader: Leader,
-        members: PodIndex,
+        members: PodsByGang,
         takeover: Takeover,
         collector: Collector,
         vanished: Vanished,
         auth: NodeAuth,
         proof: HookProof,
-        ask_gate: Ask,
+        ask_gate: _Answerer,
     ) -> None:
         self.auth = auth
         self._leader = leader
@@ -119,7 +119,7 @@ class Hooks:
         self._vanished = vanished
         self._proof = proof
         self._log = structlog.get_logger("hooks")
-        self.asks: dict[str, Ask] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
+        self.asks: dict[str, _Answerer] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
 
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Note that the job has this node, and wait until its pods are bound."""

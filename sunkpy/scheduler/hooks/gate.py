@@ -23,15 +23,15 @@ from sunkpy.core.gang.identity import noted_job, parse_comment
 from sunkpy.core.gang.job.job import Job, is_news
 from sunkpy.core.gang.phases import has_left_node
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.model.states import JobId, is_job_ended, is_job_running
+from sunkpy.core.model.states import JobId, JobStates, is_job_ended, is_job_running
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.hooks.messages import LONG_POLL_S, HookAnswer, HookCall
 from sunkpy.scheduler.hooks.proof import HookProof
-from sunkpy.scheduler.hooks.shared_states import SharedStates, States
+from sunkpy.scheduler.hooks.shared_states import SharedStates
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.takeover import Takeover
@@ -44,7 +44,7 @@ class Gate:
     def __init__(
         self,
         leader: Leader,
-        members: PodIndex,
+        members: PodsByGang,
         takeover: Takeover,
         collector: Collector,
         vanished: Vanished,
@@ -75,7 +75,7 @@ class Gate:
         while True:
             # 1. What is known here keeps it shut, or else what Slurm says now.
             blocked = self._blocked(call, node)
-            states: States = {}
+            states: JobStates = {}
             if blocked is None:
                 states = await self._states(call, node)
                 blocked = self._blocked(call, node, states)
@@ -97,7 +97,7 @@ class Gate:
             else:
                 await gang.wait_for_change(since=gang.changes, timeout_s=self._leader.times.gate_again_s)
 
-    def _blocked(self, call: HookCall, node: str, states: States | None = None) -> tuple[Record | None, str] | None:
+    def _blocked(self, call: HookCall, node: str, states: JobStates | None = None) -> tuple[Record | None, str] | None:
         """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: Slurm's answer just
         now, if it was asked.
         """
@@ -143,7 +143,7 @@ class Gate:
         marked = (self._ledger.by_job(job) for job in call.marked)
         return list({record.id: record for record in (*on_node, *marked) if record is not None}.values())
 
-    async def _states(self, call: HookCall, node: str) -> States:
+    async def _states(self, call: HookCall, node: str) -> JobStates:
         """What Slurm says now of the jobs that have a mark or a pod on the node; the ledger takes it in."""
         near = self._near(call, node)
         asked_for = set(call.marked) | {record.bound_to for record in near if record.bound_to is not None}
@@ -158,7 +158,7 @@ class Gate:
         await fan_out(partial(self._read_again, record, states, others) for record in near)
         return {job: state for job, state in states.items() if job not in others}
 
-    async def _read_again(self, record: Record, states: States, others: set[JobId]) -> None:
+    async def _read_again(self, record: Record, states: JobStates, others: set[JobId]) -> None:
         """An administrator may take nodes from a running job of several, or its Epilog there was cut short.
 
         Ids that are another job's go to `others`.
@@ -194,7 +194,7 @@ class Gate:
             return False
         return not job.is_ended and call.node in job.nodes
 
-    def _over(self, marked: tuple[JobId, ...], states: States) -> tuple[JobId, ...]:
+    def _over(self, marked: tuple[JobId, ...], states: JobStates) -> tuple[JobId, ...]:
         """The marks of jobs that hold nothing: they have ended, or Slurm does not know them."""
         ended = (job for job in marked if job not in states or is_job_ended(states[job]))
         return tuple(job for job in ended if not self._holds(job))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 
-from sunkpy.core.model.states import JobId
+from sunkpy.core.model.states import JobId, JobStates
 from sunkpy.runtime.fresh_answer import FreshAnswer
-
-States = Mapping[JobId, frozenset[str]]
 
 MOST_IDS = 500
 """For more jobs than these the request would get too long: then the states of all jobs are read."""
@@ -18,7 +16,7 @@ class SharedStates:
     """`ask` is sent ids, or none for all jobs; `clock` is monotonic, in seconds."""
 
     def __init__(
-        self, ask: Callable[[Sequence[JobId]], Awaitable[States]], *, clock: Callable[[], float] = time.monotonic
+        self, ask: Callable[[Sequence[JobId]], Awaitable[JobStates]], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._ask = ask
         self._wanted: list[Set[JobId]] = []
@@ -37,7 +35,7 @@ class SharedStates:
             self._wanted.remove(jobs)
         return {job: answer[job] for job in jobs if job in answer}, asked_at
 
-    async def _ask_for_all(self) -> States:
+    async def _ask_for_all(self) -> JobStates:
         """Ask for the jobs of all callers that wait. A caller that came too late for this answer, or whose question was
         cancelled, asks again.
         """

@@ -18,7 +18,7 @@ import cachetools
 from sunkpy.core.gang.job import ends
 from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.model.hostlist import BadHostlist, expand
-from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.states import JobId, JobStates, SlurmJob
 from sunkpy.slurm import Partition, Slurm
 from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
@@ -28,8 +28,6 @@ _POLLED_WITHIN_S = 2.0
 _PARTITIONS_S = 60.0
 _NAMED_S = 300.0
 _REMEMBERED = 4096
-
-States = Mapping[JobId, frozenset[str]]
 
 
 class EndCauses:
@@ -53,13 +51,13 @@ class EndCauses:
         self._hurry = hurry
         self._polled = asyncio.Event()
         self._partitions: cachetools.TTLCache[str, Sequence[Partition]] = cachetools.TTLCache(1, ttl=_PARTITIONS_S)
-        self._states: States = {}
+        self._states: JobStates = {}
         self._unseen: cachetools.TTLCache[JobId, None] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
         self._waited: cachetools.TTLCache[JobId, tuple[JobId, ...]] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
         self._limit = asyncio.Semaphore(_IN_FLIGHT)
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
-    def saw(self, states: States) -> None:
+    def saw(self, states: JobStates) -> None:
         """The states of all jobs were read."""
         self._states = states
         self._note_waiting()
@@ -91,7 +89,7 @@ class EndCauses:
                 self._waited[job] = waiting
                 self._unseen.pop(job, None)
 
-    async def next_states(self) -> States:
+    async def next_states(self) -> JobStates:
         """The states of all jobs as the next poll has them; asked for when there is none soon. Empty: not known."""
         polled = self._polled
         with contextlib.suppress(TimeoutError):
@@ -103,7 +101,7 @@ class EndCauses:
         except SlurmError:
             return {}
 
-    async def by_whom(self, preempted: Mapping[JobId, str], states: States) -> dict[JobId, SlurmJob]:
+    async def by_whom(self, preempted: Mapping[JobId, str], states: JobStates) -> dict[JobId, SlurmJob]:
         """Which job took the place of each of these, for each of which one node is given; those without a found job are
         left out.
 

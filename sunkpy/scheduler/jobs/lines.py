@@ -24,7 +24,7 @@ from sunkpy.scheduler.record import Record
 
 _NEVER: Final = float("inf")
 
-Limit = tuple[str, str, str, str]
+_Limit = tuple[str, str, str, str]
 """User, account, QoS and partition of jobs that have the same limits."""
 WINDOW_S: Final = 300.0
 """Slurm's MinJobAge, if a site sets no other."""
@@ -53,7 +53,7 @@ class SubmitLines:
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._ledger = leader.ledger
-        self._lines: dict[Limit, _Line] = {}
+        self._lines: dict[_Limit, _Line] = {}
 
     async def run(self) -> None:
         """Have turns until cancelled."""
@@ -137,11 +137,11 @@ class SubmitLines:
         line.asking.discard(id)
 
 
-def _limit(spec: JobSpec) -> Limit:
+def _limit(spec: JobSpec) -> _Limit:
     return (spec.user, spec.account, spec.qos, spec.partition)
 
 
-class Shares:
+class NamespaceShares:
     """Limits the jobs of a namespace to `most` within `WINDOW_S`, 0 for any number; each leader counts for itself.
     `clock` is in seconds.
 

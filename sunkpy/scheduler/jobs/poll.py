@@ -8,7 +8,7 @@ each half a minute at least.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang.identity import gang_of, is_anothers, parse_comment
 from sunkpy.core.gang.job.job import Job
-from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.model.states import JobId, JobStates, SlurmJob
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
@@ -48,7 +48,7 @@ class JobPoller:
         self,
         leader: Leader,
         *,
-        on_states: Callable[[Mapping[JobId, frozenset[str]]], None] = lambda _: None,
+        on_states: Callable[[JobStates], None] = lambda _: None,
         have_hooks: Callable[[], bool] = lambda: False,
     ) -> None:
         self._leader = leader

@@ -16,7 +16,7 @@ from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.identity import is_anothers
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
-from sunkpy.scheduler.jobs.lines import Shares, SubmitLines
+from sunkpy.scheduler.jobs.lines import NamespaceShares, SubmitLines
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import Record
@@ -47,7 +47,7 @@ class JobWriter:
         self._ledger = leader.ledger
         self._search = search
         self.lines = SubmitLines(leader)
-        self._shares = Shares(leader.settings.jobs_per_namespace, leader.clock)
+        self._shares = NamespaceShares(leader.settings.jobs_per_namespace, leader.clock)
         self._refused_at: dict[str, float] = {}
         self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
         self._log = structlog.get_logger("jobs")

@@ -11,8 +11,8 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import (
-    Place,
     Surroundings,
+    TermPlace,
     avoid_nodes,
     concerns,
     depend_on,
@@ -228,7 +228,7 @@ class Cluster:
         if is_met or is_shutting_out:
             self._wake.neighbours.set()
 
-    def _tell_apart(self, place: Place) -> None:
+    def _tell_apart(self, place: TermPlace) -> None:
         """Pods there that differ in another label are no longer alike."""
         self._looking.forget(shut_out_from(place))
         self._shut_out.forget(shut_out_from(place))

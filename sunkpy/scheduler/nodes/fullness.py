@@ -31,7 +31,7 @@ class Question:
     known: dict[str, tuple[Candidate, matching.Amounts | None, str]] = field(default_factory=dict)
 
 
-Answer = CachedVerdict[Question, Full]
+FullNodes = CachedVerdict[Question, Full]
 
 
 class Fullness:
@@ -55,7 +55,7 @@ class Fullness:
         if self._answers.doubt():
             self._on_change()
 
-    def of(self, specs: Iterable[PodSpec]) -> tuple[Answer, ...]:
+    def of(self, specs: Iterable[PodSpec]) -> tuple[FullNodes, ...]:
         """An answer for each spec that asks for something that Slurm does not count (other than the number of pods)."""
         asked = (self._needs(spec) for spec in specs)
         return tuple(
@@ -64,7 +64,7 @@ class Fullness:
             if needs.keys() - {"pods"}
         )
 
-    def holds(self, answer: Answer) -> bool:
+    def holds(self, answer: FullNodes) -> bool:
         """True if the answer would be the same now."""
         return self._answers.holds(answer)
 

@@ -20,7 +20,7 @@ from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.owners.watch import POD, OwnerWatches
 
 
-class Owners:
+class OwnerIndex:
     """The owners of pods, as far as somebody asked for them."""
 
     def __init__(self, watches: OwnerWatches, families: Families = FAMILIES) -> None:

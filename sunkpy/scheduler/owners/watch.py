@@ -41,7 +41,7 @@ _NOTHING: Final = msgspec.Raw(b"{}")
 OnUnreadable = Callable[[str, KubeObject, str], None]
 """Called with the kind of an object that could not be read, what is known of it, and why; must not block."""
 
-Changed = Callable[[Kind, Key | None], None]
+OwnerListener = Callable[[Kind, Key | None], None]
 """Called with kind and key of an object that came, changed or went; None when that may be any of the kind."""
 
 
@@ -90,14 +90,14 @@ class OwnerWatches:
         self._to_read: WorkQueue[Link] = WorkQueue("owners")
         self._read: dict[Link, Owner | Absence] = {}
         self._asked_for: set[Link] = set()
-        self._listeners: list[Changed] = []
+        self._listeners: list[OwnerListener] = []
         self._wholes = Wholes(lambda kind, key: self.is_needed(kind, key[1]))
         self.in_use: Callable[[], Iterable[Kind]] = tuple
         """Tells which kinds stand above pods that are known; must not block."""
         self.is_needed: Callable[[Kind, str], bool] = lambda kind, name: False
         """Tells whether objects of this kind and name stand above pods that are known; must not block."""
 
-    def add_listener(self, listener: Changed) -> None:
+    def add_listener(self, listener: OwnerListener) -> None:
         """Hear of each change; must not block."""
         self._listeners.append(listener)
 

@@ -18,13 +18,13 @@ from sunkpy.core.model.states import JobId, is_job_ended, is_job_pending
 from sunkpy.runtime.groups import Groups
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 
 
 class PodsByNote:
     """The pods that came with a note, by the job that is noted, until it is known whose that job is."""
 
-    def __init__(self, ledger: Ledger, cluster: Cluster, members: PodIndex) -> None:
+    def __init__(self, ledger: Ledger, cluster: Cluster, members: PodsByGang) -> None:
         self._cluster = cluster
         self._members = members
         self._ledger = ledger

@@ -17,7 +17,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import within_limits
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.pods import index
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.wake import Wake
 from sunkpy.scheduler.record import Recognised, Record
@@ -40,7 +40,7 @@ class Gangs:
         settings: SchedulerSettings,
         ledger: Ledger,
         wake: Wake,
-        members: PodIndex,
+        members: PodsByGang,
         recognition: Recognition,
         *,
         namespace_of: Callable[[str], Namespace | None],

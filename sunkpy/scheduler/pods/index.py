@@ -21,7 +21,7 @@ from sunkpy.core.gang.gang import Gang, apart_unit, extra_unit, is_apart, solo_p
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
 from sunkpy.runtime.groups import Groups, Watched
-from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.owners.index import OwnerIndex
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.wake import Wake
 
@@ -116,10 +116,10 @@ def _holds_something(pod: Pod) -> bool:
     return bool(pod.spec.node_name) or pod.is_finished or pod.is_deleting
 
 
-class PodIndex:
+class PodsByGang:
     """Pods by gang. A handler of the informer."""
 
-    def __init__(self, recognition: Recognition, *, owners: Owners, wake: Wake, clock: Callable[[], float]) -> None:
+    def __init__(self, recognition: Recognition, *, owners: OwnerIndex, wake: Wake, clock: Callable[[], float]) -> None:
         self._recognition = recognition
         self._owners = owners
         self._wake = wake

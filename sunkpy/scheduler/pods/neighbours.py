@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from sunkpy.core.gang.limits import (
-    Place,
     ShutOut,
     Surroundings,
+    TermPlace,
     anywhere_in,
     host_ports_of,
     labels_asked,
@@ -43,7 +43,7 @@ class Neighbours:
         *,
         pods: Callable[[], Iterable[Pod]],
         on_moved: Callable[[Pod], None] = lambda _: None,
-        on_asked: Callable[[Place], None] = lambda _: None,
+        on_asked: Callable[[TermPlace], None] = lambda _: None,
     ) -> None:
         self._pods = pods
         self._on_moved = on_moved
@@ -53,9 +53,9 @@ class Neighbours:
         self._on_port: Groups[int, str, Pod] = Groups()
         self._with_term: Groups[bytes, str, Pod] = Groups()
         self._terms: dict[bytes, tuple[PodAffinityTerm, Meta]] = {}
-        self._meaning: Groups[Place, bytes, bytes] = Groups()
-        self._asking: Groups[tuple[Place, str], str, str] = Groups()
-        self._asked: Groups[Place, str, str] = Groups()
+        self._meaning: Groups[TermPlace, bytes, bytes] = Groups()
+        self._asking: Groups[tuple[TermPlace, str], str, str] = Groups()
+        self._asked: Groups[TermPlace, str, str] = Groups()
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
@@ -183,7 +183,7 @@ def _key(term: PodAffinityTerm, pod: Pod) -> bytes:
     return msgspec.json.encode((pod.metadata.namespace, term), order="sorted")
 
 
-def _asked_by(pod: Pod) -> Iterator[tuple[Place, str]]:
+def _asked_by(pod: Pod) -> Iterator[tuple[TermPlace, str]]:
     """In which namespaces, or in any, a pod on a node tells others apart by which labels."""
     for term in shut_out_by(pod):
         for namespace in {namespace for namespace, _ in places_meant(term, pod.metadata)}:

@@ -14,11 +14,10 @@ import structlog
 from sunkpy.core.gang import families
 from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.families.declaration import LARGEST_GANG
-from sunkpy.core.gang.gang import Gang
-from sunkpy.core.gang.gang import Owners as Above
+from sunkpy.core.gang.gang import Gang, Owners
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
-from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.owners.index import OwnerIndex
 from sunkpy.scheduler.owners.watch import OnUnreadable
 
 
@@ -29,7 +28,7 @@ class Recognition:
         self,
         known: Families = FAMILIES,
         *,
-        owners: Owners,
+        owners: OwnerIndex,
         on_unreadable: OnUnreadable,
         largest: int = LARGEST_GANG,
     ) -> None:
@@ -67,13 +66,13 @@ class Recognition:
     def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
         return families.identify(pod, owners, families=self._families)
 
-    def _assemble(self, id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], above: Sequence[Above]) -> Gang:
+    def _assemble(self, id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], above: Sequence[Owners]) -> Gang:
         spokesman = self._spokesman(id, pods, above) if len(pods) > 1 else 0
         pods = (pods[spokesman], *pods[:spokesman], *pods[spokesman + 1 :])
         owners, largest = above[spokesman], self._largest
         return families.assemble_beside(id, pods, apart, owners, families=self._families, largest=largest)
 
-    def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Above]) -> int:
+    def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Owners]) -> int:
         """Which pod comes first: one whose labels and annotations were changed stays a member, and does not say what
         the gang is.
         """

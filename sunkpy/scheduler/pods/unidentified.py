@@ -11,7 +11,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.kube.errors import NotFound
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.writer import POD_SCHEDULED
 
@@ -19,7 +19,7 @@ from sunkpy.scheduler.pods.writer import POD_SCHEDULED
 class Unidentified:
     """Says what each pod waits for whose gang is not known."""
 
-    def __init__(self, leader: Leader, members: PodIndex, recognition: Recognition, outbox: Outbox) -> None:
+    def __init__(self, leader: Leader, members: PodsByGang, recognition: Recognition, outbox: Outbox) -> None:
         self._leader = leader
         self._members = members
         self._recognition = recognition

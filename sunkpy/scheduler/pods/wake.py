@@ -17,7 +17,7 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.gang.phases import State, is_over
+from sunkpy.core.gang.phases import GangState, is_over
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.queue import Urgency
 from sunkpy.scheduler.leader import Leader
@@ -123,7 +123,7 @@ class Wake:
         """Gangs that were refused may be allowed now, or another user's."""
         for record in self._ledger:
             if record.id.namespace == name:
-                wake = self.changed if record.state in (State.WAITING, State.SUBMITTED) else self.doubt
+                wake = self.changed if record.state in (GangState.WAITING, GangState.SUBMITTED) else self.doubt
                 wake(record.id)
 
 
@@ -166,7 +166,8 @@ async def recheck(
         changed.clear()
         until = time.perf_counter() + turn_s  # each template is judged again, against all nodes
         for record in ledger:
-            if record.state in (State.WAITING, State.SUBMITTED) and _may_be(is_concerned, record, leader.metrics):
+            is_waiting = record.state in (GangState.WAITING, GangState.SUBMITTED)
+            if is_waiting and _may_be(is_concerned, record, leader.metrics):
                 # One change may update thousands of jobs that only queue: whoever comes or goes is not behind them.
                 ledger.queue.add(record.id, at_most=Urgency.LAST if record.jobs else Urgency.FIRST)
             if time.perf_counter() > until:

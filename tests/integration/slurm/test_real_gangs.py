@@ -11,7 +11,7 @@ import pytest
 
 from sunkpy.core.gang.actions import Bind, Cancel, Evict, GangAction, MakeSolo, NoteJob, Report, Submit, WaitCause, Warn
 from sunkpy.core.gang.job.ends import EndCause, describe
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
@@ -134,7 +134,7 @@ async def over(ring: Ring) -> None:
     """Nothing is left to be done when its pods are gone."""
     ring.take_pods_away()
     assert await ring.step() == []
-    assert ring.snapshot().state is State.DONE
+    assert ring.snapshot().state is GangState.DONE
 
 
 Takes = Callable[[RealSlurm, Ring], str]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.model.devices import PROTECTION, DeviceId, ResourceClaim
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.kube import paths
@@ -458,7 +458,7 @@ async def running(world):
     await start(world, "0")
     await world.until(lambda: world.bindings)
     world.pod_runs()
-    await world.until(lambda: next(iter(world.term._ledger)).state is State.RUNNING)
+    await world.until(lambda: next(iter(world.term._ledger)).state is GangState.RUNNING)
 
 
 def edit_claim(world, name="gpus", **status):
@@ -510,7 +510,7 @@ async def test_of_two_pods_with_one_device_that_goes_whose_claim_was_changed(wor
             world.set_job(max(world.jobs), "RUNNING", **gives(index))
             await world.until(lambda name=name: (name, "node-1") in world.bindings)
             world.pod_runs(name)
-        await world.until(lambda: {each.state for each in world.term._ledger} == {State.RUNNING})
+        await world.until(lambda: {each.state for each in world.term._ledger} == {GangState.RUNNING})
         lists = world.api.asked[CLAIMS]
         edit_claim(world, "of-late", **allocated("gpu-3", pod="late", uid=world.pod("late")["metadata"]["uid"]))
         await world.until(lambda: world.notes("DevicesLost"))
@@ -597,7 +597,7 @@ async def test_a_claim_that_cannot_be_had_is_told_once_and_keeps_nobody_waiting(
         await start(world, "0")
         await world.until(lambda: world.bindings == [("web", "node-1")])
         world.pod_runs("web")
-        await world.until(lambda: {each.state for each in world.term._ledger} > {State.RUNNING})
+        await world.until(lambda: {each.state for each in world.term._ledger} > {GangState.RUNNING})
     assert len([note for note in world.notes("FailedScheduling") if says in note]) == 1
     assert len(world.submissions) == 1
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.scheduler.loop import GangLoop
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
@@ -60,7 +60,7 @@ async def test_a_pod_is_bound_in_two_passes_and_what_shows_it_needs_no_third(wor
         assert await call("prolog", job) == (200, {"done": True})
         (record,) = world.term._ledger
         await world.until(lambda: any(pod.spec.node_name for pod in world.term._members.pods_of(record.id)))
-        await world.until(lambda: record.state is State.BOUND)
+        await world.until(lambda: record.state is GangState.BOUND)
         assert passes == {"web": 2}
         assert record.recognised.pods == tuple(world.term._members.pods_of(record.id))
 

@@ -18,7 +18,7 @@ from sunkpy.kube.informer import Together
 from sunkpy.kube.kinds import KIND_TIMES
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.owners import wholes
-from sunkpy.scheduler.owners.index import Owners
+from sunkpy.scheduler.owners.index import OwnerIndex
 from sunkpy.scheduler.owners.watch import OwnerWatches
 from sunkpy.scheduler.pods import index as members
 from sunkpy.scheduler.settings import SchedulerSettings
@@ -363,7 +363,7 @@ class Climbing:
         self.watches = OwnerWatches(
             kube, reads=(CREW,), pods=Together([]), clock=lambda: self.now, on_unreadable=lambda *_: None, times=times
         )
-        self.owners = Owners(self.watches, KNOWN)
+        self.owners = OwnerIndex(self.watches, KNOWN)
 
     async def find(self, world, pod):
         """What stands above a pod, once that is known."""

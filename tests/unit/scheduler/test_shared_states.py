@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sunkpy.core.model.states import JobId
-from sunkpy.scheduler.hooks.shared_states import MOST_IDS, SharedStates, States
+from sunkpy.core.model.states import JobId, JobStates
+from sunkpy.scheduler.hooks.shared_states import MOST_IDS, SharedStates
 
 RUNNING = frozenset({"RUNNING"})
 KNOWN = {JobId(n): RUNNING for n in range(1, MOST_IDS + 10)}
@@ -19,7 +19,7 @@ class Slurm:
         self.asked: list[Sequence[JobId]] = []
         self.answers = asyncio.Semaphore(0)
 
-    async def ask(self, jobs: Sequence[JobId]) -> States:
+    async def ask(self, jobs: Sequence[JobId]) -> JobStates:
         self.asked.append(jobs)
         await self.answers.acquire()
         return {job: KNOWN[job] for job in jobs or KNOWN if job in KNOWN}

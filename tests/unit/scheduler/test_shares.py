@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sunkpy.scheduler.jobs.lines import WINDOW_S, Shares
+from sunkpy.scheduler.jobs.lines import WINDOW_S, NamespaceShares
 from tests.unit.scheduler.world import World, leading
 
 WAITS = (
@@ -13,7 +13,7 @@ WAITS = (
 
 def test_the_next_one_may_go_when_the_oldest_has_left_the_table():
     now = [0.0]
-    shares = Shares(3, lambda: now[0])
+    shares = NamespaceShares(3, lambda: now[0])
     for at in (0.0, 100.0, 200.0):
         now[0] = at
         assert shares.wait_s("a") == 0.0
@@ -29,7 +29,7 @@ def test_the_next_one_may_go_when_the_oldest_has_left_the_table():
 
 
 def test_without_a_bound_nothing_is_counted():
-    shares = Shares(0, lambda: 0.0)
+    shares = NamespaceShares(0, lambda: 0.0)
     for _ in range(10):
         shares.note("a")
     assert (shares.wait_s("a"), shares._made_at) == (0.0, {})

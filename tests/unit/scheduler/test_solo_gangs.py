@@ -12,7 +12,7 @@ from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.pods import index
 from sunkpy.scheduler.pods.gangs import Gangs
-from sunkpy.scheduler.pods.index import PodIndex
+from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.wake import Wake
 from sunkpy.scheduler.settings import SchedulerSettings
@@ -30,7 +30,7 @@ async def indexed(world, tmp_path):
         ledger = Ledger(lambda: above.now)
         wake = Wake(ledger)
         recognition = Recognition(owners=above.owners, on_unreadable=lambda *_: None)
-        pods = PodIndex(recognition, owners=above.owners, wake=wake, clock=lambda: above.now)
+        pods = PodsByGang(recognition, owners=above.owners, wake=wake, clock=lambda: above.now)
         gangs = Gangs(
             SETTINGS,
             ledger,

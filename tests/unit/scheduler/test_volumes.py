@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.model.objects import ClaimSource, Meta, Pod, PodSpec, PodStatus, PodVolume
 from sunkpy.core.model.storage import SELECTED_NODE, Claim, ClaimReference, StorageClass, Volume, VolumeSpec
 from sunkpy.scheduler.nodes.volumes import Volumes
@@ -288,7 +288,7 @@ async def test_what_others_take_of_nodes_has_no_gang_with_a_volume_decided_anew(
         add_pod(world)
         await world.until(lambda: world.submissions)
         (record,), cluster, collector = world.term._ledger, world.term._cluster, world.term._collector
-        await world.until(lambda: record.state is State.SUBMITTED and not collector.is_concerned(record))
+        await world.until(lambda: record.state is GangState.SUBMITTED and not collector.is_concerned(record))
         cluster._doubt_nodes()
         assert not collector.is_concerned(record)
         world.api.change("nodes", "", "node-2", {"metadata": {"labels": {ZONE: "east"}}})

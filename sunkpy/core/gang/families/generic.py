@@ -53,7 +53,7 @@ class OwnerKind(_Table, frozen=True, kw_only=True):
     kind: str
 
 
-class Key(_Table, frozen=True, kw_only=True):
+class GroupKey(_Table, frozen=True, kw_only=True):
     """A label or an annotation of the pod; one of them."""
 
     label: str = ""
@@ -103,11 +103,11 @@ class RoleRule(_Table, frozen=True, kw_only=True):
         return self.label is None or pod.labels.get(self.label.key) == self.label.value
 
     @property
-    def index(self) -> Key | None:
+    def index(self) -> GroupKey | None:
         """Where the number of a pod stands, if it has one."""
         if not self.index_label and not self.index_annotation:
             return None
-        return Key(label=self.index_label, annotation=self.index_annotation)
+        return GroupKey(label=self.index_label, annotation=self.index_annotation)
 
 
 class WorkloadRule(_Table, frozen=True, kw_only=True):
@@ -116,8 +116,8 @@ class WorkloadRule(_Table, frozen=True, kw_only=True):
     name: str
     owner_kind: OwnerKind
     roles: tuple[RoleRule, ...]
-    unit_by: Key | None = None
-    named_by: Key | None = None
+    unit_by: GroupKey | None = None
+    named_by: GroupKey | None = None
     suspend_path: str = ""
 
     def __post_init__(self) -> None:

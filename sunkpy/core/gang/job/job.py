@@ -14,7 +14,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.gang.identity import REPLACEMENT, JobKind, kind_in
 from sunkpy.core.gang.job.phases import HOLDING, LIVE, LOST, OVER, SETTLED, JobPhase
-from sunkpy.core.gang.job.terms import Asked, Change, last_asked, spec_of
+from sunkpy.core.gang.job.terms import Asked, TermsChange, last_asked, spec_of
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.layout import grouped
@@ -133,7 +133,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         ours = (self.excluded or frozenset()) | (frozenset(nodes) - excluded_by_others(self))
         return _with(self, slurm=_with(self.slurm, excluded_nodes=nodes), excluded=ours)
 
-    def changed(self, change: Change) -> Job:
+    def changed(self, change: TermsChange) -> Job:
         """Slurm has taken a change of its terms."""
         refused = change.asked if change.fixed else None
         return _with(self, spec=change.to, refused=refused, turn=self.turn + 1)

@@ -59,7 +59,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.json.encode(msgspec.structs.replace(self, terms=bare)).decode()
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
     """To what a job is changed, and what was `asked` for.
 
     `fields` are to be sent. `fixed` is asked for otherwise now, and cannot be so. A partition, an account, a QoS and a
@@ -132,7 +132,7 @@ def _read_note(text: str) -> Asked | None:
     return None
 
 
-def find_change(has: JobSpec, wants: JobSpec) -> Change | None:
+def find_change(has: JobSpec, wants: JobSpec) -> TermsChange | None:
     """What to change in a job; None when it is as its annotations say."""
     unlike = [field for field in _FIELDS if _is_unlike(field, has, wants)]
     # What nobody asks for may be Slurm's own choice.
@@ -145,7 +145,7 @@ def find_change(has: JobSpec, wants: JobSpec) -> Change | None:
         return None
     taken = (*_FIELDS, *_FIXED) if has.by_slurm else _FIELDS
     to = msgspec.structs.replace(has, by_slurm=False, **_only(taken, wants))
-    return Change(to=to, asked=wants, fields=fields, fixed=fixed)
+    return TermsChange(to=to, asked=wants, fields=fields, fixed=fixed)
 
 
 def _is_unlike(field: str, has: JobSpec, wants: JobSpec) -> bool:

@@ -20,7 +20,7 @@ from sunkpy.core.gang.actions import Bind, Cancel, Evict, Finish, GangAction, No
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble_beside, identify
 from sunkpy.core.gang.job.job import Job
-from sunkpy.core.gang.phases import State, is_over
+from sunkpy.core.gang.phases import GangState, is_over
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 from tests.unit.core.gang.jobs import make_job
@@ -90,7 +90,7 @@ def steps(walk: Walk) -> Iterator[Step]:
     yield from _our_steps(walk)
     yield from _slurms_steps(walk)
     yield from _kubelets_steps(walk)
-    if walk.is_band and walk.seen.state is not State.DONE:  # what is made after that is another life
+    if walk.is_band and walk.seen.state is not GangState.DONE:  # what is made after that is another life
         yield from _owners_steps(walk)
 
 

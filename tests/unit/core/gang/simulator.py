@@ -32,7 +32,7 @@ from sunkpy.core.gang.gang import Gang, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, noted_job
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.request import Policy
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.job_spec import JobSpec
@@ -121,7 +121,7 @@ class Memory:
     jobs: dict[int, Job] = dataclasses.field(default_factory=dict)
     bound_to: JobId | None = None
     is_half_bound: bool = False
-    state: State | None = None
+    state: GangState | None = None
 
 
 class World(Pods):
@@ -237,7 +237,7 @@ class World(Pods):
             for number, job in unit.jobs.items()
             if number in kept or (has_nodes and number == unit.bound_to)
         }
-        if self.snapshot(id).state is State.DONE:
+        if self.snapshot(id).state is GangState.DONE:
             del self.units[id]
 
     def apply(self, id: GangId, action: GangAction) -> None:

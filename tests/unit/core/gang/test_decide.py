@@ -26,7 +26,7 @@ from sunkpy.core.gang.job.ends import EndCause
 from sunkpy.core.gang.job.job import excluded_by_others
 from sunkpy.core.gang.job.phases import STOPPED, JobPhase
 from sunkpy.core.gang.job.request import GpuSharing, Policy, plan_terms
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.devices import CLAIMED
@@ -593,7 +593,7 @@ def test_no_view_tells_an_allocation_how_its_pods_ended(seen):
 
 @given(VIEWS)
 def test_every_view_has_a_state_and_what_is_done_needs_nothing(seen):
-    if seen.state is State.DONE:
+    if seen.state is GangState.DONE:
         assert not {Cancel, Evict, Bind, Submit} & set(kinds(decide_gang(seen, POLICY)))
 
 

@@ -21,7 +21,7 @@ from sunkpy.core.gang.actions import (
     UpdateTerms,
 )
 from sunkpy.core.gang.decide import decide_gang
-from sunkpy.core.gang.phases import HOLDS_NODE, OVER, PodPhase, State, is_over, pod_phase
+from sunkpy.core.gang.phases import HOLDS_NODE, OVER, GangState, PodPhase, is_over, pod_phase
 from tests.unit.core.gang.course import Event, Walk, band_pod, describe, running, settled, steps
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.test_families import trio
@@ -64,7 +64,7 @@ def test_one_pod_that_had_a_node_never_waits_again(data):
     for _, each in _walk(data, _begun("one")):
         after = each.seen
         had_node |= bool(after.holding)
-        assert not had_node or after.state not in (State.WAITING, State.SUBMITTED, State.STARTED)
+        assert not had_node or after.state not in (GangState.WAITING, GangState.SUBMITTED, GangState.STARTED)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.families import assemble, identify
-from sunkpy.core.gang.phases import State
+from sunkpy.core.gang.phases import GangState
 from sunkpy.core.gang.snapshot import Snapshot
 from tests.unit.core.gang.families.courses import Course
 from tests.unit.core.gang.families.ensembles import ENSEMBLES, OF_ONE, OF_THE_LEADER
@@ -76,7 +76,7 @@ def test_a_pod_that_is_made_while_the_job_of_its_gang_ends_waits(name):
     for event, place in [("all", 0), *MADE_AGAIN[name]]:
         course.play(event, place)
         states += [unit.state for unit in course.units.values()]
-    assert [state for state, _ in groupby(states)][-2:] == [State.ENDING, State.WAITING]
+    assert [state for state, _ in groupby(states)][-2:] == [GangState.ENDING, GangState.WAITING]
     course.settle()
 
 
@@ -114,7 +114,7 @@ def test_another_generation_waits_until_the_job_of_the_one_before_it_is_gone():
     assert course.snapshot(after).waits_for == (
         f"generation {before.generation} of default/it (group-0) to end: Slurm job 1 is not over"
     )
-    assert (course.submitted, course.snapshot(after).state) == (1, State.WAITING)
+    assert (course.submitted, course.snapshot(after).state) == (1, GangState.WAITING)
     course.play("ended", 0)
     course.look()
     assert course.submitted == 2
