@@ -13,6 +13,8 @@ are read one by one. A job of one node loses it with its state: it would be queu
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence, Set
 from functools import partial
 
 import structlog
@@ -25,10 +27,10 @@ from sunkpy.core.gang.phases import has_left_node
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, JobStates, is_job_ended, is_job_running
 from sunkpy.runtime.fan_out import fan_out
+from sunkpy.runtime.fresh_answer import FreshAnswer
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.hooks.messages import LONG_POLL_S, HookAnswer, HookCall
 from sunkpy.scheduler.hooks.proof import HookProof
-from sunkpy.scheduler.hooks.shared_states import SharedStates
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodsByGang
@@ -36,6 +38,42 @@ from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.record import Record
 from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm.errors import NotFound
+
+MOST_IDS = 500
+"""For more jobs than these the request would get too long: then the states of all jobs are read."""
+
+
+class SharedStates:
+    """The states of jobs, for many gates that ask at about the same time: one question to Slurm serves all. `ask` is
+    sent ids, or none for all jobs; `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self, ask: Callable[[Sequence[JobId]], Awaitable[JobStates]], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = ask
+        self._wanted: list[Set[JobId]] = []
+        self._reads = FreshAnswer(self._ask_for_all, clock=clock)
+
+    async def get(self, jobs: Set[JobId]) -> tuple[dict[JobId, frozenset[str]], float]:
+        """The states of those of these jobs that Slurm knows, as it said after this call, and when it was asked.
+
+        Raises:
+            SlurmError: Slurm could not be asked.
+        """
+        self._wanted.append(jobs)
+        try:
+            answer, asked_at = await self._reads.get()
+        finally:
+            self._wanted.remove(jobs)
+        return {job: answer[job] for job in jobs if job in answer}, asked_at
+
+    async def _ask_for_all(self) -> JobStates:
+        """Ask for the jobs of all callers that wait. A caller that came too late for this answer, or whose question was
+        cancelled, asks again.
+        """
+        wanted = sorted(set[JobId]().union(*self._wanted))
+        return await self._ask(wanted if len(wanted) <= MOST_IDS else ())
 
 
 class Gate:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from sunkpy.core.model.states import JobId, JobStates
-from sunkpy.scheduler.hooks.shared_states import MOST_IDS, SharedStates
+from sunkpy.scheduler.hooks.gate import MOST_IDS, SharedStates
 
 RUNNING = frozenset({"RUNNING"})
 KNOWN = {JobId(n): RUNNING for n in range(1, MOST_IDS + 10)}
