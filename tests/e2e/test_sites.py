@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from demo import person, story
 from demo.bring_up import install, put_to_sleep
 from demo.stack import ROOT, Stack
 from devcluster.waiting import NotYet, wait
+from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Node
 from tests.e2e import workloads
 from tests.e2e.test_inside_a_job import WAYS, at_the_doors, differs
@@ -95,7 +97,7 @@ def test_a_job_finds_what_the_page_says_and_a_pod_is_one(site: Stack) -> None:
     wait(lambda: _all_idle(site), timeout_s=180, what="nodes of the site")
     if "topology.conf" in values_of(site).get("slurmConfig", {}).get("files", {}):
         site.scontrol("reconfigure")  # the tree knows nodes that are there: docs/surprises.md
-        wait(lambda: _all_idle(site), timeout_s=60, what="nodes of the site")
+        wait(lambda: _all_in_the_tree(site), timeout_s=60, what="nodes of the site in its tree")
     forced = SITES[site.release]
     cpus, virtual_percent = os.cpu_count() or 1 if "cpus" in forced else 1, forced.get("virtual_percent", 0)
     with at_the_doors(site) as people:
@@ -119,3 +121,12 @@ def _all_idle(site: Stack) -> bool:
     if sum(map(story.is_idle, nodes.values())) != (2 if site.release == "aws-p5" else 3):
         raise NotYet(f"they are {[(name, node['State']) for name, node in nodes.items()]}")
     return True
+
+
+def _all_in_the_tree(site: Stack) -> bool:
+    """Slurm answers before its tree is worked out, and until then refuses jobs of several nodes."""
+    lists = re.findall(r"Level=0 .*\bNodes=(\S+)", site.scontrol("show", "topology"))
+    placed = {name for each in lists for name in hostlist.expand(each)}
+    if outside := site.slurm_nodes().keys() - placed:
+        raise NotYet(f"outside are {sorted(outside)}")
+    return _all_idle(site)

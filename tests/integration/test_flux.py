@@ -22,7 +22,8 @@ from tests.bench.gitops.site import Repositories
 from tests.integration.apiserver import Apiserver
 from tests.integration.flux import Flux
 
-pytestmark = [pytest.mark.integration, pytest.mark.long]
+# The first test waits until Flux is built: minutes of a quiet machine, and of a busy one an hour.
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(3600)]
 
 CONF: Final = ("get", "configmap", "slurm-slurm-config", "-n", "slurm", "-o", "jsonpath={.data.slurm\\.conf}")
 _ALONE: Final = {"disableHooks": True, "disableWait": True}
