@@ -261,6 +261,11 @@ EVENTS: Final = {
         "more nodes than `growth.potential` allows. None without `syncer.metrics.enabled`. See "
         "[growth](../tasks/growth.md#what-is-wanted).",
     ),
+    "IdleCheckRefused": Meaning(
+        _SLURMD,
+        "Slurm does not take the job that would check the idle node (`compute.verify.idle`), in its words. It is tried "
+        "again in an hour. See [health](../tasks/health.md#while-nothing-runs-there).",
+    ),
     "PotentialUnknown": Meaning(
         _NODESET,
         "It has a `growth.potential`, and nobody knows what a node of it offers: it has had none, and there is no "

@@ -10,6 +10,6 @@
    writes to Slurm it reads the node once more.
 
 In addition to the loop, `service_check` asks which jobs run on a node when a roll wants to know. `queue_watch` reports
-who waits for a NodeSet, `growth` which nodes jobs lack of it, and `outage` that Slurm does not answer. `potential`
-tells the pod of slurmctld of nodes that there could be.
+who waits for a NodeSet, `growth` which nodes jobs lack of it, and `outage` that Slurm does not answer. `idle_checks`
+has machines checked on which nothing runs. `potential` tells the pod of slurmctld of nodes that there could be.
 """

@@ -43,6 +43,20 @@ class SyncerMetrics:
             ["nodeset"],
             registry=registry,
         )
+        self.idle_checks = Counter(
+            "sunkpy_idle_checks",
+            "Checks of idle nodes that have ended, by NodeSet and `outcome`: passed, failed or not made, such as "
+            "those that another job preempted",
+            ["nodeset", "outcome"],
+            registry=registry,
+        )
+        self.oldest_check = Gauge(
+            "sunkpy_nodeset_oldest_check_timestamp_seconds",
+            "When that node of the NodeSet was checked whose last check is the longest ago; none without "
+            "compute.verify.idle",
+            ["nodeset"],
+            registry=registry,
+        )
 
 
 class NodeCollector(Collector):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sunkpy.core.nodeset.idle_checks import IdleRule
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings, TopologySettings
 
 
@@ -15,6 +18,13 @@ class FigureSettings(Settings, frozen=True, kw_only=True):
     seconds: float = 30.0
     series_per_name: int = 10_000
     job_reads: int = 500
+
+
+class IdleCheckSettings(Settings, frozen=True, kw_only=True):
+    """The checks of idle machines: the partition of their jobs, and the NodeSets that have some."""
+
+    partition: str = ""
+    node_sets: Mapping[str, IdleRule] = {}
 
 
 class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
@@ -34,3 +44,4 @@ class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     metrics: FigureSettings = FigureSettings()
     topology: TopologySettings = TopologySettings()
     potential_config_map: str = ""
+    idle_checks: IdleCheckSettings = IdleCheckSettings()

@@ -21,6 +21,7 @@ from sunkpy.syncer.collect import Collector, pod_selector, trim_pod
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.growth import Growth
+from sunkpy.syncer.idle_checks import IdleChecks
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
@@ -102,6 +103,10 @@ class Term:
             offered=lambda: self._potential.offers,
         )
         self._figures.add_listener(self._growth.check)
+        idle_checks = IdleChecks(
+            kube, slurm, events, metrics, settings.idle_checks, pods=self._pods, nodesets=self._nodesets
+        )
+        self._figures.add_listener(idle_checks.check)
         self._loop = MirrorLoop(
             pods=self._pods,
             nodes=nodes,

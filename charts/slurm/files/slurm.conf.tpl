@@ -39,3 +39,6 @@ The comment of a job names its pods. Without cgroups, jobs have the affinity of 
 NodeSet={{ $name }} Feature={{ $name }}
 {{- end }}
 {{ include "slurm.partitions" . }}
+{{- with include "slurm.idlePartition" (dict "root" . "given" $given) | trim }}
+{{ . }}
+{{- end }}

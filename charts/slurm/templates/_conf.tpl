@@ -57,6 +57,40 @@ that go with what is wanted). */}}
 {{- toYaml $lines }}
 {{- end }}
 
+{{- /* The NodeSets whose nodes are checked while nothing runs there, and how, as the syncer reads it. */}}
+{{- define "slurm.idleChecks" -}}
+{{- $rules := dict }}
+{{- range $name, $own := include "slurm.nodeSets" . | fromYaml }}
+{{- $verify := mergeOverwrite (deepCopy $.Values.compute.verify) (deepCopy (($own | default dict).verify | default dict)) }}
+{{- if $verify.idle.everyHours }}
+{{- if not $verify.script }}{{ fail (printf "compute.verify.idle.everyHours of NodeSet %s: there is no compute.verify.script to run" $name) }}{{ end }}
+{{- $rule := dict "seconds" (int (mul 3600 (int $verify.idle.everyHours))) "maxPercent" (int $verify.idle.maxPercent) "qos" $verify.idle.qos }}
+{{- $_ := set $rules $name $rule }}
+{{- end }}
+{{- end }}
+{{- toYaml $rules }}
+{{- end }}
+
+{{- /* The partition of these checks, which every other preempts at once; nobody but root uses it, and it costs nobody anything.
+Call with (dict "root" $ "given" <slurmConfig.conf, keys in small letters>). */}}
+{{- define "slurm.idlePartition" -}}
+{{- $rules := include "slurm.idleChecks" .root | fromYaml }}
+{{- if $rules }}
+{{- $path := "compute.verify.idle" }}
+{{- if not .root.Values.syncer.metrics.enabled }}{{ fail (printf "%s needs syncer.metrics.enabled: which nodes jobs want is read with the figures" $path) }}{{ end }}
+{{- if hasKey .root.Values.partitions "sunkpy-verify" }}{{ fail (printf "partitions.sunkpy-verify: with %s the chart has a partition of that name" $path) }}{{ end }}
+{{- if regexMatch "(?i)^(off)?$" (get .given "preemptmode") }}{{ fail (printf "%s needs preemption, or jobs would wait for checks: set slurmConfig.conf.PreemptMode to CANCEL or REQUEUE" $path) }}{{ end }}
+{{- if not (regexMatch "^(0|00:00(:00)?)?$" (get .given "preemptexempttime")) }}{{ fail (printf "%s: with slurmConfig.conf.PreemptExemptTime jobs would wait for checks: leave it out" $path) }}{{ end }}
+{{- $type := get .given "preempttype" }}
+{{- range $name, $rule := $rules }}
+{{- if not (or (hasSuffix "partition_prio" $type) (and (hasSuffix "qos" $type) $rule.qos)) }}
+{{- fail (printf "%s of NodeSet %s: with slurmConfig.conf.PreemptType %s name a QoS in %s.qos that every other one preempts, or take preempt/partition_prio" $path $name ($type | default "preempt/none") $path) }}
+{{- end }}
+{{- end }}
+PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} PriorityTier=0 PreemptMode=CANCEL RootOnly=YES Hidden=YES TRESBillingWeights=CPU=0
+{{- end }}
+{{- end }}
+
 {{- /* The NodeSets: those of the values, or one of every node. A null is none. */}}
 {{- define "slurm.nodeSets" -}}
 {{- $sets := dict }}
@@ -127,7 +161,7 @@ Call with (dict "root" $ "name" …). */}}
 {{- define "slurm.keptPartitions" -}}
 {{- range regexFindAll "(?m)^PartitionName=.*$" (include "slurm.confThere" . ) -1 }}
 {{- $name := regexFind "^[^ ]+" . | trimPrefix "PartitionName=" }}
-{{- if not (or (hasKey $.Values.partitions $name) (regexMatch "(?i) State=(DRAIN|DOWN|INACTIVE)( |$)" .)) }}
+{{- if not (or (hasKey $.Values.partitions $name) (eq $name "sunkpy-verify") (regexMatch "(?i) State=(DRAIN|DOWN|INACTIVE)( |$)" .)) }}
 {{- fail (printf "partitions: %s is left out, and slurmctld ends the jobs that run in a partition that is gone: set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave it out" $name $name $name) }}
 {{- end }}
 {{- end }}

@@ -28,6 +28,9 @@ pollSeconds: {{ .values.pollSeconds }}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "syncer" "user" "slurm" "values" .Values.syncer) }}
 metrics: {{ toJson .Values.syncer.metrics }}
 potentialConfigMap: {{ .Release.Name }}-potential
+{{- with include "slurm.idleChecks" . | fromYaml }}
+idleChecks: {partition: sunkpy-verify, nodeSets: {{ toJson . }}}
+{{- end }}
 {{- with include "slurm.topologyConfig" . }}
 topology: {{ . }}
 {{- end }}

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core import names
+from sunkpy.core.health.record import is_time
 from sunkpy.core.model.objects import Pod, Wire
 
 CHECK: Final = "/etc/sunkpy/services/verify"
@@ -71,9 +72,10 @@ def read_idle_check(pod: Pod | None) -> IdleCheck | None:
     """How the last check of this pod's idle machine ended; None without one, or if it cannot be read."""
     text = pod.annotations.get(names.ANNOTATION_IDLE_CHECK) if pod is not None else None
     try:
-        return msgspec.json.decode(text, type=IdleCheck) if text is not None else None
+        check = msgspec.json.decode(text, type=IdleCheck) if text is not None else None
     except msgspec.MsgspecError:
         return None
+    return check if check is not None and is_time(check.at) and (not check.passed or is_time(check.passed)) else None
 
 
 def failed_check(pod: Pod | None) -> IdleCheck | None:

@@ -143,7 +143,7 @@ def read_record(node: Node) -> Record | None:
     except msgspec.MsgspecError:
         return None
     told = filter(None, (record.since, record.good_since, record.idle_since, record.due))
-    return record if all(map(_is_time, (record.at, *record.returns, *told))) else None
+    return record if all(map(is_time, (record.at, *record.returns, *told))) else None
 
 
 def drain_text(node: Node) -> str | None:
@@ -165,7 +165,8 @@ def time_of(at: str) -> datetime:
     return parse_rfc3339(at)
 
 
-def _is_time(text: str) -> bool:
+def is_time(text: str) -> bool:
+    """It can be read as a time of a record."""
     try:
         return parse_rfc3339(text).tzinfo is not None
     except ValueError:

@@ -1,0 +1,246 @@
+"""Which machines are checked while nothing runs on them, by Slurm jobs that every other job preempts.
+
+All that is remembered stands in Slurm and on the slurmd pod: a check that is under way is a job of its partition whose
+comment names the pod, and how it ended is written on that pod. So who begins them may be another at any time, and
+begins none twice. A check that was preempted counts as not made, and is not tried again soon.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from sunkpy.core import names
+from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.figures.nodes import PartitionRow
+from sunkpy.core.health.idle_check import FAILED, IdleCheck, Outcome, check_script, read_idle_check, time_limit_min
+from sunkpy.core.health.verification import verify_s
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.removal_token import token_of
+from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, is_job_ended, is_job_pending
+from sunkpy.core.model.times import parse_rfc3339, rfc3339
+
+AGAIN_AFTER: Final = timedelta(hours=1)
+"""A check that was not made is tried again after so long."""
+_MOST_A_PASS: Final = 20
+_COMMENT: Final = "sunkpy check of "
+_CLOSING: Final = (names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
+_MAY_START: Final = frozenset({"", "None", "Priority", "Resources"})
+"""Reasons of jobs that start as soon as there is room (job_state_reason.c)."""
+
+
+class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A machine of a NodeSet is due so long after its last check; at most `max_percent` of them, or one, at once. `qos`
+    of the job, if it has to be named.
+    """
+
+    seconds: int
+    max_percent: int = 10
+    qos: str = ""
+
+    def most(self, nodes: int) -> int:
+        """How many of so many nodes may be checked at once."""
+        return max(1, nodes * self.max_percent // 100)
+
+
+class IdleView(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is read. `pods`: the slurmd pods, by Slurm node. `rules`: by NodeSet, of those that may begin some now.
+
+    `are_all_read`: no job is missing. `partition`: that of the checks.
+    """
+
+    partition: str
+    rules: Mapping[str, IdleRule]
+    pods: Mapping[str, Pod]
+    nodes: Mapping[str, SlurmNode]
+    jobs: Sequence[JobRow]
+    are_all_read: bool
+    partitions: Sequence[PartitionRow]
+    now: datetime
+
+
+class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Which Slurm nodes get a check, which jobs of checks are ended, and of which it is read how they stand, by node.
+
+    `told`: the nodes that were closed since their check failed.
+    """
+
+    begin: tuple[str, ...] = ()
+    end: tuple[JobId, ...] = ()
+    read: tuple[tuple[str, JobId], ...] = ()
+    told: tuple[str, ...] = ()
+
+
+def plan_idle_checks(view: IdleView) -> IdlePlan:
+    """The next steps."""
+    newest = _newest(view)
+    running = {name for name, job in newest.items() if not is_job_ended(job.state)}
+    untold = tuple((name, JobId(job.id)) for name, job in newest.items() if _is_news(view.pods[name], job))
+    under_way = running | {name for name, _ in untold}
+    return IdlePlan(
+        begin=tuple(islice(_choose(view, under_way), _MOST_A_PASS)) if view.are_all_read else (),
+        end=tuple(JobId(job.id) for name, job in newest.items() if name in running and _gives_way(view, name, job)),
+        read=untold,
+        told=tuple(name for name, pod in view.pods.items() if _was_closed(pod)),
+    )
+
+
+def last_check(pod: Pod) -> datetime | None:
+    """When its machine was last checked: by a job that came to an end, or before its slurmd started at first."""
+    check = read_idle_check(pod)
+    at = check.passed if check is not None and check.outcome is Outcome.NOT_MADE else check.at if check else ""
+    times = [parse_rfc3339(each) for each in (pod.metadata.creation_timestamp, at) if each]
+    return max(times, default=None)
+
+
+def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
+    """It has the whole node, so that the check finds all its GPUs and memory. Its user is root, as of a check before
+    slurmd.
+    """
+    timeout_s = verify_s(pod) or 0
+    return JobSpec(
+        name=f"check-{node.name}",
+        comment=_comment(pod, node.name),
+        partition=partition,
+        qos=qos,
+        time_limit_min=time_limit_min(timeout_s),
+        whole_nodes=True,
+        required_nodes=(node.name,),
+        memory_mib_per_node=node.effective_memory_mib or node.memory_mib,
+        script=check_script(timeout_s),
+    )
+
+
+def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
+    """How a check ended; None while it runs. One that failed says so before its job ends.
+
+    The script ends with 0 or 1. Another code is that of a signal, or Slurm has not started it.
+    """
+    before = read_idle_check(pod)
+    check = IdleCheck(job=job.id, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=before.passed if before else "")
+    if job.comment.startswith(FAILED):
+        text, _, log = job.comment.removeprefix(FAILED).partition("\n")
+        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text=text, log=log)
+    if not job.is_ended:
+        return None
+    if "COMPLETED" in job.state:
+        return msgspec.structs.replace(check, outcome=Outcome.PASSED, passed=check.at)
+    if "FAILED" in job.state and job.exit_code == 1:
+        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text="verify failed, and Slurm has not its log")
+    if "TIMEOUT" in job.state:
+        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text="verify did not end, and could not be ended")
+    return msgspec.structs.replace(check, text=f"its job ended as {', '.join(sorted(job.state))}")
+
+
+def refused(pod: Pod, why: str, now: datetime) -> IdleCheck:
+    """Slurm does not take its job."""
+    before = read_idle_check(pod)
+    passed = before.passed if before else ""
+    return IdleCheck(job=0, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=passed, text=why)
+
+
+# ---------------------------------------------------------------------------------------------------------- those begun
+
+
+def _comment(pod: Pod, name: str) -> str:
+    return f"{_COMMENT}{name} {pod.uid}"
+
+
+def _newest(view: IdleView) -> dict[str, JobRow]:
+    """The last job of a check for each slurmd pod, that Slurm remembers."""
+    pods = {_comment(pod, name): name for name, pod in view.pods.items()}
+    found: dict[str, JobRow] = {}
+    for job in view.jobs:
+        name = pods.get(job.comment) if job.partition == view.partition else None
+        if name is not None and (name not in found or found[name].id < job.id):
+            found[name] = job
+    return found
+
+
+def _is_news(pod: Pod, job: JobRow) -> bool:
+    """How it stands is not written on the pod. One that waits has nothing to tell."""
+    check = read_idle_check(pod)
+    return not is_job_pending(job.state) and (check is None or check.job != job.id)
+
+
+def _gives_way(view: IdleView, name: str, job: JobRow) -> bool:
+    """It did not start at once, or its node is closed or to go: nobody shall wait for it."""
+    node = view.nodes.get(name)
+    return is_job_pending(job.state) or _is_closed(view.pods[name]) or (node is not None and node.is_closed)
+
+
+def _was_closed(pod: Pod) -> bool:
+    check = read_idle_check(pod)
+    is_news = check is not None and check.outcome is Outcome.FAILED and not check.is_told
+    return is_news and names.ANNOTATION_HEALTH_DRAIN in pod.annotations
+
+
+# ------------------------------------------------------------------------------------------------------- those to begin
+
+
+def _choose(view: IdleView, under_way: Set[str]) -> Iterator[str]:
+    """Those that are due and idle, the longest unchecked first, as many as may be."""
+    of_nodeset = Counter(_nodeset(pod) for pod in view.pods.values())
+    room = {each: rule.most(of_nodeset[each]) for each, rule in view.rules.items()}
+    for name in under_way:
+        room[_nodeset(view.pods[name])] = room.get(_nodeset(view.pods[name]), 0) - 1
+    due = [(at, name) for name, pod in view.pods.items() if (at := _due_since(view, pod)) is not None]
+    wanted = _wanted(view) if due else frozenset()
+    for _, name in sorted(due):
+        nodeset = _nodeset(view.pods[name])
+        if room[nodeset] > 0 and name not in under_way and name not in wanted and _is_idle(view, name):
+            room[nodeset] -= 1
+            yield name
+
+
+def _due_since(view: IdleView, pod: Pod) -> datetime | None:
+    """When its machine was last checked, if that is too long ago; None: it is not due."""
+    rule, at, check = view.rules.get(_nodeset(pod)), last_check(pod), read_idle_check(pod)
+    if rule is None or at is None or verify_s(pod) is None or view.now - at < timedelta(seconds=rule.seconds):
+        return None
+    is_soon = check is not None and view.now - parse_rfc3339(check.at) < min(
+        AGAIN_AFTER, timedelta(seconds=rule.seconds)
+    )
+    return None if is_soon else at
+
+
+def _is_idle(view: IdleView, name: str) -> bool:
+    """Nothing is on it, nobody has reserved it, planned for it or closed it, and it stays."""
+    node, pod = view.nodes.get(name), view.pods[name]
+    is_free = node is not None and node.state - {"DYNAMIC_NORM"} == {"IDLE"} and node.alloc_cpus == 0
+    return is_free and pod.is_condition_true("Ready") and not _is_closed(pod)
+
+
+def _is_closed(pod: Pod) -> bool:
+    return pod.is_deleting or token_of(pod) is not None or any(each in pod.annotations for each in _CLOSING)
+
+
+def _wanted(view: IdleView) -> frozenset[str]:
+    """The nodes of partitions in which a job waits for room."""
+    waits = {
+        partition
+        for job in view.jobs
+        if is_job_pending(job.state) and job.reason in _MAY_START and job.partition != view.partition
+        for partition in job.partition.split(",")
+    }
+    return frozenset(node for each in view.partitions if each.name in waits for node in each.nodes)
+
+
+def oldest_checks(pods: Iterable[Pod], rules: Mapping[str, IdleRule]) -> dict[str, float]:
+    """By NodeSet, when the machine was checked whose check is the longest ago: seconds since 1970."""
+    found: dict[str, float] = {}
+    for pod in pods:
+        nodeset, at = _nodeset(pod), last_check(pod)
+        if nodeset in rules and at is not None:
+            found[nodeset] = min(found.get(nodeset, at.timestamp()), at.timestamp())
+    return found
+
+
+def _nodeset(pod: Pod) -> str:
+    return pod.labels.get(names.LABEL_NODESET, "")

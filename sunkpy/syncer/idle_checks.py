@@ -1,0 +1,155 @@
+"""Has machines checked on which nothing runs, by what the figures have read of Slurm anyway.
+
+How a check stands is asked job by job, for as many as run at once. A new leader goes on where the last one was: what is
+under way stands in Slurm, and what has ended on the slurmd pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from sunkpy.core import names
+from sunkpy.core.health.idle_check import IdleCheck, Outcome, read_idle_check
+from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
+from sunkpy.core.model.states import JobId
+from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.idle_checks import (
+    IdleRule,
+    IdleView,
+    make_job,
+    oldest_checks,
+    plan_idle_checks,
+    read_end,
+    refused,
+)
+from sunkpy.core.nodeset.spec import NodeSet
+from sunkpy.core.nodeset.windows import is_open
+from sunkpy.kube import errors, paths
+from sunkpy.kube.client import Kube
+from sunkpy.kube.events import EventRecorder
+from sunkpy.kube.informer import Informer
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import AlreadyDone, NotFound, Rejected, SlurmError
+from sunkpy.syncer.figures import Read
+from sunkpy.syncer.metrics import SyncerMetrics
+from sunkpy.syncer.settings import IdleCheckSettings
+
+_USER = "root"
+"""Whose jobs they are: a check before slurmd is root's as well."""
+
+
+class IdleChecks:
+    """One pass for each answer of Slurm."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        slurm: Slurm,
+        events: EventRecorder,
+        metrics: SyncerMetrics,
+        settings: IdleCheckSettings,
+        *,
+        pods: Informer[Pod],
+        nodesets: Informer[NodeSet],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._events = events
+        self._metrics = metrics
+        self._settings = settings
+        self._pods = pods
+        self._nodesets = nodesets
+        self._now = now
+        self._log = structlog.get_logger("syncer")
+
+    async def check(self, read: Read) -> None:
+        """One more answer of Slurm."""
+        rules = self._settings.node_sets
+        if not rules or read.jobs is None:
+            return
+        pods = {slurm_node_of(pod): pod for pod in self._pods.values() if is_slurmd(pod)}
+        view = IdleView(
+            partition=self._settings.partition,
+            rules=self._open_rules(),
+            pods=pods,
+            nodes=read.nodes,
+            jobs=read.jobs,
+            are_all_read=not read.unread_jobs,
+            partitions=read.partitions,
+            now=self._now(),
+        )
+        plan = await asyncio.to_thread(plan_idle_checks, view)
+        for nodeset, at_s in oldest_checks(pods.values(), rules).items():
+            self._metrics.oldest_check.labels(nodeset).set(at_s)
+        for name, job in plan.read:
+            await self._read(pods[name], job)
+        for job in plan.end:
+            await self._end(job)
+        for name in plan.told:
+            check = read_idle_check(pods[name])
+            if check is not None:
+                await self._write(pods[name], msgspec.structs.replace(check, is_told=True))
+        for name in plan.begin:
+            await self._begin(name, pods[name], read)
+
+    def _open_rules(self) -> Mapping[str, IdleRule]:
+        """Those of NodeSets that are there, and in whose window it is."""
+        now = self._now()
+        known = {each.name: each for each in self._nodesets.values() if not each.is_deleting}
+        return {
+            name: rule
+            for name, rule in self._settings.node_sets.items()
+            if name in known and is_open(known[name].spec.update_strategy.rolling_update.windows, now)
+        }
+
+    async def _begin(self, name: str, pod: Pod, read: Read) -> None:
+        """What it is not known of whether Slurm has taken it, the next answer shows."""
+        settings = self._settings
+        qos = settings.node_sets[pod.labels[names.LABEL_NODESET]].qos
+        job = make_job(pod, read.nodes[name], partition=settings.partition, qos=qos)
+        try:
+            submitted = await self._slurm.submit_job(job, user=_USER)
+        except Rejected as error:
+            note = f"Slurm does not take the check of {name}, which is tried again in an hour: {error}"
+            await self._events.warning(pod, "Pod", reason="IdleCheckRefused", action="Check", note=note)
+            await self._write(pod, refused(pod, str(error), self._now()))
+        except SlurmError as error:
+            self._log.warning("the check of an idle node may not have begun", node=name, error=str(error))
+        else:
+            self._log.info("the check of an idle node begins", node=name, job=submitted.job_id)
+
+    async def _read(self, pod: Pod, job: JobId) -> None:
+        try:
+            check = read_end(await self._slurm.job(job), pod, self._now())
+        except SlurmError as error:
+            self._log.warning("the check of an idle node cannot be read", node=pod.name, job=job, error=str(error))
+            return
+        if check is not None and await self._write(pod, check):
+            self._metrics.idle_checks.labels(pod.labels.get(names.LABEL_NODESET, ""), check.outcome).inc()
+            write = self._log.error if check.outcome is Outcome.FAILED else self._log.info
+            write("the check of an idle node has ended", node=pod.name, job=job, outcome=check.outcome, why=check.text)
+
+    async def _end(self, job: JobId) -> None:
+        try:
+            await self._slurm.cancel_job(job, user=_USER)
+        except (AlreadyDone, NotFound):
+            return
+        except SlurmError as error:
+            self._log.warning("the check of a node cannot be ended", job=job, error=str(error))
+
+    async def _write(self, pod: Pod, check: IdleCheck) -> bool:
+        """True if it stands on the pod."""
+        body = {"metadata": {"uid": pod.uid, "annotations": {names.ANNOTATION_IDLE_CHECK: check.encode()}}}
+        try:
+            await self._kube.patch(paths.status(paths.pod(*pod.key)), body)
+        except errors.KubeError as error:
+            self._log.warning("how the check of a node ended is not written", node=pod.name, error=str(error))
+            return False
+        return True

@@ -1,0 +1,127 @@
+"""A check of an idle machine on real daemons: whoever wants the node has it, and a failure is told with its log."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+import pytest
+
+from sunkpy.core import names
+from sunkpy.core.health.idle_check import CHECK, Outcome
+from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.objects import Meta, Pod
+from sunkpy.core.model.states import JobId
+from sunkpy.core.model.times import utc_now
+from sunkpy.core.nodeset.idle_checks import make_job, read_end
+from sunkpy.slurm import Slurm, errors
+from tests.integration.slurm.asking import administrator, connect, happens
+from tests.integration.slurm.daemons import NODE, ONE_SLURMD, RealSlurm
+from tests.unit.charts.test_idle_checks import ON, conf
+
+pytestmark = pytest.mark.integration
+
+POD = Pod(metadata=Meta(name=NODE, uid="u1", annotations={names.ANNOTATION_VERIFY_SECONDS: "60"}))
+WITHIN_S = 10.0
+"""Slurm looks at a batch job in its next second or two; the machine may be busy."""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    """One node, and the chart's partition of checks."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the daemons change their user")
+    line = conf(ON).splitlines()[-1].replace("Nodes=compute", "Nodes=ALL")
+    machines = msgspec.structs.replace(ONE_SLURMD, conf=f"{ONE_SLURMD.conf}{line}\n")
+    suite = os.environ.get("SLURM_SUITE", "trixie")
+    slurm = RealSlurm(tmp_path_factory.mktemp("slurm"), suite, machines=machines, people={"ann": 2001})
+    yield slurm
+    slurm.stop()
+
+
+@pytest.fixture
+async def admin(real: RealSlurm) -> AsyncIterator[Slurm]:
+    """As the syncer asks; the node is idle."""
+    async with administrator(real) as slurm:
+        await happens(real, lambda: _is_idle(slurm))
+        yield slurm
+
+
+async def _is_idle(slurm: Slurm) -> bool:
+    node = await slurm.node(NODE)
+    return node.state - {"DYNAMIC_NORM"} == {"IDLE"}
+
+
+async def begin(real: RealSlurm, admin: Slurm, script: str) -> JobId:
+    """The check of the node runs."""
+    check = real.root / CHECK.lstrip("/")
+    check.parent.mkdir(parents=True, exist_ok=True)
+    check.write_text(f"#!/bin/bash\n{script}\n")
+    check.chmod(0o755)
+    job = make_job(POD, await admin.node(NODE), partition="sunkpy-verify", qos="")
+    id = (await admin.submit_job(job, user="root")).job_id
+
+    async def has_begun() -> bool:
+        return not (await admin.job(id)).is_pending
+
+    await happens(real, has_begun)
+    return id
+
+
+async def how_it_ended(real: RealSlurm, admin: Slurm, id: JobId) -> tuple[Outcome, str, str]:
+    async def has_ended() -> bool:
+        return read_end(await admin.job(id), POD, utc_now()) is not None
+
+    await happens(real, has_ended)
+    end = read_end(await admin.job(id), POD, utc_now())
+    assert end is not None
+    return end.outcome, end.text, end.log
+
+
+async def test_any_job_has_the_node_within_seconds(real: RealSlurm, admin: Slurm) -> None:
+    for partition in ("low", "high"):
+        check = await begin(real, admin, "sleep 50")
+        seen = await admin.job(check)
+        assert (seen.user, seen.priority < 100, seen.capacity[NODE].cpus) == ("root", True, 2), "it has the whole node"
+        assert (seen.admin_comment, seen.comment) == (f"sunkpy check of {NODE} u1",) * 2
+        began_s = time.monotonic()
+        wants = JobSpec(
+            name="p", comment="", script="#!/bin/bash\nsleep 1\n", partition=partition, memory_mib_per_node=10
+        )
+        person = connect(real, "ann")
+        job = (await person.submit_job(wants)).job_id
+
+        async def runs(job: JobId = job) -> bool:
+            return not (await admin.job(job)).is_pending
+
+        await happens(real, runs)
+        assert time.monotonic() - began_s < WITHIN_S
+        outcome, text, _ = await how_it_ended(real, admin, check)
+        assert (outcome, text.removesuffix("PREEMPTED")) == (Outcome.NOT_MADE, "its job ended as ")
+        await person.close()
+        await happens(real, lambda: _is_idle(admin))
+
+
+async def test_nobody_else_has_a_job_there(real: RealSlurm, admin: Slurm) -> None:
+    wants = JobSpec(name="p", comment="", script="#!/bin/bash\n", partition="sunkpy-verify", memory_mib_per_node=10)
+    for user in ("ann", "k8s"):
+        person = connect(real, user)
+        with pytest.raises(errors.Rejected):
+            await person.submit_job(wants)
+        await person.close()
+
+
+async def test_a_failure_is_told_with_its_log_while_the_node_is_held(real: RealSlurm, admin: Slurm) -> None:
+    check = await begin(real, admin, "echo looking; echo 'link mlx5_3 is down' >&2; exit 3")
+    ended = await how_it_ended(real, admin, check)
+    assert ended == (Outcome.FAILED, "verify failed with 3", "looking\nlink mlx5_3 is down")
+    assert (await admin.job(check)).is_running, "nothing else starts before the node is closed"
+    await admin.cancel_job(check, user="root")
+    assert await how_it_ended(real, admin, check) == ended
+
+
+async def test_what_passes_leaves_the_node_at_once(real: RealSlurm, admin: Slurm) -> None:
+    check = await begin(real, admin, "[ $EUID = 0 ]")
+    assert await how_it_ended(real, admin, check) == (Outcome.PASSED, "", "")
