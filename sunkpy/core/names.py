@@ -62,6 +62,10 @@ ANNOTATION_SLURM_STATE = PREFIX + "slurm-state"
 """On slurmd Pod, by the syncer. State as `scontrol` prints it, such as `IDLE+DRAIN`. On an open node a change that
 only jobs cause appears as late as in `SlurmRunning`.
 """
+ANNOTATION_SLURMD_SINCE = PREFIX + "slurmd-since"
+"""On slurmd Pod, by the syncer. While its Slurm node is closed: when the slurmd started that registered last, in
+RFC 3339. A start of the container after that has not registered, so its check of the machine may still run.
+"""
 ANNOTATION_TOPOLOGY = PREFIX + "topology"
 """On slurmd Pod, by the syncer, with `topology.source` or a hand-written tree. Where its node stands: `spine1/leaf4`;
 what is missing for that is in parentheses behind it. Ranks of gangs follow it.

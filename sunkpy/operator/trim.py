@@ -114,13 +114,21 @@ def _read(conditions: tuple[Condition, ...], signals: Set[str] = frozenset()) ->
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
-    """How often slurmd was started again and, of one that is not ready or whose check has failed, what it left."""
+    """How often slurmd was started again, and since when it runs; of one that is not ready or whose check has failed,
+    what it left.
+    """
     for each in containers:
         if each.name != names.SLURMD_CONTAINER or (each.ready and not each.restart_count):
             continue
         words = last_words(each) if not each.ready or is_failure(each) else ""
         last = ContainerState(terminated=Terminated(message=words)) if words else ContainerState()
-        yield ContainerStatus(name=each.name, ready=each.ready, restart_count=each.restart_count, last_state=last)
+        yield ContainerStatus(
+            name=each.name,
+            ready=each.ready,
+            restart_count=each.restart_count,
+            state=ContainerState(running=each.state.running),
+            last_state=last,
+        )
 
 
 def _undated(condition: Condition) -> Condition:

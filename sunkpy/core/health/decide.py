@@ -26,6 +26,7 @@ from sunkpy.core.health.verification import (
     REQUESTED,
     REQUESTED_RULE,
     failure_of,
+    has_registered,
     is_of_run,
     run_of,
     verify_s,
@@ -322,8 +323,7 @@ def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) ->
 def _has_started_again(view: HealthView, record: Record) -> bool:
     """The machine has another boot ID than when it was closed, and Slurm knows its slurmd."""
     boots = (record.boot, view.node.status.boot_id)
-    has_slurmd = view.pod is not None and view.pod.is_condition_true("Ready")
-    return "" not in boots and boots[0] != boots[1] and has_slurmd
+    return "" not in boots and boots[0] != boots[1] and has_registered(view.pod)
 
 
 def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep:
@@ -412,9 +412,8 @@ def _has_passed(view: HealthView, record: Record, rule: Rule) -> bool:
 
     Of slurmd that did not start, the start that did is the cure.
     """
-    is_ready = view.pod is not None and view.pod.is_condition_true("Ready")
     is_since = record.run not in ("", run_of(view.pod))
-    return is_ready and (is_since or rule.failed_starts > 0 or rule.failed_verification)
+    return has_registered(view.pod) and (is_since or rule.failed_starts > 0 or rule.failed_verification)
 
 
 def _has_failed(view: HealthView) -> bool:
@@ -429,7 +428,7 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
         after = record.moved(State.DRAINING, view.now, why="the signal is back")
         return HealthStep(before=record, after=after)
     if view.pod is not None and not is_of_run(view.pod, record.run):
-        if view.pod.is_condition_true("Ready"):
+        if has_registered(view.pod):
             other = _first_bad(view, _others(view, record))
             if other is not None:
                 return _of_another_signal(view, record, *other)

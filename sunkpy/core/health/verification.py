@@ -13,6 +13,7 @@ from typing import Final
 from sunkpy.core import names
 from sunkpy.core.health.rules import Cure, Rule
 from sunkpy.core.model.objects import ContainerStatus, Pod
+from sunkpy.core.model.times import parse_rfc3339
 
 FAILED: Final = "Verification"
 """The name of the signal that a check has failed; no value names it, and it needs a person."""
@@ -39,6 +40,21 @@ def run_of(pod: Pod | None) -> str:
     """This start of the container slurmd, `<uid of the pod>/<how many came before>`; empty without a pod."""
     slurmd = slurmd_of(pod)
     return f"{pod.uid}/{slurmd.restart_count if slurmd is not None else 0}" if pod is not None else ""
+
+
+def has_registered(pod: Pod | None) -> bool:
+    """This start of the container slurmd has registered, so its check has passed.
+
+    Slurm knows the slurmd of the start before for a while, so the pod may look ready while the check runs. Both times
+    are from the clock of the machine. Of the first start of a pod the syncer tells by its readiness gate.
+    """
+    if pod is None or not pod.is_condition_true("Ready"):
+        return False
+    slurmd, since = slurmd_of(pod), pod.annotations.get(names.ANNOTATION_SLURMD_SINCE)
+    running = slurmd.state.running if slurmd is not None and slurmd.restart_count else None
+    if running is None or running.started_at is None or since is None:
+        return True
+    return parse_rfc3339(since) >= parse_rfc3339(running.started_at)
 
 
 def is_of_run(pod: Pod | None, run: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from sunkpy.core import names
 from sunkpy.core.mirror.actions import PatchPod
 from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.model.times import parse_rfc3339
+from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
 RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
 """The answers to the token of a removal: nothing runs there; what runs there outlives its slurmd."""
@@ -105,11 +107,19 @@ def shown_state(node: SlurmNode) -> str:
 
 
 def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
-    """State and drain reason, for people: no decision reads them. None removes."""
-    return {
+    """State and drain reason, for people: no decision reads them. And of a closed node, whose slurmd it is that Slurm
+    knows; a slurmctld that has just started does not say. None removes.
+    """
+    closed = node if node is not None and node.is_closed else None
+    annotations = {
         names.ANNOTATION_SLURM_STATE: shown_state(node) if node else None,
-        names.ANNOTATION_DRAIN: (node.reason or "no reason given") if node and node.is_closed else None,
+        names.ANNOTATION_DRAIN: (closed.reason or "no reason given") if closed else None,
     }
+    if closed is None:
+        return {**annotations, names.ANNOTATION_SLURMD_SINCE: None}
+    if not closed.slurmd_since_s:
+        return annotations
+    return {**annotations, names.ANNOTATION_SLURMD_SINCE: rfc3339(datetime.fromtimestamp(closed.slurmd_since_s, UTC))}
 
 
 def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:

@@ -16,6 +16,7 @@ from sunkpy.core.model.objects import (
     Node,
     NodeInfo,
     Pod,
+    Running,
     Taint,
     Terminated,
 )
@@ -79,8 +80,12 @@ def pod(
     check_s: int | None = None,
     ready: bool | None = None,
     created: str = EARLIER,
+    started: str | None = None,
+    since: str | None = None,
 ) -> Pod:
-    """A slurmd pod; `slurm` is the reason of a drain by others, None: it is not known; `check_s`: it has a check."""
+    """A slurmd pod; `slurm` is the reason of a drain by others, None: it is not known; `check_s`: it has a check.
+    `started`: since when its container runs; `since`: the slurmd that Slurm knows.
+    """
     is_ready = ready if ready is not None else not restarts
     is_drained = drain or bool(slurm)
     cordon = Condition(
@@ -88,6 +93,8 @@ def pod(
         status="Unknown" if slurm is None else "True" if slurm else "False",
         message=slurm or "",
     )
+    notes = {names.ANNOTATION_VERIFY_SECONDS: str(check_s)} if check_s is not None else {}
+    notes |= {names.ANNOTATION_SLURMD_SINCE: since} if since is not None else {}
     made = make_pod(
         make_nodeset(),
         1,
@@ -95,11 +102,12 @@ def pod(
         drain=str(is_drained),
         running=str(busy),
         ready=is_ready,
-        annotations={names.ANNOTATION_VERIFY_SECONDS: str(check_s)} if check_s is not None else {},
+        annotations=notes,
         created=created,
     )
     last = ContainerState(terminated=Terminated(message=words)) if words else ContainerState()
-    slurmd = ContainerStatus(name="slurmd", ready=is_ready, restart_count=restarts, last_state=last)
+    state = ContainerState(running=Running(started_at=started))
+    slurmd = ContainerStatus(name="slurmd", ready=is_ready, restart_count=restarts, state=state, last_state=last)
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, container_statuses=(slurmd,)))
 
 

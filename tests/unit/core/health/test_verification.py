@@ -73,6 +73,35 @@ def test_a_start_since_the_cure_is_enough(restarts, is_checked):
     assert read_record(after).state is (State.WELL if is_checked else State.VERIFY)
 
 
+STARTED = "2026-11-28T12:00:30Z"
+
+
+@pytest.mark.parametrize(
+    ("since", "state"),
+    [
+        pytest.param("2026-11-28T11:00:00Z", State.VERIFY, id="Slurm knows the slurmd before"),
+        pytest.param("2026-11-28T12:00:30Z", State.WELL, id="it has registered"),
+        pytest.param("2026-11-28T12:05:00Z", State.WELL, id="slurmd has run itself again"),
+        pytest.param(None, State.WELL, id="a syncer of an older release"),
+    ],
+)
+def test_a_start_whose_check_still_runs_has_not_passed_it(since, state):
+    settling = stepped(node(record=drained()), FIRST)
+    again = pod(drain=True, check_s=600, restarts=1, ready=True, started=STARTED, since=since)
+    assert read_record(stepped(settling, again, after_s=60)).state is state
+
+
+def test_after_a_reboot_the_check_is_waited_for():
+    rebooted = node(boot="two", record=drained("kill", reason=KILLED))
+    again = {"slurm": KILLED, "check_s": 600, "restarts": 1, "ready": True, "started": STARTED}
+    checks = pod(since="2026-11-28T11:00:00Z", **again)
+    waits = stepped(stepped(rebooted, checks), checks, after_s=600)
+    assert read_record(waits).state is State.DRAINED
+    passed = pod(since="2026-11-28T12:08:00Z", **again)
+    lifting = stepped(stepped(waits, passed, after_s=610), passed, after_s=670)
+    assert read_record(lifting).state is State.RETURNING
+
+
 def test_a_start_while_the_signal_was_there_is_none():
     again = pod(drain=True, check_s=600, restarts=1, ready=True)
     sick = stepped(node(label="bad", record=drained()), again)

@@ -736,6 +736,23 @@ def test_the_drain_reason_and_the_state_are_annotations() -> None:
     assert told[names.ANNOTATION_SLURM_STATE] == "IDLE+DRAIN"
 
 
+@pytest.mark.parametrize(
+    ("state", "since_s", "told"),
+    [
+        ("IDLE+DRAIN", STARTED_S, {names.ANNOTATION_SLURMD_SINCE: STARTED}),
+        ("IDLE+DRAIN", 0, {}),
+        ("IDLE", STARTED_S, {names.ANNOTATION_SLURMD_SINCE: None}),
+    ],
+)
+def test_of_a_closed_node_it_is_told_whose_slurmd_slurm_knows(state: str, since_s: int, told: dict[str, str]) -> None:
+    """Not of open ones: a reconfigure has all of them start anew."""
+    before = {names.ANNOTATION_SLURMD_SINCE: "2026-11-20T00:00:00Z"}
+    pod = make_pod(started=STARTED, annotations=before)
+    node = make_node(state, reason=THEIRS if "DRAIN" in state else "", slurmd_since_s=since_s)
+    found = annotations(decide_mirror(make_view(pod, node), NOW_S))
+    assert {key: text for key, text in found.items() if key in before} == told
+
+
 def test_a_pod_that_knows_everything_is_left_alone() -> None:
     node = make_node()
     patch = next(a for a in decide_mirror(make_view(make_pod(), node), NOW_S).actions if isinstance(a, PatchPod))
