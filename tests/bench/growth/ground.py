@@ -93,11 +93,12 @@ class Simulated(Kubelets):
 
     def turn(self) -> None:
         """What has become of Nodes and pods."""
-        self.there = self.boot().keys()
+        slurmds, workloads = self.slurmd_pods, self.items(WORKLOADS)
+        self.there = self.boot().keys()  # read last: the Node of a pod is there, or has gone
         self.most = max(self.most, len(self.there))
-        for pod in self.slurmd_pods:
+        for pod in slurmds:
             self._run_slurmd(pod)
-        for pod in self.items(WORKLOADS):
+        for pod in workloads:
             self._run_workload(pod)
 
     def _run_slurmd(self, pod: dict[str, Any]) -> None:
