@@ -139,10 +139,15 @@ def publish(images: Mapping[str, Image], suite: str, tell: Tell) -> Mapping[str,
 # ---------------------------------------------------------------------------------------------------- charts
 
 
-def install(stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = None) -> None:
-    """Install or upgrade both charts, and wait until what they run is up; `slurm` are values in place of the demo's."""
+def install(
+    stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = None, operator: Mapping[str, object] | None = None
+) -> None:
+    """Install or upgrade both charts, and wait until what they run is up.
+
+    `slurm` are values in place of the demo's, `operator` values of the other chart beside the demo's.
+    """
     charts = (
-        ("sunkpy", OPERATOR_NAMESPACE, ROOT / "charts" / "sunkpy", operator_values(stack)),
+        ("sunkpy", OPERATOR_NAMESPACE, ROOT / "charts" / "sunkpy", {**operator_values(stack), **(operator or {})}),
         (stack.release, stack.namespace, ROOT / "charts" / "slurm", slurm or slurm_values(stack)),
     )
     for release, namespace, chart, values in charts:

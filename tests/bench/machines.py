@@ -1,12 +1,16 @@
 """Slurm on a node that is a machine: a kernel with cgroup v2 holds jobs to what they were given, and power may fail.
 
-It has a cluster of its own: the control plane on a node of processes, slurmd on a virtual machine, in the pod that the
-charts make. What is pretended: GPUs are device files without a driver. One that may be opened says that there is none.
+It has a cluster of its own: the control plane on a node of processes, slurmd on a virtual machine of two sockets, each
+with a core of two threads, in the pod that the charts make. systemd is its first program, of which the kubelet has the
+cgroups of pods. What is pretended: GPUs are device files without a driver. One that may be opened says that there is
+none.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +22,7 @@ import click
 from demo import slurm_text
 from demo.bring_up import install
 from demo.report import Tell
-from demo.stack import Stack
+from demo.stack import USER, Stack
 from devcluster import Cluster
 from devcluster.vm import guest
 from devcluster.waiting import NotYet, wait
@@ -45,6 +49,10 @@ _BURN = "bash -c 'while :; do :; done' {mark} & "
 _JOB, _POD = "job-burns", "pod-burns"
 _KEEPS = 0.8
 """Part of its one cpu that each must have at least: an emulated machine has much to do beside."""
+PERSON, UID = "ann", 2001
+"""Who has jobs beside the user of the login pod."""
+_CPUS, _OF_CORE = 4, 2
+"""Of the machine, and of the core that the job has."""
 
 
 def measure(_: Asked) -> list[report.Figure]:
@@ -56,29 +64,216 @@ def measure(_: Asked) -> list[report.Figure]:
     with own_stack("machines", click.echo, up) as (stack, cluster):
         # All but slurmd runs on the other node, which is faster and stays.
         stack.kubectl("cordon", NODE)
-        install(stack, click.echo, slurm=slurm_values(stack))
+        install(stack, click.echo, slurm=slurm_values(stack), operator={"replicas": 1})
         stack.kubectl("uncordon", NODE)
         wait(lambda: is_idle(stack), timeout_s=_PATIENCE_S, what="slurmd on the machine is idle", every_s=1.0)
         return run(stack, cluster, click.echo)
 
 
 def slurm_values(stack: Stack) -> Mapping[str, object]:
-    """Values of charts/slurm: the machine is the NodeSet. `slurmConfig.cgroup` is as everybody has it."""
+    """Values of charts/slurm: the machine is the NodeSet. `slurmConfig.cgroup` is as everybody has it.
+
+    One process of each kind: a second one would run on the machine, which has enough to do.
+    """
     nodes = {
         "nodeSelector": {"kubernetes.io/hostname": NODE},
         "gpu": {"resource": "nvidia.com/gpu", "type": "h100"},
         "fakeGpus": True,
     }
-    return {"images": dict(stack.images), "nodeSets": {stack.nodeset: nodes}, "scheduler": {"access": EVERYTHING}}
+    accounts: Mapping[str, object] = {name: {"accounts": {"default": {}}} for name in (USER, PERSON)}
+    return {
+        "images": dict(stack.images),
+        "nodeSets": {stack.nodeset: nodes},
+        "scheduler": {"access": EVERYTHING, "replicas": 1},
+        "syncer": {"replicas": 1},
+        "slurmConfig": {"conf": {"TaskPlugin": "task/affinity", "SchedulerParameters": {"spec_cores_first": True}}},
+        "users": {"people": {PERSON: {"uid": UID}}},
+        "accounts": {"wanted": {"users": accounts}},
+    }
 
 
 def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
     """What is seen on a stack that is up."""
     figures: list[report.Figure] = []
-    for part in (limits, private, memory, devices, shares, power):
+    for part in (cgroups, cores, limits, private, memory, devices, shares, power, static):
         tell(f"{part.__name__} …")
         figures += part(stack, cluster)
     return figures
+
+
+# ------------------------------------------------------------------ cgroups
+
+_OF_MACHINE: Final = "cat /proc/1/comm; stat -fc %T /sys/fs/cgroup"
+_WHERE: Final = "head -n 1 /proc/$(pgrep -xo {program})/cgroup"
+_OF_POD: Final = re.compile(r"0::/kubepods\.slice/kubepods-.*\.slice/kubepods-.*pod.*\.slice/system\.slice/.*\.scope/")
+
+
+def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
+    """The machine is as those of a site: systemd hands out the cgroups of pods, with what slurmd needs."""
+    machine = cluster.machines()[0]
+    init, kind = guest.run(machine, _OF_MACHINE).split()
+    config = json.loads(stack.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/configz"))["kubeletconfig"]
+    where = guest.run(machine, _WHERE.format(program="slurmd")).strip()
+    has = in_slurmd(stack, "cat", "/sys/fs/cgroup/cgroup.controllers").split()
+    found = {
+        "first program": init,
+        "cgroups": kind,
+        "the kubelet asks": config["cgroupDriver"],
+        "slurmd is below its pod": str(bool(_OF_POD.match(where))),
+        "controllers that it lacks": str(sorted({"cpu", "cpuset", "memory", "pids"} - set(has))),
+        "log of slurmd": str("check-cgroups: jobs are held by cgroup v2" in log_of_slurmd(stack)),
+    }
+    wanted = {
+        "first program": "systemd",
+        "cgroups": "cgroup2fs",
+        "the kubelet asks": "systemd",
+        "slurmd is below its pod": "True",
+        "controllers that it lacks": "[]",
+        "log of slurmd": "True",
+    }
+    return [as_told("cgroups of the machine", found, wanted)]
+
+
+def log_of_slurmd(stack: Stack) -> str:
+    """What its pod has said."""
+    (pod,) = stack.slurmd_pods()
+    return stack.kubectl("logs", "-n", stack.namespace, pod.name, "-c", "slurmd")
+
+
+# -------------------------------------------------------------------- cores
+
+_CORES: Final = {
+    "Sockets": "2", "CoresPerSocket": "1", "ThreadsPerCore": "2", "CPUTot": str(_CPUS), "CPUEfctv": str(_CPUS),
+}  # fmt: skip
+_SLEEPS: Final = {USER: "36011", PERSON: "36012"}
+_BOUND: Final = "grep Cpus_allowed_list /proc/self/status"
+
+
+def cores(stack: Stack, cluster: Cluster) -> list[report.Figure]:
+    """What slurmd's pod and Slurm know of the machine, and what the kernel holds tasks and jobs to."""
+    (node,) = stack.slurm_nodes().values()
+    core_of = cores_of_threads(cluster)
+    held = of_two_people(stack, cluster)
+    one, no_smt = (bound(stack, *options) for options in (["--ntasks=1"], ["--ntasks=2", "--hint=nomultithread"]))
+    (whole,) = held_threads(stack, cluster, "36013", "--exclusive")
+    found = {
+        "threads of each job": str([len(each) for each in held]),
+        "whole cores": str([each == {t for t in core_of if core_of[t] in cores_in(each, core_of)} for each in held]),
+        "cores in common": str(sorted(set.intersection(*(cores_in(each, core_of) for each in held)))),
+        "a task": str([len(each) for each, _ in one]),
+        "tasks without multithreading": str([len(each) for each, _ in no_smt]),
+        "their cores": str(len(set[int]().union(*(cores_in(each, core_of) for each, _ in no_smt)))),
+        "masks that srun tells": str([told == each for each, told in (*one, *no_smt)]),
+        "--exclusive": str(sorted(whole)),
+    }
+    wanted = {
+        "threads of each job": "[2, 2]",
+        "whole cores": "[True, True]",
+        "cores in common": "[]",
+        "a task": "[2]",
+        "tasks without multithreading": "[1, 1]",
+        "their cores": "2",
+        "masks that srun tells": "[True, True, True]",
+        "--exclusive": "[0, 1, 2, 3]",
+    }
+    return [
+        as_told("cores that lscpu counts in slurmd's pod", lscpu(stack), _CORES),
+        as_told("cores that Slurm knows", node, _CORES),
+        as_told("cores of jobs", found, wanted),
+    ]
+
+
+def lscpu(stack: Stack) -> Mapping[str, str]:
+    """What lscpu counts in slurmd's pod, in Slurm's words."""
+    said = in_slurmd(stack, "lscpu", "--parse=CPU,CORE,SOCKET").splitlines()
+    cpus, all_cores, sockets = (set(each) for each in zip(*(x.split(",") for x in said if x[0] != "#"), strict=True))
+    each_core, each_socket = len(cpus) // len(all_cores), len(all_cores) // len(sockets)
+    counted = {"Sockets": len(sockets), "CoresPerSocket": each_socket, "ThreadsPerCore": each_core}
+    return {key: str(value) for key, value in (counted | dict.fromkeys(("CPUTot", "CPUEfctv"), len(cpus))).items()}
+
+
+def in_slurmd(stack: Stack, *command: str, stdin: str = "") -> str:
+    """What a command says in slurmd's pod."""
+    (pod,) = stack.slurmd_pods()
+    exec_ = ("exec", "-i", "-n", stack.namespace, pod.name, "-c", "slurmd", "--")
+    return stack.kubectl(*exec_, *command, stdin=stdin, timeout_s=_PATIENCE_S)
+
+
+def of_two_people(stack: Stack, cluster: Cluster) -> list[set[int]]:
+    """The threads that two jobs may use at one time, of a person each."""
+    as_person = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--reset-env")
+    script = f"#!/bin/bash\nsleep {_SLEEPS[PERSON]}\n"
+    options = ("--parsable", "--chdir=/tmp", "-o", "/dev/null", "-N1", "-n1", "--mem=50M")
+    jobs = [submit(stack, f"sleep {_SLEEPS[USER]}", "--mem=50M")]
+    try:
+        jobs.append(int(in_slurmd(stack, *as_person, "sbatch", *options, stdin=script)))
+        for job in jobs:
+            stack.wait_for_job(job, "RUNNING", timeout_s=_PATIENCE_S)
+        return [wait_for_threads(cluster, f"sleep {seconds}") for seconds in _SLEEPS.values()]
+    finally:
+        end(stack, *jobs)
+
+
+def held_threads(stack: Stack, cluster: Cluster, seconds: str, *options: str) -> list[set[int]]:
+    """The threads that a job may use, which sleeps so many seconds, to be found by."""
+    job = submit(stack, f"sleep {seconds}", "--mem=50M", *options)
+    try:
+        stack.wait_for_job(job, "RUNNING", timeout_s=_PATIENCE_S)
+        return [wait_for_threads(cluster, f"sleep {seconds}")]
+    finally:
+        end(stack, job)
+
+
+def end(stack: Stack, *jobs: int) -> None:
+    """Cancel jobs, and wait until their cores are free."""
+    stack.cancel_jobs(jobs)
+    wait(lambda: is_idle(stack), timeout_s=_PATIENCE_S, what="the jobs have ended", every_s=1.0)
+
+
+def bound(stack: Stack, *options: str) -> list[tuple[set[int], set[int]]]:
+    """Of each task of a step: the threads that it may use, and those that srun tells of it."""
+    script = f"srun --label --nodes=1 --mem=50M --cpu-bind=verbose {' '.join(options)} {_BOUND} 2>&1"
+    lines = stack.login(script, timeout_s=_PATIENCE_S).splitlines()
+    wait(lambda: is_idle(stack), timeout_s=_PATIENCE_S, what="the step has ended", every_s=1.0)
+    held = {line.partition(":")[0].strip(): threads(line) for line in lines if "Cpus_allowed" in line}
+    told = (re.search(r"task +([0-9]+) .*: mask 0x([0-9A-F]+) set", line) for line in lines)
+    masks = {found[1]: int(found[2], 16) for found in told if found}
+    return [
+        (each, {thread for thread in range(_CPUS) if masks.get(task, 0) & 1 << thread})
+        for task, each in sorted(held.items())
+    ]
+
+
+def cores_of_threads(cluster: Cluster) -> dict[int, int]:
+    """Thread → core of the machine, as its kernel numbers them: the first thread of the core."""
+    said = guest.run(cluster.machines()[0], "grep -H . /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list")
+    lines = (line.partition("/topology/thread_siblings_list:") for line in said.splitlines())
+    return {int(path.rpartition("cpu")[2]): min(threads(siblings)) for path, _, siblings in lines}
+
+
+def cores_in(some: set[int], core_of: Mapping[int, int]) -> set[int]:
+    """The cores of some threads."""
+    return {core_of[thread] for thread in some}
+
+
+def threads(text: str) -> set[int]:
+    """Those of a list as the kernel writes it: `0-1,4`."""
+    ranges = (part.partition("-") for part in text.rpartition(":")[2].strip().split(","))
+    return {thread for first, _, last in ranges for thread in range(int(first), int(last or first) + 1)}
+
+
+def wait_for_threads(cluster: Cluster, command: str) -> set[int]:
+    """What a process of the machine may run on, once there is one with this command."""
+    asked = f"grep Cpus_allowed_list /proc/$(pgrep -xof '{command}')/status || true"
+    what = f"`{command}` runs on the machine"
+
+    def found() -> set[int]:
+        said = guest.run(cluster.machines()[0], asked)
+        if "Cpus_allowed_list" not in said:
+            raise NotYet(said)
+        return threads(said)
+
+    return wait(found, timeout_s=_PATIENCE_S, what=what, every_s=1.0)
 
 
 # ------------------------------------------------------------------- limits
@@ -172,8 +367,8 @@ def opened(stack: Stack, gpus: int) -> list[str]:
 
 
 def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """A pod and a job, of one cpu each, that both would take all."""
-    burn = {mark: _BURN.format(mark=mark) * 2 + "sleep 600" for mark in (_JOB, _POD)}
+    """A pod and a job, of one cpu each, that both would take all: the pod of the machine, the job of its core."""
+    burn = {mark: _BURN.format(mark=mark) * count + "sleep 600" for mark, count in ((_JOB, _OF_CORE), (_POD, _CPUS))}
     job = submit(stack, burn[_JOB], "--mem=100M")
     stack.kubectl.apply(pod_of(stack, "machines-burns", burn[_POD], cpu="1"))
     try:
@@ -186,10 +381,10 @@ def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
         stack.cancel_jobs([job])
         stack.kubectl("delete", "pod", "-n", NAMESPACE, "machines-burns", "--ignore-not-found", "--wait")
     had = [(end - begin) / took_s for begin, end in zip(before, after, strict=True)]
-    both = sum(had) / 2  # of the two cpus that there are while this machine has others to serve
+    cpu = sum(had) / _CPUS  # what a cpu of the machine is while this machine has others to serve
     return [
         report.at_most(
-            f"part of its cpu that a {who} lost to the other", max(0.0, 1 - part / both), unit="",
+            f"part of its cpu that a {who} lost to the other", max(0.0, 1 - part / cpu), unit="",
             bound=1 - _KEEPS,
             limited_by=f"job and pod had {had[0]:.2f} and {had[1]:.2f} s a second",
         )
@@ -295,6 +490,60 @@ def service(stack: Stack) -> dict[str, object]:
     body["spec"]["restartPolicy"] = "Always"
     metadata = {"name": _NAME, "namespace": NAMESPACE}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+# ------------------------------------------------------------------- static
+
+_STATIC: Final = 'cpuManagerPolicy: static\\nreservedSystemCPUs: "0"\\n'
+_GUARANTEED: Final = "machines-guaranteed"
+
+
+def static(stack: Stack, cluster: Cluster) -> list[report.Figure]:
+    """The kubelet gives cores to pods of QoS Guaranteed, and keeps a thread: Slurm has a core less, the first.
+
+    The pod's thread is the other one of that core. No job may have it; slurmd has, as the kubelet limits only slurmd's
+    container, beside whose cgroup Slurm makes its own.
+    """
+    machine = cluster.machines()[0]
+    restart = f"systemctl restart daemon@{machine.daemon('kubelet')}"
+    change = f"printf '{_STATIC}' >> {machine.home}/kubelet.yaml; rm -f {machine.kubelet_root}/cpu_manager_state"
+    guest.run(machine, f"{change}; {restart}")
+    wait(lambda: has_less(stack), timeout_s=2 * _PATIENCE_S, what="slurmd offers the other core", every_s=2.0)
+    stack.kubectl.apply(guaranteed(stack, "sleep 36016 & wait"))
+    try:
+        of_pod = wait_for_threads(cluster, "sleep 36016")
+        (of_job,) = held_threads(stack, cluster, "36015")
+        said = guest.run(machine, "grep Cpus_allowed_list /proc/$(pgrep -xo slurmd)/status")
+    finally:
+        stack.kubectl("delete", "pod", "-n", NAMESPACE, _GUARANTEED, "--ignore-not-found", "--wait")
+    found = {
+        "the pod has": str(of_pod),
+        "slurmd has": str(sorted(threads(said))),
+        "the job has": str(sorted(of_job)),
+        "log of slurmd": str("check-cgroups: this pod may use cpus" in log_of_slurmd(stack)),
+    }
+    wanted = {"the pod has": "{1}", "slurmd has": "[0, 1]", "the job has": "[2, 3]", "log of slurmd": "True"}
+    return [as_told("threads beside a pod of a static kubelet", found, wanted)]
+
+
+def has_less(stack: Stack) -> bool:
+    """A pod that came after the change of the kubelet runs slurmd."""
+    is_idle(stack)
+    (node,) = stack.slurm_nodes().values()
+    if node["CPUEfctv"] != str(_CPUS - _OF_CORE):
+        raise NotYet(f"CPUEfctv={node['CPUEfctv']}")
+    return True
+
+
+def guaranteed(stack: Stack, script: str) -> dict[str, object]:
+    """A pod of one whole cpu that Slurm does not know of."""
+    resources = {"limits": {"cpu": "1", "memory": "64Mi"}}
+    command = ["bash", "-c", script]
+    container = {"name": "main", "image": stack.images["sunkpy"], "command": command, "resources": resources}
+    spec = {"nodeName": NODE, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": _GUARANTEED, "namespace": NAMESPACE}, "spec": spec,
+    }  # fmt: skip
 
 
 # ------------------------------------------------------------------- common
