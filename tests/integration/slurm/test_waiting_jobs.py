@@ -34,7 +34,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
     """Five nodes of two cpus and two GPUs, and records of ten more."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
-    machines = five_nodes(gpus=2, features=("gpu",) * len(NODES), conf="GresTypes=gpu\nNodeSet=gpu Feature=gpu\n")
+    conf = "GresTypes=gpu\nNodeSet=gpu Feature=gpu\nLicenses=matlab:1,b:2\n"
+    machines = five_nodes(gpus=2, features=("gpu",) * len(NODES), conf=conf)
     slurm = RealSlurm(tmp_path_factory.mktemp("waiting"), SUITE, people={"ann": 2001}, machines=machines)
     try:
         idle = ("sinfo", "--noheader", "--states=idle", "--Node", "--format=%N")
@@ -122,6 +123,7 @@ SHAPES: Final = {
     "devices of all together": (("-N2", "--gpus=h100:4", "--mem=100"), {"total": {"gpu": 4, "gpu:h100": 4}}),
     "a feature": (("-N1", "--constraint=gpu", "--mem=100"), {"constraint": "gpu"}),
     "other nodes": (("-N1", "--exclude=n[1-2]", "--mem=100"), {"excluded": Excluded("n[1-2]")}),
+    "licences": (("-N1", "-L", "b:2,matlab", "--mem=100"), {"licenses": ("b", "matlab")}),
     "that node": (("-N1", "--nodelist=n1", "--mem=100"), {"names_nodes": True, "waits_for_nodes": False}),
     "partitions": (("-N1", "-p", "low,high", "--mem=100"), {"partitions": ("high", "low")}),
 }  # fmt: skip
