@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sunkpy.core.health import HealthStep, HealthView, State, decide_health, read_record
@@ -11,9 +11,13 @@ from sunkpy.core.health.decide import is_closed_by_us, is_remedied, is_remedy_ne
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.emptied import is_emptied
+from sunkpy.core.nodeset.windows import Window, is_open, next_opening
 from sunkpy.operator.metrics import HealthMetrics
 from sunkpy.operator.node_cap import NodeCap
 from sunkpy.operator.settings import HealthSettings
+
+WindowsOf = Callable[[Pod], Sequence[Window] | None]
+"""Those of the NodeSet of a slurmd pod; None while they are not known."""
 
 
 class HealthWatch:
@@ -24,6 +28,7 @@ class HealthWatch:
         settings: HealthSettings,
         metrics: HealthMetrics,
         *,
+        windows_of: WindowsOf = lambda _: (),
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -31,6 +36,7 @@ class HealthWatch:
         self._cap = NodeCap(is_closed_by_us, settings.max_percent)
         self._remedied = NodeCap(is_remedied, settings.max_percent)
         self._metrics = metrics
+        self._windows_of = windows_of
         self._now = now
         self._clock = clock
         self._closing_since_s: dict[str, float] = {}
@@ -54,14 +60,17 @@ class HealthWatch:
 
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
         """The next step of a Node; it counts towards the cap from now on, although no watch shows it yet."""
+        now = self._now()
+        windows = self._windows_of(pod) if pod is not None else ()
         view = HealthView(
             node=node,
             pod=pod,
             rules=self._rules,
-            now=self._now(),
+            now=now,
             has_room=self._cap.has_room(node, pod),
-            may_remedy=self._remedied.has_room(node, pod),
-            is_empty=pod is None or is_emptied(node, pod, self._now()),
+            may_remedy=windows is not None and self._remedied.has_room(node, pod),
+            is_empty=pod is None or is_emptied(node, pod, now),
+            opens_at=None if windows is None or is_open(windows, now) else next_opening(windows, now),
         )
         step = decide_health(view)
         if step.begins_remedy:

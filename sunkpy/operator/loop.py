@@ -8,7 +8,7 @@ resync, now and then ──────┘
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -25,6 +25,7 @@ from sunkpy.core.nodeset.protection import decide_evictable
 from sunkpy.core.nodeset.services import jobs_of_pods
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.status import report, report_unreadable
+from sunkpy.core.nodeset.windows import Window
 from sunkpy.core.nodeset.world import World
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.cordon_cap import CordonCap
@@ -177,6 +178,12 @@ class Wakes:
             self.nodesets.add(nodeset.key)
         if is_gone or known is None or _wanted(known) != _wanted(nodeset):
             self.asks.add(nodeset.key)
+
+    def windows_of(self, pod: Pod) -> Sequence[Window] | None:
+        """When a roll may take nodes of the pod's NodeSet; None while the NodeSet is not known."""
+        key = nodeset_key(pod)
+        nodeset = self._known.get(key) if key is not None else None
+        return nodeset.spec.update_strategy.rolling_update.windows if nodeset is not None else None
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A slurmd pod wakes its NodeSet and its Node. Others wake all NodeSets, if they took or freed resources."""

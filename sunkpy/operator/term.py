@@ -68,7 +68,7 @@ class Term:
         process.add_alive_check("apiserver", self._pulse.problem)
         self.surveys = surveys = Surveys(self.node_watch, pods, devices)
         cap = CordonCap(settings.slurm_drains)
-        health = HealthWatch(settings.health, metrics.health)
+        health = HealthWatch(settings.health, metrics.health, windows_of=self._wakes.windows_of)
         collector = Collector(kube, nodes=self.node_watch, pods=pods, surveys=surveys, memory=memory)
         creator = PodCreator(kube, pods=pods, memory=memory, events=events, metrics=metrics)
         self.nodeset_loop = NodeSetLoop(

@@ -44,7 +44,7 @@ FAILED_IDLE: Final = "the check of the machine failed while nothing ran there"
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     """All that a step is decided on. `pod` is the Node's slurmd pod; `has_room`: the cap lets one more be closed, and
     `may_remedy` one more be remedied. `is_empty`: Slurm has said within the last seconds that it is drained and idle,
-    or there is no slurmd pod.
+    or there is no slurmd pod. `opens_at`: when the next window of its NodeSet begins; None in one, or without.
     """
 
     node: Node
@@ -54,6 +54,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     has_room: bool = True
     may_remedy: bool = True
     is_empty: bool = True
+    opens_at: datetime | None = None
 
 
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,6 +262,9 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
         if record.was_remedied:
             why = f"it is sick again since its remedy, and {rule.remedy} is not asked twice"
             return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
+        if view.opens_at is not None and not remedy.outside_windows:
+            why = f"its remedy waits for the window of its NodeSet that begins at {rfc3339(view.opens_at)}"
+            return HealthStep(before=record, after=msgspec.structs.replace(kept, why=why), again_s=_LOOK_AGAIN_S)
         if view.is_empty:
             after = kept.moved(State.REMEDY, view.now) if view.may_remedy else kept
             return HealthStep(before=record, after=after, again_s=None if view.may_remedy else _LOOK_AGAIN_S)

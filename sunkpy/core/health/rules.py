@@ -32,7 +32,8 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
     `resource` is its kind as URLs have it, in the plural. `manifest`: a new object but for apiVersion, name and
     namespace. `name` and `annotations`: those of an object that is there. In each text `$(NODE)` is the name of the
-    Node, and `$(ANNOTATION key)` what an annotation of it says.
+    Node, and `$(ANNOTATION key)` what an annotation of it says. `outside_windows`: it does not wait for a window of the
+    NodeSet.
     """
 
     api_version: str
@@ -42,6 +43,7 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     annotations: dict[str, str] = {}
     manifest: dict[str, object] = {}
     timeout_seconds: Seconds = 1800
+    outside_windows: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.manifest) == bool(self.name and self.annotations):

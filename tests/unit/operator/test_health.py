@@ -13,10 +13,13 @@ from sunkpy.core import names
 from sunkpy.core.health import Rule, State
 from sunkpy.core.health.known import KNOWN
 from sunkpy.core.health.verification import REQUESTED
+from sunkpy.core.model.times import rfc3339
+from sunkpy.core.nodeset.emptied import question_of
+from sunkpy.core.nodeset.windows import Window
 from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.metrics import HealthMetrics
 from sunkpy.operator.settings import HealthSettings
-from tests.unit.core.health.build import LABEL, MENDER, NOW, node, pod, record
+from tests.unit.core.health.build import LABEL, MENDER, NOW, RULES, node, pod, record
 
 BAD = Rule(label=LABEL, bad=("bad",))
 SETTINGS = HealthSettings(signals={"label": BAD})
@@ -161,3 +164,18 @@ def test_a_check_that_somebody_asks_for_is_no_failure():
     rig.watch.node_changed(named(1), named(1, record=asked))
     where = {"namespace": "slurm", "cluster": "c1", "nodeset": "gpu"}
     assert rig.figure("sunkpy_health_failures_total", signal=REQUESTED, **where) is None
+
+
+@pytest.mark.parametrize(
+    ("windows", "state"),
+    [((), State.REMEDY), ((Window(start="22:00", hours=6),), State.DRAINED), (None, State.DRAINED)],
+)
+def test_a_remedy_waits_for_a_window_or_until_it_is_known_whether_there_is_one(windows, state):
+    settings = HealthSettings(signals={"mend": RULES.signals["mend"]}, remedies={"mender": MENDER})
+    watch = HealthWatch(settings, HealthMetrics(CollectorRegistry()), windows_of=lambda _: windows, now=lambda: NOW)
+    sick, drained = node(label="broken", record=record(State.DRAINED, "mend")), pod(drain=True)
+    answer = {names.ANNOTATION_DRAINED: question_of(sick) or "", names.ANNOTATION_DRAINED_AT: rfc3339(NOW)}
+    meta = msgspec.structs.replace(drained.metadata, annotations={**drained.annotations, **answer})
+    step = watch.step(sick, msgspec.structs.replace(drained, metadata=meta))
+    assert step.after.state is state
+    assert ("22:00" in step.after.why) is bool(windows)

@@ -119,7 +119,7 @@ def record(state: State, signal: str, *, ago_s: float = 0, **changes) -> Record:
     return Record(state=state, at=at, signal=signal, **fields)
 
 
-def step(at: Node, on: Pod | None, *, after_s: float = 0, rules: HealthRules = RULES, **room: bool):
+def step(at: Node, on: Pod | None, *, after_s: float = 0, rules: HealthRules = RULES, **room: bool | datetime):
     """The next step."""
     now = NOW + timedelta(seconds=after_s)
     return decide_health(HealthView(node=at, pod=on, rules=rules, now=now, **room))

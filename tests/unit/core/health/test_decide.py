@@ -232,6 +232,19 @@ def test_a_remedy_begins_once_nothing_runs_there_and_a_cure_brings_the_node_back
     assert state_of(stepped(late, pod(drain=True), after_s=9000)) is State.PERSON, "it is tried once"
 
 
+def test_a_remedy_waits_for_a_window_of_its_nodeset_unless_it_is_urgent():
+    drained, opens = node(label="broken", record=record(State.DRAINED, "mend")), NOW + timedelta(hours=10)
+    waits = step(drained, pod(drain=True), opens_at=opens)
+    assert (waits.after.state, waits.again_s) == (State.DRAINED, 15)
+    assert waits.after.why == "its remedy waits for the window of its NodeSet that begins at 2026-11-28T22:00:00Z"
+    waiting = stepped(drained, pod(drain=True), opens_at=opens)
+    assert step(waiting, pod(drain=True), opens_at=opens, after_s=9000).changes == {}, "no person is asked for"
+    assert state_of(stepped(waiting, pod(drain=True))) is State.REMEDY
+    urgent = msgspec.structs.replace(MENDER, outside_windows=True)
+    rules = msgspec.structs.replace(RULES, remedies={"mender": urgent})
+    assert state_of(stepped(drained, pod(drain=True), opens_at=opens, rules=rules)) is State.REMEDY
+
+
 @pytest.mark.parametrize(
     ("at", "on"),
     [
