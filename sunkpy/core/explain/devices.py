@@ -19,6 +19,7 @@ from sunkpy.core.gang.devices.indices import noted_indices, noted_on
 from sunkpy.core.gang.identity import noted_job
 from sunkpy.core.gang.phases import is_over
 from sunkpy.core.health import Record, State
+from sunkpy.core.health.idle_check import read_idle_check
 from sunkpy.core.health.words import standing, what_comes_next
 from sunkpy.core.model.devices import (
     PCI_ADDRESS,
@@ -121,6 +122,7 @@ def explain_node(facts: NodeFacts) -> Explanation:
         lines=(
             Line(title="Slurm", texts=held),
             Line(title="health", texts=_health(facts)),
+            Line(title="checked idle", texts=_checked(facts)),
             Line(title="topology", texts=_topology(facts)),
             Line(title="devices", texts=tuple(map(str, rows))),
             Line(title="not proved", texts=_unproved(facts)),
@@ -135,6 +137,17 @@ def _health(facts: NodeFacts) -> tuple[str, ...]:
     if facts.health is None:
         return ()
     return (standing(facts.health), f"next: {what_comes_next(facts.health, facts.node)}")
+
+
+def _checked(facts: NodeFacts) -> tuple[str, ...]:
+    """How the last check ended while nothing ran there (`compute.verify.idle`)."""
+    check = read_idle_check(next(filter(is_slurmd, facts.pods), None))
+    if check is None:
+        return ()
+    why = f": {check.text}" if check.text else ""
+    passed = f"passed last: {check.passed}"
+    is_older = check.passed not in ("", check.at)
+    return (f"{check.outcome} at {check.at}, job {check.job}{why}", *((passed,) if is_older else ()))
 
 
 def _topology(facts: NodeFacts) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ import pytest
 
 from sunkpy.core.explain.devices import devices_of, explain_node
 from sunkpy.core.explain.explanation import render
+from sunkpy.core.health.idle_check import IdleCheck, Outcome
 from tests.unit.core.explain.golden_file import written
-from tests.unit.core.explain.nodes import NODES, both_doors, node, owned, pod, slurm_job
+from tests.unit.core.explain.nodes import NODES, both_doors, node, owned, pod, slurm_job, slurmd
 
+NOON, MORNING = "2026-11-28T12:00:00Z", "2026-11-28T08:00:00Z"
 GOLDEN = Path(__file__).parent / "golden_nodes"
 
 
@@ -52,3 +54,26 @@ def test_the_devices_of_a_pod(facts, texts):
 
 def test_a_pod_without_devices_has_none():
     assert devices_of(pod("web", ""), node()) == ()
+
+
+@pytest.mark.parametrize(
+    ("check", "texts"),
+    [
+        (None, None),
+        (
+            IdleCheck(job=7, outcome=Outcome.PASSED, at=NOON, passed=NOON),
+            ("passed at 2026-11-28T12:00:00Z, job 7",),
+        ),
+        (
+            IdleCheck(job=8, outcome=Outcome.NOT_MADE, at=NOON, passed=MORNING, text="its job ended as PREEMPTED"),
+            (
+                "not made at 2026-11-28T12:00:00Z, job 8: its job ended as PREEMPTED",
+                "passed last: 2026-11-28T08:00:00Z",
+            ),
+        ),
+    ],
+)
+def test_it_says_how_the_last_check_of_an_idle_node_ended(check, texts):
+    notes = {"idle-check": check.encode()} if check is not None else {}
+    lines = {line.title: line.texts for line in explain_node(node(pods=(slurmd(**notes),))).lines}
+    assert lines["checked idle"] == (texts or ())
