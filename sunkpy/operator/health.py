@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sunkpy.core.health import HealthStep, HealthView, State, decide_health, read_record
-from sunkpy.core.health.decide import is_closed_by_us, is_remedied, is_remedy_next
+from sunkpy.core.health.decide import is_closed_by_us, is_remedied, next_remedy
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.emptied import is_emptied
@@ -54,9 +54,13 @@ class HealthWatch:
         if record is None or record.state not in (State.SUSPECT, State.CLOSING):
             del self._closing_since_s[old.name]
 
-    def asks(self, node: Node) -> bool:
-        """It has to be known whether anything runs there now."""
-        return is_remedy_next(node, self._rules)
+    def asks(self, node: Node, pod: Pod) -> bool:
+        """It has to be known whether anything runs there now: the answer is a write each ten seconds."""
+        remedy = next_remedy(node, self._rules)
+        if remedy is None or remedy.outside_windows:
+            return remedy is not None
+        windows = self._windows_of(pod)
+        return windows is not None and is_open(windows, self._now())
 
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
         """The next step of a Node; it counts towards the cap from now on, although no watch shows it yet."""

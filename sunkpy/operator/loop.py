@@ -150,7 +150,7 @@ class NodeLoop:
         """What to change on the slurmd pod, so that the syncer says whether anything runs there."""
         if node is None:
             return {}
-        is_asked = self._health.asks(node) or self._requests.is_waited(node)
+        is_asked = self._health.asks(node, pod) or self._requests.is_waited(node)
         if is_asked is None:
             return {}
         question = question_of(node) if is_asked else None

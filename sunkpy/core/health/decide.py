@@ -18,7 +18,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.health.idle_check import failed_check
 from sunkpy.core.health.record import CLOSED, Record, State, read_record, time_of
-from sunkpy.core.health.rules import Cure, HealthRules, Rule
+from sunkpy.core.health.rules import Cure, HealthRules, Remedy, Rule
 from sunkpy.core.health.signals import Finding, Sign, find, slurms_reason
 from sunkpy.core.health.verification import (
     FAILED,
@@ -148,11 +148,11 @@ def is_remedied(node: Node) -> bool:
     return record is not None and record.state is State.REMEDY
 
 
-def is_remedy_next(node: Node, rules: HealthRules) -> bool:
-    """It is drained, and a remedy begins once Slurm says that nothing runs there now."""
+def next_remedy(node: Node, rules: HealthRules) -> Remedy | None:
+    """The remedy that begins in its turn, once Slurm says that nothing runs there now; the node is drained."""
     record = read_record(node)
     rule = rules.signals.get(record.signal) if record is not None and record.state is State.DRAINED else None
-    return rule is not None and rule.remedy in rules.remedies
+    return rules.remedies.get(rule.remedy) if rule is not None else None
 
 
 def is_being_verified(node: Node) -> bool:
@@ -264,13 +264,29 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
             return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
         if view.opens_at is not None and not remedy.outside_windows:
             why = f"its remedy waits for the window of its NodeSet that begins at {rfc3339(view.opens_at)}"
-            return HealthStep(before=record, after=msgspec.structs.replace(kept, why=why), again_s=_LOOK_AGAIN_S)
-        if view.is_empty:
-            after = kept.moved(State.REMEDY, view.now) if view.may_remedy else kept
-            return HealthStep(before=record, after=after, again_s=None if view.may_remedy else _LOOK_AGAIN_S)
+            waits = msgspec.structs.replace(kept, why=why, due="")
+            return HealthStep(before=record, after=waits, again_s=_LOOK_AGAIN_S)
+        if not view.may_remedy:
+            waits = msgspec.structs.replace(kept, why="", due="")
+            return HealthStep(before=record, after=waits, again_s=_LOOK_AGAIN_S)
+        if not view.is_empty:
+            return _without_word(view, kept, before=record)
+        return HealthStep(before=record, after=kept.moved(State.REMEDY, view.now))
     if record.state is State.DRAINING and view.pod is not None:
         return HealthStep(before=record, after=kept)  # jobs take their time
     return _with_patience(view, kept, rule, before=record)
+
+
+def _without_word(view: HealthView, record: Record, *, before: Record) -> HealthStep:
+    """Wait until Slurm says that nothing runs there; how long it waited for its turn does not count."""
+    due = time_of(record.due) if record.due else view.now + timedelta(seconds=view.rules.person_after_s)
+    left_s = (due - view.now).total_seconds()
+    if left_s > 0:
+        why = "its remedy waits until Slurm says that nothing runs there"
+        after = msgspec.structs.replace(record, why=why, due=rfc3339(due))
+        return HealthStep(before=before, after=after, again_s=left_s)
+    why = f"Slurm has not said for {view.rules.person_after_s // 60} min that nothing runs there"
+    return HealthStep(before=before, after=record.moved(State.PERSON, view.now, why=why))
 
 
 def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Record) -> HealthStep:

@@ -110,7 +110,7 @@ def test_a_remedy_waits_for_slurms_word_of_now():
     mend = Rule(label=LABEL, bad=("broken",), remedy="mender")
     watch = Watch(HealthSettings(signals={"mend": mend}, remedies={"mender": MENDER})).watch
     drained = named(1, label="broken", record=record(State.DRAINED, "mend"))
-    assert watch.asks(drained)
+    assert watch.asks(drained, pod(drain=True))
     assert not watch.step(drained, pod(drain=True)).begins_remedy, "what the pod shows may be hours old"
 
 
@@ -174,6 +174,7 @@ def test_a_remedy_waits_for_a_window_or_until_it_is_known_whether_there_is_one(w
     settings = HealthSettings(signals={"mend": RULES.signals["mend"]}, remedies={"mender": MENDER})
     watch = HealthWatch(settings, HealthMetrics(CollectorRegistry()), windows_of=lambda _: windows, now=lambda: NOW)
     sick, drained = node(label="broken", record=record(State.DRAINED, "mend")), pod(drain=True)
+    assert watch.asks(sick, drained) is (state is State.REMEDY), "an answer is a write each ten seconds"
     answer = {names.ANNOTATION_DRAINED: question_of(sick) or "", names.ANNOTATION_DRAINED_AT: rfc3339(NOW)}
     meta = msgspec.structs.replace(drained.metadata, annotations={**drained.annotations, **answer})
     step = watch.step(sick, msgspec.structs.replace(drained, metadata=meta))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.health import HealthRules, Record, Rule, State, drain_text, lifted_reason, read_record
-from sunkpy.core.health.decide import is_closed_by_us, is_remedy_next, remedy_name
+from sunkpy.core.health.decide import is_closed_by_us, next_remedy, remedy_name
 from sunkpy.core.health.record import CLOSED
 from sunkpy.core.health.verification import FAILED, REQUESTED, verify_s
 from sunkpy.core.model.times import rfc3339
@@ -265,15 +265,27 @@ def test_no_remedy_begins_before_slurm_has_said_now_that_nothing_runs_there():
     drained = node(label="broken", record=record(State.DRAINED, "mend"))
     waits = step(drained, pod(drain=True), is_empty=False)
     assert (waits.begins_remedy, waits.after.state, waits.after.due) == (False, State.DRAINED, "2026-11-28T13:00:00Z")
-    late = step(drained, pod(drain=True), is_empty=False, after_s=3600).after
-    assert (late.state, late.why) == (State.PERSON, "not cured after 60 min")
+    assert waits.after.why == "its remedy waits until Slurm says that nothing runs there"
+    silent = node(label="broken", record=waits.after)
+    late = step(silent, pod(drain=True), is_empty=False, after_s=3600).after
+    assert (late.state, late.why) == (State.PERSON, "Slurm has not said for 60 min that nothing runs there")
+
+
+@pytest.mark.parametrize("turn", [{"may_remedy": False}, {"opens_at": NOW + timedelta(days=2)}], ids=["cap", "window"])
+def test_who_waited_for_its_turn_for_hours_does_not_need_a_person_when_slurm_is_away_for_a_moment(turn):
+    drained = node(label="broken", record=record(State.DRAINED, "mend", due=rfc3339(NOW + timedelta(hours=1))))
+    waits = step(drained, pod(drain=True), is_empty=False, after_s=7200, **turn).after
+    assert (waits.state, waits.due) == (State.DRAINED, "")
+    turned = step(node(label="broken", record=waits), pod(drain=True), is_empty=False, after_s=7230).after
+    assert turned.state is State.DRAINED
+    assert step(node(label="broken", record=turned), pod(drain=True), after_s=7260).begins_remedy
 
 
 def test_it_is_asked_whether_anything_runs_there_when_a_remedy_is_next():
-    assert is_remedy_next(node(label="broken", record=record(State.DRAINED, "mend")), RULES)
-    assert not is_remedy_next(node(label="broken", record=record(State.DRAINING, "mend")), RULES)
-    assert not is_remedy_next(node(label="broken", record=record(State.DRAINED, "label")), RULES)
-    assert not is_remedy_next(node(), RULES)
+    assert next_remedy(node(label="broken", record=record(State.DRAINED, "mend")), RULES)
+    assert not next_remedy(node(label="broken", record=record(State.DRAINING, "mend")), RULES)
+    assert not next_remedy(node(label="broken", record=record(State.DRAINED, "label")), RULES)
+    assert not next_remedy(node(), RULES)
 
 
 def test_a_remedy_is_one_object_for_a_node_and_a_time():
