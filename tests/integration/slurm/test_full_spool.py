@@ -1,8 +1,9 @@
-"""A disk of slurmd that is full: Slurm drains the node, and once there is room again it takes jobs."""
+"""A disk of slurmd that is full: Slurm drains the node, and opens it once there is room, unless a person drained it."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 SPOOL = "/var/spool/slurmd"
 START = f"""\
-mount -t tmpfs -o size=2m,mode=755 tmpfs {SPOOL}
+mount -t tmpfs -o size=32m,mode=755 tmpfs {SPOOL}
 SUNKPY_SLURM_NODE={NODE} SUNKPY_PAUSE_S=1 reopen-full >> /var/log/reopen-full.log 2>&1 &
 """
 """As start-slurmd does."""
@@ -42,18 +43,50 @@ def _submit(slurm: RealSlurm) -> str:
     return job.strip()
 
 
-def test_its_drain_goes_with_its_cause(slurm: RealSlurm) -> None:
+def _is_drained(slurm: RealSlurm, reason: str) -> bool:
+    record = _record(slurm)
+    return "DRAIN" in record and f"Reason={reason} [" in record
+
+
+def _looks_again(slurm: RealSlurm) -> None:
+    """reopen-full, which looks each second, has seen the node as it is now."""
+    end = time.monotonic() + 5
+    assert wait_until(lambda: time.monotonic() > end, timeout_s=10, every_s=0.2), slurm.logs()
+
+
+def _fill(slurm: RealSlurm) -> Path:
     assert wait_until(lambda: " State=IDLE" in _record(slurm), timeout_s=60, every_s=0.2), slurm.logs()
     (slurmd,) = slurm.running("/usr/sbin/slurmd .*")
     big = Path(f"/proc/{slurmd}/root{SPOOL}/big")
     with pytest.raises(OSError, match="No space left"):
-        big.write_bytes(bytes(4 << 20))
+        big.write_bytes(bytes(40 << 20))
+    _looks_again(slurm)
+    return big
+
+
+def test_its_drain_goes_with_its_cause(slurm: RealSlurm) -> None:
+    big = _fill(slurm)
     _submit(slurm)
-    drained = lambda: "DRAIN" in _record(slurm) and "Reason=SlurmdSpoolDir is full [root@" in _record(slurm)  # noqa: E731
-    assert wait_until(drained, timeout_s=60, every_s=0.2), _record(slurm) + slurm.logs()
+    full = lambda: _is_drained(slurm, "SlurmdSpoolDir is full")  # noqa: E731
+    assert wait_until(full, timeout_s=60, every_s=0.2), _record(slurm) + slurm.logs()
+    _looks_again(slurm)
     big.unlink()
     assert wait_until(lambda: "DRAIN" not in _record(slurm), timeout_s=60, every_s=0.2), _record(slurm)
     job = _submit(slurm)
     ended = lambda: "JobState=COMPLETED" in slurm.run_as("slurm", "scontrol", "show", "job", job)[1]  # noqa: E731
     assert wait_until(ended, timeout_s=60, every_s=0.2), slurm.logs()
     assert "has room again" in (slurm.root / "var/log/reopen-full.log").read_text()
+
+
+def test_a_drain_of_a_person_stays(slurm: RealSlurm) -> None:
+    big = _fill(slurm)
+    update = ("scontrol", "update", f"nodename={NODE}", "state=drain")
+    assert slurm.run_as("slurm", *update, "reason=bad DIMM")[0] == 0
+    _looks_again(slurm)
+    # What slurmd says when it cannot write the script of a job that had begun before the person's drain.
+    assert slurm.run_as("root", *update, "reason=SlurmdSpoolDir is full")[0] == 0
+    assert "Reason=SlurmdSpoolDir is full [root@" in _record(slurm)
+    _looks_again(slurm)
+    big.unlink()
+    _looks_again(slurm)
+    assert _is_drained(slurm, "SlurmdSpoolDir is full"), _record(slurm)
