@@ -33,7 +33,9 @@ _ITS_OWN: Final = (
 """How reasons begin that slurmctld and slurmd write by themselves."""
 
 _LIFTED_ON_THE_NODE: Final[Mapping[str, str]] = {
-    "SlurmdSpoolDir is full": "it is lifted when the disk has room again: end, or wait for, the job that wrote",
+    "SlurmdSpoolDir is full": (
+        "it is lifted when the disk has room again; if it stays, ask who else drained the node, then resume"
+    ),
     "sunkpy check: ": "it is lifted when check-node finds all well twice in a row: mend what the reason names",
 }
 """Also by programs of the slurmd pod: how a reason begins, and when."""

@@ -63,7 +63,7 @@ SITUATIONS = {
         [
             (
                 "Slurm itself", "", "SlurmdSpoolDir is full", AT,
-                "it is lifted when the disk has room again: end, or wait for, the job that wrote",
+                "it is lifted when the disk has room again; if it stays, ask who else drained the node, then resume",
             )
         ],
     ),
