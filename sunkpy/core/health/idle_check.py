@@ -17,16 +17,26 @@ from sunkpy.core.model.objects import Pod, Wire
 
 CHECK: Final = "/etc/sunkpy/services/verify"
 """Where chart slurm puts the script into slurmd pods."""
+ENVIRONMENT: Final = "/etc/sunkpy/verify/environment"
+"""Where `run-services` keeps what the script finds in its environment before slurmd."""
 HOLD_S: Final = 120
 FAILED: Final = "failed: "
+NOT_MADE: Final = "not made: "
 _KEPT_LINES: Final = 20
 _KEPT_BYTES: Final = 900
 _ENDS_WITHIN_S: Final = 5
 
+_WITHOUT: Final = f"{ENVIRONMENT} is missing, as of an older image of slurmd: replace the slurmd pod"
 _SCRIPT: Final = """\
 #!/bin/bash
 log=$(mktemp) || exit 2
-timeout --kill-after={kill_s} {timeout_s} {check} < /dev/null > "$log" 2>&1 && code=0 || code=$?
+mapfile -d '' -t given 2> /dev/null < {environment}
+if [ "${{#given[@]}}" = 0 ]; then
+  timeout 30 scontrol update "jobid=$SLURM_JOB_ID" "comment={not_made}{without}"
+  exit 2
+fi
+in_it=(env -i -- "${{given[@]}}" "SLURM_JOB_ID=$SLURM_JOB_ID")
+"${{in_it[@]}}" timeout --kill-after={kill_s} {timeout_s} {check} < /dev/null > "$log" 2>&1 && code=0 || code=$?
 words=$(tail -n {lines} "$log" | tail -c {bytes} | LC_ALL=C tr -cd '[:print:]\\n')
 rm -f "$log"
 [ "$code" != 0 ] || exit 0
@@ -93,6 +103,9 @@ def check_script(timeout_s: int) -> str:
         lines=_KEPT_LINES,
         bytes=_KEPT_BYTES,
         failed=FAILED,
+        not_made=NOT_MADE,
+        environment=ENVIRONMENT,
+        without=_WITHOUT,
         hold_s=HOLD_S,
     )
 

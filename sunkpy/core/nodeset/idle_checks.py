@@ -18,7 +18,15 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.figures.nodes import PartitionRow
-from sunkpy.core.health.idle_check import FAILED, IdleCheck, Outcome, check_script, read_idle_check, time_limit_min
+from sunkpy.core.health.idle_check import (
+    FAILED,
+    NOT_MADE,
+    IdleCheck,
+    Outcome,
+    check_script,
+    read_idle_check,
+    time_limit_min,
+)
 from sunkpy.core.health.verification import verify_s
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod
@@ -127,6 +135,8 @@ def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
     if job.comment.startswith(FAILED):
         text, _, log = job.comment.removeprefix(FAILED).partition("\n")
         return msgspec.structs.replace(check, outcome=Outcome.FAILED, text=text, log=log)
+    if job.comment.startswith(NOT_MADE):
+        return msgspec.structs.replace(check, text=job.comment.removeprefix(NOT_MADE))
     if not job.is_ended:
         return None
     if "COMPLETED" in job.state:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.health.idle_check import CHECK, Outcome
+from sunkpy.core.health.idle_check import CHECK, ENVIRONMENT, Outcome
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Meta, Pod
 from sunkpy.core.model.states import JobId
@@ -56,8 +56,10 @@ async def _is_idle(slurm: Slurm) -> bool:
 
 async def begin(real: RealSlurm, admin: Slurm, script: str) -> JobId:
     """The check of the node runs."""
-    check = real.root / CHECK.lstrip("/")
-    check.parent.mkdir(parents=True, exist_ok=True)
+    check, kept = (real.root / path.lstrip("/") for path in (CHECK, ENVIRONMENT))
+    for file in (check, kept):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0HOME=/root\0SITE=two words\0")
     check.write_text(f"#!/bin/bash\n{script}\n")
     check.chmod(0o755)
     job = make_job(POD, await admin.node(NODE), partition="sunkpy-verify", qos="")
@@ -123,5 +125,6 @@ async def test_a_failure_is_told_with_its_log_while_the_node_is_held(real: RealS
 
 
 async def test_what_passes_leaves_the_node_at_once(real: RealSlurm, admin: Slurm) -> None:
-    check = await begin(real, admin, "[ $EUID = 0 ]")
+    told = "$EUID $HOME $SITE $(command -v slurmd)"
+    check = await begin(real, admin, f'set -eu; [ "{told}" = "0 /root two words /usr/sbin/slurmd" ]')
     assert await how_it_ended(real, admin, check) == (Outcome.PASSED, "", "")

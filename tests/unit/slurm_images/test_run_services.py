@@ -18,8 +18,10 @@ class Services:
     """A folder as the ConfigMap has it; `told` is what services and program wrote down."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.list = folder / "services.list"
+        self.folder = folder / "services"
+        self.folder.mkdir()
+        self.kept = folder / "verify/environment"
+        self.list = self.folder / "services.list"
         self.list.touch()
 
     def add(self, name: str, type_: str, script: str, *, up_s: int = 10, down_s: int = 10) -> None:
@@ -33,7 +35,8 @@ class Services:
         program = f'tell() {{ echo "$*" >> {self.folder}/told; }}; {script}'
         return subprocess.Popen(
             [PROGRAM, "bash", "-c", program], stderr=subprocess.PIPE, text=True, start_new_session=True,
-            env={"PATH": "/usr/bin:/bin", "SUNKPY_SERVICES": str(self.folder), "SUNKPY_PAUSE_S": "0.05"},
+            env={"PATH": "/usr/bin:/bin", "SUNKPY_SERVICES": str(self.folder), "SUNKPY_PAUSE_S": "0.05",
+                 "SITE": "two\nlines"},
         )  # fmt: skip
 
     @property
@@ -94,6 +97,21 @@ def test_what_a_oneshot_says_stands_where_it_was_said(services: Services):
         1,
         "run-services: running check\nlooking\nlink is down\nrun-services: check failed with 3\n",
     )
+
+
+def test_the_environment_of_a_check_is_kept_for_root_alone(services: Services):
+    services.add("verify", "oneshot", "env -0 > $SUNKPY_SERVICES/../seen")
+    assert ended(services.start("tell ran"))[0] == 0
+    kept, seen = (file.read_bytes().split(b"\0") for file in (services.kept, services.folder.parent / "seen"))
+    assert b"SITE=two\nlines" in kept
+    own = (b"_=", b"SHLVL=")
+    assert {each for each in kept if not each.startswith(own)} == {each for each in seen if not each.startswith(own)}
+    assert [path.stat().st_mode & 0o777 for path in (services.kept.parent, services.kept)] == [0o700, 0o600]
+
+
+def test_without_a_check_none_is_kept(services: Services):
+    ended(services.start("tell ran"))
+    assert not services.kept.parent.exists()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from sunkpy.core import names
 from sunkpy.core.health import State, drain_text, read_record
 from sunkpy.core.health.idle_check import (
     CHECK,
+    ENVIRONMENT,
     IdleCheck,
     Outcome,
     check_script,
@@ -122,15 +123,42 @@ def test_who_wipes_the_record_of_it_opens_the_node():
     ],
 )
 def test_the_job_says_how_it_failed_before_it_holds_the_node(tmp_path, body, code, told):
-    check, said = tmp_path / "verify", tmp_path / "said"
+    assert run_job(tmp_path, body, {"PATH": f"{tmp_path}:/usr/bin:/bin"}) == (code, told)
+
+
+def test_the_job_has_the_environment_of_the_check_before_slurmd_and_no_other(tmp_path):
+    (tmp_path / "sbin").mkdir()
+    tool = tmp_path / "sbin/ethtool"
+    tool.write_text("#!/bin/bash\nprintf '%s|' \"$@\"\n")
+    tool.chmod(0o755)
+    kept = {"PATH": f"{tmp_path}/sbin:{tmp_path}:/usr/bin:/bin", "HOME": "/root", "SITE": "two  words\n", "-x": "*"}
+    body = 'set -u; ethtool "$HOME" "${SITE%?}" "$SLURM_JOB_ID" "${TMPDIR-none}" "${SLURM_X-none}"; exit 3'
+    assert run_job(tmp_path, body, kept) == (1, "comment=failed: verify failed with 3\n/root|two  words|7|none|none|")
+
+
+@pytest.mark.parametrize("kept", [None, {}])
+def test_without_that_environment_it_is_not_made(tmp_path, kept):
+    code, said = run_job(tmp_path, "exit 3", kept)
+    assert (code, said) == (
+        2,
+        "comment=not made: /etc/sunkpy/verify/environment is missing, as of an older image of slurmd: "
+        "replace the slurmd pod",
+    )
+
+
+def run_job(tmp_path, body, kept):
+    """Its exit code, and what it tells Slurm. `kept`: the environment of the check before slurmd."""
+    check, said, environment = tmp_path / "verify", tmp_path / "said", tmp_path / "environment"
+    if kept is not None:
+        environment.write_text("".join(f"{key}={value}\0" for key, value in kept.items()))
     programs = {"verify": body, "scontrol": f'echo "$3" > {said}', "sleep": "[ $1 = 9 ] && exec /bin/sleep 9"}
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    script = check_script(1).replace(CHECK, str(check))
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "TMPDIR": str(tmp_path)}
+    script = check_script(1).replace(CHECK, str(check)).replace(f"< {ENVIRONMENT}", f"< {environment}")
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_X": "1", "TMPDIR": str(tmp_path)}
     done = subprocess.run(["bash", "-c", script], env=env, check=False)
-    assert (done.returncode, said.read_text().removesuffix("\n") if said.exists() else "") == (code, told)
+    return done.returncode, said.read_text().removesuffix("\n") if said.exists() else ""
 
 
 def test_slurm_ends_only_what_cannot_be_ended_otherwise():

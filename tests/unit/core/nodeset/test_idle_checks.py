@@ -180,6 +180,7 @@ def test_once_the_node_is_closed_its_failure_is_no_news():
         ("RUNNING", 0, "", None),
         ("RUNNING", 0, "failed: verify failed with 3\nlink is down\nbye", (FAILED, "verify failed with 3")),
         ("PREEMPTED", 0, "failed: verify failed with 3\nlink is down\nbye", (FAILED, "verify failed with 3")),
+        ("FAILED", 2, "not made: no environment", (NOT_MADE, "no environment")),
         ("COMPLETED", 0, "", (PASSED, "")),
         ("COMPLETED+COMPLETING", 0, "", (PASSED, "")),
         ("FAILED", 1, "", (FAILED, "verify failed, and Slurm has not its log")),
@@ -198,7 +199,7 @@ def test_how_a_check_ended(state, code, comment, end):
     if found is not None:
         is_passed = found.outcome is PASSED
         assert (found.job, found.passed) == (9, rfc3339(NOW) if is_passed else OLD)
-        assert found.log == ("link is down\nbye" if comment else "")
+        assert found.log == ("link is down\nbye" if "link" in comment else "")
 
 
 def test_what_slurm_refuses_is_tried_again_in_an_hour():
