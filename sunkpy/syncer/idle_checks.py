@@ -88,6 +88,10 @@ class IdleChecks:
         plan = await asyncio.to_thread(plan_idle_checks, view)
         for nodeset, at_s in oldest_checks(pods.values(), rules).items():
             self._metrics.oldest_check.labels(nodeset).set(at_s)
+        for nodeset in view.rules:
+            self._metrics.idle_checks_halted.labels(nodeset).set(nodeset in plan.halted)
+        if plan.halted:
+            self._log.warning("too many checks of idle nodes have failed, so none begins", nodesets=plan.halted)
         for name, job in plan.read:
             await self._read(pods[name], job)
         for job in plan.end:

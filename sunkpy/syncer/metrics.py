@@ -50,6 +50,13 @@ class SyncerMetrics:
             ["nodeset", "outcome"],
             registry=registry,
         )
+        self.idle_checks_halted = Gauge(
+            "sunkpy_nodeset_idle_checks_halted",
+            "1: no check of an idle node of the NodeSet begins, since too many have failed and are open; none without "
+            "compute.verify.idle",
+            ["nodeset"],
+            registry=registry,
+        )
         self.oldest_check = Gauge(
             "sunkpy_nodeset_oldest_check_timestamp_seconds",
             "When that node of the NodeSet was checked whose last check is the longest ago; none without "

@@ -24,6 +24,7 @@ from sunkpy.core.health.idle_check import (
     IdleCheck,
     Outcome,
     check_script,
+    failed_check,
     read_idle_check,
     time_limit_min,
 )
@@ -37,6 +38,7 @@ from sunkpy.core.model.times import parse_rfc3339, rfc3339
 AGAIN_AFTER: Final = timedelta(hours=1)
 """A check that was not made is tried again after so long."""
 _MOST_A_PASS: Final = 20
+_FAILURES: Final = 2
 _COMMENT: Final = "sunkpy check of "
 _CLOSING: Final = (names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
 _MAY_START: Final = frozenset({"", "None", "Priority", "Resources"})
@@ -55,6 +57,10 @@ class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     def most(self, nodes: int) -> int:
         """How many of so many nodes may be checked at once."""
         return max(1, nodes * self.max_percent // 100)
+
+    def most_failures(self, nodes: int) -> int:
+        """With more than these, what they have in common has failed, such as a file server."""
+        return max(_FAILURES, nodes * self.max_percent // 100)
 
 
 class IdleView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,13 +82,15 @@ class IdleView(msgspec.Struct, frozen=True, kw_only=True):
 class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Which Slurm nodes get a check, which jobs of checks are ended, and of which it is read how they stand, by node.
 
-    `told`: the nodes that were closed since their check failed.
+    `told`: the nodes that were closed since their check failed. `halted`: the NodeSets in which none begins, since too
+    many have failed.
     """
 
     begin: tuple[str, ...] = ()
     end: tuple[JobId, ...] = ()
     read: tuple[tuple[str, JobId], ...] = ()
     told: tuple[str, ...] = ()
+    halted: tuple[str, ...] = ()
 
 
 def plan_idle_checks(view: IdleView) -> IdlePlan:
@@ -91,11 +99,13 @@ def plan_idle_checks(view: IdleView) -> IdlePlan:
     running = {name for name, job in newest.items() if not is_job_ended(job.state)}
     untold = tuple((name, JobId(job.id)) for name, job in newest.items() if _is_news(view.pods[name], job))
     under_way = running | {name for name, _ in untold}
+    halted = tuple(_halted(view))
     return IdlePlan(
-        begin=tuple(islice(_choose(view, under_way), _MOST_A_PASS)) if view.are_all_read else (),
+        begin=tuple(islice(_choose(view, under_way, halted), _MOST_A_PASS)) if view.are_all_read else (),
         end=tuple(JobId(job.id) for name, job in newest.items() if name in running and _gives_way(view, name, job)),
         read=untold,
         told=tuple(name for name, pod in view.pods.items() if _was_closed(pod)),
+        halted=halted,
     )
 
 
@@ -194,10 +204,26 @@ def _was_closed(pod: Pod) -> bool:
 # ------------------------------------------------------------------------------------------------------- those to begin
 
 
-def _choose(view: IdleView, under_way: Set[str]) -> Iterator[str]:
+def _halted(view: IdleView) -> Iterator[str]:
+    of_nodeset = Counter(_nodeset(pod) for pod in view.pods.values())
+    failed = Counter(_nodeset(pod) for pod in view.pods.values() if _has_open_failure(view, pod))
+    for nodeset, rule in view.rules.items():
+        if failed[nodeset] > rule.most_failures(of_nodeset[nodeset]):
+            yield nodeset
+
+
+def _has_open_failure(view: IdleView, pod: Pod) -> bool:
+    """It is young, and nobody has mended the machine or opened the node again."""
+    rule, check = view.rules.get(_nodeset(pod)), failed_check(pod)
+    if rule is None or check is None or view.now - parse_rfc3339(check.at) >= timedelta(seconds=rule.seconds):
+        return False
+    return not check.is_told or names.ANNOTATION_HEALTH_DRAIN in pod.annotations
+
+
+def _choose(view: IdleView, under_way: Set[str], halted: Sequence[str]) -> Iterator[str]:
     """Those that are due and idle, the longest unchecked first, as many as may be."""
     of_nodeset = Counter(_nodeset(pod) for pod in view.pods.values())
-    room = {each: rule.most(of_nodeset[each]) for each, rule in view.rules.items()}
+    room = {each: 0 if each in halted else rule.most(of_nodeset[each]) for each, rule in view.rules.items()}
     for name in under_way:
         room[_nodeset(view.pods[name])] = room.get(_nodeset(view.pods[name]), 0) - 1
     due = [(at, name) for name, pod in view.pods.items() if (at := _due_since(view, pod)) is not None]

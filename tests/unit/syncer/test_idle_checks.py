@@ -12,6 +12,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.figures.jobs import JobRow
+from sunkpy.core.health.idle_check import IdleCheck, Outcome, read_idle_check
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset.idle_checks import IdleRule
@@ -140,6 +141,21 @@ async def test_a_failure_is_told_while_its_job_holds_the_node_until_that_is_clos
     await syncer.answers(state=frozenset({"ALLOCATED", "DRAIN"}), reason="k8s: health")
     await syncer.told('"isTold":true')
     assert (world.slurm.cancelled, syncer.made("failed")) == ([id], 1)
+
+
+async def test_after_several_failures_it_halts_and_a_metric_tells(syncer: Syncer, world: World) -> None:
+    failed = IdleCheck(job=1, outcome=Outcome.FAILED, at="2026-11-28T11:00:00Z").encode()
+    others = [f"other-{number}" for number in range(3)]
+    for name in others:
+        world.add_pod(name, **{names.ANNOTATION_IDLE_CHECK: failed})
+    await world.until(lambda: all(syncer.pods.get("slurm", name) for name in others))
+    await syncer.answers()
+    assert (world.slurm.jobs, world.metrics.idle_checks_halted.labels("gpu")._value.get()) == ({}, 1)
+    for name in others[1:]:
+        world.api.change("pods", "slurm", name, {"metadata": {"annotations": {names.ANNOTATION_IDLE_CHECK: ""}}})
+    await world.until(lambda: all(not read_idle_check(syncer.pods.get("slurm", name)) for name in others[1:]))
+    await syncer.answers()
+    assert (len(world.slurm.jobs), world.metrics.idle_checks_halted.labels("gpu")._value.get()) == (1, 0)
 
 
 async def test_what_slurm_refuses_is_not_asked_again_at_once(syncer: Syncer, world: World) -> None:

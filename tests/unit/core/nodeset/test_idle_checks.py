@@ -145,6 +145,31 @@ def test_the_longest_unchecked_comes_first_and_no_more_than_may_be():
     assert oldest_checks(pods, half) == {NODESET.name: (NOW - timedelta(hours=48)).timestamp()}
 
 
+@pytest.mark.parametrize(
+    ("failures", "percent", "is_halted"),
+    [
+        ([check(FAILED, ago_h=2)] * 2, 10, False),
+        ([check(FAILED, ago_h=2)] * 3, 10, True),
+        ([check(FAILED, ago_h=2)] * 3, 80, False),
+        ([check(FAILED, ago_h=2)] * 4, 60, True),
+        ([check(FAILED, ago_h=2)] * 2 + [check(FAILED, ago_h=24)], 10, False),
+        ([check(FAILED, ago_h=2)] * 2 + [check(FAILED, ago_h=2, is_told=True)], 10, False),
+        ([check(FAILED, ago_h=2)] * 2 + [check(NOT_MADE, ago_h=2)], 10, False),
+    ],
+)
+def test_after_several_failures_none_begins_before_they_are_looked_at(failures, percent, is_halted):
+    """A file server that does not answer would close one node after the other."""
+    pods = [pod(1), *(pod(number, check=each) for number, each in enumerate(failures, 2))]
+    found = plan(*pods, rules={NODESET.name: IdleRule(seconds=86400, max_percent=percent)})
+    assert (found.begin, found.halted) == (((), (NODESET.name,)) if is_halted else ((pods[0].name,), ()))
+
+
+def test_a_failure_counts_there_as_long_as_its_node_is_closed():
+    closed = {names.ANNOTATION_HEALTH_DRAIN: "Verification: failed"}
+    told = [pod(number, check=check(FAILED, ago_h=2, is_told=True), annotations=closed) for number in (2, 3, 4)]
+    assert plan(pod(1), *told).halted == (NODESET.name,)
+
+
 def test_what_does_not_start_or_is_in_the_way_is_ended():
     on = pod()
     assert plan(on, jobs=[checking(on, "PENDING")]).end == (7,)
