@@ -57,6 +57,11 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
         return msgspec.structs.replace(self, seen="")
 
     @property
+    def what_is_wanted(self) -> tuple[object, ...]:
+        """What differs whenever other nodes are wanted."""
+        return self.wanted_nodes, self.requests, self.since
+
+    @property
     def says_something(self) -> bool:
         """To people: nodes are wanted, or jobs are not helped."""
         return bool(self.wanted_nodes or self.reason)

@@ -119,6 +119,19 @@ async def test_that_the_queue_was_read_again_asks_for_no_node_that_has_come(rig)
     assert rig.api.names("pods") == ["gpu-wanted-1"]
 
 
+async def test_nodes_that_come_are_not_asked_for_again_beside_a_syncer_that_does_not_say_how_many_it_counts(rig):
+    """That of the release before, during each upgrade."""
+    rig.come(1)
+    for minute, wants, asked, come in ((0, 3, 3, 1), (0, 3, 2, 1), (1, 3, 1, 0), (2, 1, 1, 1), (2, 1, 0, 0)):
+        seen = rfc3339(NOW + timedelta(minutes=minute))
+        growth = {"wantedNodes": wants, "requests": [{"job": "7", "nodes": wants}], "seen": seen}
+        rig.api.change("nodesets", *KEY, {"status": {"growth": growth}})
+        await rig.step()
+        assert len(rig.api.names("pods")) == asked
+        for _ in range(come):
+            rig.come(rig.come_nodes + 1)
+
+
 async def test_nodes_that_the_syncer_has_not_seen_yet_are_not_asked_for_again(rig):
     """Four come at once: it counts the first of them, and the others a second later."""
     rig.want(4)
