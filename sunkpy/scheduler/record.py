@@ -317,7 +317,9 @@ class Record:
 
     def next_try_at(self, now: float) -> float:
         """When a job may be submitted, or when that may depend on the nodes."""
-        return self.halt.again_at if self.halt is not None and now < self.halt.again_at else self.retry_at
+        if self.halt is None or now >= self.halt.again_at:
+            return self.retry_at
+        return min(self.halt.again_at, self.retry_at)
 
     def was_submitted(self) -> None:
         """Slurm has its job."""
@@ -341,7 +343,7 @@ class Record:
         if self.change_helps_at <= now:
             self.forgive()
         elif self.change_helps_at < self.retry_at:
-            self.retry_at, self.halt = self.change_helps_at, None
+            self.retry_at = self.change_helps_at
             self.refused += f"; pods or owner change again and again: {_another(self.retry_at - now)}"
 
     def forget_refused_nodes(self, *, now: float) -> None:

@@ -119,3 +119,14 @@ def test_reasons_that_differ_are_tried_again_as_before():
     for why in ("node lacks cpu: needs 4, has 3", "node lacks cpu: needs 4, has 2") * 3:
         known.give_back(why, kind=why, now=0.0)
     assert (known.halt, known.retry_at < 300.0) == (None, True)
+
+
+@pytest.mark.parametrize(("change_helps_at", "looks_at"), [(1000.0, 8.0), (5.0, 5.0)])
+def test_another_node_helps_a_gang_whose_changes_help_only_later(change_helps_at, looks_at):
+    known = record.Record(id=None, seen_at=0.0, usable=("n1",), change_helps_at=change_helps_at)
+    for _ in range(3):
+        known.give_back("no", kind="no", now=0.0)
+    known.forgive_change(now=1.0)
+    assert (known.retry_at, known.next_try_at(1.0)) == (change_helps_at, looks_at)
+    assert [known.may_go_on(("n1", "n2"), now=now) for now in (7.0, 8.0)] == [False, True]
+    assert not known.may_go_on(("n1",), now=8.0)
