@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from devcluster.waiting import wait_until
 from sunkpy.core import names
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
@@ -77,8 +79,8 @@ class World(Kubelets):
             self.busy |= {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
         there = sum(1 for pod in pods if "deletionTimestamp" not in pod["metadata"])
         lacking = max(self.jobs_want - there, 0)
-        requests = [{"job": "7", "nodes": lacking}] if lacking else []
-        growth = {"wantedNodes": lacking, "countedNodes": there, "requests": requests}
+        requests = (GrowthRequest(job="7", nodes=lacking),) if lacking else ()
+        growth = msgspec.to_builtins(GrowthStatus(wanted_nodes=lacking, requests=requests).count(there))
         if growth != self._wrote or self._written_s + 60 < time.monotonic():
             self.patch(f"{NODESETS}/compute/status", {"status": {"growth": {**growth, "seen": rfc3339(utc_now())}}})
             self._written_s = time.monotonic()

@@ -71,7 +71,7 @@ def recall(status: GrowthStatus | None, there: int) -> Wish:
     """What an earlier leader has published, so that a new one does not withdraw it, or want again what came since."""
     if status is None or not status.wanted_nodes:
         return Wish()
-    wanted, at = status.wanted_nodes, there if status.counted_nodes is None else status.counted_nodes
+    wanted, at = status.wanted_nodes, there if status.counted is None else status.counted
     target = at + wanted
     return Wish(target=target, last=target, most=wanted, lacked=wanted, requests=status.requests, there=at)
 
@@ -95,13 +95,8 @@ def make_status(
         return None
     goes_on = before is not None and before.wanted_nodes and before.since
     since = (before.since if goes_on and before is not None else rfc3339(now)) if wanted else ""
-    status = GrowthStatus(
-        wanted_nodes=wanted,
-        counted_nodes=there if wanted else None,
-        requests=wish.requests_left(there),
-        reason=reason,
-        since=since,
-    )
+    status = GrowthStatus(wanted_nodes=wanted, requests=wish.requests_left(there), reason=reason, since=since)
+    status = status.count(there) if wanted else status
     return status if read_at is None else _seen(msgspec.structs.replace(status, held=lack.is_held), before, read_at)
 
 

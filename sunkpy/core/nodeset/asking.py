@@ -169,7 +169,7 @@ def wish_of(nodeset: NodeSet, *, there: int, there_first: int) -> Wish:
     growth = nodeset.status.growth
     if growth is None or nodeset.is_deleting:
         return Wish()
-    counted = there_first if growth.counted_nodes is None else growth.counted_nodes
+    counted = there_first if growth.counted is None else growth.counted
     nodes = min(growth.wanted_nodes - max(there - counted, 0), most_nodes(nodeset) - there)
     return Wish(nodes=max(nodes, 0), requests=growth.requests)
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import rfc3339
 from sunkpy.kube import errors
@@ -44,10 +45,11 @@ class Rig:
         self, nodes: int, *requests: tuple[str, int], counted: int | None = None, seen: str = "", **growth: Any
     ) -> None:
         """The syncer has found out what jobs lack, when it had seen all nodes that have come, or so many."""
-        listed = [{"job": job, "nodes": count} for job, count in requests]
-        counts = self.come_nodes if counted is None else counted
-        told = {"seen": seen, "wantedNodes": nodes, "countedNodes": counts, "requests": listed}
-        self.api.change("nodesets", *KEY, {"status": {"growth": told}, "spec": {"growth": growth} if growth else {}})
+        listed = tuple(GrowthRequest(job=job, nodes=count) for job, count in requests)
+        told = GrowthStatus(seen=seen, wanted_nodes=nodes, requests=listed)
+        told = told.count(self.come_nodes if counted is None else counted)
+        status = {"growth": msgspec.to_builtins(told)}
+        self.api.change("nodesets", *KEY, {"status": status, "spec": {"growth": growth} if growth else {}})
 
     async def step(self) -> float | None:
         """A pass, and another one that sees what the first one wrote."""
@@ -130,6 +132,19 @@ async def test_nodes_that_come_are_not_asked_for_again_beside_a_syncer_that_does
         assert len(rig.api.names("pods")) == asked
         for _ in range(come):
             rig.come(rig.come_nodes + 1)
+
+
+async def test_a_count_that_a_newer_syncer_has_left_takes_nothing_from_what_is_wanted_now(rig):
+    """The older one, after a rollback, writes what is wanted and not beside how many nodes."""
+    rig.want(4, ("7", 4), counted=0)
+    await rig.step()
+    for number in (1, 2, 3, 4):
+        rig.come(number)
+    growth = {"wantedNodes": 2, "requests": [{"job": "8", "nodes": 2}]}
+    rig.api.change("nodesets", *KEY, {"status": {"growth": growth}})
+    await rig.step()
+    assert rig.api.find("nodesets", "gpu")["status"]["growth"]["countedNodes"] == 0
+    assert rig.api.names("pods") == ["gpu-wanted-1", "gpu-wanted-2"]
 
 
 async def test_nodes_that_the_syncer_has_not_seen_yet_are_not_asked_for_again(rig):

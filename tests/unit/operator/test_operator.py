@@ -7,11 +7,13 @@ import contextlib
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from sunkpy.core import names
 from sunkpy.core.health import Remedy, Rule
 from sunkpy.core.health.requests import DrainRequests
+from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
@@ -508,12 +510,16 @@ async def test_a_node_that_an_autoscaler_removes_goes_by_way_of_slurm_and_as_lat
     await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
 
 
+def wants(nodes, *, beside):
+    """What the syncer writes of a job."""
+    growth = GrowthStatus(wanted_nodes=nodes, requests=(GrowthRequest(job="7", nodes=nodes),)).count(beside)
+    return {"status": {"growth": msgspec.to_builtins(growth)}}
+
+
 async def test_nodes_that_jobs_want_are_asked_for_until_they_have_come(api):
     api.put("nodesets", nodeset(growth={"potential": 9, "ask": "placeholders"}))
     await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-012-002"])
-    api.change(
-        *NODESETS, {"status": {"growth": {"wantedNodes": 2, "countedNodes": 2, "requests": [{"job": "7", "nodes": 2}]}}}
-    )
+    api.change(*NODESETS, wants(2, beside=2))
     await api.until(lambda: api.names("pods")[2:] == ["gpu-wanted-1", "gpu-wanted-2"])
     for number in (3, 4):
         api.put("nodes", node(number))
@@ -535,9 +541,7 @@ async def test_idle_nodes_are_left_to_autoscalers_and_come_back_before_new_ones_
         api.change("pods", "slurm", pod, receipt(token(api, pod)))
     await api.until(lambda: not api.names("pods") and not marks(api, "n1") and not marks(api, "n2"))
     api.remove("nodes", "", "n2")
-    api.change(
-        *NODESETS, {"status": {"growth": {"wantedNodes": 3, "countedNodes": 0, "requests": [{"job": "7", "nodes": 3}]}}}
-    )
+    api.change(*NODESETS, wants(3, beside=0))
     await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-wanted-1", "gpu-wanted-2"])
     await api.until(lambda: noted(api, "nodes", "n1", names.ANNOTATION_RELEASED) is None)
     assert "NodesTakenBack" in api.reasons()

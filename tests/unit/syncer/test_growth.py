@@ -17,6 +17,7 @@ from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.figures.nodes import PartitionRow
 from sunkpy.core.figures.statistics import Statistics
 from sunkpy.core.growth.waiting import WaitingJob
+from sunkpy.core.model.growth import GrowthStatus
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import rfc3339
@@ -133,7 +134,9 @@ async def test_nodes_are_asked_for_once(pool: Pool) -> None:
     assert await pool.answer(waits(nodes=90)) is None, "one answer alone asks for nothing"
     said = await pool.answer(waits(nodes=90))
     since = {"reason": "", "since": "2026-11-28T12:00:00Z", "held": False, "seen": ""}
-    assert said == {"wantedNodes": 90, "countedNodes": 0, "requests": [{"job": "7", "nodes": 90}], **since}
+    counted = {"countedNodes": 0, "countedFor": said["countedFor"]}
+    assert said == {"wantedNodes": 90, **counted, "requests": [{"job": "7", "nodes": 90}], **since}
+    assert msgspec.convert(said, GrowthStatus).counted == 0
     assert (pool.writes, pool.metric) == (1, 90)
     assert len(pool.hurries) == 1, "the second answer comes soon"
     for _ in range(3):

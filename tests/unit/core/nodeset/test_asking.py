@@ -43,7 +43,8 @@ SAID = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 def asking(ask=Ask.AUTO, *, wanted=0, counted=0, requests=(), potential=20, **spec):
     jobs = tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in requests)
-    growth = GrowthStatus(wanted_nodes=wanted, counted_nodes=counted, requests=jobs)
+    growth = GrowthStatus(wanted_nodes=wanted, requests=jobs)
+    growth = growth if counted is None else growth.count(counted)
     made = make_nodeset(template=TEMPLATE, status=NodeSetStatus(growth=growth), **spec)
     grown = msgspec.structs.replace(made.spec, growth=Growth(potential=potential, ask=ask))
     return msgspec.structs.replace(made, spec=grown)
