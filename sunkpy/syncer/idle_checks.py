@@ -26,6 +26,7 @@ from sunkpy.core.nodeset.idle_checks import (
     oldest_checks,
     plan_idle_checks,
     read_end,
+    record_of,
     refused,
 )
 from sunkpy.core.nodeset.spec import NodeSet
@@ -123,7 +124,7 @@ class IdleChecks:
         except Rejected as error:
             note = f"Slurm does not take the check of {name}, which is tried again in an hour: {error}"
             await self._events.warning(pod, "Pod", reason="IdleCheckRefused", action="Check", note=note)
-            await self._write(pod, refused(pod, str(error), self._now()))
+            await self._write(pod, record_of(pod, refused(pod, str(error), self._now())))
         except SlurmError as error:
             self._log.warning("the check of an idle node may not have begun", node=name, error=str(error))
         else:
@@ -135,7 +136,7 @@ class IdleChecks:
         except SlurmError as error:
             self._log.warning("the check of an idle node cannot be read", node=pod.name, job=job, error=str(error))
             return
-        if check is not None and await self._write(pod, check):
+        if check is not None and await self._write(pod, record_of(pod, check)):
             self._metrics.idle_checks.labels(pod.labels.get(names.LABEL_NODESET, ""), check.outcome).inc()
             write = self._log.error if check.outcome is Outcome.FAILED else self._log.info
             write("the check of an idle node has ended", node=pod.name, job=job, outcome=check.outcome, why=check.text)

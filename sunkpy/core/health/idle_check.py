@@ -61,14 +61,16 @@ class Outcome(enum.StrEnum):
 class IdleCheck(Wire, frozen=True, kw_only=True):
     """The value of the annotation. Times in RFC 3339.
 
-    `at`: when it was seen to have ended; `passed`: when one last passed. `text` says why it failed, or was not made;
-    `log` has the last lines of one that failed. `is_told`: the node was closed for it, so it is no news any more.
+    `at`: when it was seen to have ended; `passed`: when one last passed; `tried`: when one after a failure was not
+    made. `text` says why it failed, or was not made; `log` has the last lines of one that failed. `is_told`: the node
+    was closed for it, so it is no news any more.
     """
 
     job: int
     outcome: Outcome
     at: str
     passed: str = ""
+    tried: str = ""
     text: str = ""
     log: str = ""
     is_told: bool = False
@@ -85,7 +87,8 @@ def read_idle_check(pod: Pod | None) -> IdleCheck | None:
         check = msgspec.json.decode(text, type=IdleCheck) if text is not None else None
     except msgspec.MsgspecError:
         return None
-    return check if check is not None and is_time(check.at) and (not check.passed or is_time(check.passed)) else None
+    times = (check.at, check.passed or check.at, check.tried or check.at) if check is not None else ()
+    return check if all(is_time(each) for each in times) else None
 
 
 def failed_check(pod: Pod | None) -> IdleCheck | None:

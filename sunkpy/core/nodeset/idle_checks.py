@@ -41,6 +41,7 @@ _MOST_A_PASS: Final = 20
 _FAILURES: Final = 2
 _COMMENT: Final = "sunkpy check of "
 _CLOSING: Final = (names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
+_BY_OTHERS: Final = frozenset({"PREEMPTED", "CANCELLED", "BOOT_FAIL"})
 _MAY_START: Final = frozenset({"", "None", "Priority", "Resources"})
 """Reasons of jobs that start as soon as there is room (job_state_reason.c)."""
 
@@ -138,7 +139,8 @@ def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
 def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
     """How a check ended; None while it runs. One that failed says so before its job ends.
 
-    The script ends with 0 or 1. Another code is that of a signal, or Slurm has not started it.
+    It counts as failed however its job ended, but for what is none of its doing: a check that ends its machine is not
+    tried again and again.
     """
     before = read_idle_check(pod)
     check = IdleCheck(job=job.id, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=before.passed if before else "")
@@ -151,18 +153,29 @@ def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
         return None
     if "COMPLETED" in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.PASSED, passed=check.at)
-    if "FAILED" in job.state and job.exit_code == 1:
-        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text="verify failed, and Slurm has not its log")
     if "TIMEOUT" in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.FAILED, text="verify did not end, and could not be ended")
-    return msgspec.structs.replace(check, text=f"its job ended as {', '.join(sorted(job.state))}")
+    how = f"its job ended as {', '.join(sorted(job.state))}"
+    if job.state & _BY_OTHERS:
+        return msgspec.structs.replace(check, text=how)
+    return msgspec.structs.replace(
+        check, outcome=Outcome.FAILED, text=f"{how} with {job.exit_code}, and Slurm has not its log"
+    )
 
 
 def refused(pod: Pod, why: str, now: datetime) -> IdleCheck:
     """Slurm does not take its job."""
     before = read_idle_check(pod)
-    passed = before.passed if before else ""
-    return IdleCheck(job=0, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=passed, text=why)
+    job, passed = (before.job, before.passed) if before else (0, "")
+    return IdleCheck(job=job, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=passed, text=why)
+
+
+def record_of(pod: Pod, check: IdleCheck) -> IdleCheck:
+    """What stands on the pod after it: a failure stays until another check was made, for its node may be open still."""
+    failed = failed_check(pod)
+    if failed is None or check.outcome is not Outcome.NOT_MADE:
+        return check
+    return msgspec.structs.replace(failed, job=check.job, tried=check.at)
 
 
 # ---------------------------------------------------------------------------------------------------------- those begun
@@ -240,7 +253,7 @@ def _due_since(view: IdleView, pod: Pod) -> datetime | None:
     rule, at, check = view.rules.get(_nodeset(pod)), last_check(pod), read_idle_check(pod)
     if rule is None or at is None or verify_s(pod) is None or view.now - at < timedelta(seconds=rule.seconds):
         return None
-    is_soon = check is not None and view.now - parse_rfc3339(check.at) < min(
+    is_soon = check is not None and view.now - parse_rfc3339(check.tried or check.at) < min(
         AGAIN_AFTER, timedelta(seconds=rule.seconds)
     )
     return None if is_soon else at

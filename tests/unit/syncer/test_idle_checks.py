@@ -143,6 +143,22 @@ async def test_a_failure_is_told_while_its_job_holds_the_node_until_that_is_clos
     assert (world.slurm.cancelled, syncer.made("failed")) == ([id], 1)
 
 
+async def test_a_failure_whose_node_is_still_open_outlasts_a_check_that_was_not_made(
+    syncer: Syncer, world: World
+) -> None:
+    failed = IdleCheck(job=1, outcome=Outcome.FAILED, at="2026-11-27T11:00:00Z", text="link is down").encode()
+    world.api.change("pods", "slurm", NAME, {"metadata": {"annotations": {names.ANNOTATION_IDLE_CHECK: failed}}})
+    world.api.change("pods", "slurm", NAME, {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}})
+    await syncer.told("link is down")
+    await syncer.answers()
+    (id,) = world.slurm.jobs
+    world.slurm.set_job(id, "PREEMPTED")
+    await syncer.answers()
+    assert '"outcome":"failed"' in (told := await syncer.told(f'"job":{id}'))
+    assert "link is down" in told
+    assert (syncer.made("failed"), syncer.made("not made")) == (0, 1)
+
+
 async def test_after_several_failures_it_halts_and_a_metric_tells(syncer: Syncer, world: World) -> None:
     failed = IdleCheck(job=1, outcome=Outcome.FAILED, at="2026-11-28T11:00:00Z").encode()
     others = [f"other-{number}" for number in range(3)]

@@ -24,6 +24,7 @@ from sunkpy.core.nodeset.idle_checks import (
     oldest_checks,
     plan_idle_checks,
     read_end,
+    record_of,
     refused,
 )
 from tests.unit.core.nodeset.build import make_nodeset, make_pod
@@ -86,6 +87,8 @@ PASSED, FAILED, NOT_MADE = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_MADE
         (pod(check=check(PASSED, ago_h=25)), True),
         (pod(check=check(FAILED, ago_h=2)), False),
         (pod(check=check(NOT_MADE, ago_h=0.5)), False),
+        (pod(check=check(FAILED, ago_h=30, tried="2026-11-28T11:30:00Z")), False),
+        (pod(check=check(FAILED, ago_h=30, tried="2026-11-28T11:00:00Z")), True),
         (pod(check=check(NOT_MADE, ago_h=1)), True),
         (pod(check=check(NOT_MADE, ago_h=1, passed="2026-11-28T08:00:00Z")), False),
         (pod(seconds=""), False),
@@ -208,12 +211,14 @@ def test_once_the_node_is_closed_its_failure_is_no_news():
         ("FAILED", 2, "not made: no environment", (NOT_MADE, "no environment")),
         ("COMPLETED", 0, "", (PASSED, "")),
         ("COMPLETED+COMPLETING", 0, "", (PASSED, "")),
-        ("FAILED", 1, "", (FAILED, "verify failed, and Slurm has not its log")),
+        ("FAILED", 1, "", (FAILED, "its job ended as FAILED with 1, and Slurm has not its log")),
+        ("FAILED", 143, "", (FAILED, "its job ended as FAILED with 143, and Slurm has not its log")),
+        ("NODE_FAIL", 0, "", (FAILED, "its job ended as NODE_FAIL with 0, and Slurm has not its log")),
+        ("OUT_OF_MEMORY", 0, "", (FAILED, "its job ended as OUT_OF_MEMORY with 0, and Slurm has not its log")),
+        ("BOOT_FAIL", 0, "", (NOT_MADE, "its job ended as BOOT_FAIL")),
         ("TIMEOUT", 0, "", (FAILED, "verify did not end, and could not be ended")),
         ("PREEMPTED", 143, "", (NOT_MADE, "its job ended as PREEMPTED")),
-        ("FAILED", 143, "", (NOT_MADE, "its job ended as FAILED")),
         ("CANCELLED", 0, "", (NOT_MADE, "its job ended as CANCELLED")),
-        ("NODE_FAIL", 1, "", (NOT_MADE, "its job ended as NODE_FAIL")),
     ],
 )
 def test_how_a_check_ended(state, code, comment, end):
@@ -230,6 +235,19 @@ def test_how_a_check_ended(state, code, comment, end):
 def test_what_slurm_refuses_is_tried_again_in_an_hour():
     on = pod(check=refused(pod(), "no", NOW))
     assert (plan(on).begin, plan(on, now=NOW + timedelta(hours=1)).begin) == ((), (on.name,))
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_failure_stays_until_another_check_was_made(is_told):
+    failed = check(FAILED, ago_h=30, passed=OLD, text="link is down", log="mlx5_3", is_told=is_told)
+    on, now = pod(check=failed), rfc3339(NOW)
+    preempted = check(NOT_MADE, job=9, text="its job ended as PREEMPTED")
+    assert record_of(on, preempted) == msgspec.structs.replace(failed, job=9, tried=now)
+    assert record_of(on, refused(on, "no", NOW)) == msgspec.structs.replace(failed, tried=now)
+    for made in (check(PASSED, job=9), check(FAILED, job=9, text="fan")):
+        assert record_of(on, made) == made
+    for earlier in (pod(), pod(check=check(PASSED))):
+        assert record_of(earlier, preempted) == preempted
 
 
 def test_its_job_has_the_whole_node_and_an_end():
