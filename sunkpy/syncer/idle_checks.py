@@ -46,7 +46,7 @@ _USER = "root"
 
 
 class IdleChecks:
-    """One pass for each answer of Slurm."""
+    """One pass for each answer of Slurm. `read_soon`: called while a check runs, for a failure is read quickly."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class IdleChecks:
         *,
         pods: Informer[Pod],
         nodesets: Informer[NodeSet],
+        read_soon: Callable[[], None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._kube = kube
@@ -67,6 +68,7 @@ class IdleChecks:
         self._settings = settings
         self._pods = pods
         self._nodesets = nodesets
+        self._read_soon = read_soon
         self._now = now
         self._log = structlog.get_logger("syncer")
 
@@ -87,6 +89,8 @@ class IdleChecks:
             now=self._now(),
         )
         plan = await asyncio.to_thread(plan_idle_checks, view)
+        if plan.begin or plan.read:
+            self._read_soon()
         for nodeset, at_s in oldest_checks(pods.values(), rules).items():
             self._metrics.oldest_check.labels(nodeset).set(at_s)
         for nodeset in view.rules:

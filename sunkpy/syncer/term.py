@@ -104,7 +104,14 @@ class Term:
         )
         self._figures.add_listener(self._growth.check)
         idle_checks = IdleChecks(
-            kube, slurm, events, metrics, settings.idle_checks, pods=self._pods, nodesets=self._nodesets
+            kube,
+            slurm,
+            events,
+            metrics,
+            settings.idle_checks,
+            pods=self._pods,
+            nodesets=self._nodesets,
+            read_soon=self._figures.read_soon,
         )
         self._figures.add_listener(idle_checks.check)
         self._loop = MirrorLoop(

@@ -38,6 +38,8 @@ from sunkpy.core.model.times import parse_rfc3339, rfc3339
 AGAIN_AFTER: Final = timedelta(hours=1)
 """A check that was not made is tried again after so long."""
 _MOST_A_PASS: Final = 20
+_MOST_AT_ONCE: Final = 50
+"""Of all NodeSets. Each is read in each pass, which has to end well before one that failed leaves its node."""
 _FAILURES: Final = 2
 _COMMENT: Final = "sunkpy check of "
 _CLOSING: Final = (names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
@@ -101,8 +103,9 @@ def plan_idle_checks(view: IdleView) -> IdlePlan:
     untold = tuple((name, JobId(job.id)) for name, job in newest.items() if _is_news(view.pods[name], job))
     under_way = running | {name for name, _ in untold}
     halted = tuple(_halted(view))
+    room = max(0, min(_MOST_A_PASS, _MOST_AT_ONCE - len(under_way))) if view.are_all_read else 0
     return IdlePlan(
-        begin=tuple(islice(_choose(view, under_way, halted), _MOST_A_PASS)) if view.are_all_read else (),
+        begin=tuple(islice(_choose(view, under_way, halted), room)),
         end=tuple(JobId(job.id) for name, job in newest.items() if name in running and _gives_way(view, name, job)),
         read=untold,
         told=tuple(name for name, pod in view.pods.items() if _was_closed(pod)),

@@ -36,6 +36,10 @@ class Syncer:
 
     def __init__(self, world: World, pods: Informer[Pod], nodesets: Informer[NodeSet]) -> None:
         self.world, self.pods, self.nodesets, self.now = world, pods, nodesets, SATURDAY
+        self.hurried = 0
+
+    def hurry(self) -> None:
+        self.hurried += 1
 
     async def answers(self, *, unread: int = 0, **fields: Any) -> None:
         """Slurm's next answer, to a leader that remembers nothing."""
@@ -47,6 +51,7 @@ class Syncer:
             SETTINGS,
             pods=self.pods,
             nodesets=self.nodesets,
+            read_soon=self.hurry,
             now=lambda: self.now,
         )
         rows = [
@@ -141,6 +146,18 @@ async def test_a_failure_is_told_while_its_job_holds_the_node_until_that_is_clos
     await syncer.answers(state=frozenset({"ALLOCATED", "DRAIN"}), reason="k8s: health")
     await syncer.told('"isTold":true')
     assert (world.slurm.cancelled, syncer.made("failed")) == ([id], 1)
+
+
+async def test_slurm_is_read_soon_again_while_one_runs(syncer: Syncer, world: World) -> None:
+    """One that fails holds its node for two minutes only."""
+    for state, hurried in (("RUNNING", 1), ("RUNNING", 2), ("COMPLETED", 3)):
+        await syncer.answers()
+        assert syncer.hurried == hurried
+        world.slurm.set_job(next(iter(world.slurm.jobs)), state)
+    await syncer.answers()
+    await syncer.told("passed")
+    await syncer.answers()
+    assert syncer.hurried == 4, "none runs"
 
 
 async def test_a_failure_whose_node_is_still_open_outlasts_a_check_that_was_not_made(

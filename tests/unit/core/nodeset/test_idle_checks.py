@@ -148,6 +148,16 @@ def test_the_longest_unchecked_comes_first_and_no_more_than_may_be():
     assert oldest_checks(pods, half) == {NODESET.name: (NOW - timedelta(hours=48)).timestamp()}
 
 
+def test_there_are_no_more_at_once_than_are_read_while_they_hold_their_nodes():
+    pods = [pod(number) for number in range(1, 71)]
+    every = {NODESET.name: IdleRule(seconds=86400, max_percent=100)}
+    assert len(plan(*pods, rules=every).begin) == 20
+    jobs = [checking(each, id=number) for number, each in enumerate(pods[:45], 1)]
+    assert len(plan(*pods, rules=every, jobs=jobs).begin) == 5
+    jobs = [checking(each, id=number) for number, each in enumerate(pods[:60], 1)]
+    assert plan(*pods, rules=every, jobs=jobs).begin == ()
+
+
 @pytest.mark.parametrize(
     ("failures", "percent", "is_halted"),
     [
