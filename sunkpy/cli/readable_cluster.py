@@ -23,13 +23,13 @@ from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.storage import Claim, Driver, FreeStorage, StorageClass, Volume
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common, minus
+from sunkpy.core.placement.free_storage import FreeRoom
 from sunkpy.core.placement.occupancy import taken_by_others
-from sunkpy.core.placement.volumes import FreeKey, Storage, find_user, has_claims, keys_of_free, within_reach
+from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
 from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import Forbidden, NotFound, NotServed
-from sunkpy.runtime.groups import Watched
 from sunkpy.scheduler.settings import SchedulerSettings
 
 T = TypeVar("T")
@@ -240,16 +240,16 @@ class ClusterReader:
         free = await self._or_not("free storage", self._kube.list_objects(paths.FREE_STORAGE, FreeStorage))
         if claims is None or volumes is None or classes is None:
             return None
-        free_for: Watched[FreeKey, FreeStorage] = Watched(keys_of_free)
+        room = FreeRoom()
         for each in free or ():
-            free_for.follow(None, each)
+            room.follow(None, each)
         return Storage(
             claim={each.key: each for each in claims}.get,
             volume={each.name: each for each in volumes}.get,
             storage_class={each.name: each for each in classes}.get,
             user_of=lambda claim, pod: find_user(claim, pod, pods),
             driver={each.name: each for each in drivers or () if free is not None}.get,
-            free=free_for.of,
+            free=room,
         )
 
     async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:

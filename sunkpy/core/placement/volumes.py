@@ -19,7 +19,7 @@ volumes have a node affinity as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,14 +27,12 @@ from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
 from sunkpy.core.model.storage import Claim, Driver, FreeStorage, StorageClass, Volume
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere
-
-FreeKey = tuple[str, str, str]
-"""Storage class, and a label of nodes with its value; both empty for free storage that is told by no single label."""
+from sunkpy.core.placement.free_storage import Asked, FreeRoom, decides
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of claims, volumes and classes; None for what is not there. `user_of`: which pod on a node uses the
-    claim of a pod, other than that; empty when none does. `free`: where there is room, as `keys_of_free` files it.
+    claim of a pod, other than that; empty when none does. `free`: where there is room.
     """
 
     claim: Callable[[Key], Claim | None]
@@ -42,7 +40,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     storage_class: Callable[[str], StorageClass | None]
     user_of: Callable[[Key, Pod], str]
     driver: Callable[[str], Driver | None] = lambda _: None
-    free: Callable[[FreeKey], Iterable[FreeStorage]] = lambda _: ()
+    free: FreeRoom = msgspec.field(default_factory=FreeRoom)
 
 
 _Bound = tuple[NodeSelector, str]
@@ -55,37 +53,49 @@ def has_claims(spec: PodSpec) -> bool:
 
 
 def within_reach(
-    eligibility: Eligibility, pods: Iterable[Pod], candidates: Iterable[Candidate], storage: Storage
+    eligibility: Eligibility, pods: Iterable[Pod], candidates: Sequence[Candidate], storage: Storage
 ) -> Eligibility:
     """The nodes from which the volumes of all these pods can be had; none, with the reason, before they can."""
-    bounds: dict[NodeSelector, str] = {}
-    to_make: dict[tuple[str, str], Claim] = {}
-    for pod in pods:
-        for name in _claim_names(pod):
-            found = _bound(pod, name, storage)
-            if isinstance(found, str):
-                return nowhere(found)
-            if found is not None:
-                bounds.setdefault(*found)
-        for claim in claims_to_place(pod, storage):
-            if _is_told_free(claim, storage):
-                to_make.setdefault((claim.spec.storage_class_name or "", claim.size), claim)
-    if not bounds and not to_make:
-        return eligibility
+    wanted = _wanted(pods, storage)
+    if isinstance(wanted, str):
+        return nowhere(wanted)
+    bounds, to_make = wanted
     refused: dict[str, str] = {}
-    for each in candidates:
-        out = (why for nodes, why in bounds.items() if not matching.matches_selector(each.node, nodes))
-        full = (_why_full(claim) for claim in to_make.values() if not _has_room(claim, each.node, storage))
-        if why := next(out, None) or next(full, None):
+    for each in candidates if bounds else ():
+        if why := next((why for nodes, why in bounds.items() if not matching.matches_selector(each.node, nodes)), None):
             refused[each.slurm_node] = why
+    for asked, claim in to_make.items():
+        refused = dict.fromkeys(storage.free.without(asked, candidates), _why_full(claim)) | refused
     return minus(eligibility, refused)
 
 
 def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
     """Why the pod could not have its volumes on this node; empty when it could."""
-    here = Candidate(slurm_node=node.name, node=node)
-    found = within_reach(Eligibility(eligible=(node.name,)), [pod], [here], storage)
-    return next((f"it is {why}" if name else why for name, why in found.refused.items()), "")
+    wanted = _wanted([pod], storage)
+    if isinstance(wanted, str):
+        return wanted
+    bounds, to_make = wanted
+    out = (why for nodes, why in bounds.items() if not matching.matches_selector(node, nodes))
+    full = (_why_full(claim) for asked, claim in to_make.items() if not storage.free.has_room(asked, node))
+    why = next(out, None) or next(full, None)
+    return f"it is {why}" if why else ""
+
+
+def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, str], dict[Asked, Claim]] | str:
+    """Where the pods must be, and for which claims there must be room; in words, why that cannot be said yet."""
+    bounds: dict[NodeSelector, str] = {}
+    to_make: dict[Asked, Claim] = {}
+    for pod in pods:
+        for name in _claim_names(pod):
+            found = _bound(pod, name, storage)
+            if isinstance(found, str):
+                return found
+            if found is not None:
+                bounds.setdefault(*found)
+        for claim in claims_to_place(pod, storage):
+            if _is_told_free(claim, storage):
+                to_make.setdefault((claim.spec.storage_class_name or "", claim.size), claim)
+    return bounds, to_make
 
 
 def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
@@ -111,24 +121,10 @@ def _is_under_way(claim: Claim, storage: Storage) -> bool:
     return storage.volume(claim.spec.volume_name) is None if claim.is_bound else _is_made_late(claim, storage)
 
 
-def keys_of_free(free: FreeStorage) -> tuple[FreeKey, ...]:
-    """By what it is found for a node: there is an object for each node and class, and a cluster has thousands."""
-    if free.node_topology is None:
-        return ()
-    name, value = next(iter(free.node_topology.match_labels.items()), ("", ""))
-    return ((free.storage_class_name, name, value),)
-
-
 def concerns_claim(claim: Claim, before: FreeStorage | None, now: FreeStorage | None, storage: Storage) -> bool:
     """Whether a volume for the claim can be made somewhere has changed with that."""
-    classes = {each.storage_class_name for each in (before, now) if each is not None}
-    is_asking = claim.spec.storage_class_name in classes and bool(claim.size) and not claim.selected_node
-    if not is_asking or not _waits(claim, storage):
-        return False
-    held, holds = (
-        [each.node_topology] if each is not None and each.holds(claim.size) else [] for each in (before, now)
-    )
-    return held != holds
+    is_asking = bool(claim.size) and not claim.selected_node and _waits(claim, storage)
+    return is_asking and decides((claim.spec.storage_class_name or "", claim.size), before, now)
 
 
 def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
@@ -196,18 +192,6 @@ def _is_told_free(claim: Claim, storage: Storage) -> bool:
     found = storage.storage_class(claim.spec.storage_class_name or "")
     driver = storage.driver(found.provisioner) if found is not None else None
     return driver is not None and driver.spec.storage_capacity is True and bool(claim.size)
-
-
-def _has_room(claim: Claim, node: Node, storage: Storage) -> bool:
-    name = claim.spec.storage_class_name or ""
-    keys = [(name, "", ""), *((name, label, value) for label, value in node.labels.items())]
-    return any(
-        each.holds(claim.size)
-        and each.node_topology is not None
-        and matching.matches_labels(each.node_topology, node.labels)
-        for key in keys
-        for each in storage.free(key)
-    )
 
 
 def _why_full(claim: Claim) -> str:

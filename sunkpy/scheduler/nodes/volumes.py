@@ -21,8 +21,8 @@ from sunkpy.core.model.storage import (
     Volume,
     VolumeSpec,
 )
+from sunkpy.core.placement.free_storage import FreeRoom
 from sunkpy.core.placement.volumes import (
-    FreeKey,
     Storage,
     claims_awaited,
     claims_to_place,
@@ -31,7 +31,6 @@ from sunkpy.core.placement.volumes import (
     concerns_claim,
     find_user,
     given_back,
-    keys_of_free,
     why_out_of_reach,
 )
 from sunkpy.kube import errors, paths
@@ -70,7 +69,7 @@ class Volumes:
         self._drivers = Informer(kube, paths.STORAGE_DRIVERS, Driver, tell=partial(on_unreadable, "CSIDriver"))
         on_free_odd = partial(on_unreadable, "CSIStorageCapacity")
         self._free = Informer(kube, paths.FREE_STORAGE, FreeStorage, tell=on_free_odd)
-        self._free_for: Watched[FreeKey, FreeStorage] = Watched(keys_of_free)
+        self._room = FreeRoom()
         for informer in (self._claims, self._volumes, self._classes, self._drivers):
             informer.add_handler(self._changed)
         self._free.add_handler(self._free_changed)
@@ -80,7 +79,7 @@ class Volumes:
             storage_class=lambda name: self._classes.get("", name),
             user_of=self.user_of,
             driver=lambda name: self._drivers.get("", name) if self._free.synced.is_set() else None,
-            free=self._free_for.of,
+            free=self._room,
         )
 
     @property
@@ -163,7 +162,7 @@ class Volumes:
 
     def _free_changed(self, old: FreeStorage | None, new: FreeStorage | None) -> None:
         """Drivers tell each change, and few change anything for a claim that waits."""
-        self._free_for.follow(old, new)
+        self._room.follow(old, new)
         if self.storage is None or not self._free.synced.is_set():
             return
         for key in tuple(self.awaited):

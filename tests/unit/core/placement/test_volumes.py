@@ -28,20 +28,19 @@ from sunkpy.core.model.storage import (
     VolumeSpec,
 )
 from sunkpy.core.placement.eligibility import Candidate, eligible_nodes, explain_eligibility
+from sunkpy.core.placement.free_storage import FreeRoom
 from sunkpy.core.placement.volumes import (
     Storage,
     claims_to_place,
     concerns_claim,
     find_user,
     has_claims,
-    keys_of_free,
     why_out_of_reach,
     within_reach,
 )
-from sunkpy.runtime.groups import Watched
 from tests.unit.core.gang.pods import make_node, make_pod
 
-ZONE = "topology.kubernetes.io/zone"
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NODES = [make_node("a", labels={ZONE: "east"}), make_node("b", labels={ZONE: "west"}), make_node("c")]
 CANDIDATES = [Candidate(slurm_node=f"s-{node.name}", node=node) for node in NODES]
 
@@ -87,16 +86,16 @@ NARROW = StorageClass(
 
 def storage(*claims, volumes=(), classes=(LATE, EARLY, STATIC, NARROW), pods=(), told=True, free=()):
     driver = Driver(metadata=Meta(name="csi.example.com"), spec=DriverSpec(storage_capacity=told))
-    free_for = Watched(keys_of_free)
+    room = FreeRoom()
     for each in free:
-        free_for.follow(None, each)
+        room.follow(None, each)
     return Storage(
         claim={each.key: each for each in claims}.get,
         volume={each.name: each for each in volumes}.get,
         storage_class={each.name: each for each in classes}.get,
         user_of=lambda claim, pod: find_user(claim, pod, pods),
         driver={"csi.example.com": driver}.get,
-        free=free_for.of,
+        free=room,
     )
 
 
@@ -278,3 +277,36 @@ def test_it_is_said_where_storage_is_lacking():
 )
 def test_what_is_told_of_free_storage_matters_only_to_claims_that_it_decides_about(asking, before, now, expected):
     assert concerns_claim(asking, before, now, storage(asking)) is expected
+
+
+def test_a_pass_looks_at_free_storage_once_for_all_gangs_that_ask_for_the_same(monkeypatch):
+    """Thousands of nodes have dozens of labels each, and each has an object; one label of these all nodes have."""
+    many, labels = 100, {f"label-{number}": "same" for number in range(40)}
+    nodes = [make_node(f"n{number}", labels={**labels, HOST: f"n{number}"}) for number in range(many)]
+    candidates = [Candidate(slurm_node=node.name, node=node) for node in nodes]
+    told = [
+        free(LabelSelector(match_labels={"label-0": "same", HOST: node.name}), f"{number % 2 * 20}Gi")
+        for number, node in enumerate(nodes)
+    ]
+    known = storage(claim(size="10Gi"), free=told)
+    looks = []
+    holds = FreeStorage.holds
+    monkeypatch.setattr(FreeStorage, "holds", lambda self, size: looks.append(size) or holds(self, size))
+    everywhere = eligible_nodes(make_pod().spec, candidates, gpu_resources={})
+
+    def looked():
+        looks.clear()
+        found = within_reach(everywhere, [pod("data")], candidates, known)
+        return len(found.eligible), len(looks)
+
+    assert looked() == (many // 2, many), "each object is looked at for its own node"
+    assert looked() == (many // 2, 0), "and not again for the next gang"
+    assert why_out_of_reach(pod("data"), nodes[0], known)
+    assert looked() == (many // 2, 0), "nor after a question about one node"
+    known.free.follow(told[0], free(told[0].node_topology, "5Gi"))
+    assert looked() == (many // 2, 0), "nor when it is still too little"
+    known.free.follow(told[1], None)
+    assert looked() == (many // 2 - 1, many - 1)
+    candidates = candidates[:10]
+    everywhere = eligible_nodes(make_pod().spec, candidates, gpu_resources={})
+    assert looked() == (4, 9)
