@@ -132,7 +132,8 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         """Where the job of a gang may go, as far as it could be read."""
         found, pods = self.eligibility(deciding_specs(gang)), [p for p in gang.first_wave if has_claims(p.spec)]
         if found is not None and self.storage is not None and pods:
-            found = within_reach(found, pods, self._candidates(), self.storage)
+            may_grow = self.policy.may_grow(gang.options.partition)
+            found = within_reach(found, pods, self._candidates(), self.storage, may_grow=may_grow)
         return minus(found, self._avoided_by(gang)) if found is not None else None
 
     def within_limits(self, gang: Gang) -> Gang:

@@ -133,7 +133,8 @@ class Collector:
         unlike = list(one_of_each(deciding_specs(gang), template_of))
         templates = self._eligible(unlike)
         common = in_common([each.value for each in templates])
-        reachable = self._within_reach(common, gang.first_wave) if common is not None else None
+        may_grow = self._settings.policy.may_grow(gang.options.partition)
+        reachable = self._within_reach(common, gang.first_wave, may_grow=may_grow) if common is not None else None
         if common is None or reachable is None:
             return None
         # Which domain a job waits for is seen by the nodes that it excludes.
@@ -183,14 +184,16 @@ class Collector:
         known = msgspec.structs.replace(snapshot, eligibility=eligibility, is_to_be_polled=is_to_be_polled)
         return known, Grounds(templates=tuple(templates), avoided=tuple(avoided), full=tuple(full))
 
-    def _within_reach(self, eligibility: Eligibility, pods: Sequence[Pod]) -> Eligibility | None:
+    def _within_reach(
+        self, eligibility: Eligibility, pods: Sequence[Pod], *, may_grow: bool = False
+    ) -> Eligibility | None:
         """The nodes from which the pods' volumes can be reached; None while that is not known."""
         pods = [pod for pod in pods if has_claims(pod.spec)]
         storage = self._cluster.volumes.storage
         if not pods:
             return eligibility
         candidates = self._cluster.candidates.lasting()
-        return within_reach(eligibility, pods, candidates, storage) if storage is not None else None
+        return within_reach(eligibility, pods, candidates, storage, may_grow=may_grow) if storage is not None else None
 
     def _in_one_domain(
         self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: RecordView

@@ -26,7 +26,7 @@ import msgspec
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
 from sunkpy.core.model.storage import Claim, Driver, FreeStorage, StorageClass, Volume
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere, without
 from sunkpy.core.placement.free_storage import Asked, FreeRoom, decides
 
 
@@ -53,20 +53,29 @@ def has_claims(spec: PodSpec) -> bool:
 
 
 def within_reach(
-    eligibility: Eligibility, pods: Iterable[Pod], candidates: Sequence[Candidate], storage: Storage
+    eligibility: Eligibility,
+    pods: Iterable[Pod],
+    candidates: Sequence[Candidate],
+    storage: Storage,
+    *,
+    may_grow: bool = False,
 ) -> Eligibility:
-    """The nodes from which the volumes of all these pods can be had; none, with the reason, before they can."""
+    """The nodes from which the volumes of all these pods can be had; none, with the reason, before they can.
+
+    `may_grow`: there may be one node more. Only a job asks for it, so free storage alone takes no last node out then.
+    """
     wanted = _wanted(pods, storage)
     if isinstance(wanted, str):
         return nowhere(wanted)
     bounds, to_make = wanted
-    refused: dict[str, str] = {}
+    refused, full = dict[str, str](), dict[str, str]()
     for each in candidates if bounds else ():
         if why := next((why for nodes, why in bounds.items() if not matching.matches_selector(each.node, nodes)), None):
             refused[each.slurm_node] = why
     for asked, claim in to_make.items():
-        refused = dict.fromkeys(storage.free.without(asked, candidates), _why_full(claim)) | refused
-    return minus(eligibility, refused)
+        full = dict.fromkeys(storage.free.without(asked, candidates), _why_full(claim)) | full
+    reachable = minus(eligibility, refused)
+    return without(reachable, full) if may_grow else minus(reachable, full)
 
 
 def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:

@@ -152,6 +152,26 @@ async def test_no_node_is_taken_for_a_volume_that_cannot_be_made_there(world, tm
     assert world.submissions[0]["excluded_nodes"] == ["n1"]
 
 
+async def test_where_a_partition_grows_a_job_waits_for_a_node_with_free_storage(world, tmp_path):
+    """The NodeSet counts jobs that wait, and a node that there is not yet tells no free storage."""
+    add_class(world, "late", "WaitForFirstConsumer")
+    asks = {"spec": {"resources": {"requests": {"storage": "10Gi"}}}}
+    world.api.change("persistentvolumeclaims", "default", add_claim(world, "late")["metadata"]["name"], asks)
+    add_free(world, "east", "5Gi")
+    add_free(world, "west", "1Gi")
+    async with leading(world, tmp_path, growing_partitions=("grows",)):
+        add_pod(world, annotations={"sunkpy.dev/partition": "grows"})
+        await world.until(lambda: world.submissions)
+        assert "excluded_nodes" not in world.submissions[0]
+        (job,) = world.jobs
+        add_free(world, "west", "10Gi")
+        await world.until(lambda: world.jobs[job]["excluded_nodes"] == "n1")
+        add_free(world, "west", "1Gi")
+        world.set_job(job, "RUNNING", nodes="n2")
+        await world.until(lambda: world.cancelled == [job])
+        assert (world.bindings, selected(world)) == ([], ""), "nothing is bound where it is full"
+
+
 async def test_a_volume_that_is_not_made_in_time_keeps_no_node(world, tmp_path):
     world.hasten(volume_patience_s=0.2, volume_again_s=0.05)
     add_class(world, "late", "WaitForFirstConsumer")

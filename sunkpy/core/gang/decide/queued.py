@@ -186,7 +186,5 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 def _needs_node(job: Job, policy: Policy) -> bool:
     """Whether its pods are to ask autoscalers for a node."""
     reason = job.slurm.state_reason
-    is_asked_for = reason in _ASKED_FOR_BY_NODESETS and not set(policy.growing_partitions).isdisjoint(
-        job.slurm.partition.split(",")
-    )
+    is_asked_for = reason in _ASKED_FOR_BY_NODESETS and policy.may_grow(job.slurm.partition)
     return reason in _NEEDS_NODE and not is_asked_for

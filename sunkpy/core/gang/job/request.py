@@ -65,6 +65,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     gpu_sharing: GpuSharing = GpuSharing.EXCLUSIVE
     growing_partitions: tuple[str, ...] = ()
 
+    def may_grow(self, partitions: str) -> bool:
+        """One of these, as a job names them, may get nodes; with none named, the default one."""
+        return not set(self.growing_partitions).isdisjoint((partitions or self.default_partition).split(","))
+
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobSpec:
     """The job for a gang.

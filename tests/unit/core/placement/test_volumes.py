@@ -257,6 +257,21 @@ def test_a_volume_that_is_being_made_needs_no_more_room():
     assert reach([pod("data")], storage(claim(size="10Gi", chosen="a"))).eligible == ("s-a",)
 
 
+@pytest.mark.parametrize(
+    ("there", "known", "eligible"),
+    [
+        pytest.param([free(EAST, "5Gi")], [claim(size="10Gi")], ("s-a", "s-b", "s-c"), id="all are full"),
+        pytest.param([free(EAST, "20Gi")], [claim(size="10Gi")], ("s-a",), id="one has room"),
+        pytest.param([], [claim(size="10Gi", class_name="narrow")], ("s-b",), id="those in reach are full"),
+    ],
+)
+def test_where_there_may_be_more_nodes_free_storage_takes_no_last_one(there, known, eligible):
+    """Only a job that waits for a node has the NodeSet grow."""
+    everywhere = eligible_nodes(make_pod().spec, CANDIDATES, gpu_resources={})
+    found = within_reach(everywhere, [pod("data")], CANDIDATES, storage(*known, free=there), may_grow=True)
+    assert found.eligible == eligible
+
+
 def test_it_is_said_where_storage_is_lacking():
     found = reach([pod("data")], storage(claim(size="10Gi"), free=[free(EAST, "5Gi")]))
     says = "none of 3 Slurm nodes fits: 3 without 10Gi of free storage in class late (claim data)"
