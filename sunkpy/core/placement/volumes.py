@@ -25,9 +25,9 @@ import msgspec
 
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
-from sunkpy.core.model.storage import Claim, Driver, FreeStorage, StorageClass, Volume
+from sunkpy.core.model.storage import Claim, Driver, StorageClass, Volume
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere, without
-from sunkpy.core.placement.free_storage import Asked, FreeRoom, decides
+from sunkpy.core.placement.free_storage import Asked, FreeRoom
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,10 +130,10 @@ def _is_under_way(claim: Claim, storage: Storage) -> bool:
     return storage.volume(claim.spec.volume_name) is None if claim.is_bound else _is_made_late(claim, storage)
 
 
-def concerns_claim(claim: Claim, before: FreeStorage | None, now: FreeStorage | None, storage: Storage) -> bool:
-    """Whether a volume for the claim can be made somewhere has changed with that."""
-    is_asking = bool(claim.size) and not claim.selected_node and _waits(claim, storage)
-    return is_asking and decides((claim.spec.storage_class_name or "", claim.size), before, now)
+def room_asked(claim: Claim) -> tuple[Asked, ...]:
+    """The class and size of a volume that may have to be made, and for no node yet."""
+    is_open = bool(claim.size) and not claim.selected_node and not claim.spec.volume_name
+    return ((claim.spec.storage_class_name or "", claim.size),) if is_open else ()
 
 
 def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:

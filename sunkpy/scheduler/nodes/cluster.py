@@ -52,7 +52,9 @@ from sunkpy.slurm import NodeCache
 
 
 class Cluster:
-    """Informers of one leader. `on_claim` is called with a pod when a claim of it changed, for devices or a volume."""
+    """Informers of one leader. `on_claim` is called with a pod when a claim of it changed, for devices or a volume;
+    `on_room` when a volume for it may be made elsewhere now.
+    """
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Cluster:
         wake: Wake,
         *,
         on_claim: Callable[[Pod], None],
+        on_room: Callable[[Pod], None],
         on_unreadable: OnUnreadable,
     ) -> None:
         kube, settings = leader.kube, leader.settings
@@ -89,7 +92,9 @@ class Cluster:
         self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._tell_apart)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
-        self.volumes = Volumes(kube, on_claim=on_claim, on_change=self._reach_changed, on_unreadable=on_unreadable)
+        self.volumes = Volumes(
+            kube, on_claim=on_claim, on_room=on_room, on_change=self._reach_changed, on_unreadable=on_unreadable
+        )
         self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(
             kube, settings, self.nodes, on_unreadable, on_claim=on_claim, on_classes=self._classes_changed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from sunkpy.core.model.objects import Key, KubeObject, Node, Pod
 from sunkpy.core.model.storage import (
@@ -21,16 +22,16 @@ from sunkpy.core.model.storage import (
     Volume,
     VolumeSpec,
 )
-from sunkpy.core.placement.free_storage import FreeRoom
+from sunkpy.core.placement.free_storage import Asked, FreeRoom, decides
 from sunkpy.core.placement.volumes import (
     Storage,
     claims_awaited,
     claims_to_place,
     claims_under_way,
     claims_used,
-    concerns_claim,
     find_user,
     given_back,
+    room_asked,
     why_out_of_reach,
 )
 from sunkpy.kube import errors, paths
@@ -39,10 +40,13 @@ from sunkpy.kube.informer import Informer
 from sunkpy.runtime.groups import Watched
 from sunkpy.scheduler.owners.watch import OnUnreadable
 
+_GATHERED_S: Final = 0.5
+_AT_ONCE: Final = 32
+
 
 class Volumes:
-    """`on_claim` is called with each pod that waits when it may reach its volume now, or from other nodes; `on_change`
-    when any may. Everybody's claims come and go all the time.
+    """`on_claim` is called with each pod that waits when it may reach its volume now, or from other nodes; `on_room`
+    when one may be made elsewhere now; `on_change` when any may. Everybody's claims come and go all the time.
     """
 
     def __init__(
@@ -50,11 +54,13 @@ class Volumes:
         kube: Kube,
         *,
         on_claim: Callable[[Pod], None],
+        on_room: Callable[[Pod], None],
         on_change: Callable[[], None],
         on_unreadable: OnUnreadable,
     ) -> None:
         self._kube = kube
         self._on_claim = on_claim
+        self._on_room = on_room
         self._on_change = on_change
         self._chosen: dict[str, str] = {}
         self._given_back: dict[str, str] = {}
@@ -63,6 +69,7 @@ class Volumes:
         self.awaited: Watched[Key, Pod] = Watched(claims_awaited)
         """The pods that have no node by their claims, kept likewise."""
         on_claim_odd = partial(on_unreadable, "PersistentVolumeClaim")
+        self._asking: Watched[Asked, Claim] = Watched(room_asked)
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=on_claim_odd, are_large=True)
         self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
         self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
@@ -70,8 +77,11 @@ class Volumes:
         on_free_odd = partial(on_unreadable, "CSIStorageCapacity")
         self._free = Informer(kube, paths.FREE_STORAGE, FreeStorage, tell=on_free_odd)
         self._room = FreeRoom()
+        self._changed_for: set[Asked] = set()
+        self._has_changed = asyncio.Event()
         for informer in (self._claims, self._volumes, self._classes, self._drivers):
             informer.add_handler(self._changed)
+        self._claims.add_handler(self._asking.follow)
         self._free.add_handler(self._free_changed)
         self._storage = Storage(
             claim=lambda key: self._claims.get(*key),
@@ -97,6 +107,7 @@ class Volumes:
         async with asyncio.TaskGroup() as group:
             for informer in (self._claims, self._volumes, self._classes, self._drivers, self._free):
                 group.create_task(informer.run())
+            group.create_task(self._tell_of_room())
             for informer in (self._claims, self._volumes, self._classes):
                 await informer.synced.wait()
             self._on_change()
@@ -165,10 +176,23 @@ class Volumes:
         self._room.follow(old, new)
         if self.storage is None or not self._free.synced.is_set():
             return
-        for key in tuple(self.awaited):
-            claim = self._claims.get(*key)
-            if claim is not None and concerns_claim(claim, old, new, self._storage):
-                self._wake(claim)
+        if concerned := {asked for asked in self._asking if decides(asked, old, new)}:
+            self._changed_for |= concerned
+            self._has_changed.set()
+
+    async def _tell_of_room(self) -> None:
+        """Drivers tell many nodes at about the same time, and one volume more or less concerns every gang alike."""
+        while True:
+            await self._has_changed.wait()
+            await asyncio.sleep(_GATHERED_S)
+            self._has_changed.clear()
+            concerned, self._changed_for = self._changed_for, set()
+            claims = (claim for asked in concerned for claim in self._asking.of(asked) if claim.key in self.awaited)
+            for count, claim in enumerate(claims, start=1):
+                for pod in self.awaited.of(claim.key):
+                    self._on_room(pod)
+                if count % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     def _wake(self, *changed: KubeObject | None) -> None:
         claims = {_claim_of(each) for each in changed if each is not None}

@@ -55,6 +55,12 @@ class Wake:
             self._ledger.queue.add(record.id)
             record.fire()
 
+    def later(self, id: GangId | None) -> None:
+        """The gang is to be looked at; if its job waits, behind whoever comes or goes."""
+        record = self._ledger.get(id)
+        if record is not None:
+            self._ledger.queue.add(record.id, at_most=_at_most(record))
+
     def changed(self, id: GangId | None) -> None:
         """The gang may look different now: it is recognised again, and then looked at."""
         record = self._ledger.get(id)
@@ -169,10 +175,14 @@ async def recheck(
             is_waiting = record.state in (GangState.WAITING, GangState.SUBMITTED)
             if is_waiting and _may_be(is_concerned, record, leader.metrics):
                 # One change may update thousands of jobs that only queue: whoever comes or goes is not behind them.
-                ledger.queue.add(record.id, at_most=Urgency.LAST if record.jobs else Urgency.FIRST)
+                ledger.queue.add(record.id, at_most=_at_most(record))
             if time.perf_counter() > until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + turn_s
+
+
+def _at_most(record: Record) -> Urgency:
+    return Urgency.LAST if record.jobs else Urgency.FIRST
 
 
 def _may_be(is_concerned: Callable[[Record], bool], record: Record, metrics: SchedulerMetrics) -> bool:

@@ -1,12 +1,22 @@
 """Pods with claims, on the whole scheduler: where their jobs may go, and what their claims are told."""
 
+import asyncio
 import time
 
 import pytest
 
 from sunkpy.core.gang.phases import GangState
-from sunkpy.core.model.objects import ClaimSource, Meta, Pod, PodSpec, PodStatus, PodVolume
-from sunkpy.core.model.storage import SELECTED_NODE, Claim, ClaimReference, StorageClass, Volume, VolumeSpec
+from sunkpy.core.model.objects import ClaimSource, LabelSelector, Meta, Pod, PodSpec, PodStatus, PodVolume, Resources
+from sunkpy.core.model.storage import (
+    SELECTED_NODE,
+    Claim,
+    ClaimReference,
+    ClaimSpec,
+    FreeStorage,
+    StorageClass,
+    Volume,
+    VolumeSpec,
+)
 from sunkpy.scheduler.nodes.volumes import Volumes
 from tests.unit.scheduler.world import World, leading
 
@@ -251,7 +261,9 @@ async def test_a_pod_waits_while_another_uses_a_claim_that_is_for_one_pod(world,
 
 def test_who_uses_a_claim_is_known_without_a_look_at_other_pods():
     """A cluster has tens of thousands, and many pods may wait for claims that are for one pod."""
-    volumes = Volumes(None, on_claim=lambda _: None, on_change=lambda: None, on_unreadable=lambda *_: None)
+    volumes = Volumes(
+        None, on_claim=lambda _: None, on_room=lambda _: None, on_change=lambda: None, on_unreadable=lambda *_: None
+    )
 
     def pod(name, claim, node="node-1", phase="Running"):
         source = PodVolume(name="v", persistent_volume_claim=ClaimSource(claim_name=claim))
@@ -281,6 +293,7 @@ def test_a_claim_and_its_volume_concern_only_the_pods_that_wait_for_them():
     volumes = Volumes(
         None,
         on_claim=lambda pod: told.append(pod.name),
+        on_room=lambda _: None,
         on_change=lambda: everybody.append(True),
         on_unreadable=lambda *_: None,
     )
@@ -317,3 +330,39 @@ async def test_what_others_take_of_nodes_has_no_gang_with_a_volume_decided_anew(
         before = cluster.reach
         add_class(world, "fast", "Immediate")
         await world.until(lambda: cluster.reach > before)
+
+
+async def test_free_storage_is_compared_once_for_claims_that_ask_alike_and_wakes_who_waits_for_it(monkeypatch):
+    """Drivers tell thousands of nodes each minute, and thousands of claims may wait."""
+    told, looks = [], []
+    volumes = Volumes(
+        None,
+        on_claim=lambda _: None,
+        on_room=lambda pod: told.append(pod.name),
+        on_change=lambda: None,
+        on_unreadable=lambda *_: None,
+    )
+    for each in (volumes._claims, volumes._volumes, volumes._classes, volumes._free):
+        each.synced.set()
+    for number in range(100):
+        name, size = str(number), "10Gi" if number % 2 else "50Gi"
+        spec = ClaimSpec(storage_class_name="late", resources=Resources(requests={"storage": size}))
+        volumes._asking.follow(None, Claim(metadata=Meta(namespace="default", name=name, uid=name), spec=spec))
+        source = PodVolume(name="v", persistent_volume_claim=ClaimSource(claim_name=name))
+        pod = Pod(metadata=Meta(namespace="default", name=name, uid=name), spec=PodSpec(volumes=(source,)))
+        volumes.awaited.follow(None, pod)
+    holds = FreeStorage.holds
+    monkeypatch.setattr(FreeStorage, "holds", lambda self, size: looks.append(size) or holds(self, size))
+    less, more = (
+        FreeStorage(
+            metadata=Meta(name="f", uid="f"), storage_class_name="late", node_topology=LabelSelector(), capacity=much
+        )
+        for much in ("5Gi", "20Gi")
+    )
+    volumes._free_changed(less, less)
+    volumes._free_changed(less, more)
+    assert (len(looks), told) == (8, []), "each change is compared with two sizes, before and now"
+    telling = asyncio.ensure_future(volumes._tell_of_room())
+    await asyncio.sleep(0.7)
+    telling.cancel()
+    assert sorted(told, key=int) == [str(number) for number in range(100) if number % 2]
