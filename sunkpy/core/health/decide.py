@@ -32,6 +32,7 @@ from sunkpy.core.health.verification import (
     verify_s,
 )
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.slurmd import is_idle
 from sunkpy.core.model.times import rfc3339
 
 A_DAY: Final = timedelta(days=1)
@@ -320,8 +321,7 @@ def _drained_further(view: HealthView, record: Record) -> Record:
 
 def _is_idle(pod: Pod | None) -> bool:
     """No job is on its Slurm node; what is not known is not so."""
-    running = pod.condition(names.CONDITION_RUNNING) if pod is not None else None
-    return running is not None and running.status == "False"
+    return pod is not None and is_idle(pod)
 
 
 def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) -> bool:

@@ -8,6 +8,7 @@ from sunkpy.core import names
 from sunkpy.core.mirror.actions import PatchPod
 from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Pod
+from sunkpy.core.model.slurmd import is_emptied
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
@@ -50,9 +51,7 @@ def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
 
     `kubectl drain` may evict such a pod. All others stay: they remove no pod and end no cordon.
     """
-    running = pod.condition(names.CONDITION_RUNNING)
-    is_idle = running is not None and running.status == "False"
-    if not is_idle or not pod.is_condition_true(names.CONDITION_DRAIN):
+    if not is_emptied(pod):
         return ()
     why = "Slurm cannot be read, or its answer is implausible: see the Events of the NodeSet"
     return (Condition(type=names.CONDITION_RUNNING, status="Unknown", reason="SlurmUnreadable", message=why),)

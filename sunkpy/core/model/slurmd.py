@@ -33,6 +33,17 @@ def slurm_node_of(pod: Pod) -> str:
     return pod.labels.get(names.LABEL_SLURM_NODE, "")
 
 
+def is_idle(pod: Pod) -> bool:
+    """Slurm says that no job is on its node. What is not known is not so."""
+    running = pod.condition(names.CONDITION_RUNNING)
+    return running is not None and running.status == "False"
+
+
+def is_emptied(pod: Pod) -> bool:
+    """Slurm says that its node is closed and runs nothing."""
+    return is_idle(pod) and pod.is_condition_true(names.CONDITION_DRAIN)
+
+
 def _is_nodeset(owner: OwnerReference) -> bool:
     group = owner.api_version.partition("/")[0]
     return owner.controller and group == names.API_GROUP and owner.kind == names.NODESET_KIND

@@ -13,6 +13,7 @@ from typing import Final
 
 from sunkpy.core import names
 from sunkpy.core.health import State, read_record
+from sunkpy.core.model import slurmd
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.removal import has_fresh_receipt
 
@@ -33,6 +34,4 @@ def is_emptied(node: Node, pod: Pod, now: datetime) -> bool:
     question = question_of(node)
     if question is None or pod.annotations.get(names.ANNOTATION_DRAINED) != question:
         return False
-    running = pod.condition(names.CONDITION_RUNNING)
-    is_idle = running is not None and running.status == "False"
-    return is_idle and pod.is_condition_true(names.CONDITION_DRAIN) and has_fresh_receipt(pod, now)
+    return slurmd.is_emptied(pod) and has_fresh_receipt(pod, now)

@@ -11,6 +11,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod, Taint
+from sunkpy.core.model.slurmd import is_idle
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +50,7 @@ def _is_locked(node: Node, pod: Pod | None, lock: Lock, has_jobs: bool) -> bool:
     """By the slurmd pod's condition. While nobody can tell it stays as it is, and so it does while jobs of pods run."""
     if not lock.key or is_sure(pod):
         return bool(lock.key)
-    running = pod.condition(names.CONDITION_RUNNING) if pod is not None else None
-    if not has_jobs and (pod is None or (running is not None and running.status == "False")):
+    if not has_jobs and (pod is None or is_idle(pod)):
         return False
     was_noted = names.ANNOTATION_WOULD_LOCK in node.annotations
     return was_noted or any(taint.value == names.LOCKED_FOR_JOBS for taint in node.spec.taints)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.slurmd import is_emptied
 from sunkpy.core.nodeset.feasibility import departure
 from sunkpy.core.nodeset.node_mark import Changes
 from sunkpy.core.nodeset.slurmd_pod import Json
@@ -54,7 +55,7 @@ def decide_evictable(node: Node | None, pod: Pod) -> Changes:
     A Node that cannot be seen, or a state that is not known, protects the pod.
     """
     is_closed = node is not None and (node.spec.unschedulable or departure(node) is not None)
-    wanted = "true" if is_closed and _is_drained(pod) else None
+    wanted = "true" if is_closed and is_emptied(pod) else None
     return {names.LABEL_EVICTABLE: wanted} if pod.labels.get(names.LABEL_EVICTABLE) != wanted else {}
 
 
@@ -72,13 +73,7 @@ def decide_autoscaler_marks(node: Node, pod: Pod | None, *, has_jobs: bool) -> C
     """
     noted = node.annotations.get(names.ANNOTATION_KEPT, "").split(",")
     ours = [key for key in names.AUTOSCALER_MARKS if key in noted and node.annotations.get(key) == "true"]
-    if not has_jobs and (pod is None or _is_drained(pod)):
+    if not has_jobs and (pod is None or is_emptied(pod)):
         return {**dict.fromkeys(ours), names.ANNOTATION_KEPT: None}
     marks = [key for key in names.AUTOSCALER_MARKS if key in ours or key not in node.annotations]
     return {**dict.fromkeys(marks, "true"), names.ANNOTATION_KEPT: ",".join(marks) or None}
-
-
-def _is_drained(pod: Pod) -> bool:
-    """Slurm says that the node is closed and runs nothing. What is not known is not so."""
-    running = pod.condition(names.CONDITION_RUNNING)
-    return running is not None and running.status == "False" and pod.is_condition_true(names.CONDITION_DRAIN)
