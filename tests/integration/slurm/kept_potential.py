@@ -18,7 +18,8 @@ start() {
   exec /usr/sbin/slurmctld -i -D
 }
 export -f start
-begin() { as slurm bash -c start; pkill -u slurm -x sleep; }
+# What it left running ends with it, as in its container.
+begin() { as slurm bash -c start; pkill -KILL -u slurm -fx 'bash -c start'; }
 keep begin >> /var/log/slurmctld.log 2>&1 &
 """
 KEEP_POTENTIAL: Final = f"cat > /keep_potential.sh << 'END_OF_FILE'\n{_SCRIPT}\nEND_OF_FILE\n{_KEEP}"

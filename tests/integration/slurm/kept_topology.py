@@ -22,7 +22,8 @@ start() {
   exec /usr/sbin/slurmctld -i -D
 }
 export -f start
-begin() { as slurm bash -c start; pkill -u slurm -x sleep; }
+# What it left running ends with it, as in its container: two that keep one topology would take each other's files.
+begin() { as slurm bash -c start; pkill -KILL -u slurm -fx 'bash -c start'; pkill -KILL -u slurm -x slurmctld; }
 keep begin >> /var/log/slurmctld.log 2>&1 &
 """
 
