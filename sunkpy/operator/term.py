@@ -16,6 +16,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Handler, Informer
 from sunkpy.kube.pulse import Pulse
+from sunkpy.kube.trim import trim_node
 from sunkpy.operator.asking import Asker
 from sunkpy.operator.collect import Collector
 from sunkpy.operator.cordon_cap import CordonCap
@@ -34,7 +35,7 @@ from sunkpy.operator.remedies import RemedyWriter
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.operator.surveys import Surveys
-from sunkpy.operator.trim import is_heartbeat, trim_node, trim_pod
+from sunkpy.operator.trim import is_heartbeat, trim_pod
 from sunkpy.runtime.process import Check, Process
 from sunkpy.runtime.queue import run_workers
 

@@ -1,15 +1,14 @@
-"""Trims Nodes and Pods for the watch caches: keeps only what the operator reads, and shares equal parts.
+"""Trims Pods for the watch cache: keeps only what the operator reads, and shares equal parts (Nodes: `kube.trim`).
 
-The watch caches are most of the operator's memory. A typed decode has dropped most of an object already (images,
-managed fields, volumes). This drops annotations and conditions of others. For a pod that is no slurmd pod only its
-requests and its job stay. Pods of one template have equal requests, so they share one value.
+The watch caches are most of the operator's memory. For a pod that is no slurmd pod only its requests and its job stay.
+Pods of one template have equal requests, so they share one value.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator
 
 import msgspec
 
@@ -22,9 +21,6 @@ from sunkpy.core.model.objects import (
     ContainerStatus,
     Meta,
     Node,
-    NodeInfo,
-    NodeStatus,
-    OwnerReference,
     Pod,
     PodSpec,
     PodStatus,
@@ -32,36 +28,10 @@ from sunkpy.core.model.objects import (
 )
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.placement.occupancy import as_much
+from sunkpy.kube.trim import of_types, slurmd_meta
 
 _READ_CONDITIONS = frozenset({"Ready", "DisruptionTarget", *names.SLURM_CONDITIONS})
-_READ_ANNOTATIONS: Set[str] = frozenset(names.AUTOSCALER_MARKS)
 _KINDS = 4096  # of pods by their requests, of conditions by their content
-
-
-def trim_node(node: Node, *, signals: Set[str] = frozenset(), annotations: Set[str] = frozenset()) -> Node:
-    """The Node with what the operator reads. All labels stay: a template may select by any.
-
-    `signals`: the types of conditions that rules of health read; `annotations`: those that remedies read.
-    """
-    meta, status = node.metadata, node.status
-    return msgspec.structs.replace(
-        node,
-        metadata=Meta(
-            name=meta.name,
-            uid=meta.uid,
-            resource_version=meta.resource_version,
-            creation_timestamp=meta.creation_timestamp,
-            deletion_timestamp=meta.deletion_timestamp,
-            labels=_interned(meta.labels),
-            annotations=_ours(meta.annotations, annotations | _READ_ANNOTATIONS),
-        ),
-        status=NodeStatus(
-            allocatable=_interned(status.allocatable),
-            conditions=_read(status.conditions, signals),
-            node_info=NodeInfo(boot_id=status.boot_id),
-            addresses=tuple(address for address in status.addresses if address.type == "InternalIP"),
-        ),
-    )
 
 
 def is_heartbeat(old: Node, new: Node) -> bool:
@@ -86,17 +56,7 @@ def trim_pod(pod: Pod) -> Pod:
         )
         return Pod(metadata=kept, spec=spec, status=PodStatus(phase=sys.intern(status.phase)))
     return Pod(
-        metadata=Meta(
-            name=meta.name,
-            namespace=meta.namespace,
-            uid=meta.uid,
-            resource_version=meta.resource_version,
-            creation_timestamp=meta.creation_timestamp,
-            deletion_timestamp=meta.deletion_timestamp,
-            labels=_interned(_ours(meta.labels)),
-            annotations=_ours(meta.annotations),
-            owner_references=_one_owner(meta.owner_references),
-        ),
+        metadata=slurmd_meta(meta),
         # Its node is in the affinity as long as no scheduler has bound it.
         spec=spec if spec.node_name else msgspec.structs.replace(spec, affinity=pod.spec.affinity),
         status=PodStatus(
@@ -104,13 +64,9 @@ def trim_pod(pod: Pod) -> Pod:
             reason=status.reason,
             message=status.message,
             container_statuses=tuple(_last_words(status.container_statuses)),
-            conditions=_one_state(tuple(map(_undated, _read(status.conditions)))),
+            conditions=_one_state(tuple(map(_undated, of_types(status.conditions, _READ_CONDITIONS)))),
         ),
     )
-
-
-def _read(conditions: tuple[Condition, ...], signals: Set[str] = frozenset()) -> tuple[Condition, ...]:
-    return tuple(each for each in conditions if each.type in _READ_CONDITIONS or each.type in signals)
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
@@ -144,16 +100,3 @@ def _room(taken: bytes) -> Container:
 @functools.lru_cache(maxsize=_KINDS)
 def _one_state(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     return conditions
-
-
-@functools.lru_cache(maxsize=_KINDS)
-def _one_owner(owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]:
-    return owners
-
-
-def _ours(texts: Mapping[str, str], more: Set[str] = frozenset()) -> dict[str, str]:
-    return {sys.intern(key): text for key, text in texts.items() if key.startswith(names.PREFIX) or key in more}
-
-
-def _interned(texts: Mapping[str, str]) -> dict[str, str]:
-    return {sys.intern(key): sys.intern(text) for key, text in texts.items()}

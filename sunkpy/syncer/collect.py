@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 import structlog
 
 from sunkpy.core import names
@@ -24,7 +23,7 @@ from sunkpy.core.mirror import (
     is_expected,
     promises,
 )
-from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import NodeCache
@@ -35,18 +34,6 @@ from sunkpy.syncer.topology import Topology
 def pod_selector(cluster: str) -> str:
     """Label selector of the slurmd pods of a Slurm cluster."""
     return f"{names.LABEL_CLUSTER}={cluster},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
-
-
-def trim_pod(pod: Pod) -> Pod:
-    """Only what the mirror reads of a pod; thousands are kept."""
-    status = pod.status
-    return msgspec.structs.replace(
-        pod,
-        spec=PodSpec(node_name=pod.spec.node_name),
-        status=PodStatus(
-            phase=status.phase, pod_ip=status.pod_ip, start_time=status.start_time, conditions=status.conditions
-        ),
-    )
 
 
 class Collector:

@@ -14,10 +14,11 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.kube.pulse import Pulse
+from sunkpy.kube.trim import trim_slurmd
 from sunkpy.runtime.process import Process
 from sunkpy.slurm import NodeCache, Slurm
 from sunkpy.slurm.cluster import check_cluster
-from sunkpy.syncer.collect import Collector, pod_selector, trim_pod
+from sunkpy.syncer.collect import Collector, pod_selector
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.figures import FigureFeed
 from sunkpy.syncer.growth import Growth
@@ -57,7 +58,7 @@ class Term:
         self._nodes = nodes
         namespace = settings.namespace
         selector = pod_selector(settings.cluster)
-        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_pod)
+        self._pods = Informer(kube, paths.pods(namespace), Pod, label_selector=selector, keep=trim_slurmd)
         name, lost = process.identity.name, process.lost_events
         events = self._events = EventRecorder(kube, component="syncer", instance=name, lost=lost)
         self._pulse = Pulse(kube)

@@ -37,6 +37,7 @@ from sunkpy.core.placement.spreading import labels_compared
 from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
 from sunkpy.kube.informer import Informer, Together
+from sunkpy.kube.trim import trim_node, trim_slurmd
 from sunkpy.runtime.groups import Watched
 from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
 from sunkpy.scheduler.devices.watch import Devices
@@ -95,12 +96,13 @@ class Cluster:
         self.volumes = Volumes(
             kube, on_claim=on_claim, on_room=on_room, on_change=self._reach_changed, on_unreadable=on_unreadable
         )
-        self.nodes = Informer(kube, paths.NODES, Node, tell=partial(on_unreadable, "Node"))
+        self.nodes = Informer(kube, paths.NODES, Node, keep=trim_node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(
             kube, settings, self.nodes, on_unreadable, on_claim=on_claim, on_classes=self._classes_changed
         )
         labels = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE},{names.LABEL_CLUSTER}={settings.cluster}"
-        self.slurmd_pods = Informer(kube, paths.pods(settings.namespace), Pod, label_selector=labels, tell=on_pod)
+        in_own = paths.pods(settings.namespace)
+        self.slurmd_pods = Informer(kube, in_own, Pod, label_selector=labels, keep=trim_slurmd, tell=on_pod)
         self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self._taken)
         self.fullness = Fullness(self.candidates.lasting, counted=gpus, on_change=wake.neighbours.set)
         self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(on_unreadable, "Namespace"))

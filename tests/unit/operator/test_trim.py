@@ -12,7 +12,8 @@ from sunkpy.core.nodeset.protection import decide_evictable
 from sunkpy.core.nodeset.slurmd_pod import build_pod, node_of
 from sunkpy.core.nodeset.verdict import judge
 from sunkpy.core.nodeset.wanted import Wanted
-from sunkpy.operator.trim import is_heartbeat, trim_node, trim_pod
+from sunkpy.kube.trim import trim_node
+from sunkpy.operator.trim import is_heartbeat, trim_pod
 from tests.unit.core.health.build import NODES, PODS, step
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod
 from tests.unit.core.nodeset.test_survey import nodesets, views

@@ -203,3 +203,16 @@ async def test_an_extra_that_was_gone_before_its_job_was_found_is_forgotten_with
         world.jobs.clear()
         await world.until(lambda: not len(world.term._ledger))
         await world.until(lambda: not world.term._members._solo._known, within_s=1.0)
+
+
+async def test_of_nodes_and_slurmd_pods_no_text_of_other_programs_is_kept(world, tmp_path):
+    foreign = {"example.com/features": "x" * 1000}
+    put_node(world, 1, annotations=foreign)
+    slurmd = world.api.objects["pods", "slurm", "slurmd-1"]
+    world.put("pods", slurmd | {"metadata": slurmd["metadata"] | {"annotations": foreign}})
+    async with leading(world, tmp_path):
+        cluster = world.term._cluster
+        await world.until(lambda: cluster.nodes.get("", "node-1") and cluster.slurmd_of("n1"))
+        assert not cluster.nodes.get("", "node-1").annotations
+        assert not cluster.slurmd_of("n1").annotations
+        assert not cluster.slurmd_of("n1").status.container_statuses

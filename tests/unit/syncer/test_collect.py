@@ -7,7 +7,7 @@ import pytest
 
 from sunkpy.core.mirror import LiftDrain, PatchPod, ResumeNode, UndrainNode, decide_mirror
 from sunkpy.core.model.objects import Container, Pod, PodSpec
-from sunkpy.syncer.collect import trim_pod
+from sunkpy.kube.trim import trim_slurmd
 from tests.unit.core.mirror.build import NOW_S, OLD_IP, TOKEN, make_node, make_pod, make_view
 
 PODS = [
@@ -36,5 +36,5 @@ def decided(pod: Pod, node: object) -> list[object]:
 def test_it_decides_as_the_whole_pod_does(pod: Pod, node: object) -> None:
     spec = PodSpec(node_name=pod.spec.node_name, containers=(Container(name="slurmd"),))
     whole = msgspec.structs.replace(pod, spec=spec)
-    assert trim_pod(whole).spec.containers == ()
-    assert decided(trim_pod(whole), node) == decided(whole, node)
+    assert trim_slurmd(whole).spec.containers == ()
+    assert decided(trim_slurmd(whole), node) == decided(whole, node)
