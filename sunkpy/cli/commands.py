@@ -18,7 +18,7 @@ from sunkpy.runtime.settings import BadSettings
 
 if TYPE_CHECKING:
     from sunkpy.cli.drain import DrainOrder
-    from sunkpy.cli.overview import Ask
+    from sunkpy.cli.overview import AskPool
 
 _OF_CLUSTER: Final = "Only the Slurm cluster in this namespace. Left out: that of --config, or else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
@@ -422,7 +422,7 @@ def page(
         sys.exit(NO_ANSWER)
 
 
-def _overview(access: Access, ask: Ask, form: Form, every_s: float | None) -> None:
+def _overview(access: Access, ask: AskPool, form: Form, every_s: float | None) -> None:
     from sunkpy.cli.overview import ask_again, ask_once
 
     def on_answer(shown: Shown) -> None:

@@ -21,10 +21,10 @@ from sunkpy.core.overview.drain_plan import (
     Drain,
     DrainAsker,
     DrainOutcome,
+    DrainStep,
     NodeNow,
     Outcomes,
     Resume,
-    Step,
     Steps,
     Uncordon,
     Verify,
@@ -46,7 +46,7 @@ from sunkpy.slurm.nodes import UNDRAIN
 _NO_OPERATOR: Final = frozenset({2002, 2010})  # ESLURM_ACCESS_DENIED, ESLURM_USER_ID_MISSING
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-Plan = Callable[[NodeNow, DrainAsker], Steps]
+PlanSteps = Callable[[NodeNow, DrainAsker], Steps]
 
 
 class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ async def verify(access: Access, order: DrainOrder) -> Shown:
     return await _carry_out(access, order, plan_verify)
 
 
-async def _carry_out(access: Access, order: DrainOrder, plan: Plan) -> Shown:
+async def _carry_out(access: Access, order: DrainOrder, plan: PlanSteps) -> Shown:
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)
         facts = await reader.read()
@@ -148,7 +148,7 @@ async def _at_node(
     slurm: Slurm | None,
     asker: DrainAsker,
     order: DrainOrder,
-    plan: Plan,
+    plan: PlanSteps,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
     """Each of several nodes is done by itself: if one is refused, the others are done all the same."""
@@ -172,7 +172,7 @@ async def _at_node(
     return _Done(now=now, steps=steps, outcome=outcome, failure=failure)
 
 
-def _elsewhere(step: Step, now: NodeNow) -> str:
+def _elsewhere(step: DrainStep, now: NodeNow) -> str:
     """What to do in place of a step for which this Slurm user has no right."""
     state = f"drain reason={step.reason!r}" if isinstance(step, Drain) else "resume"
     beside = f"beside slurmctld: scontrol update nodename={now.held.slurm_node} state={state}"
@@ -241,7 +241,7 @@ async def _who_am_i(kube: Kube) -> str:
         return ""
 
 
-async def _do(step: Step, now: NodeNow, kube: Kube, slurm: Slurm | None) -> None:
+async def _do(step: DrainStep, now: NodeNow, kube: Kube, slurm: Slurm | None) -> None:
     match step:
         case Cordon(reason=reason, by=by):
             marks = {names.ANNOTATION_DRAIN: reason, names.ANNOTATION_DRAIN_BY: by or None}

@@ -28,7 +28,7 @@ from sunkpy.core.overview.pool import (
 )
 from sunkpy.core.overview.queue import Queue, find_queue, queue_table
 
-Ask = Callable[[PoolReader, Form], Awaitable[Shown]]
+AskPool = Callable[[PoolReader, Form], Awaitable[Shown]]
 
 
 async def status(reader: PoolReader, form: Form) -> Shown:
@@ -138,7 +138,7 @@ async def absent_node(
     return present(explained, form, lambda: explained.text, NO_ANSWER)
 
 
-async def ask_once(access: Access, ask: Ask, form: Form) -> Shown:
+async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
     """One answer.
 
     Raises:
@@ -148,7 +148,9 @@ async def ask_once(access: Access, ask: Ask, form: Form) -> Shown:
         return await ask(PoolReader.over(sides, namespace=access.namespace), form)
 
 
-async def ask_again(access: Access, ask: Ask, form: Form, on_answer: Callable[[Shown], object], every_s: float) -> None:
+async def ask_again(
+    access: Access, ask: AskPool, form: Form, on_answer: Callable[[Shown], object], every_s: float
+) -> None:
     """An answer every few seconds, until cancelled.
 
     Raises:

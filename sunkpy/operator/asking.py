@@ -21,16 +21,16 @@ from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.nodeset.asking import (
     AUTOSCALING_GROUP,
     UNSCHEDULABLE,
-    Change,
+    AskStep,
+    ChangeBuffer,
     Create,
     Means,
+    NodesToCome,
     Present,
     Remove,
     SayUnschedulable,
     StandIn,
-    Step,
     Told,
-    Wish,
     decide_steps,
     describe_jobs,
     explain_missing,
@@ -104,7 +104,7 @@ class Asker:
             self._forget(key)
             return None
         wish = await self._take_back(nodeset, self._wish(nodeset))
-        wish = wish if nodeset.spec.growth.ask is not Ask.NONE else Wish()
+        wish = wish if nodeset.spec.growth.ask is not Ask.NONE else NodesToCome()
         if not wish.nodes and key in self._at_rest:
             return None
         present = await self._present(nodeset)
@@ -126,12 +126,12 @@ class Asker:
         self._doubted_s.pop(key, None)
         self._at_rest.discard(key)
 
-    def _wish(self, nodeset: NodeSet) -> Wish:
+    def _wish(self, nodeset: NodeSet) -> NodesToCome:
         """What is wanted now: pods that the syncer has not counted when it wrote what it wants are no longer wanted."""
         key, growth = nodeset.key, nodeset.status.growth
         if growth is None:
             self._seen_first.pop(key, None)
-            return Wish()
+            return NodesToCome()
         there = len({*self._node_of[key].values(), *self._taken_back(key)})
         known = self._seen_first.get(key)
         if known is None or known[0] != growth.what_is_wanted:
@@ -144,7 +144,7 @@ class Asker:
         self._returning[key] = expected
         return [*expected]
 
-    async def _take_back(self, nodeset: NodeSet, wish: Wish) -> Wish:
+    async def _take_back(self, nodeset: NodeSet, wish: NodesToCome) -> NodesToCome:
         """Nodes that were left to autoscalers, and that none has taken, come first. Returns what is wanted beside."""
         taken, known = 0, self._returning[nodeset.key]
         released = released_nodes(nodeset, self._nodes() if wish.nodes else ())
@@ -211,7 +211,7 @@ class Asker:
         self._resources[means] = resource
         return resource.api_version
 
-    async def _run(self, nodeset: NodeSet, steps: Iterable[Step]) -> str:
+    async def _run(self, nodeset: NodeSet, steps: Iterable[AskStep]) -> str:
         """Write them, in their order; what the apiserver has against one, which ends the pass, or empty."""
         for step in steps:
             try:
@@ -222,14 +222,14 @@ class Asker:
                 return error.message
         return ""
 
-    async def _write(self, nodeset: NodeSet, step: Step) -> None:
+    async def _write(self, nodeset: NodeSet, step: AskStep) -> None:
         match step:
             case Create(means, body):
                 await self._create(nodeset, means, body)
             case Remove(means, found):
                 path = await self._path(nodeset, means, found.name)
                 await self._kube.delete(path, uid=found.uid, grace_period_s=0)
-            case Change(found, spec):
+            case ChangeBuffer(found, spec):
                 path = await self._path(nodeset, Means.BUFFER, found.name)
                 await self._kube.patch(path, {"metadata": {"uid": found.uid}, "spec": spec})
             case SayUnschedulable(found):
@@ -254,7 +254,9 @@ class Asker:
 
     # ------------------------------------------------------------------------------------------------------ words
 
-    async def _tell(self, nodeset: NodeSet, wish: Wish, present: Present, steps: Iterable[Step], refused: str) -> None:
+    async def _tell(
+        self, nodeset: NodeSet, wish: NodesToCome, present: Present, steps: Iterable[AskStep], refused: str
+    ) -> None:
         """The recorder says nothing twice within ten minutes."""
         kind, growth = names.NODESET_KIND, nodeset.status.growth
         many = f"{wish.nodes} node{'' if wish.nodes == 1 else 's'}"

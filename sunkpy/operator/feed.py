@@ -17,13 +17,13 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.nodeset.spec import NodeSet
 
-Seen = Callable[[NodeSet, bool], None]
+OnNodeSet = Callable[[NodeSet, bool], None]
 """Called in the caller's event loop with a NodeSet and whether it is gone."""
 
 _STOP_S = 3.0
 
 
-async def follow_nodesets(seen: Seen) -> None:
+async def follow_nodesets(seen: OnNodeSet) -> None:
     """Report each NodeSet at the start and at each change, until cancelled.
 
     Raises:
@@ -45,7 +45,7 @@ async def follow_nodesets(seen: Seen) -> None:
     raise RuntimeError("the watch of NodeSets has ended; see the log lines of kopf")
 
 
-def _registry(report_change: Seen) -> kopf.OperatorRegistry:
+def _registry(report_change: OnNodeSet) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry, errors=kopf.ErrorsMode.PERMANENT)

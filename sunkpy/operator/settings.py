@@ -21,7 +21,7 @@ class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
 
 
-Source = Literal["nodeProblemDetector", "eks", "aks", "nvsentinel", "hyperpod", "slurm"]
+SignalSource = Literal["nodeProblemDetector", "eks", "aks", "nvsentinel", "hyperpod", "slurm"]
 
 
 class HealthSettings(Settings, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
     `max_percent` of a pool, at least three Nodes, are closed at once because of signals, and as many are remedied.
     """
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SignalSource, ...] = ()
     without: tuple[str, ...] = ()
     signals: Mapping[str, Rule] = {}
     remedies: Mapping[str, Remedy] = {}

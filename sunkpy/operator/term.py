@@ -36,7 +36,7 @@ from sunkpy.operator.settings import OperatorSettings
 from sunkpy.operator.status_writer import StatusWriter
 from sunkpy.operator.surveys import Surveys
 from sunkpy.operator.trim import is_heartbeat, trim_pod
-from sunkpy.runtime.process import Check, Process
+from sunkpy.runtime.process import AliveCheck, Process
 from sunkpy.runtime.queue import run_workers
 
 _CRD_AGAIN_S = 2.0
@@ -181,5 +181,5 @@ def _but_heartbeats(changed: Handler[Node]) -> Handler[Node]:
     return handle
 
 
-def _not_listed(synced: asyncio.Event) -> Check:
+def _not_listed(synced: asyncio.Event) -> AliveCheck:
     return lambda: None if synced.is_set() else "not listed yet"

@@ -36,7 +36,7 @@ _TURNS_TO_MIDDLE = 5
 _SAME_S = 0.2
 """How long the same text is served, so that a client that asks all the time does not keep the process busy."""
 
-Check = Callable[[], str | None]
+AliveCheck = Callable[[], str | None]
 """Says what is wrong, or None."""
 
 
@@ -76,17 +76,17 @@ class Process:
             registry=self.registry,
         )
         self._secret = MetricsSecret(Path(folder)) if folder else None
-        self._ready_checks: dict[str, Check] = {}
-        self._alive_checks: dict[str, Check] = {}
+        self._ready_checks: dict[str, AliveCheck] = {}
+        self._alive_checks: dict[str, AliveCheck] = {}
         self._figures: Callable[[], bytes] = bytes
         self._text, self._text_until = b"", 0.0
         self.election: Election | None = None
 
-    def add_ready_check(self, name: str, check: Check) -> None:
+    def add_ready_check(self, name: str, check: AliveCheck) -> None:
         """Not ready while the check says something."""
         self._ready_checks[name] = check
 
-    def add_alive_check(self, name: str, check: Check) -> None:
+    def add_alive_check(self, name: str, check: AliveCheck) -> None:
         """Not alive while the check says something and this replica holds the lease.
 
         Without election a restart would mend nothing: whatever keeps the answers away keeps them from the next one.
@@ -219,7 +219,7 @@ def _unique_name() -> str:
     return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
-def _health(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _health(checks: dict[str, AliveCheck]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handler(_: web.Request) -> web.Response:
         problems = [f"{name}: {problem}" for name, check in checks.items() if (problem := check())]
         return web.Response(status=503 if problems else 200, text="\n".join(problems) or "ok")

@@ -20,7 +20,7 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
 from sunkpy.scheduler.pods.index import PodsByGang
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 
 
 class Executor:
@@ -45,7 +45,7 @@ class Executor:
         self._outbox = outbox
         self._log = structlog.get_logger("scheduler")
 
-    async def run_all(self, record: Record, actions: Sequence[act.GangAction], *, is_gone: bool) -> None:
+    async def run_all(self, record: GangRecord, actions: Sequence[act.GangAction], *, is_gone: bool) -> None:
         """Carry out what was decided, in its order; actions of one kind that follow each other at the same time.
 
         `is_gone`: no pod of the gang is watched. Then nothing is done before the apiserver says so itself.
@@ -62,7 +62,7 @@ class Executor:
                 await fan_out([partial(self._run, record, action) for action in group])
         record.warned = {_said(action) for action in actions if isinstance(action, act.Warn)}
 
-    async def _run(self, record: Record, action: act.GangAction) -> None:
+    async def _run(self, record: GangRecord, action: act.GangAction) -> None:
         match action:
             case act.Submit():
                 await self._submit(record, action)
@@ -95,7 +95,7 @@ class Executor:
                 if _said(action) not in record.warned:
                     await self._outbox.warn(pod, reason=reason, action="Scheduling", note=note)
 
-    async def _are_gone(self, record: Record) -> bool:
+    async def _are_gone(self, record: GangRecord) -> bool:
         """A watch with another selector, or one that has missed something, must cost no pod its node."""
         left = await self._leader.pods.left_of(record)
         there = next((pod.name for pod in left if not is_over(pod)), None)
@@ -103,7 +103,7 @@ class Executor:
             self._log.warning("pod is not watched but there: its job stays", gang=str(record.id), pod=there)
         return there is None
 
-    async def _submit(self, record: Record, action: act.Submit) -> None:
+    async def _submit(self, record: GangRecord, action: act.Submit) -> None:
         try:
             job = await self._jobs.submit(record, action.request)
         except NotSubmitted as error:
@@ -117,7 +117,7 @@ class Executor:
         if job is not None:
             self._outbox.note_job((pod for pod in action.pods if not pod.spec.node_name), record.jobs[job].asked)
 
-    async def _change(self, record: Record, action: act.UpdateTerms) -> None:
+    async def _change(self, record: GangRecord, action: act.UpdateTerms) -> None:
         job, pod, change = f"Slurm job {action.job}", action.pod, action.change
         kept = f"{job} keeps what it was submitted with: {change.refusal}" if change.refusal else ""
         refusal = await self._jobs.change(record, action)
@@ -132,7 +132,7 @@ class Executor:
         if kept:
             await self._outbox.warn(pod, reason="JobNotChanged", action="Scheduling", note=kept)
 
-    async def _bind(self, record: Record, action: act.Bind) -> None:
+    async def _bind(self, record: GangRecord, action: act.Bind) -> None:
         try:
             await self._binder.bind(record, action)
         except Refused as refused:
@@ -150,13 +150,13 @@ class Executor:
             leader = action.bindings[0].pod
             await self._outbox.inform(leader, reason="PreemptionIsFinal", action="Binding", note=note)
 
-    async def _bind_directly(self, record: Record, action: act.BindDirectly) -> None:
+    async def _bind_directly(self, record: GangRecord, action: act.BindDirectly) -> None:
         try:
             await self._binder.bind_directly(record, action)
         except Refused as refused:
             self._report_refused(record, refused)
 
-    def _report_refused(self, record: Record, refused: Refused) -> None:
+    def _report_refused(self, record: GangRecord, refused: Refused) -> None:
         """The kubelet would not have a pod on which no other depends: say so, and ask again later."""
         leader, why = self._leader, str(refused)
         record.note_refusal(refused.pod, why, now=leader.clock(), first_s=leader.times.again_s)
@@ -171,7 +171,7 @@ class Executor:
         await self._outbox.warn(refused.pod, reason="SeatRefused", action="Binding", note=note)
         self._members.make_solo(refused.pod)
 
-    async def _give_back(self, record: Record, action: act.Bind, refused: Refused) -> None:
+    async def _give_back(self, record: GangRecord, action: act.Bind, refused: Refused) -> None:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""
         now, why = self._leader.clock(), str(refused)
         node = next(binding.note.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)

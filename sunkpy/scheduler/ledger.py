@@ -14,7 +14,7 @@ from sunkpy.runtime.groups import Groups
 from sunkpy.runtime.queue import Urgency, WorkQueue
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.jobs.due import DueJobs
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 
 
 class Ledger:
@@ -28,27 +28,27 @@ class Ledger:
         self.clock = clock
         self.queue: WorkQueue[GangId] = WorkQueue("gangs", urgency=self.urgency, group=_namespace)
         self.changed: WorkQueue[GangId] = WorkQueue("changed-gangs", urgency=self.urgency, group=_namespace)
-        self._gangs: dict[GangId, Record] = {}
+        self._gangs: dict[GangId, GangRecord] = {}
         self._by_job: dict[JobId, GangId] = {}
         self._generations: Groups[GangId, GangId, GangId] = Groups()
         self.due = DueJobs()
         self.all_jobs_known = False
         """All jobs of gangs are known: before that, none is submitted."""
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[GangRecord]:
         return iter(tuple(self._gangs.values()))
 
     def __len__(self) -> int:
         return len(self._gangs)
 
-    def get(self, id: GangId | None) -> Record | None:
+    def get(self, id: GangId | None) -> GangRecord | None:
         """The gang, if it is known."""
         return self._gangs.get(id) if id is not None else None
 
-    def ensure(self, id: GangId) -> Record:
+    def ensure(self, id: GangId) -> GangRecord:
         """The gang, made known if it was not."""
         if id not in self._gangs:
-            self._gangs[id] = Record(id=id, seen_at=self.clock())
+            self._gangs[id] = GangRecord(id=id, seen_at=self.clock())
             self._generations.put(_any_generation(id), id, id)
         return self._gangs[id]
 
@@ -57,7 +57,7 @@ class Ledger:
         record = self._gangs.get(id)
         return record.urgency if record is not None else Urgency.NONE
 
-    def by_job(self, job: JobId) -> Record | None:
+    def by_job(self, job: JobId) -> GangRecord | None:
         """The gang of a job, if the job is known."""
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
@@ -68,12 +68,12 @@ class Ledger:
         known = record.jobs.get(job) if record is not None else None
         return known.slurm if known is not None and known.slurm.partition else None
 
-    def take_job(self, record: Record, job: SlurmJob, *, asked_at: float) -> None:
+    def take_job(self, record: GangRecord, job: SlurmJob, *, asked_at: float) -> None:
         """Record a job, as Slurm has just described it, as one of the gang's."""
         self.add_job(record, SlurmJob(id=job.id, user=job.user))
         self.change_job(record, job.id, lambda known: known.read(job, at=max(asked_at, known.known_at)))
 
-    def add_job(self, record: Record, job: SlurmJob) -> None:
+    def add_job(self, record: GangRecord, job: SlurmJob) -> None:
         """The job, made known as one of the gang's with what is known of it so far."""
         owner = self.by_job(job.id)
         if owner is not None and owner is not record:
@@ -85,12 +85,12 @@ class Ledger:
             excluded = frozenset(job.excluded_nodes) or None
             self._put(record, None, Job(slurm=job, known_at=self.clock(), excluded=excluded))
 
-    def change_job(self, record: Record, id: JobId, change: Callable[[Job], Job]) -> bool:
+    def change_job(self, record: GangRecord, id: JobId, change: Callable[[Job], Job]) -> bool:
         """Change a job, if it is known still; whether a decision may be another one now."""
         known = record.jobs.get(id)
         return known is not None and self._put(record, known, change(known))
 
-    def _put(self, record: Record, known: Job | None, job: Job) -> bool:
+    def _put(self, record: GangRecord, known: Job | None, job: Job) -> bool:
         """In the place of what was known; whether a decision may be another one now."""
         if job is known:
             return False
@@ -98,7 +98,7 @@ class Ledger:
         self.due.file(job)
         return known is None or is_news(job, known)
 
-    def drop_job(self, record: Record, job: JobId) -> None:
+    def drop_job(self, record: GangRecord, job: JobId) -> None:
         """Forget a job that has ended."""
         record.jobs.pop(job, None)
         record.ends_counted.discard(job)
@@ -106,7 +106,7 @@ class Ledger:
             del self._by_job[job]
             self.due.forget(job)
 
-    def forget(self, record: Record) -> None:
+    def forget(self, record: GangRecord) -> None:
         """Forget a gang and its jobs, and wake whoever waits for it."""
         for job in tuple(record.jobs):
             self.drop_job(record, job)
@@ -115,12 +115,12 @@ class Ledger:
         record.is_doubted = True  # for hooks that still look at it: nobody tells it of its pods any more
         record.fire()
 
-    def other_generations(self, id: GangId) -> list[Record]:
+    def other_generations(self, id: GangId) -> list[GangRecord]:
         """The gangs of the same owner and unit, before or after this one, that are known."""
         others = (other for other in self._generations.of(_any_generation(id)) if other != id)
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
 
-    async def observe(self, states: JobStates, *, asked_at: float) -> list[Record]:
+    async def observe(self, states: JobStates, *, asked_at: float) -> list[GangRecord]:
         """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
         changed = []
         async for record in in_turns(self):

@@ -23,7 +23,7 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.gangs import Gangs
 from sunkpy.scheduler.pods.index import PodsByGang
-from sunkpy.scheduler.record import Grounds, Record
+from sunkpy.scheduler.record import GangRecord, Grounds
 from sunkpy.scheduler.takeover import Takeover
 
 _ADMISSION_AGAIN_S = 0.3
@@ -88,7 +88,7 @@ class GangLoop:
             self._wake_other_generations(id)
         return None if is_done else self._again_s(record, snapshot)
 
-    async def _execute(self, record: Record, actions: Sequence[GangAction], *, is_gone: bool) -> None:
+    async def _execute(self, record: GangRecord, actions: Sequence[GangAction], *, is_gone: bool) -> None:
         to_bind = _to_bind(actions)
         record.wait_for_nothing(but=to_bind)
         record.forget_refusals(but=to_bind | _to_bind_later(actions))
@@ -99,7 +99,7 @@ class GangLoop:
             if other.state is GangState.WAITING:
                 self._ledger.queue.add(other.id)
 
-    def _observe(self, record: Record, snapshot: Snapshot) -> None:
+    def _observe(self, record: GangRecord, snapshot: Snapshot) -> None:
         record.usable = snapshot.usable if snapshot.eligibility is not None else record.usable
         record.grounds = record.grounds if not snapshot.holding else Grounds()
         record.is_several |= snapshot.is_several
@@ -112,7 +112,7 @@ class GangLoop:
             record.is_half_bound = False
         self._note_state(record, snapshot)
 
-    def _note_state(self, record: Record, snapshot: Snapshot) -> None:
+    def _note_state(self, record: GangRecord, snapshot: Snapshot) -> None:
         state = snapshot.state
         if state is record.state:
             return
@@ -122,13 +122,13 @@ class GangLoop:
         self._log.info("gang", gang=str(record.id), state=state.value, jobs=sorted(record.jobs))
         record.state = state
 
-    async def _forget_gone(self, record: Record) -> None:
+    async def _forget_gone(self, record: GangRecord) -> None:
         """For a gang whose pods are replaced again and again: forget those that are gone, after one question each."""
         if len(record.members) > len(record.recognised.pods) + _MOST_UNSEEN:
             seen = {pod.uid for pod in self._members.pods_of(record.id)}
             await self._leader.pods.left_of(record, but=seen)
 
-    def _note_ends(self, record: Record, snapshot: Snapshot) -> None:
+    def _note_ends(self, record: GangRecord, snapshot: Snapshot) -> None:
         """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
         for job in snapshot.jobs:
             if any(pod.spec.node_name for pod in snapshot.pods) and job.id == snapshot.bound_to:
@@ -140,7 +140,7 @@ class GangLoop:
             if job.is_settled:
                 self._ledger.drop_job(record, job.id)
 
-    def _again_s(self, record: Record, snapshot: Snapshot) -> float | None:
+    def _again_s(self, record: GangRecord, snapshot: Snapshot) -> float | None:
         """When to look at a gang again without a change, in seconds."""
         now, times = self._leader.clock(), self._leader.times
         if any(member.volume_since is not None for member in record.members.values()):
@@ -164,7 +164,7 @@ class GangLoop:
         ends = [until for _, until in record.refusals.values() if until > now]
         return min(ends) - now + 0.01 if ends else None
 
-    def _forget(self, record: Record) -> None:
+    def _forget(self, record: GangRecord) -> None:
         """Nothing is left of it; a finished pod that is still listed is not picked up again."""
         if record.state is not None:
             self._leader.metrics.gangs.labels(record.state.value).dec()

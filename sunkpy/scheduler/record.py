@@ -132,7 +132,7 @@ class MemberRecord:
 
 
 @dataclass(slots=True, eq=False)
-class Record:
+class GangRecord:
     """One gang. `changes_helped`: how often a change of its pods or owner has let it be tried earlier since one of them
     had a node, `change_helps_at`: when the last of these did, or will.
     `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has

@@ -27,7 +27,7 @@ from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.by_note import PodsByNote, is_noted_on
 from sunkpy.scheduler.pods.gangs import Gangs
 from sunkpy.scheduler.pods.index import PodsByGang
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 from sunkpy.slurm.errors import SlurmError
 
 
@@ -116,7 +116,7 @@ class Takeover:
             self._ledger.queue.add(id)
             record.fire()
 
-    def _find_own_job(self, record: Record) -> None:
+    def _find_own_job(self, record: GangRecord) -> None:
         """Under which job were its pods bound? The one that is noted, if it is the gang's, else one that has started.
 
         One that waits and is not noted is to replace the lost job of these pods.
@@ -127,7 +127,7 @@ class Takeover:
         if bound and own and record.bound_to is None:
             record.bound_to = max(own, key=lambda job: (job.id in noted, job.is_live, job.id)).id
 
-    def hurry(self, record: Record) -> None:
+    def hurry(self, record: GangRecord) -> None:
         """Settle what is known of the gang already, because a hook waits for an answer about it."""
         if self._ledger.all_jobs_known:
             return
@@ -156,11 +156,11 @@ class Takeover:
 
     # ------------------------------------------------ what may go on until then
 
-    def why_unknown(self, record: Record) -> str | None:
+    def why_unknown(self, record: GangRecord) -> str | None:
         """Why nothing may be decided or answered about a gang yet; None when what counts is known."""
         return None if self._ledger.all_jobs_known else self._why_unproved(record)
 
-    def _why_unproved(self, record: Record) -> str | None:
+    def _why_unproved(self, record: GangRecord) -> str | None:
         """The same while there may be jobs that nobody knows."""
         pods = self._members.pods_of(record.id)
         if any((job := noted_job(pod)) is not None and not self._is_known(job) for pod in pods):

@@ -15,7 +15,7 @@ from sunkpy.scheduler.record import Grounds, Recognised
 
 
 class RecordView(Protocol):
-    """A `record.Record`, where more is said of each field."""
+    """A `record.GangRecord`, where more is said of each field."""
 
     @property
     def id(self) -> GangId:

@@ -45,7 +45,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound, Rejected
 from sunkpy.syncer.metrics import SyncerMetrics
-from sunkpy.syncer.slurm_writer import Outcome, SlurmWriter
+from sunkpy.syncer.slurm_writer import SlurmWriter, WriteOutcome
 
 _REQUESTS_AT_ONCE = 16
 """To the apiserver, however many names are at work."""
@@ -100,7 +100,7 @@ class Executor:
                 return True
             await self._patch_pod(action)
             return False
-        outcome = Outcome.CHANGED
+        outcome = WriteOutcome.CHANGED
         try:
             outcome = await self._writer.write(action, lambda: self._has_consent(action, pod))
         except NotFound:
@@ -113,11 +113,11 @@ class Executor:
             self._log.warning("Slurm does not take the place of a node, its file may lack it", error=str(error))
             return True
         finally:
-            if outcome is not Outcome.WRITTEN and _is_budgeted(action):
+            if outcome is not WriteOutcome.WRITTEN and _is_budgeted(action):
                 self._budget = self._budget.give_back()
-        if outcome is Outcome.WRITTEN:
+        if outcome is WriteOutcome.WRITTEN:
             await self._report_write(action, pod)
-        return outcome is not Outcome.REFUSED
+        return outcome is not WriteOutcome.REFUSED
 
     async def _has_consent(self, action: SlurmAction, pod: Pod | None) -> bool:
         """The apiserver itself confirms it: the watch may lag."""

@@ -89,7 +89,7 @@ class TermTotals:
         yield from self._lost.families
 
 
-Listener = Callable[[Read], Awaitable[None]]
+ReadListener = Callable[[Read], Awaitable[None]]
 """Called with each answer, after it is rendered."""
 
 
@@ -124,10 +124,10 @@ class FigureFeed:
         self._turn_s = settings.seconds
         self._is_due_soon = False
         self._problem = ""
-        self._listeners: list[Listener] = []
+        self._listeners: list[ReadListener] = []
         self._log = structlog.get_logger("syncer-figures")
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: ReadListener) -> None:
         """Hear of each answer from now on."""
         self._listeners.append(listener)
 

@@ -41,7 +41,7 @@ several have never registered."""
 _COUNT_EACH_S: Final = 1.0
 
 
-class Growth:
+class GrowthWriter:
     """Keeps `status.growth` of the NodeSets of a cluster.
 
     `offered`: by NodeSet what its nodes offered when it last had some, in words of slurm.conf(5). `read_soon`: called

@@ -53,7 +53,7 @@ class Places:
         self._found: dict[str, tuple[Node, Place]] = {}
         self._changed: Changed = lambda _: None
         self._log = structlog.get_logger("syncer")
-        self.layouts: tuple[files.Layout, ...] = ()
+        self.layouts: tuple[files.FileTopology, ...] = ()
         self.changes = 0
         pods.add_handler(self._pod_changed)
         self._nodes.add_handler(self._node_changed)

@@ -49,7 +49,7 @@ Consent = Callable[[], Awaitable[bool]]
 """Asks the apiserver to confirm a write, right before the write."""
 
 
-class Outcome(enum.Enum):
+class WriteOutcome(enum.Enum):
     """The outcome of a write."""
 
     WRITTEN = "written"
@@ -66,7 +66,7 @@ class _Write(msgspec.Struct, frozen=True):
         return self.action.name
 
 
-Results = dict[str, Outcome | Exception]
+Results = dict[str, WriteOutcome | Exception]
 """By name: the outcome of the write, or why it failed."""
 
 
@@ -91,7 +91,7 @@ class SlurmWriter:
         self._own = asyncio.Semaphore(_OWN_AT_ONCE)
         self._log = structlog.get_logger("syncer")
 
-    async def write(self, action: SlurmAction, consent: Consent) -> Outcome:
+    async def write(self, action: SlurmAction, consent: Consent) -> WriteOutcome:
         """Write it, together with equal changes.
 
         Raises:
@@ -140,7 +140,7 @@ class SlurmWriter:
             return {writes[0].name: await self._write_alone(writes[0])}
         began_s = self._clock()
         results = await self._each(self._recheck, writes)
-        agreed = [write for write in writes if results[write.name] is Outcome.WRITTEN]
+        agreed = [write for write in writes if results[write.name] is WriteOutcome.WRITTEN]
         if self._clock() - began_s > _LOOKS_HOLD_S:
             return results | await self._each(self._write_alone, agreed)
         try:
@@ -151,12 +151,12 @@ class SlurmWriter:
             results |= await self._each(self._repeat, agreed)
         return results
 
-    async def _each(self, step: Callable[[_Write], Awaitable[Outcome]], writes: Iterable[_Write]) -> Results:
+    async def _each(self, step: Callable[[_Write], Awaitable[WriteOutcome]], writes: Iterable[_Write]) -> Results:
         return dict(await asyncio.gather(*(self._one_of_a_list(step, write) for write in writes)))
 
     async def _one_of_a_list(
-        self, step: Callable[[_Write], Awaitable[Outcome]], write: _Write
-    ) -> tuple[str, Outcome | Exception]:
+        self, step: Callable[[_Write], Awaitable[WriteOutcome]], write: _Write
+    ) -> tuple[str, WriteOutcome | Exception]:
         """An error is that of one name; the others go on."""
         async with self._listed:
             try:
@@ -164,24 +164,24 @@ class SlurmWriter:
             except (SlurmError, KubeError) as error:
                 return write.name, error
 
-    async def _recheck(self, write: _Write) -> Outcome:
+    async def _recheck(self, write: _Write) -> WriteOutcome:
         """WRITTEN: it may be written now. The Slurm node is read last."""
         if not await write.consent():
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         if still_holds(write.action, await self._slurm.node(write.name)):
-            return Outcome.WRITTEN
+            return WriteOutcome.WRITTEN
         self._log.info("Slurm node changed meanwhile, decided again", node=write.name)
-        return Outcome.CHANGED
+        return WriteOutcome.CHANGED
 
-    async def _repeat(self, write: _Write) -> Outcome:
+    async def _repeat(self, write: _Write) -> WriteOutcome:
         """A refused list may have been written for this node; if not, it is now."""
         if is_in_effect(write.action, await self._slurm.node(write.name)):
-            return Outcome.WRITTEN
+            return WriteOutcome.WRITTEN
         return await self._write_alone(write)
 
-    async def _write_alone(self, write: _Write) -> Outcome:
+    async def _write_alone(self, write: _Write) -> WriteOutcome:
         outcome = await self._recheck(write)
-        if outcome is not Outcome.WRITTEN:
+        if outcome is not WriteOutcome.WRITTEN:
             return outcome
         match write.action:
             case DrainNode(name=name, reason=reason) | RestoreDrain(name=name, reason=reason):

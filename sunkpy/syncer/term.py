@@ -21,7 +21,7 @@ from sunkpy.slurm.cluster import check_cluster
 from sunkpy.syncer.collect import Collector, pod_selector
 from sunkpy.syncer.execute import Executor
 from sunkpy.syncer.figures import FigureFeed
-from sunkpy.syncer.growth import Growth
+from sunkpy.syncer.growth import GrowthWriter
 from sunkpy.syncer.idle_checks import IdleChecks
 from sunkpy.syncer.loop import MirrorLoop
 from sunkpy.syncer.metrics import SyncerMetrics
@@ -93,7 +93,7 @@ class Term:
             topology=self._topology,
             clock=clock,
         )
-        self._growth = Growth(
+        self._growth = GrowthWriter(
             kube,
             events,
             metrics,

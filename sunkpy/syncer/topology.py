@@ -71,7 +71,7 @@ class Topology:
         self._pending: pace.Pending | None = None
         self._written: dict[str, str] | None = None
         self._written_at: datetime | None = None
-        self._kept: tuple[files.Layout, ...] = ()
+        self._kept: tuple[files.FileTopology, ...] = ()
         self._in_file: restart.Paths = {}
         self._made: tuple[dict[str, SlurmNode], tuple[object, ...], tuple[str, str]] | None = None
         self._log = structlog.get_logger("syncer")
@@ -82,7 +82,7 @@ class Topology:
         """Who hears of nodes that may have to be told something else now."""
         self._changed = changed
 
-    def _read_file(self) -> tuple[files.Layout, ...]:
+    def _read_file(self) -> tuple[files.FileTopology, ...]:
         """What a person has written. Slurm may understand more of it: then it is not read again for new nodes."""
         try:
             return files.read(self._settings.file_name, self._settings.file)

@@ -25,7 +25,7 @@ from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.operator import bodies
 from sunkpy.syncer.figures import Read
-from sunkpy.syncer.growth import Growth
+from sunkpy.syncer.growth import GrowthWriter
 from sunkpy.syncer.metrics import SyncerMetrics
 from tests.integration.apiserver import Apiserver, alone
 from tests.unit.charts.rendering import of_kind, render
@@ -72,7 +72,7 @@ async def test_the_syncer_writes_and_withdraws_it_beside_the_operator(apiserver:
     nodesets, pods = Informer(kube, paths.nodesets("default"), NodeSet), Informer(kube, paths.pods("default"), Pod)
     tasks = {asyncio.create_task(each.run()) for each in (nodesets, pods)}
     await asyncio.wait_for(asyncio.gather(nodesets.synced.wait(), pods.synced.wait()), 60)
-    growth = Growth(
+    growth = GrowthWriter(
         kube,
         EventRecorder(kube, component="syncer", instance="one"),
         SyncerMetrics(CollectorRegistry()),

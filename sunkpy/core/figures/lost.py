@@ -19,7 +19,7 @@ _FAILED: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _ENDED: Final = "failed"
 _AGAIN: Final = "requeued"
 
-Key = tuple[str, str]
+_Key = tuple[str, str]
 
 
 class LostWork:
@@ -28,7 +28,7 @@ class LostWork:
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._nodeset_of = nodeset_of
         self._running: dict[int, tuple[JobRow, int]] = {}
-        self._jobs: Counter[Key] = Counter()
+        self._jobs: Counter[_Key] = Counter()
         self._seconds: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode], slurm_s: int, *, is_whole: bool) -> None:

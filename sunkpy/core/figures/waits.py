@@ -20,7 +20,7 @@ _BOUNDS_S: Final = (10, 60, 300, 900, 3600, 14_400, 43_200, 86_400, 259_200, 604
 _ENDS: Final = (*map(str, _BOUNDS_S), "+Inf")
 _LABELS: Final = ("account", "partition", "door", "le")
 
-Key = tuple[str, str, str]
+_Key = tuple[str, str, str]
 
 
 class WaitTimes:
@@ -29,8 +29,8 @@ class WaitTimes:
     def __init__(self) -> None:
         self._since_s = 0
         self._counted: dict[int, int] = {}
-        self._counts: dict[Key, list[int]] = {}
-        self._sums: dict[Key, int] = {}
+        self._counts: dict[_Key, list[int]] = {}
+        self._sums: dict[_Key, int] = {}
 
     def begin(self, slurm_s: int) -> None:
         """Jobs that start after this moment count; the first call decides. 0: Slurm did not say."""
@@ -47,7 +47,7 @@ class WaitTimes:
         now = {job.id: job.started_s for job in started.values()}
         self._counted = now if is_whole else self._counted | now
 
-    def _count(self, key: Key, waited_s: int) -> None:
+    def _count(self, key: _Key, waited_s: int) -> None:
         self._counts.setdefault(key, [0] * len(_ENDS))[bisect_left(_BOUNDS_S, waited_s)] += 1
         self._sums[key] = self._sums.get(key, 0) + waited_s
 
@@ -60,7 +60,7 @@ class WaitTimes:
             name="sunkpy_job_wait_seconds", help=text, labels=_LABELS, samples=samples, lines=len(_ENDS) + 2
         )
 
-    def _samples(self, key: Key) -> Iterator[Sample]:
+    def _samples(self, key: _Key) -> Iterator[Sample]:
         counts = list(accumulate(self._counts[key]))
         for end, count in zip(_ENDS, counts, strict=True):
             yield Sample((*key, end), count)

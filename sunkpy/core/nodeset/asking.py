@@ -129,7 +129,7 @@ class Remove(msgspec.Struct, frozen=True):
     found: StandIn
 
 
-class Change(msgspec.Struct, frozen=True):
+class ChangeBuffer(msgspec.Struct, frozen=True):
     """Set number and template of a CapacityBuffer."""
 
     found: StandIn
@@ -142,21 +142,21 @@ class SayUnschedulable(msgspec.Struct, frozen=True):
     found: StandIn
 
 
-Step = Create | Remove | Change | SayUnschedulable
+AskStep = Create | Remove | ChangeBuffer | SayUnschedulable
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class NodesToCome(msgspec.Struct, frozen=True, kw_only=True):
     """How many nodes are to come, and for which jobs, those of highest priority first."""
 
     nodes: int = 0
     requests: tuple[GrowthRequest, ...] = ()
 
-    def without(self, nodes: int) -> Wish:
+    def without(self, nodes: int) -> NodesToCome:
         """So many of them are there already."""
         return msgspec.structs.replace(self, nodes=max(self.nodes - nodes, 0))
 
 
-def wish_of(nodeset: NodeSet, *, there: int, there_first: int) -> Wish:
+def wish_of(nodeset: NodeSet, *, there: int, there_first: int) -> NodesToCome:
     """What the status says is wanted, without nodes that it does not count and that have come. Never more than
     `potential` and `replicas` allow, for the status may be older than the spec.
 
@@ -168,16 +168,16 @@ def wish_of(nodeset: NodeSet, *, there: int, there_first: int) -> Wish:
     """
     growth = nodeset.status.growth
     if growth is None or nodeset.is_deleting:
-        return Wish()
+        return NodesToCome()
     counted = there_first if growth.counted is None else growth.counted
     nodes = min(growth.wanted_nodes - max(there - counted, 0), most_nodes(nodeset) - there)
-    return Wish(nodes=max(nodes, 0), requests=growth.requests)
+    return NodesToCome(nodes=max(nodes, 0), requests=growth.requests)
 
 
-def decide_steps(nodeset: NodeSet, wish: Wish, present: Present, now: datetime) -> list[Step]:
+def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: datetime) -> list[AskStep]:
     """What makes what stands for nodes equal to the wish; what is in the way goes first."""
     if nodeset.spec.growth.ask is Ask.NONE:
-        wish = Wish()
+        wish = NodesToCome()
     whole, left = _split(nodeset, wish, present)
     steps = [*_request_steps(nodeset, whole, present, now)]
     is_buffered = Means.BUFFER in present and nodeset.spec.growth.ask in (Ask.AUTO, Ask.CAPACITY_BUFFER)
@@ -199,7 +199,7 @@ def explain_missing(nodeset: NodeSet, present: Present) -> str:
     )
 
 
-def _order(step: Step) -> int:
+def _order(step: AskStep) -> int:
     """Removals first; a template before what refers to it, and after what no longer does."""
     is_template = isinstance(step, Create | Remove) and step.means is Means.TEMPLATE
     if isinstance(step, Remove):
@@ -207,7 +207,7 @@ def _order(step: Step) -> int:
     return 2 if is_template else 3
 
 
-def _split(nodeset: NodeSet, wish: Wish, present: Present) -> tuple[dict[str, int], int]:
+def _split(nodeset: NodeSet, wish: NodesToCome, present: Present) -> tuple[dict[str, int], int]:
     """The nodes of jobs for which a ProvisioningRequest is to stand, and how many other nodes are wanted.
 
     A request that is there stays until its job lacks nothing, although the job lacks less as its nodes come.
@@ -229,7 +229,7 @@ def _split(nodeset: NodeSet, wish: Wish, present: Present) -> tuple[dict[str, in
     return whole, 0 if is_for_all else wish.nodes - sum(whole.values())
 
 
-def _placeholder_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[Step]:
+def _placeholder_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[AskStep]:
     wanted = [child_name(nodeset, "wanted", str(number)) for number in range(1, count + 1)]
     good: set[str] = set()
     for found in present.get(Means.PLACEHOLDER, ()):
@@ -243,7 +243,7 @@ def _placeholder_steps(nodeset: NodeSet, count: int, present: Present) -> Iterat
     yield from (Create(Means.PLACEHOLDER, placeholder(nodeset, name)) for name in wanted if name not in good)
 
 
-def _buffer_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[Step]:
+def _buffer_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[AskStep]:
     found = next(iter(present.get(Means.BUFFER, ())), None)
     template = template_name(nodeset)
     spec: Json = {"podTemplateRef": {"name": template}, "replicas": count}
@@ -252,10 +252,10 @@ def _buffer_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[St
     elif found is not None and count == 0:
         yield Remove(Means.BUFFER, found)
     elif found is not None and (found.spec.replicas, found.spec.pod_template_ref.name) != (count, template):
-        yield Change(found, spec)
+        yield ChangeBuffer(found, spec)
 
 
-def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present, now: datetime) -> Iterator[Step]:
+def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present, now: datetime) -> Iterator[AskStep]:
     """One request for each job. One that has failed, or whose nodes were given back, is tried again after a pause."""
     by_job = {found.job: found for found in present.get(Means.REQUEST, ())}
     for job, found in by_job.items():
@@ -284,7 +284,7 @@ def pause_s(found: StandIn) -> float:
 _ENDS: Final = frozenset({"Failed", "BookingExpired", "CapacityRevoked"})
 
 
-def _template_steps(nodeset: NodeSet, present: Present, *, is_used: bool) -> Iterator[Step]:
+def _template_steps(nodeset: NodeSet, present: Present, *, is_used: bool) -> Iterator[AskStep]:
     """The PodTemplate that buffer and requests name: one of another template is another object, and goes last."""
     wanted = template_name(nodeset) if is_used else ""
     found = {each.metadata.name: each for each in present.get(Means.TEMPLATE, ())}

@@ -91,13 +91,13 @@ class Verify(msgspec.Struct, frozen=True):
         return "ask for its check; the operator drains it, has it checked once it is idle, and gives it back"
 
 
-Step = Cordon | Uncordon | Drain | Resume | Verify
+DrainStep = Cordon | Uncordon | Drain | Resume | Verify
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, and what stays as it is and why."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DrainStep, ...] = ()
     left: tuple[str, ...] = ()
 
 
@@ -134,7 +134,7 @@ def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Step
 
 def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Steps:
     """Lift at these doors what is one's own or named; all else stays."""
-    steps: list[Step] = []
+    steps: list[DrainStep] = []
     left: list[str] = []
     for hold in now.held.holds:
         door = Door.KUBERNETES if hold.door == Door.KUBERNETES else Door.SLURM

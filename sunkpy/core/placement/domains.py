@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.placement.eligibility import Candidate, Eligibility, Room, minus, times
+from sunkpy.core.placement.eligibility import Candidate, Eligibility, NodeAmounts, minus, times
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 """The label by which a domain is one node."""
@@ -85,7 +85,7 @@ def _value(candidate: Candidate, label: str) -> str:
     return candidate.slurm_node if label == HOSTNAME else candidate.node.labels.get(label, "")
 
 
-def _slots(wish: DomainWish, room: Room) -> int:
+def _slots(wish: DomainWish, room: NodeAmounts) -> int:
     """How many fit on a node of that room, when nobody else is there."""
     fitting = times(wish.needs, room)
     return min(fitting, 1) if wish.apart else fitting

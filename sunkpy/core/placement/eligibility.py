@@ -71,7 +71,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
 
     @cached_property
-    def room(self) -> Room:
+    def room(self) -> NodeAmounts:
         """What it offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
         cpu, memory = self.left.get("cpu", 0), self.left.get("memory", 0)
         if self.slurm is None:
@@ -81,11 +81,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return frozenset({"cpu": cpu, "memory": memory, **gres_counts(self.slurm.gres)}.items())
 
 
-Room = frozenset[tuple[str, int]]
+NodeAmounts = frozenset[tuple[str, int]]
 """Millicores, bytes of memory, and each GRES by its name, also with its type: the amounts of a node."""
 
 
-def times(needs: Mapping[str, int], room: Room) -> int:
+def times(needs: Mapping[str, int], room: NodeAmounts) -> int:
     """How often that fits there; `needs` as `needs.counted` says."""
     has = dict(room)
     return min(has.get(name, 0) // amount for name, amount in needs.items() if amount)
@@ -100,7 +100,7 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
 
     eligible: tuple[str, ...]
     refused: dict[str, str] = {}
-    rooms: frozenset[Room] = frozenset()
+    rooms: frozenset[NodeAmounts] = frozenset()
     features: tuple[str, ...] = ()
     outside: frozenset[str] = frozenset()
 

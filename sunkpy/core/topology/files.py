@@ -36,7 +36,7 @@ class BadTopology(Exception):
     """The file cannot be read; the text says what is wrong in it."""
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class FileTopology(msgspec.Struct, frozen=True, kw_only=True):
     """A topology of a file: of each node its switches, widest first, or its block."""
 
     paths: Mapping[str, tuple[str, ...]] = {}
@@ -106,7 +106,7 @@ def _switches(paths: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, list[str]
 # ---------------------------------------------------------------------------------------------------------------- read
 
 
-def read(name: str, text: str) -> tuple[Layout, ...]:
+def read(name: str, text: str) -> tuple[FileTopology, ...]:
     """The topologies of a file of somebody else; which of both it is, its name says.
 
     Raises:
@@ -118,7 +118,7 @@ def read(name: str, text: str) -> tuple[Layout, ...]:
         raise BadTopology(f"{name}: {error}") from error
 
 
-def place_in(layouts: Sequence[Layout], node: str) -> Place:
+def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
     """Where a file of somebody else has the node, in names of ours, which carry their path."""
     path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
@@ -126,22 +126,22 @@ def place_in(layouts: Sequence[Layout], node: str) -> Place:
     return Place(levels=path, switches=named(path), block=block, problem=problem)
 
 
-def path_in(layouts: Sequence[Layout], node: str) -> tuple[str, ...]:
+def path_in(layouts: Sequence[FileTopology], node: str) -> tuple[str, ...]:
     """The switches of a node in the names of the file, widest first; empty if it has none there."""
     return next((layout.paths[node] for layout in layouts if node in layout.paths), ())
 
 
-def paths_in(layouts: Iterable[Layout]) -> dict[str, tuple[str, ...]]:
+def paths_in(layouts: Iterable[FileTopology]) -> dict[str, tuple[str, ...]]:
     """The switches of all nodes that have some, widest first, in the names of the file."""
     return {node: path for layout in layouts for node, path in layout.paths.items()}
 
 
-def nodes_in(layouts: Iterable[Layout]) -> frozenset[str]:
+def nodes_in(layouts: Iterable[FileTopology]) -> frozenset[str]:
     """All that the file names."""
     return frozenset(node for layout in layouts for node in (*layout.paths, *layout.blocks))
 
 
-def _read_conf(text: str) -> Layout:
+def _read_conf(text: str) -> FileTopology:
     nodes: dict[str, list[str]] = {}
     parents: dict[str, str] = {}
     blocks: dict[str, str] = {}
@@ -153,7 +153,7 @@ def _read_conf(text: str) -> Layout:
         elif name := entry.get("switchname"):
             nodes[name] = below
             parents |= dict.fromkeys(hostlist.expand(entry.get("switches", "")), name)
-    return Layout(paths=_paths(nodes, parents), blocks=blocks)
+    return FileTopology(paths=_paths(nodes, parents), blocks=blocks)
 
 
 def _paths(nodes: Mapping[str, Iterable[str]], parents: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -195,12 +195,12 @@ class _Topology(msgspec.Struct, frozen=True):
     block: _Blocks = _Blocks()
 
 
-def _read_yaml(text: str) -> tuple[Layout, ...]:
+def _read_yaml(text: str) -> tuple[FileTopology, ...]:
     return tuple(_layout(each) for each in msgspec.yaml.decode(text, type=tuple[_Topology, ...], strict=False))
 
 
-def _layout(topology: _Topology) -> Layout:
+def _layout(topology: _Topology) -> FileTopology:
     nodes = {each.switch: hostlist.expand(each.nodes) for each in topology.tree.switches}
     parents = {child: each.switch for each in topology.tree.switches for child in hostlist.expand(each.children)}
     blocks = {node: each.block for each in topology.block.blocks for node in hostlist.expand(each.nodes)}
-    return Layout(paths=_paths(nodes, parents), blocks=blocks)
+    return FileTopology(paths=_paths(nodes, parents), blocks=blocks)

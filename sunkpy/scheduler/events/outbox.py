@@ -20,12 +20,12 @@ import structlog
 
 from sunkpy.core import names
 from sunkpy.core.gang.actions import Report
-from sunkpy.core.gang.job.terms import Asked
+from sunkpy.core.gang.job.terms import AskedTerms
 from sunkpy.core.model.objects import Key, KubeObject, Pod
 from sunkpy.kube.errors import Conflict, NotFound
 from sunkpy.runtime.queue import Urgency, WorkQueue, run_workers
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 
 _REPORT_EACH_S = 10.0
 _FIRST_REPORT_S = 2.0
@@ -96,7 +96,7 @@ class Outbox:
         else:
             self._queue.add(key)
 
-    def report(self, record: Record, report: Report) -> None:
+    def report(self, record: GangRecord, report: Report) -> None:
         """Say why a pod waits, in its condition and an Event, unless it was said already."""
         member, now = record.member(report.pod), self._leader.clock()
         if member.reported == report.message:
@@ -109,7 +109,7 @@ class Outbox:
         member.reported, member.reported_at = report.message, due_at
         self.later(report.pod.uid, _REPORT, partial(self._write_report, report), after_s=due_at - now)
 
-    def note_job(self, pods: Iterable[Pod], asked: Asked, *, at_once: bool = False) -> None:
+    def note_job(self, pods: Iterable[Pod], asked: AskedTerms, *, at_once: bool = False) -> None:
         """Annotate these pods with their job and what was asked for it, unless they are bound soon."""
         after_s = 0.0 if at_once else self._leader.times.noted_after_s
         for pod in pods:
@@ -157,7 +157,7 @@ class Outbox:
         reason = "FailedScheduling" if report.is_problem else "WaitingForSlurm"
         await say(pod, reason=reason, action="Scheduling", note=report.message)
 
-    async def _write_job(self, pod: Pod, asked: Asked) -> None:
+    async def _write_job(self, pod: Pod, asked: AskedTerms) -> None:
         seen = self._waiting(pod)
         wanted = {names.ANNOTATION_JOB_ID: str(asked.job), names.ANNOTATION_ASKED: str(asked)}
         if seen is not None and any(seen.annotations.get(name) != text for name, text in wanted.items()):

@@ -43,7 +43,7 @@ from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.vanished import Vanished
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm.errors import NotFound
 
@@ -78,18 +78,18 @@ class HookSnapshots:
     that they take would grow with the square of the gang.
     """
 
-    def __init__(self, snapshot: Callable[[Record], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[GangRecord], Snapshot]) -> None:
         self._snapshot = snapshot
-        self._latest: dict[Record, HookSnapshot] = {}
+        self._latest: dict[GangRecord, HookSnapshot] = {}
 
-    def new(self, record: Record) -> HookSnapshot:
+    def new(self, record: GangRecord) -> HookSnapshot:
         """The gang as it is known now."""
         if record not in self._latest:
             asyncio.get_running_loop().call_soon(self._latest.pop, record, None)
         latest = self._latest[record] = HookSnapshot(self._snapshot(record), changes=record.changes)
         return latest
 
-    def shared(self, record: Record) -> HookSnapshot:
+    def shared(self, record: GangRecord) -> HookSnapshot:
         """The snapshot that another hook has made since the last change, or a new one."""
         latest = self._latest.get(record)
         return latest if latest is not None and latest.changes == record.changes else self.new(record)
@@ -176,7 +176,7 @@ class Hooks:
             return self._kept(record, call, caller) or answer
         return answer
 
-    async def _refusal(self, record: Record, job: Job, node: str) -> HookAnswer | None:
+    async def _refusal(self, record: GangRecord, job: Job, node: str) -> HookAnswer | None:
         """The answer when Slurm does not say that the job has lost this node; None: it does.
 
         Slurm orders nodes to end a job that it does not know, without ever having said that the job ended.
@@ -196,7 +196,7 @@ class Hooks:
         await record.wait_for_change(since=record.changes, timeout_s=_LATE_STATE_S)
         return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
 
-    def _note_epilog(self, record: Record, job: Job, node: str) -> float:
+    def _note_epilog(self, record: GangRecord, job: Job, node: str) -> float:
         """Note that the job has lost this node; when its epilog called first."""
         if node in job.epilogs:
             return job.epilogs[node]
@@ -206,20 +206,20 @@ class Hooks:
         self._ledger.queue.add(record.id)
         return now
 
-    def _kept(self, record: Record, call: HookCall, caller: Pod) -> HookAnswer | None:
+    def _kept(self, record: GangRecord, call: HookCall, caller: Pod) -> HookAnswer | None:
         """The answer to an epilog that may end although pods stay on the node without this job; None if none stay."""
         if epilog_keeps_pods(self._collector.known(record), call.job_id):
             return LOST
         return PARTED if self._apart_on(caller.spec.node_name, record, call) else None
 
-    def _apart_on(self, node: str, record: Record, call: HookCall) -> bool:
+    def _apart_on(self, node: str, record: GangRecord, call: HookCall) -> bool:
         """Pods that were set apart from this gang are there, and no job of theirs has the node."""
         ids = {id for pod in self._members.on_node(node) if (id := self._members.find_id(pod)) is not None}
         apart = (self._ledger.get(id) for id in ids if id != record.id and id.uid == record.id.uid)
         snapshots = (self._collector.known(other) for other in apart if other is not None)
         return any(gate_waits_for(snapshot, call.job_id, call.node) for snapshot in snapshots)
 
-    def _unknown_on(self, node: str, record: Record, job: Job) -> str | None:
+    def _unknown_on(self, node: str, record: GangRecord, job: Job) -> str | None:
         """A pod there notes this job, and it is not known yet to which gang it belongs."""
         for pod in self._members.on_node(node):
             is_meant = pod.metadata.namespace == record.id.namespace and noted_job(pod) == job.id
@@ -227,7 +227,7 @@ class Hooks:
                 return f"pod {'/'.join(pod.key)} is on the node and its gang is not known yet"
         return None
 
-    async def _left_on(self, record: Record, caller: Pod) -> str | None:
+    async def _left_on(self, record: GangRecord, caller: Pod) -> str | None:
         """The gang's pods on the caller's node, by the apiserver's own answer, for a watch may lag.
 
         A pod never changes its node: those that were seen elsewhere are not asked for, or the requests of a gang's
@@ -242,7 +242,7 @@ class Hooks:
         return f"pod {', '.join(left)} is not gone yet" if left else None
 
     async def _until_nothing(
-        self, record: Record, caller: Pod, waits_for: Callable[[HookSnapshot], Awaitable[str | None]]
+        self, record: GangRecord, caller: Pod, waits_for: Callable[[HookSnapshot], Awaitable[str | None]]
     ) -> HookAnswer:
         deadline = self._leader.clock() + LONG_POLL_S
         seen = self._snapshots.new(record)

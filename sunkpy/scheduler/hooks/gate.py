@@ -35,7 +35,7 @@ from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.vanished import Vanished
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm.errors import NotFound
 
@@ -135,7 +135,9 @@ class Gate:
             else:
                 await gang.wait_for_change(since=gang.changes, timeout_s=self._leader.times.gate_again_s)
 
-    def _blocked(self, call: HookCall, node: str, states: JobStates | None = None) -> tuple[Record | None, str] | None:
+    def _blocked(
+        self, call: HookCall, node: str, states: JobStates | None = None
+    ) -> tuple[GangRecord | None, str] | None:
         """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: Slurm's answer just
         now, if it was asked.
         """
@@ -157,7 +159,7 @@ class Gate:
                 return record, why
         return None
 
-    def _has_mark(self, call: HookCall, node: str, record: Record) -> bool:
+    def _has_mark(self, call: HookCall, node: str, record: GangRecord) -> bool:
         there = (pod for pod in self._members.on_node(node) if self._members.find_id(pod) == record.id)
         return any(self._is_marked(call, pod) for pod in there)
 
@@ -175,7 +177,7 @@ class Gate:
             return whose is None or whose.id.namespace == pod.metadata.namespace
         return whose.id.uid == id.uid
 
-    def _near(self, call: HookCall, node: str) -> list[Record]:
+    def _near(self, call: HookCall, node: str) -> list[GangRecord]:
         """Gangs that have a pod on the node, as far as the watch shows, or a mark there."""
         on_node = (self._ledger.get(self._members.find_id(pod)) for pod in self._members.on_node(node))
         marked = (self._ledger.by_job(job) for job in call.marked)
@@ -196,7 +198,7 @@ class Gate:
         await fan_out(partial(self._read_again, record, states, others) for record in near)
         return {job: state for job, state in states.items() if job not in others}
 
-    async def _read_again(self, record: Record, states: JobStates, others: set[JobId]) -> None:
+    async def _read_again(self, record: GangRecord, states: JobStates, others: set[JobId]) -> None:
         """An administrator may take nodes from a running job of several, or its Epilog there was cut short.
 
         Ids that are another job's go to `others`.
@@ -215,7 +217,7 @@ class Gate:
         if (now := record.jobs.get(job.id)) is not None and is_news(now, job):
             self._ledger.queue.add(record.id)
 
-    async def _displace(self, record: Record, call: HookCall) -> None:
+    async def _displace(self, record: GangRecord, call: HookCall) -> None:
         """Slurm has given the node to this job: evict the pods there of a gang whose job was lost."""
         own = self._collector.known(record).bound_job
         if (own is not None and not own.is_lost) or call.node in record.displaced or not await self._has_node(call):

@@ -11,7 +11,7 @@ from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.runtime.fresh_answer import FreshAnswers
 from sunkpy.scheduler.hooks.messages import FORGOTTEN, NOT_OURS, HookAnswer, HookCall, NotThere
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 from sunkpy.slurm.errors import NotFound
 
 
@@ -23,7 +23,7 @@ class HookProof:
         self._user = leader.user
         self._ledger = leader.ledger
 
-    async def of(self, call: HookCall) -> tuple[Record, Job] | HookAnswer:
+    async def of(self, call: HookCall) -> tuple[GangRecord, Job] | HookAnswer:
         """The gang and the job that a call is about, or the answer when nothing follows from the call.
 
         Raises:
@@ -51,7 +51,7 @@ class HookProof:
         self._ledger.take_job(record, job, asked_at=asked_at)
         return record, record.jobs[job.id]
 
-    async def read_again(self, record: Record, id: JobId) -> SlurmJob:
+    async def read_again(self, record: GangRecord, id: JobId) -> SlurmJob:
         """A job of the gang as it is now; the ledger learns it.
 
         Raises:

@@ -20,7 +20,7 @@ from typing import Final
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 
 _NEVER: Final = float("inf")
 
@@ -71,7 +71,7 @@ class SubmitLines:
             line.turns += 1
             self._turn(line)
 
-    def why_waits(self, record: Record, spec: JobSpec) -> str:
+    def why_waits(self, record: GangRecord, spec: JobSpec) -> str:
         """Why the gang may not ask now, which puts it in line; empty when it may."""
         line = self._lines.get(_limit(spec))
         if line is None or record.id in line.asking or not line.waiting:
@@ -79,7 +79,7 @@ class SubmitLines:
         self._join(line, record)
         return line.why
 
-    def refused(self, record: Record, spec: JobSpec, why: str) -> None:
+    def refused(self, record: GangRecord, spec: JobSpec, why: str) -> None:
         """Slurm has refused its job for a limit."""
         line = self._lines.setdefault(_limit(spec), _Line(why=why))
         line.why = why
@@ -88,7 +88,7 @@ class SubmitLines:
         if record.id == line.oldest:
             self._ask_another(line)
 
-    def left(self, record: Record, spec: JobSpec, *, is_taken: bool) -> None:
+    def left(self, record: GangRecord, spec: JobSpec, *, is_taken: bool) -> None:
         """The gang waits for its limit no more; `is_taken`: Slurm has taken its job, and may take others."""
         line = self._lines.get(_limit(spec))
         if line is None:
@@ -97,7 +97,7 @@ class SubmitLines:
         if is_taken:
             self._turn(line)
 
-    def _join(self, line: _Line, record: Record) -> None:
+    def _join(self, line: _Line, record: GangRecord) -> None:
         if record.id not in line.waiting:
             pods = record.recognised.gang.members if record.recognised.gang is not None else ()
             since = min((pod.metadata.creation_timestamp for pod in pods), default="")

@@ -19,7 +19,7 @@ from sunkpy.core.gang.job.job import Job
 from sunkpy.core.model.states import JobId, JobStates, SlurmJob
 from sunkpy.runtime.turns import in_turns
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 from sunkpy.slurm import pace
 from sunkpy.slurm.errors import SlurmError
 
@@ -115,7 +115,7 @@ class JobPoller:
         told_later &= {record.id for record in changed}
         limit = asyncio.Semaphore(_DETAILS_IN_FLIGHT)
 
-        async def read(record: Record, job: Job) -> None:
+        async def read(record: GangRecord, job: Job) -> None:
             async with limit:
                 known = record.jobs.get(job.id)
                 is_read = known is None or known.read_at > job.read_at  # for a hook that called meanwhile
@@ -146,7 +146,7 @@ class JobPoller:
             self._watched_since = asked_at
         self._read_at = asked_at
 
-    async def _read(self, record: Record, id: JobId) -> bool:
+    async def _read(self, record: GangRecord, id: JobId) -> bool:
         """Read the states; whether the answer had anything new."""
         asked_at, change = self._clock(), partial(self._ledger.change_job, record, id)
         change(lambda job: replace(job, read_at=asked_at))
@@ -162,7 +162,7 @@ class JobPoller:
         is_ended = change(lambda job: job.observed(found.state, asked_at=asked_at))
         return self._unproved(record, found) or is_ended
 
-    def _unproved(self, record: Record, job: SlurmJob) -> bool:
+    def _unproved(self, record: GangRecord, job: SlurmJob) -> bool:
         """slurmctld lacks the chart's script, or the comment was changed since: is that new?"""
         if not self._ledger.change_job(record, job.id, lambda known: replace(known, is_unproved=True)):
             return False

@@ -19,7 +19,7 @@ from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.jobs.lines import NamespaceShares, SubmitLines
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 from sunkpy.slurm import errors
 
 TELL_AGAIN_S = 3.0
@@ -52,7 +52,7 @@ class JobWriter:
         self._queuing = asyncio.Semaphore(_QUEUING_AT_ONCE)
         self._log = structlog.get_logger("jobs")
 
-    async def submit(self, record: Record, spec: JobSpec) -> JobId | None:
+    async def submit(self, record: GangRecord, spec: JobSpec) -> JobId | None:
         """Hand a job to Slurm; None when the gang has one: an earlier submit, whose answer was lost, made it.
 
         Raises:
@@ -87,7 +87,7 @@ class JobWriter:
         self._ledger.change_job(record, job, lambda known: replace(known, spec=spec))
         return job
 
-    async def _hand_over(self, record: Record, spec: JobSpec) -> JobId:
+    async def _hand_over(self, record: GangRecord, spec: JobSpec) -> JobId:
         """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
         partition, user = spec.partition, self._as(spec.user)
         granted = None
@@ -114,7 +114,7 @@ class JobWriter:
         """Nothing was refused there lately."""
         return self._clock() - self._refused_at.get(partition, float("-inf")) >= self._leader.times.allocation_refused_s
 
-    async def _find_lost_answer(self, record: Record) -> bool:
+    async def _find_lost_answer(self, record: GangRecord) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
         assert record.uncertain_since is not None
         await self._search.all(sent_after=record.uncertain_since + self._leader.times.late_submit_s / 2)
@@ -126,13 +126,13 @@ class JobWriter:
         """Whose token a request needs; empty for the scheduler's own."""
         return user if user != self._leader.user else ""
 
-    def _failed(self, record: Record, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
+    def _failed(self, record: GangRecord, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
         self._leader.metrics.submits.labels("failed").inc()
         delay_s = record.back_off(error.message, now=self._clock(), first_s=first_s)
         self._log.warning("not submitted", gang=str(record.id), error=error.message, retry_in_s=round(delay_s, 1))
         return NotSubmitted(error.message)
 
-    async def exclude(self, record: Record, action: act.UpdateExcluded) -> None:
+    async def exclude(self, record: GangRecord, action: act.UpdateExcluded) -> None:
         """Replace the nodes that a pending job must not use."""
         user = self._as(record.jobs[action.job].slurm.user)
         try:
@@ -142,7 +142,7 @@ class JobWriter:
             self._log.warning("job not updated", job=action.job, error=error.message)
         self._ledger.change_job(record, action.job, lambda job: job.excluding(action.excluded))
 
-    async def change(self, record: Record, action: act.UpdateTerms) -> str | None:
+    async def change(self, record: GangRecord, action: act.UpdateTerms) -> str | None:
         """Change a pending job; Slurm's words when it refuses, and the job stays as it is; None: it is not there."""
         user, change = self._as(record.jobs[action.job].slurm.user), action.change
         try:
@@ -157,7 +157,7 @@ class JobWriter:
         self._log.info("job changed", gang=str(record.id), job=action.job, change=str(change))
         return ""
 
-    async def finish(self, record: Record, action: act.Finish) -> None:
+    async def finish(self, record: GangRecord, action: act.Finish) -> None:
         """Tell a placeholder to end with the exit code of its pods; again every few seconds."""
         job, now = record.jobs[action.job], self._clock()
         if job.told_at is not None and now - job.told_at < TELL_AGAIN_S:
@@ -171,7 +171,7 @@ class JobWriter:
         # Not before: one that Slurm could not be asked about is not deaf.
         self._ledger.change_job(record, job.id, lambda job: replace(job, heard_at=job.heard_at or self._clock()))
 
-    async def cancel(self, record: Record, id: JobId, *, why: str) -> None:
+    async def cancel(self, record: GangRecord, id: JobId, *, why: str) -> None:
         """Cancel a job; again after a while, should Slurm have missed it."""
         job, now = record.jobs[id], self._clock()
         if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_S:
@@ -182,7 +182,7 @@ class JobWriter:
             await self._cancel_as(self._as(job.slurm.user), record, id)
         self._ledger.change_job(record, id, lambda job: replace(job, cancelled_at=now))
 
-    async def _cancel_as(self, user: str, record: Record, job: JobId) -> None:
+    async def _cancel_as(self, user: str, record: GangRecord, job: JobId) -> None:
         """As SlurmUser when the owner may not, for Slurm does not know them any more: the job would stay for ever.
 
         SlurmUser may cancel any job, so Slurm is asked first whose this one is.

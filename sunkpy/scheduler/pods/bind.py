@@ -27,7 +27,7 @@ from sunkpy.scheduler.devices.made import Refused
 from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.record import MemberRecord, Record, SentBinding
+from sunkpy.scheduler.record import GangRecord, MemberRecord, SentBinding
 
 Placed = tuple[Pod, Node]
 """A pod, and the Kubernetes node on which it is to run."""
@@ -58,7 +58,7 @@ class Binder:
         self._outbox = outbox
         self._locks = _Locks()
 
-    async def bind(self, record: Record, action: act.Bind) -> None:
+    async def bind(self, record: GangRecord, action: act.Bind) -> None:
         """Bind all, or wait for pods that are ending on one of the nodes.
 
         Raises:
@@ -78,7 +78,7 @@ class Binder:
             refused.node = next(node.name for pod, node in placed if pod.uid == refused.pod.uid)
             raise
 
-    async def _bind_placed(self, record: Record, action: act.Bind, placed: Sequence[Placed]) -> None:
+    async def _bind_placed(self, record: GangRecord, action: act.Bind, placed: Sequence[Placed]) -> None:
         if self._wait_for_volumes(record, placed):
             return
         await self._outbox.withdraw(pod for pod, _ in placed)
@@ -91,7 +91,7 @@ class Binder:
         if job.is_live and not job.is_let_go:
             await self._send_all(record, _noted(action, placed, plan))
 
-    async def bind_directly(self, record: Record, action: act.BindDirectly) -> None:
+    async def bind_directly(self, record: GangRecord, action: act.BindDirectly) -> None:
         """Bind a pod that has no job to its own node.
 
         Raises:
@@ -109,7 +109,7 @@ class Binder:
             if await self._are_admitted(record, placed, {}) and not await self._ask_for_volumes(record, placed):
                 await self._send_all(record, [SentBinding.of(action.pod, node=node.name)])
 
-    def _wait_for_volumes(self, record: Record, placed: Sequence[Placed]) -> bool:
+    def _wait_for_volumes(self, record: GangRecord, placed: Sequence[Placed]) -> bool:
         """Some of the volumes for which nodes were named are not there yet.
 
         Raises:
@@ -129,7 +129,7 @@ class Binder:
                 self._outbox.report(record, act.Report(pod=pod, message=why, cause=act.WaitCause.VOLUME))
         return waits
 
-    async def _ask_for_volumes(self, record: Record, placed: Sequence[Placed]) -> bool:
+    async def _ask_for_volumes(self, record: GangRecord, placed: Sequence[Placed]) -> bool:
         """Tell provisioners the nodes of pods whose volumes they make; whether any volume has to be made.
 
         If pods share a claim, the first one counts.
@@ -147,7 +147,7 @@ class Binder:
         return is_asked and self._wait_for_volumes(record, placed)
 
     async def _are_admitted(
-        self, record: Record, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
+        self, record: GangRecord, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
     ) -> bool:
         """The kubelets would admit all of these pods together; False when some would have to wait.
 
@@ -172,7 +172,7 @@ class Binder:
                     raise Refused(pod, admission.why, is_of_others=admission.is_of_others)
         return not obstacles
 
-    async def _in_the_way(self, record: Record, placed: Sequence[Placed]) -> dict[str, Admission]:
+    async def _in_the_way(self, record: GangRecord, placed: Sequence[Placed]) -> dict[str, Admission]:
         """The pods, by uid, that cannot be bound because of pods that are on their nodes.
 
         Who is there is known by the watches, while all of them are connected. The apiserver is asked when they are not,
@@ -187,7 +187,7 @@ class Binder:
         return await self._obstacles_listed(record, placed) if obstacles else {}
 
     async def _obstacles_listed(
-        self, record: Record, placed: Sequence[Placed], *, not_older_than: str = ""
+        self, record: GangRecord, placed: Sequence[Placed], *, not_older_than: str = ""
     ) -> dict[str, Admission]:
         """By what is on their nodes now, or was at that version or later."""
         listed: dict[str, tuple[Pod, ...]] = {}
@@ -205,7 +205,12 @@ class Binder:
         return self._obstacles(record, placed, others, surroundings=self._cluster.surroundings(listed=listed))
 
     def _obstacles(
-        self, record: Record, placed: Sequence[Placed], others: Mapping[str, list[Pod]], *, surroundings: Surroundings
+        self,
+        record: GangRecord,
+        placed: Sequence[Placed],
+        others: Mapping[str, list[Pod]],
+        *,
+        surroundings: Surroundings,
     ) -> dict[str, Admission]:
         """Judged by the pods on their nodes, and around them."""
         kept_away = _kept_away(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
@@ -223,7 +228,7 @@ class Binder:
         seen = self._cluster.pods.get(*pod.key)
         return seen is not None and seen.uid == pod.uid and seen.spec.node_name == node
 
-    async def _send_all(self, record: Record, bindings: Sequence[SentBinding]) -> None:
+    async def _send_all(self, record: GangRecord, bindings: Sequence[SentBinding]) -> None:
         """Send every binding, whatever becomes of the others: the next pass decides when all have been answered."""
         was_bound_to = record.bound_to
         record.assume(bindings)
@@ -240,7 +245,7 @@ class Binder:
             record.fire()
         await fan_out(partial(self._announce, each) for each in bindings)
 
-    async def _send(self, record: Record, sent: SentBinding) -> None:
+    async def _send(self, record: GangRecord, sent: SentBinding) -> None:
         pod, node = sent.pod, sent.pod.spec.node_name
         try:
             await self._leader.pods.bind(sent)
@@ -264,7 +269,7 @@ class Binder:
         note = f"{job}bound to node {sent.pod.spec.node_name}"
         await self._outbox.inform(sent.pod, reason="Scheduled", action="Binding", note=note)
 
-    async def settle(self, record: Record) -> None:
+    async def settle(self, record: GangRecord) -> None:
         """Read the pods whose bindings got no answer; drop what was assumed once the watch shows it."""
         assumed = [(uid, member) for uid, member in record.members.items() if member.assumed is not None]
         were_not_bound = [await self._was_not_bound(record, uid, member) for uid, member in assumed]
@@ -272,7 +277,7 @@ class Binder:
             record.is_half_bound = self._has_bound_member(record)
             record.bound_to = record.bound_to if record.is_half_bound else None
 
-    async def _was_not_bound(self, record: Record, uid: str, member: MemberRecord) -> bool:
+    async def _was_not_bound(self, record: GangRecord, uid: str, member: MemberRecord) -> bool:
         assumed = member.assumed
         pod = self._cluster.pods.get(*member.key)
         if assumed is None or pod is None or pod.uid != uid or pod.spec.node_name:
@@ -289,7 +294,7 @@ class Binder:
             return not is_bound
         return False
 
-    def _has_bound_member(self, record: Record) -> bool:
+    def _has_bound_member(self, record: GangRecord) -> bool:
         pods = [(member, self._cluster.pods.get(*member.key)) for member in record.members.values()]
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
 

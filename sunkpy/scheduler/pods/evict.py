@@ -23,7 +23,7 @@ from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.owners.suspensions import Suspensions
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Evictor:
         self._on_evicted = on_evicted
         self._log = structlog.get_logger("scheduler")
 
-    async def evict(self, record: Record, evictions: Sequence[act.Evict]) -> None:
+    async def evict(self, record: GangRecord, evictions: Sequence[act.Evict]) -> None:
         """Evict all with what is known of the end of their job; the Events follow when more is known."""
         now = self._leader.clock()
         due = [e for e in evictions if not e.pod.is_deleting and now - record.member(e.pod).evicted_at >= self._again_s]
@@ -78,7 +78,7 @@ class Evictor:
             finally:
                 self._on_evicted(evicted)
 
-    async def _suspend(self, record: Record, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
+    async def _suspend(self, record: GangRecord, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
         """The owner takes its pods back by itself, if it asks for that; those that are still there when it is time to
         evict again are evicted.
         """
@@ -95,7 +95,7 @@ class Evictor:
         return True
 
     async def _evict_one(
-        self, record: Record, action: act.Evict, lost: str, cause: EndCause, evicted: list[Eviction]
+        self, record: GangRecord, action: act.Evict, lost: str, cause: EndCause, evicted: list[Eviction]
     ) -> None:
         """`lost`: a node that the job lost, by which its preemptor is found."""
         cause = action.cause or cause
@@ -107,7 +107,7 @@ class Evictor:
         self._leader.metrics.evictions.labels(cause.reason).inc()
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 
-    async def shorten(self, record: Record, action: act.Shorten) -> None:
+    async def shorten(self, record: GangRecord, action: act.Shorten) -> None:
         """Give a pod that is ending less time."""
         pod, member, now = action.pod, record.member(action.pod), self._leader.clock()
         if now - member.evicted_at >= self._again_s:
@@ -119,7 +119,7 @@ class Evictor:
                 await events.warning(pod, "Pod", reason="GraceShortened", action="Evicting", note=note)
             member.evicted_at = now
 
-    def _cause(self, record: Record, action: act.Evict) -> EndCause:
+    def _cause(self, record: GangRecord, action: act.Evict) -> EndCause:
         if action.cause is not None:
             return action.cause
         assert action.job is not None, "a cause is missing where no job is known that could have ended"

@@ -20,7 +20,7 @@ from sunkpy.scheduler.pods import index
 from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.wake import Wake
-from sunkpy.scheduler.record import Recognised, Record
+from sunkpy.scheduler.record import GangRecord, Recognised
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.scheduler.views import RecordView
 
@@ -70,7 +70,7 @@ class Gangs:
             self._wake.gang(id)
         return index.LEFT_OUT_S if has_left else None
 
-    def recognise(self, record: Record) -> None:
+    def recognise(self, record: GangRecord) -> None:
         """Keep the gang as it is now, if it may be another than is kept."""
         if not record.is_doubted:
             return

@@ -23,7 +23,7 @@ from sunkpy.runtime.queue import Urgency
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 
 _AT_ONCE: Final = 32
 _GATHERED_S: Final = 0.0001
@@ -159,7 +159,7 @@ def _wishes(pod: Pod) -> tuple[object, ...]:
 
 
 async def recheck(
-    leader: Leader, changed: asyncio.Event, is_concerned: Callable[[Record], bool], *, spread_s: float
+    leader: Leader, changed: asyncio.Event, is_concerned: Callable[[GangRecord], bool], *, spread_s: float
 ) -> None:
     """Work until cancelled; `changed` is set when something has changed.
 
@@ -181,11 +181,11 @@ async def recheck(
                 until = time.perf_counter() + turn_s
 
 
-def _at_most(record: Record) -> Urgency:
+def _at_most(record: GangRecord) -> Urgency:
     return Urgency.LAST if record.jobs else Urgency.FIRST
 
 
-def _may_be(is_concerned: Callable[[Record], bool], record: Record, metrics: SchedulerMetrics) -> bool:
+def _may_be(is_concerned: Callable[[GangRecord], bool], record: GangRecord, metrics: SchedulerMetrics) -> bool:
     """True also when that cannot be worked out: the pass says why, and the other gangs have their turn."""
     try:
         return is_concerned(record)

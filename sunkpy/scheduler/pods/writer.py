@@ -17,7 +17,7 @@ from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import STRATEGIC_PATCH, Kube
 from sunkpy.runtime.fresh_answer import FreshAnswers
-from sunkpy.scheduler.record import Record, SentBinding
+from sunkpy.scheduler.record import GangRecord, SentBinding
 
 POD_SCHEDULED = "PodScheduled"
 
@@ -41,7 +41,7 @@ class PodWriter:
             return None
         return found if found.uid == uid else None
 
-    async def left_of(self, record: Record, *, but: Container[str] = ()) -> list[Pod]:
+    async def left_of(self, record: GangRecord, *, but: Container[str] = ()) -> list[Pod]:
         """The pods of a gang that the apiserver has now; those it once said were gone are not asked for again.
 
         `but`: uids of those that need not be asked for.

@@ -23,12 +23,12 @@ from sunkpy.core.gang.job.request import GpuSharing, Policy
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId
-from sunkpy.core.placement.eligibility import Eligibility, Room
+from sunkpy.core.placement.eligibility import Eligibility, NodeAmounts
 from sunkpy.scheduler.hooks.proof import HookProof
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter
-from sunkpy.scheduler.record import Recognised, Record
+from sunkpy.scheduler.record import GangRecord, Recognised
 from sunkpy.slurm import Slurm
 from tests.doubles.leading import make_leader
 from tests.integration.slurm.daemons import Machines, free_ports
@@ -105,7 +105,7 @@ class Ring:
         *,
         nodes: Sequence[str] = NODES[:3],
         asks: Sequence[Mapping[str, str]] = (),
-        room: Room | None = None,
+        room: NodeAmounts | None = None,
         restarts: str = "Never",
         **annotations: str,
     ) -> None:
@@ -126,7 +126,7 @@ class Ring:
         self._proof = HookProof(leader)
         self._writer = JobWriter(leader, JobSearch(leader, learned=lambda *_: None))
         self._poller = JobPoller(leader)
-        self.record: Record = leader.ledger.ensure(self.id)
+        self.record: GangRecord = leader.ledger.ensure(self.id)
 
     @property
     def pods(self) -> list[Pod]:

@@ -14,7 +14,7 @@ from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
 from sunkpy.scheduler.jobs.search import JobSearch
 from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 from sunkpy.slurm import NodesSnapshot, Slurm, errors
 from tests.doubles.leading import make_leader
 from tests.integration.slurm.asking import connect, granted, happens, is_usable
@@ -152,14 +152,14 @@ async def test_what_finds_no_room_waits_as_a_batch_job(real: RealSlurm, admin: S
     seen = await admin.job(job_id)
     assert (seen.is_pending, seen.is_batch, record.jobs[job_id].is_allocation) == (True, True, False)
     tried = len(await admin.jobs_state())
-    other = Record(id=GangId(namespace="default", name="web-1", uid="uid-1"), seen_at=0)
+    other = GangRecord(id=GangId(namespace="default", name="web-1", uid="uid-1"), seen_at=0)
     assert await writer.submit(other, request()) is not None
     assert len(await admin.jobs_state()) == tried + 1, "nothing was tried, for it would not have been the first"
     await submitter.cancel_job(in_the_way)
     await happens(real, lambda: _is_running(submitter, job_id))
 
 
-def make_writer(slurm: Slurm) -> tuple[JobWriter, Record, JobSearch]:
+def make_writer(slurm: Slurm) -> tuple[JobWriter, GangRecord, JobSearch]:
     leader = make_leader(slurm, clock=asyncio.get_running_loop().time)
     record = leader.ledger.ensure(GANG)
 

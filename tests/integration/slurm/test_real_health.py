@@ -8,7 +8,7 @@ from sunkpy.core.mirror import DrainNode, LiftDrain, UndrainNode
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod
 from sunkpy.slurm import Slurm
-from sunkpy.syncer.slurm_writer import Outcome, SlurmWriter
+from sunkpy.syncer.slurm_writer import SlurmWriter, WriteOutcome
 from tests.integration.slurm.asking import happens, is_usable
 from tests.integration.slurm.daemons import NODE, RealSlurm
 
@@ -63,8 +63,8 @@ async def test_a_drain_of_others_goes_only_by_its_very_words(real: RealSlurm, ad
         LiftDrain(name=NODE, reason=KILLED + "x", pod=Pod()),
         LiftDrain(name=NODE, reason="Kill task failed", pod=Pod()),
     ):
-        assert await writer.write(action, consent) is Outcome.CHANGED
+        assert await writer.write(action, consent) is WriteOutcome.CHANGED
         assert (await admin.node(NODE)).reason == KILLED
-    assert await writer.write(LiftDrain(name=NODE, reason=KILLED, pod=Pod()), consent) is Outcome.WRITTEN
+    assert await writer.write(LiftDrain(name=NODE, reason=KILLED, pod=Pod()), consent) is WriteOutcome.WRITTEN
     assert not (await admin.node(NODE)).is_drain
     await happens(real, lambda: is_usable(admin))

@@ -12,7 +12,7 @@ from tests.unit.scheduler.world import World, leading
 
 @pytest.fixture
 def world(monkeypatch):
-    monkeypatch.setitem(record.Record.back_off.__kwdefaults__, "first_s", 0.02)
+    monkeypatch.setitem(record.GangRecord.back_off.__kwdefaults__, "first_s", 0.02)
     world = World()
     for number in (1, 2):
         world.add_node(number)
@@ -115,7 +115,7 @@ async def test_others_that_are_in_the_way_come_and_go(world, tmp_path, container
 
 
 def test_reasons_that_differ_are_tried_again_as_before():
-    known = record.Record(id=None, seen_at=0.0)
+    known = record.GangRecord(id=None, seen_at=0.0)
     for why in ("node lacks cpu: needs 4, has 3", "node lacks cpu: needs 4, has 2") * 3:
         known.give_back(why, kind=why, now=0.0)
     assert (known.halt, known.retry_at < 300.0) == (None, True)
@@ -123,7 +123,7 @@ def test_reasons_that_differ_are_tried_again_as_before():
 
 @pytest.mark.parametrize(("change_helps_at", "looks_at"), [(1000.0, 8.0), (5.0, 5.0)])
 def test_another_node_helps_a_gang_whose_changes_help_only_later(change_helps_at, looks_at):
-    known = record.Record(id=None, seen_at=0.0, usable=("n1",), change_helps_at=change_helps_at)
+    known = record.GangRecord(id=None, seen_at=0.0, usable=("n1",), change_helps_at=change_helps_at)
     for _ in range(3):
         known.give_back("no", kind="no", now=0.0)
     known.forgive_change(now=1.0)

@@ -7,12 +7,12 @@ import pytest
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.scheduler.hooks.answers import HookSnapshots
-from sunkpy.scheduler.record import Record
+from sunkpy.scheduler.record import GangRecord
 
 
 @pytest.fixture
 def record():
-    return Record(id=GangId(namespace="default", name="web", uid="u"), seen_at=0.0)
+    return GangRecord(id=GangId(namespace="default", name="web", uid="u"), seen_at=0.0)
 
 
 async def test_all_that_a_change_has_woken_see_the_gang_once(record):

@@ -5,14 +5,14 @@ import pytest
 from sunkpy.core.gang.identity import GangId
 from sunkpy.kube import errors
 from sunkpy.scheduler.pods.writer import PodWriter
-from sunkpy.scheduler.record import MemberRecord, Record
+from sunkpy.scheduler.record import GangRecord, MemberRecord
 from tests.unit.scheduler.world import World, connections
 
 
 async def test_a_pod_is_not_gone_because_an_apiserver_that_has_just_started_serves_none(tmp_path):
     world = World()
     uid = world.add_pod()["metadata"]["uid"]
-    record = Record(id=GangId(namespace="default", name="web", uid=uid), seen_at=0.0)
+    record = GangRecord(id=GangId(namespace="default", name="web", uid=uid), seen_at=0.0)
     record.members[uid] = member = MemberRecord(key=("default", "web"))
     async with connections(world, tmp_path) as (kube, _, _):
         pods = PodWriter(kube)

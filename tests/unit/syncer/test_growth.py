@@ -27,7 +27,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
 from sunkpy.syncer.figures import Read
-from sunkpy.syncer.growth import JOINS_WITHIN, Growth
+from sunkpy.syncer.growth import JOINS_WITHIN, GrowthWriter
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.settings import FigureSettings
 from tests.doubles.apiserver import Apiserver
@@ -57,9 +57,9 @@ class Pool:
         self.metrics = SyncerMetrics(CollectorRegistry())
         self.growth = self.lead()
 
-    def lead(self) -> Growth:
+    def lead(self) -> GrowthWriter:
         """A new leader, which remembers nothing."""
-        self.growth = Growth(
+        self.growth = GrowthWriter(
             self.kube,
             EventRecorder(self.kube, component="syncer", instance="a"),
             self.metrics,

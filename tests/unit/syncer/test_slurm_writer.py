@@ -14,7 +14,7 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound, SlurmError, Unreachable
-from sunkpy.syncer.slurm_writer import MOST_NAMES, Outcome, SlurmWriter
+from sunkpy.syncer.slurm_writer import MOST_NAMES, SlurmWriter, WriteOutcome
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
 
@@ -44,10 +44,10 @@ class Rig:
         self.now_s = 0.0
         self.asked: list[int] = []
 
-    async def write_all(self, actions: list[SlurmAction]) -> list[Outcome | BaseException]:
+    async def write_all(self, actions: list[SlurmAction]) -> list[WriteOutcome | BaseException]:
         return await asyncio.gather(*(self.write(action) for action in actions), return_exceptions=True)
 
-    async def write(self, action: SlurmAction) -> Outcome:
+    async def write(self, action: SlurmAction) -> WriteOutcome:
         async def consent() -> bool:
             self.asked.append(len(self.slurm.writes))
             if action.name in self.slow:
@@ -89,7 +89,7 @@ async def test_a_rack_is_drained_in_a_few_calls(rig: Rig) -> None:
     names = [name_of(number) for number in range(3 * MOST_NAMES)]
     for name in names:
         rig.slurm.put(name)
-    assert set(await rig.write_all([drain(name) for name in names])) == {Outcome.WRITTEN}
+    assert set(await rig.write_all([drain(name) for name in names])) == {WriteOutcome.WRITTEN}
     assert all(rig.seen(name).reason == OURS for name in names)
     assert len(rig.slurm.writes) <= 5
 
@@ -107,7 +107,7 @@ async def test_a_drain_set_between_poll_and_list_is_not_overwritten(rig: Rig) ->
         rig.slurm.put(name_of(number))
     rig.slurm.put(name_of(3), "IDLE", "DRAIN", reason="bad gpu")
     done = await rig.write_all([drain(name_of(number)) for number in range(8)])
-    assert [number for number, is_done in enumerate(done) if is_done is not Outcome.WRITTEN] == [3]
+    assert [number for number, is_done in enumerate(done) if is_done is not WriteOutcome.WRITTEN] == [3]
     assert rig.seen(name_of(3)).reason == "bad gpu"
 
 
@@ -124,7 +124,7 @@ async def test_an_apiserver_that_is_slow_about_one_node_costs_no_other_its_drain
     rig.slow[names[7]] = late
     done = await rig.write_all([UndrainNode(name=name, pod=Pod()) for name in names])
     assert rig.seen(names[3]).reason == "bad gpu"
-    assert [number for number, is_done in enumerate(done) if is_done is not Outcome.WRITTEN] == [3]
+    assert [number for number, is_done in enumerate(done) if is_done is not WriteOutcome.WRITTEN] == [3]
 
 
 async def test_a_node_that_slurm_does_not_know_holds_up_nobody(rig: Rig) -> None:
@@ -133,7 +133,7 @@ async def test_a_node_that_slurm_does_not_know_holds_up_nobody(rig: Rig) -> None
     rig.slurm.before_list = lambda: rig.slurm.nodes.pop(name_of(3), None) and None
     done = await rig.write_all([drain(name_of(number)) for number in range(8)])
     assert isinstance(done[3], NotFound)
-    assert all(is_done is Outcome.WRITTEN for number, is_done in enumerate(done) if number != 3)
+    assert all(is_done is WriteOutcome.WRITTEN for number, is_done in enumerate(done) if number != 3)
     assert all(rig.seen(name_of(number)).reason == OURS for number in range(8) if number != 3)
 
 
@@ -142,7 +142,7 @@ async def test_a_node_that_somebody_opened_meanwhile_holds_up_nobody(rig: Rig) -
         rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
     rig.slurm.before_list = lambda: rig.slurm.put(name_of(3), "IDLE", reason="")
     done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(8)])
-    assert done == [Outcome.WRITTEN] * 8
+    assert done == [WriteOutcome.WRITTEN] * 8
     assert not any(rig.seen(name_of(number)).is_drain for number in range(8))
 
 
@@ -153,7 +153,7 @@ async def test_an_unreachable_slurm_is_told_to_all_who_wait(rig: Rig) -> None:
     done = await rig.write_all([drain(name_of(number)) for number in range(8)])
     assert all(isinstance(error, Unreachable) for error in done)
     rig.slurm.is_down = False
-    assert await rig.write(drain(name_of(0))) is Outcome.WRITTEN
+    assert await rig.write(drain(name_of(0))) is WriteOutcome.WRITTEN
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -183,9 +183,9 @@ async def test_the_apiserver_is_asked_when_it_is_the_lists_turn_and_may_refuse(r
         rig.slurm.put(name)
     rig.refused = {names[-1]}
     done = await rig.write_all([drain(name) for name in names])
-    assert done[-1] is Outcome.REFUSED
+    assert done[-1] is WriteOutcome.REFUSED
     assert not rig.seen(names[-1]).is_drain
-    assert set(done[:-1]) == {Outcome.WRITTEN}
+    assert set(done[:-1]) == {WriteOutcome.WRITTEN}
     assert len(set(rig.asked)) > 2, "not all at the beginning"
 
 
@@ -213,8 +213,8 @@ async def test_a_list_does_to_each_node_what_it_alone_would_have_met(rig: Rig, s
     assert not any(isinstance(result, SlurmError) for result in done)
     for action, is_done in zip(actions, done, strict=True):
         old, new = before[action.name], rig.seen(action.name)
-        assert (is_done is Outcome.WRITTEN) == still_holds(action, old)
-        if is_done is not Outcome.WRITTEN:
+        assert (is_done is WriteOutcome.WRITTEN) == still_holds(action, old)
+        if is_done is not WriteOutcome.WRITTEN:
             assert new == old, "what somebody else holds stays as it is"
         elif not isinstance(action, UndrainNode):
             assert new.is_drain

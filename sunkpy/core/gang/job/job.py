@@ -14,7 +14,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.gang.identity import REPLACEMENT, JobKind, kind_in
 from sunkpy.core.gang.job.phases import HOLDING, LIVE, LOST, OVER, SETTLED, JobPhase
-from sunkpy.core.gang.job.terms import Asked, TermsChange, last_asked, spec_of
+from sunkpy.core.gang.job.terms import AskedTerms, TermsChange, last_asked, spec_of
 from sunkpy.core.model import states as slurm_states
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.layout import grouped
@@ -141,9 +141,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     # ------------------------------------------------------------- what follows
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedTerms:
         """What is noted on pods."""
-        return Asked(job=self.id, turn=self.turn, terms=self.spec or JobSpec())
+        return AskedTerms(job=self.id, turn=self.turn, terms=self.spec or JobSpec())
 
     @property
     def has_started(self) -> bool:

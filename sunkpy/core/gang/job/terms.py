@@ -47,7 +47,7 @@ _PLAIN: Final = re.compile(r"[\w.:/=-]+(?:&[\w.:/=-]+)*")
 _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AskedTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A note on a pod: what its job was last asked for. Of several notes the one with the highest `turn` counts."""
 
     job: int
@@ -116,7 +116,7 @@ def spec_of(job: SlurmJob) -> JobSpec:
     )
 
 
-def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> Asked | None:
+def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> AskedTerms | None:
     """For what an earlier leader has asked last, by what it noted on pods; None when nothing readable is noted."""
     asked = [found for text in notes if (found := _read_note(text)) is not None and found.job == job]
     newest = max(asked, key=lambda each: each.turn, default=None)
@@ -126,9 +126,9 @@ def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> Asked | N
     return msgspec.structs.replace(newest, terms=spec)
 
 
-def _read_note(text: str) -> Asked | None:
+def _read_note(text: str) -> AskedTerms | None:
     with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        return msgspec.json.decode(text, type=Asked) if 0 < len(text) <= _LONGEST_NOTE else None
+        return msgspec.json.decode(text, type=AskedTerms) if 0 < len(text) <= _LONGEST_NOTE else None
     return None
 
 

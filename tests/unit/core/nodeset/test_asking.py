@@ -14,14 +14,14 @@ from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.asking import (
     ATOMIC,
-    Change,
+    ChangeBuffer,
     Create,
     Means,
+    NodesToCome,
     Remove,
     SayUnschedulable,
     StandIn,
     Told,
-    Wish,
     child_name,
     decide_steps,
     describe_jobs,
@@ -70,7 +70,7 @@ def shown(found):
                 told.append(f"+{means.kind} {body['metadata']['name']}")
             case Remove(means, old):
                 told.append(f"-{means.kind} {old.name}")
-            case Change(old, spec):
+            case ChangeBuffer(old, spec):
                 told.append(f"~{old.name} {spec['replicas']}")
             case SayUnschedulable(old):
                 told.append(f"!{old.name}")
@@ -87,7 +87,7 @@ def after(nodeset, present, **more):
                 there[means][body["metadata"]["name"]] = stored(body, conditions=conditions)
             case Remove(means, old):
                 del there[means][old.name]
-            case Change(old, spec):
+            case ChangeBuffer(old, spec):
                 new = msgspec.convert(spec, type(old.spec))
                 there[Means.BUFFER][old.name] = msgspec.structs.replace(old, spec=new)
             case SayUnschedulable():
@@ -331,7 +331,7 @@ def test_what_is_named_and_not_there_is_told():
         "spec.growth.ask is capacityBuffer, and this cluster has no CapacityBuffer (autoscaling.x-k8s.io): install its "
         "CRD and an autoscaler that reads it, or choose another"
     )
-    assert decide_steps(asking(Ask.CAPACITY_BUFFER), Wish(nodes=3), PODS_ALONE, NOW) == []
+    assert decide_steps(asking(Ask.CAPACITY_BUFFER), NodesToCome(nodes=3), PODS_ALONE, NOW) == []
 
 
 def test_a_long_name_is_cut_and_stays_its_own():

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang.job.options import Switches
 from sunkpy.core.gang.job.terms import (
-    Asked,
+    AskedTerms,
     find_change,
     last_asked,
     spec_of,
@@ -101,7 +101,7 @@ def test_the_spec_of_a_job_are_read_from_slurm():
     )
 
 
-ASKED = Asked(job=7, turn=1, terms=replace(OURS, switches=Switches(count=2, wait_s=60), shared="none"))
+ASKED = AskedTerms(job=7, turn=1, terms=replace(OURS, switches=Switches(count=2, wait_s=60), shared="none"))
 
 
 def test_what_was_asked_is_read_from_the_note_and_name_and_comment_from_slurm():
@@ -141,7 +141,7 @@ def test_a_note_with_the_highest_turn_can_be_followed_by_another():
 
 
 def test_whoever_writes_the_note_cannot_have_the_job_asked_for_anything_but_what_it_may_have_now():
-    lie = Asked(job=7, terms=JobSpec(user="ann", partition="secret", qos="gold", by_slurm=True))
+    lie = AskedTerms(job=7, terms=JobSpec(user="ann", partition="secret", qos="gold", by_slurm=True))
     found = last_asked(JobId(7), BY_SLURM, [str(lie)])
     assert found is not None
     change = find_change(found.terms, OURS)
