@@ -19,12 +19,12 @@ from sunkpy.core.overview.history import find_history, history_table
 from sunkpy.core.overview.pool import (
     PoolFacts,
     PoolView,
+    explain_missing,
     find_growth,
     find_nodes,
     find_stuck,
     headline,
     pool_tables,
-    without,
 )
 from sunkpy.core.overview.queue import Queue, find_queue, queue_table
 
@@ -75,7 +75,7 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
     found = Queue(waiting=waiting, unread=facts.unread, missing=facts.missing)
     none = "Nothing waits." if not found.unread else "Nothing waits, as far as could be read."
     is_empty = not waiting and len(found.missing) < 2
-    before = " ".join(filter(None, (none if is_empty else "", without(found.missing))))
+    before = " ".join(filter(None, (none if is_empty else "", explain_missing(found.missing))))
     rows, is_wide = queue_table(waiting), form == "wide"
 
     def text() -> str:

@@ -15,7 +15,7 @@ import structlog
 from sunkpy.core.health.requests import DrainRequest, DrainRequests
 from sunkpy.core.model.objects import Condition, Key, Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
-from sunkpy.core.nodeset.emptied import is_emptied
+from sunkpy.core.nodeset.emptied import is_answered
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
@@ -76,7 +76,7 @@ class DrainRequestWatch:
         Returns:
             After how many seconds to try again, because the apiserver refused it.
         """
-        if pod is None or not is_emptied(node, pod, utc_now()):
+        if pod is None or not is_answered(node, pod, utc_now()):
             return None
         for request in self._unanswered(node):
             try:

@@ -10,7 +10,7 @@ from sunkpy.core.health import HealthStep, HealthView, State, decide_health, rea
 from sunkpy.core.health.decide import is_closed_by_us, is_remedied, next_remedy
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import utc_now
-from sunkpy.core.nodeset.emptied import is_emptied
+from sunkpy.core.nodeset.emptied import is_answered
 from sunkpy.core.nodeset.windows import Window, is_open, next_opening
 from sunkpy.operator.metrics import HealthMetrics
 from sunkpy.operator.node_cap import NodeCap
@@ -73,7 +73,7 @@ class HealthWatch:
             now=now,
             has_room=self._cap.has_room(node, pod),
             may_remedy=windows is not None and self._remedied.has_room(node, pod),
-            is_empty=pod is None or is_emptied(node, pod, now),
+            is_empty=pod is None or is_answered(node, pod, now),
             opens_at=None if windows is None or is_open(windows, now) else next_opening(windows, now),
         )
         step = decide_health(view)

@@ -18,7 +18,7 @@ from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.quantity import BadQuantity
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.decide import Plan, decide_nodeset
-from sunkpy.core.nodeset.emptied import question_of
+from sunkpy.core.nodeset.emptied import token_of_question
 from sunkpy.core.nodeset.lock import UNLOCKED, Lock, is_sure
 from sunkpy.core.nodeset.node_side import decide_node, decide_pod_cordon
 from sunkpy.core.nodeset.protection import decide_evictable
@@ -153,7 +153,7 @@ class NodeLoop:
         is_asked = self._health.asks(node, pod) or self._requests.is_waited(node)
         if is_asked is None:
             return {}
-        question = question_of(node) if is_asked else None
+        question = token_of_question(node) if is_asked else None
         asked = names.ANNOTATION_DRAIN_ASKED
         return {} if pod.annotations.get(asked) == question else {asked: question}
 

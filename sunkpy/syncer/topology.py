@@ -26,7 +26,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import parse_rfc3339, rfc3339, utc_now
 from sunkpy.core.topology import files, pace, restart
-from sunkpy.core.topology.places import BLOCK, FILE_LACKS_IT, TREE, Place, is_ours, spec_of, tell, units_of
+from sunkpy.core.topology.places import BLOCK, FILE_LACKS_IT, TREE, Place, is_ours, tell, topology_str_of, units_of
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
@@ -102,7 +102,7 @@ class Topology:
             return None, None
         if not self._takes_single:
             return None, tell(self._with_last(name, place), "")
-        wanted = spec_of(place, self._plugins, record)
+        wanted = topology_str_of(place, self._plugins, record)
         taken = self._not_refused(name, wanted)
         told = tell(place, wanted) if taken == wanted else f"{tell(place, wanted)} ({FILE_LACKS_IT})"
         return taken or None, told
@@ -114,7 +114,7 @@ class Topology:
             return ""
         if self._takes_single is None:
             return None
-        return spec_of(Place(), self._plugins) if self._takes_single else ""
+        return topology_str_of(Place(), self._plugins) if self._takes_single else ""
 
     def refused(self, name: str, topology: str) -> None:
         """Slurm does not take this, for its file lacks it: it is tried again later."""
@@ -185,7 +185,7 @@ class Topology:
         if self._layouts:
             named = files.nodes_in(self._layouts)
             records = [f"{name} {uid}" for name, uid in ours.items() if name in named]
-            return self._settings.file_name, files.stamped(self._settings.file, records) if records else ""
+            return self._settings.file_name, files.with_digest(self._settings.file, records) if records else ""
         if self._takes_single:
             blocks = {unit for node in nodes.values() if (unit := units_of(node.topology).get(BLOCK))}
             blocks |= {place.block for name in ours if (place := self._places.of(name)) is not None and place.block}

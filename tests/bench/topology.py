@@ -24,7 +24,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import is_job_running
 from sunkpy.core.topology import files, restart
 from sunkpy.core.topology.pace import Pace
-from sunkpy.core.topology.places import Place, named, spec_of
+from sunkpy.core.topology.places import Place, switch_names, topology_str_of
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodesSnapshot, Slurm
@@ -124,7 +124,7 @@ class _Bench:
 
     def _place(self, number: int) -> str:
         """What Slurm shall have of the node."""
-        return spec_of(Place(switches=named([*self._labels(number).values()])), ["tree"])
+        return topology_str_of(Place(switches=switch_names([*self._labels(number).values()])), ["tree"])
 
     @contextlib.asynccontextmanager
     async def _slurm(self) -> AsyncIterator[RunningSlurm]:

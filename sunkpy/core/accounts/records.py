@@ -60,7 +60,7 @@ class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_ours(self) -> bool:
         """Made from values, and changed with them."""
-        return is_marked(self.description)
+        return is_made_by_values(self.description)
 
 
 class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_ours(self) -> bool:
         """Made from values, and changed with them; so is its association."""
-        return is_marked(self.description)
+        return is_made_by_values(self.description)
 
 
 class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_ours(self) -> bool:
         """Made from values, and changed with them. That of an account: `Accounting.is_ours`."""
-        return is_marked(self.comment)
+        return is_made_by_values(self.comment)
 
 
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
         return record is not None and not record.is_ours
 
 
-def is_marked(text: str) -> bool:
+def is_made_by_values(text: str) -> bool:
     """Does this description or comment say that values made its object?"""
     return text.startswith(names.REASON_PREFIX)
 

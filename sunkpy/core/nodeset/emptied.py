@@ -21,7 +21,7 @@ _DRAINED: Final = frozenset({State.DRAINED, State.REMEDY, State.VERIFY, State.PE
 """States in which nothing should run there. Only then is the syncer asked: its receipt is a write every ten seconds."""
 
 
-def question_of(node: Node) -> str | None:
+def token_of_question(node: Node) -> str | None:
     """The token that asks about a Node that has been drained for its health; None: it has not been."""
     record = read_record(node)
     if record is None or record.state not in _DRAINED:
@@ -29,9 +29,9 @@ def question_of(node: Node) -> str | None:
     return f"{record.since or record.at}/health"
 
 
-def is_emptied(node: Node, pod: Pod, now: datetime) -> bool:
+def is_answered(node: Node, pod: Pod, now: datetime) -> bool:
     """The syncer has lately answered the question about this Node."""
-    question = question_of(node)
+    question = token_of_question(node)
     if question is None or pod.annotations.get(names.ANNOTATION_DRAINED) != question:
         return False
     return slurmd.is_emptied(pod) and has_fresh_receipt(pod, now)

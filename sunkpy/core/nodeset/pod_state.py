@@ -18,7 +18,7 @@ def is_available(pod: Pod) -> bool:
     return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
 
 
-def is_idle(pod: Pod) -> bool:
+def is_open_and_idle(pod: Pod) -> bool:
     """Available, open in Slurm, and nothing runs there. What is not known is not so."""
     is_told = all(
         (told := pod.condition(type_)) is not None and told.status == "False"

@@ -229,18 +229,18 @@ def _row(backup: Backup, now: datetime) -> tuple[str, ...]:
     if backup.report is None:
         none = "no run has ended that could be read" if backup.last_success else "no run has ended yet"
         return (backup.of, "", "", "", "", "", "", state if backup.problem else none)
-    files, free = backup.report.files, size_of(backup.report.free)
+    files, free = backup.report.files, in_units(backup.report.free)
     in_bucket = str(sum(file.where != "volume" for file in files)) if backup.report.bucket else ""
     kept = str(len(files) + backup.report.left_off)
     if not files:
         return (backup.of, "", "", "", kept, in_bucket, free, state)
     age_s = (now - files[0].made_at).total_seconds()
-    return (backup.of, files[0].made, span(age_s), size_of(files[0].size), kept, in_bucket, free, state)
+    return (backup.of, files[0].made, span(age_s), in_units(files[0].size), kept, in_bucket, free, state)
 
 
 def _file_row(of: str, file: BackupFile) -> tuple[str, ...]:
     whole = {True: "yes", False: "NO", None: ""}[file.is_whole]
-    return (of, file.made, size_of(file.size) if file.size else "", file.where, whole)
+    return (of, file.made, in_units(file.size) if file.size else "", file.where, whole)
 
 
 def span(seconds: float) -> str:
@@ -249,7 +249,7 @@ def span(seconds: float) -> str:
     return f"{max(seconds, 0) // unit_s:.0f} {unit}"
 
 
-def size_of(size: int) -> str:
+def in_units(size: int) -> str:
     """`1.2 GiB`."""
     unit, name = next((each for each in _SIZES if size >= each[0]), _SIZES[-1])
     return f"{size / unit:.1f} {name}" if unit > 1 else f"{size} {name}"

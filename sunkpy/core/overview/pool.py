@@ -215,7 +215,7 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
 # ------------------------------------------------------------------------------------------------------------- as text
 
 
-def without(missing: Sequence[str]) -> str:
+def explain_missing(missing: Sequence[str]) -> str:
     """Which half of an answer is not there; empty when both are."""
     if len(missing) > 1:
         return f"Nothing could be read, neither of {missing[0]} nor of {missing[1]}."
@@ -225,7 +225,7 @@ def without(missing: Sequence[str]) -> str:
 def headline(pool: PoolView) -> str:
     """The pool in a sentence, and which half of it is missing."""
     if len(pool.missing) > 1:
-        return without(pool.missing)
+        return explain_missing(pool.missing)
     standings = Counter(line.standing for line in pool.nodes)
     parts = [f"{standings[each]} {each}" for each in reversed(Standing) if standings[each]]
     gpus, given = _sum(line.gpus for line in pool.nodes), _sum(line.gpus_given for line in pool.nodes)
@@ -237,7 +237,7 @@ def headline(pool: PoolView) -> str:
     wanted = sum(each.wanted_nodes for each in pool.growth.values())
     more = f"; {count(wanted, 'node')} more wanted" if wanted else ""
     return f"{count(len(pool.nodes), 'node')}{listed}{of_gpus}{more}; waiting: {waits or 'nothing'}. {pool.at}" + (
-        f" {without(pool.missing)}" if pool.missing else ""
+        f" {explain_missing(pool.missing)}" if pool.missing else ""
     )
 
 

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from sunkpy.core.model import hostlist
-from sunkpy.core.topology.places import BLOCK, ROOT, TREE, UNKNOWN, Place, named
+from sunkpy.core.topology.places import BLOCK, ROOT, TREE, UNKNOWN, Place, switch_names
 
 CONF: Final = "topology.conf"
 YAML: Final = "topology.yaml"
@@ -51,10 +51,10 @@ def write_conf(places: Mapping[str, Place], *, records: Iterable[str]) -> str:
     leaves, children = _switches({node: (ROOT, *(place.switches or (UNKNOWN,))) for node, place in places.items()})
     lines = [f"SwitchName={leaf} Nodes={hostlist.compress(nodes)}" for leaf, nodes in sorted(leaves.items())]
     lines += [f"SwitchName={parent} Switches={','.join(sorted(below))}" for parent, below in sorted(children.items())]
-    return stamped(_MADE + "".join(f"{line}\n" for line in lines), records)
+    return with_digest(_MADE + "".join(f"{line}\n" for line in lines), records)
 
 
-def stamped(text: str, records: Iterable[str]) -> str:
+def with_digest(text: str, records: Iterable[str]) -> str:
     """A topology.conf that is another one when the records of its nodes are others."""
     digest = hashlib.sha256("\n".join(sorted(records)).encode()).hexdigest()[:12]
     return f"{text.rstrip()}\n# records: {digest}\n"
@@ -123,7 +123,7 @@ def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
     path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
     problem = "" if path or block else "not in the topology file"
-    return Place(levels=path, switches=named(path), block=block, problem=problem)
+    return Place(levels=path, switches=switch_names(path), block=block, problem=problem)
 
 
 def path_in(layouts: Sequence[FileTopology], node: str) -> tuple[str, ...]:

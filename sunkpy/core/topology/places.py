@@ -64,7 +64,7 @@ def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_bloc
         if not problem:
             block = next((labels[key] for key in source.blocks if labels.get(key)), "")
             lacks = f"no label {_either(source.blocks)} that names its block" if wants_block and not block else ""
-            return Place(levels=values, switches=named(values), block=_short([block]), problem=lacks)
+            return Place(levels=values, switches=switch_names(values), block=_short([block]), problem=lacks)
     seen = [(len(source.keys & labels.keys()), problem) for (_, problem), source in found]
     most, problem = max(seen, key=lambda each: each[0], default=(0, "no source of labels is configured"))
     if not most and len(sources) > 1:
@@ -81,7 +81,7 @@ def place_of_slinky(spec: str) -> Place:
     return Place(spec=spec)
 
 
-def spec_of(place: Place, plugins: Sequence[str], record: str = "") -> str:
+def topology_str_of(place: Place, plugins: Sequence[str], record: str = "") -> str:
     """The place as Slurm 26.05 takes it for one node: `tree:all:sp1/:sp1/leaf4,block:b7`.
 
     What is not known stays as the `record` of the node has it, for a label may be gone for a moment. A node that never
@@ -126,7 +126,7 @@ def problem_told(text: str) -> str:
     return problem if problem != FILE_LACKS_IT else ""
 
 
-def named(values: Sequence[str]) -> tuple[str, ...]:
+def switch_names(values: Sequence[str]) -> tuple[str, ...]:
     """Names of the switches on a path: all but the last have switches below."""
     names = [_short(values[: at + 1]) for at in range(len(values))]
     ours = "-" if len(names) == 1 and names[0] in (ROOT, UNKNOWN) else ""

@@ -16,7 +16,7 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.nodeset import potential
 from sunkpy.core.nodeset.spec import Growth, NodeShape
 from sunkpy.core.topology import files
-from sunkpy.core.topology.places import TREE, Place, spec_of
+from sunkpy.core.topology.places import TREE, Place, topology_str_of
 from sunkpy.slurm import NodeChange, NodesSnapshot, errors
 from tests.integration.slurm.asking import connect
 from tests.integration.slurm.daemons import RealSlurm
@@ -235,7 +235,7 @@ def test_below_a_tree_of_sunkpys_jobs_for_such_nodes_wait_too(tmp_path: Path):
     grows = Grows(begin(tmp_path, conf=conf, more=tree))
     try:
         grows.settle()
-        grows.topology = spec_of(Place(), [TREE]) if IS_NEW else ""
+        grows.topology = topology_str_of(Place(), [TREE]) if IS_NEW else ""
         grows.place()
         grows.grow(8)
         grows.wait(lambda: len(grows.records()) == 3, "three records")

@@ -13,7 +13,7 @@ import pytest
 from devcluster.waiting import wait_until
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.topology import files
-from sunkpy.core.topology.places import Place, named, spec_of
+from sunkpy.core.topology.places import Place, switch_names, topology_str_of
 from sunkpy.slurm import NodeChange, Slurm
 from sunkpy.slurm.errors import Rejected
 from tests.integration.slurm.asking import connect
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.integration
 
 IS_NEW: Final = SUITE != "trixie"
 PLACES: Final = {
-    "n1": Place(switches=named(("s1", "l1"))),
-    "n2": Place(switches=named(("s1", "l2"))),
-    "n3": Place(switches=named(("s1", "l1"))),
-    "n4": Place(switches=named(("b" * 32, "s" * 32))),  # GKE's block and sub-block
-    "n5": Place(switches=named(("s1", "l2"))),
+    "n1": Place(switches=switch_names(("s1", "l1"))),
+    "n2": Place(switches=switch_names(("s1", "l2"))),
+    "n3": Place(switches=switch_names(("s1", "l1"))),
+    "n4": Place(switches=switch_names(("b" * 32, "s" * 32))),  # GKE's block and sub-block
+    "n5": Place(switches=switch_names(("s1", "l2"))),
 }
 CONF: Final = files.write_conf(PLACES, records=[])
 LEAVES: Final = "".join(f"SwitchName=r{number} Nodes={node}\n" for number, node in enumerate(NODES))
@@ -151,7 +151,7 @@ def test_26_05_is_told_of_single_nodes_and_of_blocks_by_its_file(labelled: Runni
     )
     for node, place in PLACES.items():
         block = {"n1": "b1", "n3": "b1", "n2": "b2", "n5": "b2"}.get(node, "")
-        wanted = spec_of(msgspec.structs.replace(place, block=block), ["tree", "block"])
+        wanted = topology_str_of(msgspec.structs.replace(place, block=block), ["tree", "block"])
         asyncio.run(labelled.tell(node, wanted))
         assert asyncio.run(labelled.record(node)) == wanted
     assert "SwitchName=s1/l1 Level=0 LinkSpeed=0 Nodes=n[1,3]" in labelled.shown()
@@ -235,7 +235,7 @@ def test_nodes_of_a_hand_written_tree_get_jobs_once_it_is_read_again(tmp_path: P
     running = Running(tmp_path, values)
     try:
         assert "configuration is not available" in running.submit("--nodes=2")[1]
-        running.write(files.CONF, files.stamped(HAND_WRITTEN, [f"{node} uid" for node in NODES]))
+        running.write(files.CONF, files.with_digest(HAND_WRITTEN, [f"{node} uid" for node in NODES]))
         running.wait(lambda: running.submit("--nodes=2")[0] == 0, "a job of two nodes is taken")
     finally:
         running.slurm.stop()

@@ -14,7 +14,7 @@ from sunkpy.core.health import Rule, State
 from sunkpy.core.health.known import KNOWN
 from sunkpy.core.health.verification import REQUESTED
 from sunkpy.core.model.times import rfc3339
-from sunkpy.core.nodeset.emptied import question_of
+from sunkpy.core.nodeset.emptied import token_of_question
 from sunkpy.core.nodeset.windows import Window
 from sunkpy.operator.health import HealthWatch
 from sunkpy.operator.metrics import HealthMetrics
@@ -175,7 +175,7 @@ def test_a_remedy_waits_for_a_window_or_until_it_is_known_whether_there_is_one(w
     watch = HealthWatch(settings, HealthMetrics(CollectorRegistry()), windows_of=lambda _: windows, now=lambda: NOW)
     sick, drained = node(label="broken", record=record(State.DRAINED, "mend")), pod(drain=True)
     assert watch.asks(sick, drained) is (state is State.REMEDY), "an answer is a write each ten seconds"
-    answer = {names.ANNOTATION_DRAINED: question_of(sick) or "", names.ANNOTATION_DRAINED_AT: rfc3339(NOW)}
+    answer = {names.ANNOTATION_DRAINED: token_of_question(sick) or "", names.ANNOTATION_DRAINED_AT: rfc3339(NOW)}
     meta = msgspec.structs.replace(drained.metadata, annotations={**drained.annotations, **answer})
     step = watch.step(sick, msgspec.structs.replace(drained, metadata=meta))
     assert step.after.state is state

@@ -42,7 +42,7 @@ def longest_grace_s(gang: Gang, policy: Policy) -> int:
     return gang.longest_grace_s or min(by_partition.get(name, policy.longest_grace_s) for name in partitions)
 
 
-def bounded(evict: Evict, longest_s: int) -> Evict | Shorten:
+def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
     """The eviction with at most that grace period, also if somebody else has deleted the pod with a longer one."""
     pod, given_s = evict.pod, evict.pod.metadata.deletion_grace_period_seconds
     if pod.is_deleting and given_s is not None and given_s > longest_s:
@@ -116,7 +116,7 @@ def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[Ga
     """Each with a bounded grace period; those that are being deleted already come first, so that all others are evicted
     at once.
     """
-    bounded_ones = [bounded(eviction, longest_grace_s(gang, policy)) for eviction in evictions]
+    bounded_ones = [with_shorter_grace(eviction, longest_grace_s(gang, policy)) for eviction in evictions]
     return sorted(bounded_ones, key=lambda action: isinstance(action, Evict))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from sunkpy.core.gang.devices.made import OWN_NAME, spec_of, without
+from sunkpy.core.gang.devices.made import OWN_NAME, claim_spec_of, without_resources
 from sunkpy.core.gang.gang import Gang, Role
 from sunkpy.core.model import matching
 from sunkpy.core.model.devices import CLAIMED, DeviceRequest, ResourceClaim, ResourceClaimSpec
@@ -146,8 +146,8 @@ def _role_with(role: Role, claimed: Claimed) -> Role:
     shape = role.shape
     if shape is not None:
         named = (claimed.templates.get(each.resource_claim_template_name) for each in shape.resource_claims)
-        wanted = [*(spec for spec in named if spec is not None), spec_of(shape, claimed.by_claim)]
-        shape = _with_counts(without(shape, claimed.by_claim), _sum(wanted))
+        wanted = [*(spec for spec in named if spec is not None), claim_spec_of(shape, claimed.by_claim)]
+        shape = _with_counts(without_resources(shape, claimed.by_claim), _sum(wanted))
     return msgspec.structs.replace(role, members=members, shape=shape)
 
 
@@ -156,7 +156,7 @@ def _pod_with(pod: Pod, claimed: Claimed) -> Pod:
     resources: Collection[str] = claimed.by_claim if not pod.spec.node_name else ()
     if extended is not None and pod.spec.node_name:
         resources = {each.resource_name for each in extended.request_mappings}
-    spec = _with_counts(without(pod.spec, resources), _counts(pod, claimed))
+    spec = _with_counts(without_resources(pod.spec, resources), _counts(pod, claimed))
     return msgspec.structs.replace(pod, spec=spec) if spec != pod.spec else pod
 
 

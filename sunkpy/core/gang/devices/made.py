@@ -74,7 +74,7 @@ def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimR
     return found
 
 
-def spec_of(spec: PodSpec, by_claim: Mapping[str, str]) -> ResourceClaimSpec:
+def claim_spec_of(spec: PodSpec, by_claim: Mapping[str, str]) -> ResourceClaimSpec:
     """The spec of the claim that such a pod needs; it asks for nothing when no claim is needed."""
     requests = tuple(request for _, request in requests_of(spec, by_claim))
     return ResourceClaimSpec(devices=WantedDevices(requests=requests))
@@ -82,12 +82,12 @@ def spec_of(spec: PodSpec, by_claim: Mapping[str, str]) -> ResourceClaimSpec:
 
 def claim_to_make(pod: Pod, by_claim: Mapping[str, str]) -> ResourceClaim | None:
     """The claim that the pod needs, not made yet: without a uid. None when it needs none."""
-    spec = spec_of(pod.spec, by_claim)
+    spec = claim_spec_of(pod.spec, by_claim)
     metadata = Meta(name=made_name(pod), namespace=pod.metadata.namespace)
     return ResourceClaim(metadata=metadata, spec=spec) if spec.devices.requests else None
 
 
-def without(spec: PodSpec, resources: Collection[str]) -> PodSpec:
+def without_resources(spec: PodSpec, resources: Collection[str]) -> PodSpec:
     """The same, asking the kubelet for none of these resources."""
 
     def left(containers: tuple[Container, ...]) -> tuple[Container, ...]:

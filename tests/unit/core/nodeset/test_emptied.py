@@ -11,7 +11,7 @@ from sunkpy.core import names
 from sunkpy.core.health import Record, State
 from sunkpy.core.model.objects import Condition, Meta, Node, Pod, PodStatus
 from sunkpy.core.model.times import rfc3339
-from sunkpy.core.nodeset.emptied import is_emptied, question_of
+from sunkpy.core.nodeset.emptied import is_answered, token_of_question
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 SINCE = "2026-11-28T11:00:00Z"
@@ -38,7 +38,7 @@ def pod(receipt: str = ASKED, *, ago_s: float = 5, conditions: dict[str, str] = 
      (State.PERSON, ASKED), (State.WELL, None)],
 )  # fmt: skip
 def test_it_is_asked_about_a_node_on_which_nothing_should_run(state: State | None, asked: str | None) -> None:
-    assert question_of(node(state)) == asked
+    assert token_of_question(node(state)) == asked
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_it_is_asked_about_a_node_on_which_nothing_should_run(state: State | Non
     ],
 )
 def test_only_the_answer_of_the_last_seconds_counts(told: Pod, is_answer: bool) -> None:
-    assert is_emptied(node(State.DRAINED), told, NOW) is is_answer
+    assert is_answered(node(State.DRAINED), told, NOW) is is_answer
 
 
 def test_without_a_question_there_is_no_answer() -> None:
-    assert not is_emptied(node(State.DRAINING), pod(), NOW)
+    assert not is_answered(node(State.DRAINING), pod(), NOW)

@@ -13,8 +13,8 @@ from sunkpy.core.overview.backups import (
     Run,
     backup_tables,
     find_backup,
+    in_units,
     late_after_s,
-    size_of,
     span,
 )
 
@@ -103,4 +103,4 @@ def test_a_run_that_failed_says_why():
 
 def test_spans_and_sizes_are_read_by_people():
     assert [span(each) for each in (0, 59, 60, 7199, 86400, 3e6)] == ["0 s", "59 s", "1 min", "1 h", "1 d", "34 d"]
-    assert [size_of(each) for each in (0, 1023, 1536, 5 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]
+    assert [in_units(each) for each in (0, 1023, 1536, 5 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]

@@ -11,11 +11,11 @@ from sunkpy.core.topology.files import (
     paths_in,
     place_in,
     read,
-    stamped,
+    with_digest,
     write_conf,
     write_yaml,
 )
-from sunkpy.core.topology.places import Place, named, place_of
+from sunkpy.core.topology.places import Place, place_of, switch_names
 from sunkpy.core.topology.sources import known
 from tests.unit.core.topology.test_places import LABELS
 
@@ -49,10 +49,10 @@ YAML = """\
   flat: true
 """
 PLACES = {
-    "gpu-001": Place(switches=named(("sp1", "l1"))),
-    "gpu-002": Place(switches=named(("sp1", "l1"))),
-    "gpu-003": Place(switches=named(("sp1", "l2"))),
-    "gpu-004": Place(switches=named(("sp2", "row", "l1"))),
+    "gpu-001": Place(switches=switch_names(("sp1", "l1"))),
+    "gpu-002": Place(switches=switch_names(("sp1", "l1"))),
+    "gpu-003": Place(switches=switch_names(("sp1", "l2"))),
+    "gpu-004": Place(switches=switch_names(("sp2", "row", "l1"))),
     "gpu-005": Place(problem="no label of a known source"),
 }
 
@@ -73,10 +73,10 @@ def test_the_tree_of_24_11_names_its_nodes_and_who_has_no_place_is_below_the_roo
 
 
 def test_another_record_of_a_node_makes_another_file_and_another_order_does_not():
-    file = stamped(TOPOGRAPH, ["a 1", "b 1"])
-    assert file == stamped(TOPOGRAPH, ["b 1", "a 1"])
-    assert file != stamped(TOPOGRAPH, ["a 2", "b 1"])
-    assert stamped(file, []).startswith(TOPOGRAPH)
+    file = with_digest(TOPOGRAPH, ["a 1", "b 1"])
+    assert file == with_digest(TOPOGRAPH, ["b 1", "a 1"])
+    assert file != with_digest(TOPOGRAPH, ["a 2", "b 1"])
+    assert with_digest(file, []).startswith(TOPOGRAPH)
 
 
 def test_a_file_without_nodes_is_a_comment():

@@ -9,13 +9,13 @@ from sunkpy.core.topology.places import (
     TREE,
     Place,
     is_ours,
-    named,
     path_told,
     place_of,
     place_of_slinky,
     problem_told,
-    spec_of,
+    switch_names,
     tell,
+    topology_str_of,
 )
 from sunkpy.core.topology.sources import SOURCES, known
 
@@ -55,46 +55,51 @@ def test_who_has_no_block_where_one_is_wanted_is_told_and_keeps_its_switches():
 
 
 def test_switches_that_have_some_below_end_in_a_slash_and_a_leaf_does_not():
-    assert named(("core", "spine", "leaf")) == ("core/", "core/spine/", "core/spine/leaf")
-    assert named(("all",)) == ("all-",)
-    assert named(()) == ()
+    assert switch_names(("core", "spine", "leaf")) == ("core/", "core/spine/", "core/spine/leaf")
+    assert switch_names(("all",)) == ("all-",)
+    assert switch_names(()) == ()
 
 
 def test_of_a_long_name_what_is_above_becomes_a_hash_so_that_leaves_of_a_switch_stay_together():
     island, block = "a" * 32, "b" * 32  # GKE's: together one more than Slurm 24.11 takes
-    assert named((island, block)) == (island + "/", f"3ba3f5f43b92/{block}")
-    spine, leaf = named(("s" * 63, "l" * 63))
+    assert switch_names((island, block)) == (island + "/", f"3ba3f5f43b92/{block}")
+    spine, leaf = switch_names(("s" * 63, "l" * 63))
     assert (spine, leaf) == ("s" * 63 + "/", "60ed9b7a6df8/05ccf5286761-" + "l" * 32)
-    assert named(("x" * 70,)) == ("c71bd109227e-" + "x" * 32,)
+    assert switch_names(("x" * 70,)) == ("c71bd109227e-" + "x" * 32,)
 
 
 @pytest.mark.parametrize(
     ("place", "plugins", "spec"),
     [
-        (Place(switches=named(("s1", "l1")), block="b1"), [TREE], "tree:all:s1/:s1/l1"),
-        (Place(switches=named(("s1", "l1")), block="b1"), [TREE, BLOCK], "tree:all:s1/:s1/l1,block:b1"),
-        (Place(switches=named(("l1",))), [BLOCK], ""),
+        (Place(switches=switch_names(("s1", "l1")), block="b1"), [TREE], "tree:all:s1/:s1/l1"),
+        (Place(switches=switch_names(("s1", "l1")), block="b1"), [TREE, BLOCK], "tree:all:s1/:s1/l1,block:b1"),
+        (Place(switches=switch_names(("l1",))), [BLOCK], ""),
         (Place(problem=NONE), [TREE], "tree:all:unknown"),
         (Place(problem=NONE), [], ""),
         (place_of_slinky("topo-switch:s2,topo-block:b2"), [TREE], "topo-switch:s2,topo-block:b2"),
     ],
 )
 def test_slurm_is_told_the_whole_path_for_it_makes_what_is_missing(place, plugins, spec):
-    assert spec_of(place, plugins) == spec
+    assert topology_str_of(place, plugins) == spec
 
 
 @pytest.mark.parametrize(
     ("place", "record", "spec", "told"),
     [
         (Place(problem=NONE), "tree:all:s1/:s1/l1,block:b1", "tree:all:s1/:s1/l1,block:b1", f"s1/l1 ({NONE})"),
-        (Place(switches=named(("l2",)), problem="no b"), "tree:all:l1,block:b1", "tree:all:l2,block:b1", "l2 (no b)"),
-        (Place(switches=named(("l2",)), block="b2"), "tree:all:l1,block:b1", "tree:all:l2,block:b2", "l2"),
+        (
+            Place(switches=switch_names(("l2",)), problem="no b"),
+            "tree:all:l1,block:b1",
+            "tree:all:l2,block:b1",
+            "l2 (no b)",
+        ),
+        (Place(switches=switch_names(("l2",)), block="b2"), "tree:all:l1,block:b1", "tree:all:l2,block:b2", "l2"),
         (Place(problem=NONE), "", "tree:all:unknown", f"unknown ({NONE})"),
         (Place(problem=NONE), "fabric:s1", "tree:all:unknown", f"unknown ({NONE})"),
     ],
 )
 def test_what_is_not_known_stays_as_slurm_has_it_and_is_told(place, record, spec, told):
-    assert spec_of(place, [TREE, BLOCK], record) == spec
+    assert topology_str_of(place, [TREE, BLOCK], record) == spec
     assert tell(place, spec) == told
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sunkpy.core.topology.pace import Pace
-from sunkpy.core.topology.places import Place, named, spec_of
+from sunkpy.core.topology.places import Place, switch_names, topology_str_of
 from sunkpy.core.topology.restart import paths_of, takes_s, to_place
 
 ENOUGH_S = Pace().start_s
@@ -12,7 +12,7 @@ ENOUGH_S = Pace().start_s
 def paths(nodes: int, *, of_a_leaf: int = 16, first: int = 0) -> dict[str, tuple[str, ...]]:
     """Of nodes in leaves, forty of them below a spine."""
     leaves = {number: number // of_a_leaf for number in range(first, first + nodes)}
-    return {f"n{number}": ("all", *named((f"s{leaf // 40}", f"l{leaf}"))) for number, leaf in leaves.items()}
+    return {f"n{number}": ("all", *switch_names((f"s{leaf // 40}", f"l{leaf}"))) for number, leaf in leaves.items()}
 
 
 @pytest.mark.parametrize(("nodes", "least_s", "most_s"), [(1_000, 0.02, 0.2), (4_000, 1.0, 2.0), (10_000, 30, 45)])
@@ -40,7 +40,10 @@ def test_nodes_that_have_gone_cost_nothing():
 @pytest.mark.parametrize(
     ("record", "path"),
     [
-        (spec_of(Place(switches=named(("s1", "l1")), block="b1"), ["tree", "block"]), ("all", "s1/", "s1/l1")),
+        (
+            topology_str_of(Place(switches=switch_names(("s1", "l1")), block="b1"), ["tree", "block"]),
+            ("all", "s1/", "s1/l1"),
+        ),
         ("tree:all:unknown", ("all", "unknown")),
         ("tree:all", None),
         ("tree:all:s1", ("all", "s1")),
