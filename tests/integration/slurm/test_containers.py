@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -114,6 +115,17 @@ def test_tasks_on_several_nodes(containers: Containers):
     assert (code, sorted(rank for rank, _, _ in lines)) == (0, list("0123")), said
     assert sorted(node for _, node, _ in lines) == ["c1", "c1", "c2", "c2"]
     assert {name for _, _, name in lines} == {'NAME="Of an image"'}
+
+
+def test_tasks_that_are_the_first_in_a_bundle_all_see_the_files_of_the_node(containers: Containers):
+    """One that made the places of files anew would take away what others have mounted there."""
+    make = "rm -rf first; cp -a images/test first; rm first/rootfs/etc/passwd; ln -sf nowhere first/rootfs/etc/hosts"
+    srun = "srun --quiet --mem=50 -w c1,c2 --ntasks-per-node=4 --overcommit --container=$HOME/first"
+    show = "mapfile lines < /etc/hosts; echo ${#lines[@]} $(id -un)"
+    once = f"{make}; {srun} bash -c {shlex.quote(show)}"
+    code, said = containers.said(f"for _ in {{1..6}}; do {once} || exit 1; done; wc -l < /etc/hosts")
+    *lines, hosts = said.splitlines()
+    assert (code, set(lines), len(lines)) == (0, {f"{hosts} ann"}, 48), said
 
 
 def test_a_batch_script_in_a_container(containers: Containers):
