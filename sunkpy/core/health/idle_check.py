@@ -1,7 +1,9 @@
 """The site's check of a machine on which nothing runs: a Slurm job, whose end the syncer writes on the slurmd pod.
 
-Slurm lets any other job take the node from it; then the check counts as not made. One that fails says so in the comment
-of its job, and holds the node for a while, so that the next job does not start before the node is closed.
+Slurm lets any other job take the node from it; then the check counts as not made. One that fails is made once more by
+the same job, which keeps the node meanwhile: a file server or a network may be away for a moment. The failure stands
+unless that passes, whatever ends the job. The job says in its comment how it went, and after a second failure it holds
+the node for a while, so that the next job does not start before the node is closed.
 """
 
 from __future__ import annotations
@@ -20,30 +22,53 @@ CHECK: Final = "/etc/sunkpy/services/verify"
 ENVIRONMENT: Final = "/etc/sunkpy/verify/environment"
 """Where `run-services` keeps what the script finds in its environment before slurmd."""
 HOLD_S: Final = 120
+AGAIN_AFTER_S: Final = 60
+"""After a failure the check is made once more."""
 FAILED: Final = "failed: "
+FAILED_ONCE: Final = "failed once: "
+PASSED_AGAIN: Final = "passed: "
 NOT_MADE: Final = "not made: "
-_KEPT_LINES: Final = 20
-_KEPT_BYTES: Final = 900
+_KEPT_LINES: Final = 10
+_KEPT_BYTES: Final = 450
 _ENDS_WITHIN_S: Final = 5
 
 _WITHOUT: Final = f"{ENVIRONMENT} is missing, as of an older image of slurmd: replace the slurmd pod"
 _SCRIPT: Final = """\
 #!/bin/bash
-log=$(mktemp) || exit 2
+tell() {{
+  timeout 30 scontrol update "jobid=$SLURM_JOB_ID" "comment=$1"
+}}
 mapfile -d '' -t given 2> /dev/null < {environment}
 if [ "${{#given[@]}}" = 0 ]; then
-  timeout 30 scontrol update "jobid=$SLURM_JOB_ID" "comment={not_made}{without}"
+  tell "{not_made}{without}"
   exit 2
 fi
 in_it=(env -i -- "${{given[@]}}" "SLURM_JOB_ID=$SLURM_JOB_ID")
-"${{in_it[@]}}" timeout --kill-after={kill_s} {timeout_s} {check} < /dev/null > "$log" 2>&1 && code=0 || code=$?
-words=$(tail -n {lines} "$log" | tail -c {bytes} | LC_ALL=C tr -cd '[:print:]\\n')
-rm -f "$log"
-[ "$code" != 0 ] || exit 0
-sleep 2 # if another job takes the node, this one is ended meanwhile, and nothing has failed
-how="verify failed with $code"
-[ "$code" != 124 ] || how="verify took more than {timeout_s} s"
-timeout 30 scontrol update "jobid=$SLURM_JOB_ID" "comment={failed}$how
+passes() {{
+  log=$(mktemp) || exit 2
+  "${{in_it[@]}}" timeout --kill-after={kill_s} {timeout_s} {check} < /dev/null > "$log" 2>&1 && code=0 || code=$?
+  words=$(tail -n {lines} "$log" | tail -c {bytes} | LC_ALL=C tr -cd '[:print:]\\n')
+  rm -f "$log"
+  [ "$code" != 0 ] || return 0
+  sleep 2 # if another job takes the node, this one is ended meanwhile, and nothing has failed
+  how="verify failed with $code"
+  [ "$code" != 124 ] || how="verify took more than {timeout_s} s"
+  return 1
+}}
+passes && exit 0
+first=$how
+log_of_first=$words
+tell "{failed_once}$first
+$log_of_first"
+sleep {again_s}
+if passes; then
+  tell "{passed_again}$first, and passed {again_s} s later
+$log_of_first"
+  exit 0
+fi
+tell "{failed}$how, and {again_s} s before that: $first
+$log_of_first
+--- {again_s} s later:
 $words"
 sleep {hold_s} # nothing else starts before the node is closed
 exit 1
@@ -62,8 +87,8 @@ class IdleCheck(Wire, frozen=True, kw_only=True):
     """The value of the annotation. Times in RFC 3339.
 
     `at`: when it was seen to have ended; `passed`: when one last passed; `tried`: when one after a failure was not
-    made. `text` says why it failed, or was not made; `log` has the last lines of one that failed. `is_told`: the node
-    was closed for it, so it is no news any more.
+    made. `text` says why it failed, at first or twice, or was not made; `log` has the last lines of what failed.
+    `is_told`: the node was closed for it, so it is no news any more.
     """
 
     job: int
@@ -106,6 +131,9 @@ def check_script(timeout_s: int) -> str:
         lines=_KEPT_LINES,
         bytes=_KEPT_BYTES,
         failed=FAILED,
+        failed_once=FAILED_ONCE,
+        passed_again=PASSED_AGAIN,
+        again_s=AGAIN_AFTER_S,
         not_made=NOT_MADE,
         environment=ENVIRONMENT,
         without=_WITHOUT,
@@ -115,4 +143,4 @@ def check_script(timeout_s: int) -> str:
 
 def time_limit_min(timeout_s: int) -> int:
     """Of the job: only a check that cannot be killed reaches it."""
-    return -(-(timeout_s + _ENDS_WITHIN_S + HOLD_S) // 60) + 1
+    return -(-(2 * (timeout_s + _ENDS_WITHIN_S) + AGAIN_AFTER_S + HOLD_S) // 60) + 1

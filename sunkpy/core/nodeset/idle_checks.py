@@ -20,7 +20,9 @@ from sunkpy.core.figures.jobs import JobRow
 from sunkpy.core.figures.nodes import PartitionRow
 from sunkpy.core.health.idle_check import (
     FAILED,
+    FAILED_ONCE,
     NOT_MADE,
+    PASSED_AGAIN,
     IdleCheck,
     Outcome,
     check_script,
@@ -44,6 +46,7 @@ _FAILURES: Final = 2
 _COMMENT: Final = "sunkpy check of "
 _CLOSING: Final = (names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
 _BY_OTHERS: Final = frozenset({"PREEMPTED", "CANCELLED", "BOOT_FAIL"})
+_WORDS: Final = (FAILED, FAILED_ONCE, PASSED_AGAIN, NOT_MADE)
 _MAY_START: Final = frozenset({"", "None", "Priority", "Resources"})
 """Reasons of jobs that start as soon as there is room (job_state_reason.c)."""
 
@@ -140,30 +143,42 @@ def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
 
 
 def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
-    """How a check ended; None while it runs. One that failed says so before its job ends.
+    """How a check ended; None while it runs. One that failed twice says so before its job ends.
 
     It counts as failed however its job ended, but for what is none of its doing: a check that ends its machine is not
-    tried again and again.
+    tried again and again. One that has failed once counts as failed unless it passes afterwards, whoever ended its job.
     """
     before = read_idle_check(pod)
     check = IdleCheck(job=job.id, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=before.passed if before else "")
-    if job.comment.startswith(FAILED):
-        text, _, log = job.comment.removeprefix(FAILED).partition("\n")
-        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text=text, log=log)
-    if job.comment.startswith(NOT_MADE):
-        return msgspec.structs.replace(check, text=job.comment.removeprefix(NOT_MADE))
+    word, text, log = _said(job.comment)
+    check = msgspec.structs.replace(check, text=text, log=log)
+    if word == FAILED:
+        return msgspec.structs.replace(check, outcome=Outcome.FAILED)
+    if word == PASSED_AGAIN:
+        return msgspec.structs.replace(check, outcome=Outcome.PASSED, passed=check.at)
+    if word == NOT_MADE:
+        return check
     if not job.is_ended:
         return None
+    how = f"its job ended as {', '.join(sorted(job.state - {'COMPLETING'}))}"
     if "COMPLETED" in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.PASSED, passed=check.at)
+    if word == FAILED_ONCE:
+        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text=f"{text}, and {how} before it has passed")
     if "TIMEOUT" in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.FAILED, text="verify did not end, and could not be ended")
-    how = f"its job ended as {', '.join(sorted(job.state))}"
     if job.state & _BY_OTHERS:
         return msgspec.structs.replace(check, text=how)
     return msgspec.structs.replace(
         check, outcome=Outcome.FAILED, text=f"{how} with {job.exit_code}, and Slurm has not its log"
     )
+
+
+def _said(comment: str) -> tuple[str, str, str]:
+    """What its job has said: the word that tells how it went, why, and the log; empty while it has said nothing."""
+    word = next((each for each in _WORDS if comment.startswith(each)), "")
+    text, _, log = comment.removeprefix(word).partition("\n") if word else ("", "", "")
+    return word, text, log
 
 
 def refused(pod: Pod, why: str, now: datetime) -> IdleCheck:

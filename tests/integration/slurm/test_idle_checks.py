@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.health.idle_check import CHECK, ENVIRONMENT, Outcome
+from sunkpy.core.health.idle_check import AGAIN_AFTER_S, CHECK, ENVIRONMENT, FAILED_ONCE, Outcome
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Meta, Pod
 from sunkpy.core.model.states import JobId
@@ -63,6 +63,8 @@ async def begin(real: RealSlurm, admin: Slurm, script: str) -> JobId:
     check.write_text(f"#!/bin/bash\n{script}\n")
     check.chmod(0o755)
     job = make_job(POD, await admin.node(NODE), partition="sunkpy-verify", qos="")
+    soon = job.script.replace(f"sleep {AGAIN_AFTER_S}\n", "sleep 3\n")
+    job = msgspec.structs.replace(job, script=soon)
     id = (await admin.submit_job(job, user="root")).job_id
 
     async def has_begun() -> bool:
@@ -115,13 +117,43 @@ async def test_nobody_else_has_a_job_there(real: RealSlurm, admin: Slurm) -> Non
         await person.close()
 
 
+async def fails_once(real: RealSlurm, admin: Slurm, id: JobId) -> None:
+    async def says_so() -> bool:
+        return (await admin.job(id)).comment.startswith(FAILED_ONCE)
+
+    await happens(real, says_so)
+
+
 async def test_a_failure_is_told_with_its_log_while_the_node_is_held(real: RealSlurm, admin: Slurm) -> None:
-    check = await begin(real, admin, "echo looking; echo 'link mlx5_3 is down' >&2; exit 3")
+    check = await begin(real, admin, "echo looking; printf '%0500d' 3 >&2; exit 3")
+    await fails_once(real, admin, check)
+    assert read_end(await admin.job(check), POD, utc_now()) is None
     ended = await how_it_ended(real, admin, check)
-    assert ended == (Outcome.FAILED, "verify failed with 3", "looking\nlink mlx5_3 is down")
+    how, log = "verify failed with 3", f"{3:0450}"
+    assert ended == (Outcome.FAILED, f"{how}, and 60 s before that: {how}", f"{log}\n--- 60 s later:\n{log}")
     assert (await admin.job(check)).is_running, "nothing else starts before the node is closed"
     await admin.cancel_job(check, user="root")
     assert await how_it_ended(real, admin, check) == ended
+
+
+async def test_what_fails_once_passes_later_and_is_told(real: RealSlurm, admin: Slurm) -> None:
+    check = await begin(real, admin, "[ -e $0.tried ] || { touch $0.tried; echo '/home: stale'; kill -KILL $$; }")
+    ended = await how_it_ended(real, admin, check)
+    assert ended == (Outcome.PASSED, "verify failed with 137, and passed 60 s later", "/home: stale")
+    await happens(real, lambda: _is_idle(admin))
+    assert await how_it_ended(real, admin, check) == ended
+
+
+async def test_who_takes_the_node_before_it_has_passed_leaves_the_failure(real: RealSlurm, admin: Slurm) -> None:
+    check = await begin(real, admin, "echo 'link is down'; exit 3")
+    await fails_once(real, admin, check)
+    person = connect(real, "ann")
+    wants = JobSpec(name="p", comment="", script="#!/bin/bash\nsleep 1\n", partition="high", memory_mib_per_node=10)
+    await person.submit_job(wants)
+    outcome, text, log = await how_it_ended(real, admin, check)
+    assert (outcome, log) == (Outcome.FAILED, "link is down")
+    assert text == "verify failed with 3, and its job ended as PREEMPTED before it has passed"
+    await person.close()
 
 
 async def test_what_passes_leaves_the_node_at_once(real: RealSlurm, admin: Slurm) -> None:

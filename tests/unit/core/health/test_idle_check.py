@@ -109,21 +109,39 @@ def test_who_wipes_the_record_of_it_opens_the_node():
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "told"),
+    ("body", "how", "log"),
     [
-        ("exit 0", 0, ""),
-        (
-            "echo looking; echo 'link is down' >&2; exit 3",
-            1,
-            "comment=failed: verify failed with 3\nlooking\nlink is down",
-        ),
-        ("sleep 9", 1, "comment=failed: verify took more than 1 s\n"),
-        ("printf 'caf\\xc3\\xa9\\001'; exit 1", 1, "comment=failed: verify failed with 1\ncaf"),
-        ("seq 1000; exit 1", 1, "comment=failed: verify failed with 1\n" + "\n".join(map(str, range(981, 1001)))),
+        ("echo looking; echo 'link is down' >&2; exit 3", "verify failed with 3", "looking\nlink is down"),
+        ("kill -KILL $$", "verify failed with 137", ""),
+        ("sleep 9", "verify took more than 1 s", ""),
+        ("printf 'caf\\xc3\\xa9\\001'; exit 1", "verify failed with 1", "caf"),
+        ("seq 1000; exit 1", "verify failed with 1", "\n".join(map(str, range(991, 1001)))),
     ],
 )
-def test_the_job_says_how_it_failed_before_it_holds_the_node(tmp_path, body, code, told):
-    assert run_job(tmp_path, body, {"PATH": f"{tmp_path}:/usr/bin:/bin"}) == (code, told)
+def test_what_fails_is_made_once_more_and_told_before_the_job_holds_the_node(tmp_path, body, how, log):
+    assert run_job(tmp_path, body, {"PATH": f"{tmp_path}:/usr/bin:/bin"}) == (
+        1,
+        [
+            f"comment=failed once: {how}\n{log}",
+            "slept 60",
+            f"comment=failed: {how}, and 60 s before that: {how}\n{log}\n--- 60 s later:\n{log}",
+            "slept 120",
+        ],
+    )
+
+
+def test_what_passes_then_has_passed_and_says_how_it_failed(tmp_path):
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert run_job(tmp_path, "exit 0", environment) == (0, [])
+    flake = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo '/home: stale'; exit 5; }}"
+    assert run_job(tmp_path, flake, environment) == (
+        0,
+        [
+            "comment=failed once: verify failed with 5\n/home: stale",
+            "slept 60",
+            "comment=passed: verify failed with 5, and passed 60 s later\n/home: stale",
+        ],
+    )
 
 
 def test_the_job_has_the_environment_of_the_check_before_slurmd_and_no_other(tmp_path):
@@ -133,7 +151,8 @@ def test_the_job_has_the_environment_of_the_check_before_slurmd_and_no_other(tmp
     tool.chmod(0o755)
     kept = {"PATH": f"{tmp_path}/sbin:{tmp_path}:/usr/bin:/bin", "HOME": "/root", "SITE": "two  words\n", "-x": "*"}
     body = 'set -u; ethtool "$HOME" "${SITE%?}" "$SLURM_JOB_ID" "${TMPDIR-none}" "${SLURM_X-none}"; exit 3'
-    assert run_job(tmp_path, body, kept) == (1, "comment=failed: verify failed with 3\n/root|two  words|7|none|none|")
+    code, (first, *_) = run_job(tmp_path, body, kept)
+    assert (code, first) == (1, "comment=failed once: verify failed with 3\n/root|two  words|7|none|none|")
 
 
 @pytest.mark.parametrize("kept", [None, {}])
@@ -141,25 +160,28 @@ def test_without_that_environment_it_is_not_made(tmp_path, kept):
     code, said = run_job(tmp_path, "exit 3", kept)
     assert (code, said) == (
         2,
-        "comment=not made: /etc/sunkpy/verify/environment is missing, as of an older image of slurmd: "
-        "replace the slurmd pod",
+        [
+            "comment=not made: /etc/sunkpy/verify/environment is missing, as of an older image of slurmd: "
+            "replace the slurmd pod"
+        ],
     )
 
 
 def run_job(tmp_path, body, kept):
-    """Its exit code, and what it tells Slurm. `kept`: the environment of the check before slurmd."""
+    """Its exit code, what it tells Slurm and how long it waits. `kept`: the environment of the check before slurmd."""
     check, said, environment = tmp_path / "verify", tmp_path / "said", tmp_path / "environment"
     if kept is not None:
         environment.write_text("".join(f"{key}={value}\0" for key, value in kept.items()))
-    programs = {"verify": body, "scontrol": f'echo "$3" > {said}', "sleep": "[ $1 = 9 ] && exec /bin/sleep 9"}
+    waits = f"[ $1 != 9 ] || exec /bin/sleep 9; [ $1 = 2 ] || printf 'slept %s\\0' $1 >> {said}"
+    programs = {"verify": body, "scontrol": f"printf '%s\\0' \"$3\" >> {said}", "sleep": waits}
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / name).chmod(0o755)
     script = check_script(1).replace(CHECK, str(check)).replace(f"< {ENVIRONMENT}", f"< {environment}")
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_X": "1", "TMPDIR": str(tmp_path)}
     done = subprocess.run(["bash", "-c", script], env=env, check=False)
-    return done.returncode, said.read_text().removesuffix("\n") if said.exists() else ""
+    return done.returncode, said.read_text().split("\0")[:-1] if said.exists() else []
 
 
 def test_slurm_ends_only_what_cannot_be_ended_otherwise():
-    assert [time_limit_min(each) for each in (1, 600, 3600)] == [4, 14, 64]
+    assert [time_limit_min(each) for each in (1, 600, 3600)] == [5, 25, 125]

@@ -218,6 +218,18 @@ def test_once_the_node_is_closed_its_failure_is_no_news():
         ("RUNNING", 0, "", None),
         ("RUNNING", 0, "failed: verify failed with 3\nlink is down\nbye", (FAILED, "verify failed with 3")),
         ("PREEMPTED", 0, "failed: verify failed with 3\nlink is down\nbye", (FAILED, "verify failed with 3")),
+        ("RUNNING", 0, "failed once: verify failed with 3\nlink is down\nbye", None),
+        (
+            "PREEMPTED", 143, "failed once: verify failed with 3\nlink is down\nbye",
+            (FAILED, "verify failed with 3, and its job ended as PREEMPTED before it has passed"),
+        ),
+        (
+            "NODE_FAIL", 0, "failed once: verify failed with 3\nlink is down\nbye",
+            (FAILED, "verify failed with 3, and its job ended as NODE_FAIL before it has passed"),
+        ),
+        ("COMPLETED", 0, "failed once: verify failed with 3\nlink is down\nbye", (PASSED, "verify failed with 3")),
+        ("RUNNING", 0, "passed: and passed 60 s later\nlink is down\nbye", (PASSED, "and passed 60 s later")),
+        ("OUT_OF_MEMORY", 125, "passed: and passed 60 s later", (PASSED, "and passed 60 s later")),
         ("FAILED", 2, "not made: no environment", (NOT_MADE, "no environment")),
         ("COMPLETED", 0, "", (PASSED, "")),
         ("COMPLETED+COMPLETING", 0, "", (PASSED, "")),
@@ -230,7 +242,7 @@ def test_once_the_node_is_closed_its_failure_is_no_news():
         ("PREEMPTED", 143, "", (NOT_MADE, "its job ended as PREEMPTED")),
         ("CANCELLED", 0, "", (NOT_MADE, "its job ended as CANCELLED")),
     ],
-)
+)  # fmt: skip
 def test_how_a_check_ended(state, code, comment, end):
     on = pod(check=check(PASSED, ago_h=30, passed=OLD))
     job = SlurmJob(id=9, state=frozenset(state.split("+")), exit_code=code, comment=comment)
@@ -240,6 +252,20 @@ def test_how_a_check_ended(state, code, comment, end):
         is_passed = found.outcome is PASSED
         assert (found.job, found.passed) == (9, rfc3339(NOW) if is_passed else OLD)
         assert found.log == ("link is down\nbye" if "link" in comment else "")
+
+
+@pytest.mark.parametrize(
+    "state", ["COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"]
+)
+def test_a_failure_stands_unless_the_next_try_passes(state):
+    def read(state, comment):
+        end = read_end(SlurmJob(id=9, state=frozenset({state}), comment=comment), pod(), NOW)
+        return end and (end.outcome, end.log)
+
+    told = [f"{word}verify failed with 3\nlink is down" for word in ("failed once: ", "passed: ", "failed: ")]
+    assert [read("RUNNING", each) for each in told] == [None, (PASSED, "link is down"), (FAILED, "link is down")]
+    once = PASSED if state == "COMPLETED" else FAILED  # Slurm may not have taken that it passed
+    assert [read(state, each) for each in told] == [(each, "link is down") for each in (once, PASSED, FAILED)]
 
 
 def test_what_slurm_refuses_is_tried_again_in_an_hour():
@@ -264,7 +290,7 @@ def test_its_job_has_the_whole_node_and_an_end():
     on = pod()
     job = make_job(on, slurm(on, memory_mib=9000, effective_memory_mib=8000), partition=CHECKS, qos="checks")
     assert (job.whole_nodes, job.required_nodes, job.memory_mib_per_node) == (True, (on.name,), 8000)
-    assert (job.partition, job.qos, job.time_limit_min) == (CHECKS, "checks", 14)
+    assert (job.partition, job.qos, job.time_limit_min) == (CHECKS, "checks", 25)
     assert job.comment == checking(on).comment
 
 
