@@ -73,7 +73,7 @@ class Asker:
         self._now = now
         self._node_of: defaultdict[Key, dict[str, str]] = defaultdict(dict)
         self._returning: defaultdict[Key, dict[str, float]] = defaultdict(dict)
-        self._seen_first: dict[Key, tuple[tuple[object, ...], int]] = {}
+        self._grows: set[Key] = set()
         self._at_rest: set[Key] = set()
         self._served: tuple[float, Served] | None = None
         self._doubted_s: dict[Key, float] = {}
@@ -89,7 +89,7 @@ class Asker:
             self._node_of[before].pop(old.name, None)
         if new is not None and after is not None:
             self._node_of[after][new.name] = node_of(new)
-        for key in self._seen_first.keys() & {before, after}:
+        for key in self._grows.intersection((before, after)):
             self._wake(key)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -121,22 +121,19 @@ class Asker:
 
     def _forget(self, key: Key) -> None:
         """What stood for its nodes is garbage of the apiserver."""
-        self._seen_first.pop(key, None)
+        self._grows.discard(key)
         self._returning.pop(key, None)
         self._doubted_s.pop(key, None)
         self._at_rest.discard(key)
 
     def _wish(self, nodeset: NodeSet) -> NodesToCome:
         """What is wanted now: pods that the syncer has not counted when it wrote what it wants are no longer wanted."""
-        key, growth = nodeset.key, nodeset.status.growth
-        if growth is None:
-            self._seen_first.pop(key, None)
+        key = nodeset.key
+        if nodeset.status.growth is None:
+            self._grows.discard(key)
             return NodesToCome()
-        there = len({*self._node_of[key].values(), *self._taken_back(key)})
-        known = self._seen_first.get(key)
-        if known is None or known[0] != growth.what_is_wanted:
-            known = self._seen_first[key] = (growth.what_is_wanted, there)
-        return wish_of(nodeset, there=there, there_first=known[1])
+        self._grows.add(key)
+        return wish_of(nodeset, there=len({*self._node_of[key].values(), *self._taken_back(key)}))
 
     def _taken_back(self, key: Key) -> list[str]:
         """Nodes of which a slurmd pod is expected."""

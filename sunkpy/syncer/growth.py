@@ -108,7 +108,7 @@ class GrowthWriter:
         self._read_at = self._now()
         before, self._lacks = self._lacks, await asyncio.to_thread(_find, read, list(members.values()))
         self._wishes = {
-            uid: self._wish(uid, each).settle(self._lacks[each.name], len(each.nodes))
+            uid: self._wish(uid).settle(self._lacks[each.name], len(each.nodes))
             for uid, each in members.items()
             if each.potential
         }
@@ -118,11 +118,11 @@ class GrowthWriter:
         for nodeset in self._own():
             await self._tell(nodeset, before.get(nodeset.name, Lack()), self._lacks.get(nodeset.name, Lack()))
 
-    def _wish(self, uid: str, each: Members) -> Wish:
+    def _wish(self, uid: str) -> Wish:
         if uid in self._wishes:
             return self._wishes[uid]
         status = next((nodeset.status.growth for nodeset in self._own() if nodeset.uid == uid), None)
-        return recall(status, len(each.nodes))
+        return recall(status)
 
     async def _tell(self, nodeset: NodeSet, before: Lack, now: Lack) -> None:
         """Which jobs cannot be helped, if two answers say so; the same is not told again soon."""

@@ -80,7 +80,7 @@ class World(Kubelets):
         there = sum(1 for pod in pods if "deletionTimestamp" not in pod["metadata"])
         lacking = max(self.jobs_want - there, 0)
         requests = (GrowthRequest(job="7", nodes=lacking),) if lacking else ()
-        growth = msgspec.to_builtins(GrowthStatus(wanted_nodes=lacking, requests=requests).count(there))
+        growth = msgspec.to_builtins(GrowthStatus(wanted_nodes=lacking, counted_nodes=there, requests=requests))
         if growth != self._wrote or self._written_s + 60 < time.monotonic():
             self.patch(f"{NODESETS}/compute/status", {"status": {"growth": {**growth, "seen": rfc3339(utc_now())}}})
             self._written_s = time.monotonic()

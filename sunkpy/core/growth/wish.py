@@ -67,11 +67,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(_up_to(rest, self.wanted(there)))[:_MOST_REQUESTS]
 
 
-def recall(status: GrowthStatus | None, there: int) -> Wish:
+def recall(status: GrowthStatus | None) -> Wish:
     """What an earlier leader has published, so that a new one does not withdraw it, or want again what came since."""
     if status is None or not status.wanted_nodes:
         return Wish()
-    wanted, at = status.wanted_nodes, there if status.counted is None else status.counted
+    wanted, at = status.wanted_nodes, status.counted_nodes
     target = at + wanted
     return Wish(target=target, last=target, most=wanted, lacked=wanted, requests=status.requests, there=at)
 
@@ -95,8 +95,13 @@ def make_status(
         return None
     goes_on = before is not None and before.wanted_nodes and before.since
     since = (before.since if goes_on and before is not None else rfc3339(now)) if wanted else ""
-    status = GrowthStatus(wanted_nodes=wanted, requests=wish.requests_left(there), reason=reason, since=since)
-    status = status.count(there) if wanted else status
+    status = GrowthStatus(
+        wanted_nodes=wanted,
+        counted_nodes=there if wanted else 0,
+        requests=wish.requests_left(there),
+        reason=reason,
+        since=since,
+    )
     return status if read_at is None else _seen(msgspec.structs.replace(status, held=lack.is_held), before, read_at)
 
 

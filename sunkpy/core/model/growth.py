@@ -5,7 +5,6 @@ The syncer writes it, for it reads Slurm's jobs. Autoscalers are asked by it, an
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import msgspec
@@ -37,9 +36,6 @@ class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
 class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """Nodes that are wanted beside those that are there or join now, `counted_nodes`. None of it is asked for twice.
 
-    `counted_for`: with which wish they were counted. A syncer of an older release patches the wish alone, and leaves
-    both as they were.
-
     `requests`: those of the jobs of highest priority, in its order. `reason`: which jobs cannot be helped, and why, if
     there are any. `since`: RFC 3339, from when on nodes have been wanted without a pause; empty while none are.
 
@@ -48,8 +44,7 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """
 
     wanted_nodes: int = 0
-    counted_nodes: int | None = None
-    counted_for: str | None = None
+    counted_nodes: int = 0
     requests: tuple[GrowthRequest, ...] = ()
     reason: str = ""
     since: str = ""
@@ -60,24 +55,6 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     def without_time(self) -> GrowthStatus:
         """What changes when jobs want something else, and not only because they were read again."""
         return msgspec.structs.replace(self, seen="")
-
-    @property
-    def what_is_wanted(self) -> tuple[object, ...]:
-        """What differs whenever other nodes are wanted."""
-        return self.wanted_nodes, self.requests, self.since
-
-    def count(self, there: int) -> GrowthStatus:
-        """Wanted beside so many nodes."""
-        return msgspec.structs.replace(self, counted_nodes=there, counted_for=self._round)
-
-    @property
-    def counted(self) -> int | None:
-        """Beside how many nodes this is wanted; None if that is not said."""
-        return self.counted_nodes if self.counted_for == self._round else None
-
-    @property
-    def _round(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self.what_is_wanted)).hexdigest()[:10]
 
     @property
     def says_something(self) -> bool:

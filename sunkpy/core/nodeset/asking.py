@@ -156,21 +156,18 @@ class NodesToCome(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, nodes=max(self.nodes - nodes, 0))
 
 
-def wish_of(nodeset: NodeSet, *, there: int, there_first: int) -> NodesToCome:
+def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
     """What the status says is wanted, without nodes that it does not count and that have come. Never more than
     `potential` and `replicas` allow, for the status may be older than the spec.
 
     Args:
         nodeset: whose status it is. The syncer may have written it without having seen the last slurmd pods.
         there: how many nodes it has: those with a slurmd pod that stays, and those that are about to get one.
-        there_first: how many it had when this status was seen first; for a syncer of an older release, which does not
-            say how many it counts.
     """
     growth = nodeset.status.growth
     if growth is None or nodeset.is_deleting:
         return NodesToCome()
-    counted = there_first if growth.counted is None else growth.counted
-    nodes = min(growth.wanted_nodes - max(there - counted, 0), most_nodes(nodeset) - there)
+    nodes = min(growth.wanted_nodes - max(there - growth.counted_nodes, 0), most_nodes(nodeset) - there)
     return NodesToCome(nodes=max(nodes, 0), requests=growth.requests)
 
 

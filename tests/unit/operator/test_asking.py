@@ -46,8 +46,8 @@ class Rig:
     ) -> None:
         """The syncer has found out what jobs lack, when it had seen all nodes that have come, or so many."""
         listed = tuple(GrowthRequest(job=job, nodes=count) for job, count in requests)
-        told = GrowthStatus(seen=seen, wanted_nodes=nodes, requests=listed)
-        told = told.count(self.come_nodes if counted is None else counted)
+        beside = self.come_nodes if counted is None else counted
+        told = GrowthStatus(seen=seen, wanted_nodes=nodes, counted_nodes=beside, requests=listed)
         status = {"growth": msgspec.to_builtins(told)}
         self.api.change("nodesets", *KEY, {"status": status, "spec": {"growth": growth} if growth else {}})
 
@@ -119,32 +119,6 @@ async def test_that_the_queue_was_read_again_asks_for_no_node_that_has_come(rig)
     rig.want(2, counted=0, seen=rfc3339(NOW + timedelta(minutes=2)))
     await rig.step()
     assert rig.api.names("pods") == ["gpu-wanted-1"]
-
-
-async def test_nodes_that_come_are_not_asked_for_again_beside_a_syncer_that_does_not_say_how_many_it_counts(rig):
-    """That of the release before, during each upgrade."""
-    rig.come(1)
-    for minute, wants, asked, come in ((0, 3, 3, 1), (0, 3, 2, 1), (1, 3, 1, 0), (2, 1, 1, 1), (2, 1, 0, 0)):
-        seen = rfc3339(NOW + timedelta(minutes=minute))
-        growth = {"wantedNodes": wants, "requests": [{"job": "7", "nodes": wants}], "seen": seen}
-        rig.api.change("nodesets", *KEY, {"status": {"growth": growth}})
-        await rig.step()
-        assert len(rig.api.names("pods")) == asked
-        for _ in range(come):
-            rig.come(rig.come_nodes + 1)
-
-
-async def test_a_count_that_a_newer_syncer_has_left_takes_nothing_from_what_is_wanted_now(rig):
-    """The older one, after a rollback, writes what is wanted and not beside how many nodes."""
-    rig.want(4, ("7", 4), counted=0)
-    await rig.step()
-    for number in (1, 2, 3, 4):
-        rig.come(number)
-    growth = {"wantedNodes": 2, "requests": [{"job": "8", "nodes": 2}]}
-    rig.api.change("nodesets", *KEY, {"status": {"growth": growth}})
-    await rig.step()
-    assert rig.api.find("nodesets", "gpu")["status"]["growth"]["countedNodes"] == 0
-    assert rig.api.names("pods") == ["gpu-wanted-1", "gpu-wanted-2"]
 
 
 async def test_nodes_that_the_syncer_has_not_seen_yet_are_not_asked_for_again(rig):

@@ -512,7 +512,7 @@ async def test_a_node_that_an_autoscaler_removes_goes_by_way_of_slurm_and_as_lat
 
 def wants(nodes, *, beside):
     """What the syncer writes of a job."""
-    growth = GrowthStatus(wanted_nodes=nodes, requests=(GrowthRequest(job="7", nodes=nodes),)).count(beside)
+    growth = GrowthStatus(wanted_nodes=nodes, counted_nodes=beside, requests=(GrowthRequest(job="7", nodes=nodes),))
     return {"status": {"growth": msgspec.to_builtins(growth)}}
 
 

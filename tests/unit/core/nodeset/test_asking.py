@@ -43,8 +43,7 @@ SAID = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 def asking(ask=Ask.AUTO, *, wanted=0, counted=0, requests=(), potential=20, **spec):
     jobs = tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in requests)
-    growth = GrowthStatus(wanted_nodes=wanted, requests=jobs)
-    growth = growth if counted is None else growth.count(counted)
+    growth = GrowthStatus(wanted_nodes=wanted, counted_nodes=counted, requests=jobs)
     made = make_nodeset(template=TEMPLATE, status=NodeSetStatus(growth=growth), **spec)
     grown = msgspec.structs.replace(made.spec, growth=Growth(potential=potential, ask=ask))
     return msgspec.structs.replace(made, spec=grown)
@@ -57,7 +56,7 @@ def stored(body, **status) -> StandIn:
 
 
 def steps(nodeset: NodeSet, present, *, now=NOW, there=0):
-    wish = wish_of(nodeset, there=there, there_first=there)
+    wish = wish_of(nodeset, there=there)
     return decide_steps(nodeset, wish, present, now)
 
 
@@ -106,7 +105,6 @@ def after(nodeset, present, **more):
         pytest.param(asking(wanted=3, counted=1), 4, 0, id="it was written when one of three had been seen"),
         pytest.param(asking(wanted=3), 5, 0, id="more have come than were wanted"),
         pytest.param(asking(wanted=3, counted=2), 1, 3, id="one has gone: the syncer will say what that means"),
-        pytest.param(asking(wanted=3, counted=None), 2, 1, id="a syncer of an older release, and two have come"),
         pytest.param(asking(wanted=9, counted=4, replicas=5), 4, 1, id="nodes above replicas get no slurmd pod"),
         pytest.param(asking(wanted=9, counted=4, replicas=2), 4, 0, id="more than replicas are there"),
         pytest.param(asking(wanted=9, counted=4, potential=6), 4, 2, id="the potential was lowered since"),
@@ -117,7 +115,7 @@ def after(nodeset, present, **more):
     ],
 )
 def test_what_is_asked_for_is_what_the_status_wants_and_has_not_come(nodeset, there, nodes):
-    assert wish_of(nodeset, there=there, there_first=0).nodes == nodes
+    assert wish_of(nodeset, there=there).nodes == nodes
 
 
 # -------------------------------------------------------------------------------------------------------- placeholders
