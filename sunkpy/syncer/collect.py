@@ -25,6 +25,7 @@ from sunkpy.core.mirror import (
 )
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
+from sunkpy.core.model.times import utc_now
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import NodeCache
 from sunkpy.syncer.metrics import SyncerMetrics
@@ -70,6 +71,7 @@ class Collector:
             slurm_nodes=self.slurm_node_count,
             topology=topology,
             place=place,
+            wall_s=utc_now().timestamp(),
         )
 
     def names(self) -> set[str]:

@@ -343,7 +343,7 @@ def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) ->
 def _has_started_again(view: HealthView, record: Record) -> bool:
     """The machine has another boot ID than when it was closed, and Slurm knows its slurmd."""
     boots = (record.boot, view.node.status.boot_id)
-    return "" not in boots and boots[0] != boots[1] and has_registered(view.pod)
+    return "" not in boots and boots[0] != boots[1] and has_registered(view.pod, view.now)
 
 
 def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep:
@@ -433,7 +433,7 @@ def _has_passed(view: HealthView, record: Record, rule: Rule) -> bool:
     Of slurmd that did not start, the start that did is the cure.
     """
     is_since = record.run not in ("", run_of(view.pod))
-    return has_registered(view.pod) and (is_since or rule.failed_starts > 0 or rule.failed_verification)
+    return has_registered(view.pod, view.now) and (is_since or rule.failed_starts > 0 or rule.failed_verification)
 
 
 def _has_failed(view: HealthView) -> bool:
@@ -448,7 +448,7 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
         after = record.moved(State.DRAINING, view.now, why="the signal is back")
         return HealthStep(before=record, after=after)
     if view.pod is not None and not is_of_run(view.pod, record.run):
-        if has_registered(view.pod):
+        if has_registered(view.pod, view.now):
             other = _first_bad(view, _others(view, record))
             if other is not None:
                 return _of_another_signal(view, record, *other)

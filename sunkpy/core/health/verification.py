@@ -8,12 +8,13 @@ without a clock. The words are those of `slurm-images/bin/run-services`; the nam
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from sunkpy.core import names
 from sunkpy.core.health.rules import Cure, Rule
 from sunkpy.core.model.objects import ContainerStatus, Pod
-from sunkpy.core.model.times import parse_rfc3339
+from sunkpy.core.model.times import CLOCKS_DIFFER, parse_rfc3339
 
 FAILED: Final = "Verification"
 """The name of the signal that a check has failed; no value names it, and it needs a person."""
@@ -42,11 +43,13 @@ def run_of(pod: Pod | None) -> str:
     return f"{pod.uid}/{slurmd.restart_count if slurmd is not None else 0}" if pod is not None else ""
 
 
-def has_registered(pod: Pod | None) -> bool:
+def has_registered(pod: Pod | None, now: datetime) -> bool:
     """This start of the container slurmd has registered, so its check has passed.
 
     Slurm knows the slurmd of the start before for a while, so the pod may look ready while the check runs. Both times
-    are from the clock of the machine. Of the first start of a pod the syncer tells by its readiness gate.
+    are from the clock of the machine, and `keep-slurmd` ends a start in which that was set back below its begin. A
+    slurmd that began at a time to come, in a container that did not, is an earlier one, from when the clock was ahead.
+    Of the first start of a pod the syncer tells by its readiness gate.
     """
     if pod is None or not pod.is_condition_true("Ready"):
         return False
@@ -54,7 +57,8 @@ def has_registered(pod: Pod | None) -> bool:
     running = slurmd.state.running if slurmd is not None and slurmd.restart_count else None
     if running is None or running.started_at is None or since is None:
         return True
-    return parse_rfc3339(since) >= parse_rfc3339(running.started_at)
+    begun, known, latest = parse_rfc3339(running.started_at), parse_rfc3339(since), now + CLOCKS_DIFFER
+    return known >= begun and not begun <= latest < known
 
 
 def is_of_run(pod: Pod | None, run: str) -> bool:

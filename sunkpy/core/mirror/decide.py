@@ -93,7 +93,7 @@ def decide_mirror(view: View, now_s: float) -> Decision:
     memory = msgspec.structs.replace(memory, answered=memory.answered if question is not None else None)
     actions: list[MirrorAction] = []
     if view.pod is not None:
-        patch = _pod_patch(view.pod, answer, memory, now_s, place=view.place)
+        patch = _pod_patch(view, view.pod, answer, memory, now_s)
         memory = _note_jobs(view.pod, patch, view.slurm_nodes, memory, now_s)
         patch = patch if memory.unwritten_since_s is None else None
         memory = _note_receipt(patch, memory, now_s)
@@ -296,7 +296,7 @@ def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
 
 def _has_new_slurmd(view: View, node: SlurmNode) -> bool:
     """The slurmd of this pod is there: not only the record of the previous one."""
-    return view.pod is not None and report.is_of_pod(node, view.pod) and view.are_pods_known
+    return view.pod is not None and report.is_of_pod(node, view.pod, view.wall_s) and view.are_pods_known
 
 
 def _has_old_address(pod: Pod, node: SlurmNode) -> bool:
@@ -364,10 +364,8 @@ def _withdraw(view: View, memory: MirrorMemory) -> Decision:
     return Decision(actions=() if patch is None else (patch,), memory=memory, wants_next_answer=is_late)
 
 
-def _pod_patch(
-    pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, now_s: float, *, place: str | None
-) -> PatchPod | None:
-    node = answer.node
+def _pod_patch(view: View, pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> PatchPod | None:
+    node, place = answer.node, view.place
     silent_for_s = _since(memory.silent_since_s, now_s)
     is_silent = memory.silent_since_s is not None and silent_for_s >= SILENCE_GRACE_S
     conditions = report.known_conditions(node, is_silent=is_silent)
@@ -378,7 +376,7 @@ def _pod_patch(
         conditions = tuple(c for c in conditions if c.type != names.CONDITION_CORDON)
         del annotations[names.ANNOTATION_DRAIN]
     if memory.silent_since_s is None or is_silent:
-        conditions += (report.registered_condition(pod, node),)
+        conditions += (report.registered_condition(pod, node, view.wall_s),)
     receipt = _receipt(pod, answer, memory, now_s)
     annotations |= dict.fromkeys(report.RECEIPTS)
     if receipt is None:

@@ -1,10 +1,12 @@
 """The value that the mirror decides on.
 
 Everything is per Slurm node name, which is also the name of the slurmd pod: `View` is all that is known of one name,
-`MirrorMemory` what was seen of it before. Times are seconds of one monotonic clock.
+`MirrorMemory` what was seen of it before. Times are seconds of one monotonic clock, but for `wall_s`.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 import msgspec
 
@@ -63,7 +65,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours. `slurm_nodes`:
     how many nodes Slurm has in all. `topology`: where the node should stand, as Slurm takes it; None leaves it where
-    it is. `place`: the same for people; empty if nobody wants it, and None if it is not known now.
+    it is. `place`: the same for people; empty if nobody wants it, and None if it is not known now. `wall_s`: the
+    time of day, in seconds since 1970; inf makes no time one that is yet to come.
     """
 
     name: str
@@ -75,3 +78,4 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     slurm_nodes: int = 0
     topology: str | None = None
     place: str | None = ""
+    wall_s: float = inf

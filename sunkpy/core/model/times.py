@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+CLOCKS_DIFFER: Final = timedelta(seconds=30)
+"""A time of another machine that is later than now by more is of a clock that was ahead."""
 
 
 def utc_now() -> datetime:

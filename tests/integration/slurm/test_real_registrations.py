@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from sunkpy.core.mirror import PatchPod, SetComment, SlurmAnswer, View, decide_mirror
 from sunkpy.core.mirror.given_up import is_given_up
+from sunkpy.core.mirror.report import is_of_pod
 from sunkpy.core.model.devices import read_extra, why_unproved
 from sunkpy.core.model.objects import (
     Condition,
@@ -64,6 +66,20 @@ stay() {
     unshare --mount --propagation unchanged bash -c 'run "$@"' - "$@"
     sleep 0.2
   done
+}
+"""
+
+_AHEAD = """\
+#include <time.h>
+#include <unistd.h>
+time_t time(time_t *at)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_sec += access("/var/tmp/is-ahead", F_OK) ? 0 : 3600;
+    if (at)
+        *at = now.tv_sec;
+    return now.tv_sec;
 }
 """
 
@@ -305,6 +321,41 @@ async def test_what_a_slurmd_says_of_its_devices_when_it_starts_again(pair: Pair
     assert (await pair.admin.node("n2")).extra == (listed if SUITE == "trixie" else old)
 
 
+def _build(root: Path, source: str) -> None:
+    """A library that stands before that of C."""
+    gcc = ["chroot", root, "gcc", "-shared", "-fPIC", "-x", "c", "-o", "/var/tmp/ahead.so", "-"]
+    subprocess.run(gcc, input=source, text=True, check=True)
+
+
+async def test_a_slurmd_that_began_while_its_clock_was_ahead_has_that_time_until_the_next_one_registers(
+    pair: Pair,
+) -> None:
+    """Slurm takes what each says, also if it is earlier."""
+    _build(pair.real.root, _AHEAD)
+    is_ahead = pair.real.root / "var/tmp/is-ahead"
+    is_ahead.touch()
+    pair.leave("n2")
+    pair.come_back("n2", "; export LD_PRELOAD=/var/tmp/ahead.so")
+
+    async def is_there(is_early: bool) -> bool:
+        node = await pair.admin.node("n2")
+        return node.is_registered and (node.slurmd_since_s > utc_now().timestamp() + 1800) is is_early
+
+    async def has_begun() -> bool:
+        return bool(pair.real.running(r"/usr/sbin/slurmd .*-N n2 .*"))
+
+    await happens(pair.real, has_begun)
+    await happens(pair.real, lambda: is_there(True))
+    is_ahead.unlink()
+    before = await pair.admin.node("n2")
+    assert not is_of_pod(before, _pod(address="10.0.0.1"), utc_now().timestamp()), "it may be that of an earlier pod"
+    assert is_of_pod(before, _pod(address=before.address), utc_now().timestamp())
+    pair.leave("n2")
+    pair.come_back("n2")
+    await happens(pair.real, lambda: is_there(False))
+    assert is_of_pod(await pair.admin.node("n2"), _pod(address="10.0.0.1"), utc_now().timestamp())
+
+
 async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site: Site) -> None:
     admin = site.connect("slurm")
 
@@ -388,14 +439,17 @@ async def mirror(pair: Pair) -> list[str]:
     return done
 
 
-def _view(node: SlurmNode) -> View:
+def _pod(*, address: str = "") -> Pod:
     ready = (Condition(type="ContainersReady", status="True"),)
-    pod = Pod(
+    return Pod(
         metadata=Meta(name="n2", namespace="slurm", uid="uid"),
         spec=PodSpec(node_name="node-2"),
-        status=PodStatus(phase="Running", start_time="2026-01-01T00:00:00Z", conditions=ready),
+        status=PodStatus(phase="Running", pod_ip=address, start_time="2026-01-01T00:00:00Z", conditions=ready),
     )
-    return View(name="n2", namespace="slurm", pod=pod, answer=SlurmAnswer(node=node, number=1, at_s=0.0))
+
+
+def _view(node: SlurmNode) -> View:
+    return View(name="n2", namespace="slurm", pod=_pod(), answer=SlurmAnswer(node=node, number=1, at_s=0.0))
 
 
 async def _consent() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,7 +52,7 @@ class Kept:
         (folder / "slurmctld/slurm.conf").write_text("first")
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
+    def start(self, *, begun_s: float = 0) -> None:
         env = {
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             "SUNKPY_SLURM_NODE": "n1",
@@ -60,6 +61,7 @@ class Kept:
             "SUNKPY_RUN": f"{self.folder}/run",
             "SUNKPY_KEYS": f"{self.folder}",
             "SUNKPY_PAUSE_S": "0.05",
+            "SUNKPY_BEGUN_S": f"{begun_s:.0f}",
         }
         argv = [BIN / "keep-slurmd", "-N", "n1"]
         out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -120,6 +122,16 @@ def test_one_that_never_started_ends_with_its_code(kept: Kept):
     kept.start()
     assert kept.ended() == (1, "")
     assert kept.starts() == ["-N n1 on bad with "]
+
+
+def test_in_a_container_that_began_at_a_time_to_come_it_is_not_started(kept: Kept):
+    """Its clock was ahead at the boot. The times of the container and of its slurmd could never be compared."""
+    kept.start(begun_s=time.time() + 60)
+    assert kept.ended() == (
+        1,
+        "start-slurmd: the clock was set back after this container had started: it ends and starts again\n",
+    )
+    assert kept.starts() == []
 
 
 def test_one_that_dies_starts_again_on_its_files_and_is_looked_after(kept: Kept):

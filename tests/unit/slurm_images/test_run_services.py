@@ -80,6 +80,12 @@ def test_they_start_in_order_before_the_program_and_end_after_it_in_the_opposite
     assert services.told == ["mount", "agent up", "wait", "log up", "program", "log down", "agent down"]
 
 
+def test_the_program_is_told_when_the_first_of_them_began(services: Services):
+    services.add("mount", "oneshot", "until [ $EPOCHSECONDS -gt $SUNKPY_BEGUN_S ]; do sleep 0.05; done; tell later")
+    assert ended(services.start("[ $EPOCHSECONDS -gt $SUNKPY_BEGUN_S ] && tell ran"))[0] == 0
+    assert services.told == ["later", "ran"]
+
+
 def test_a_longrun_that_ends_is_started_again(services: Services):
     services.add("agent", "longrun", "tell up; exit 4")
     process = services.start("sleep 60")

@@ -81,7 +81,9 @@ STARTED = "2026-11-28T12:00:30Z"
     [
         pytest.param("2026-11-28T11:00:00Z", State.VERIFY, id="Slurm knows the slurmd before"),
         pytest.param("2026-11-28T12:00:30Z", State.WELL, id="it has registered"),
-        pytest.param("2026-11-28T12:05:00Z", State.WELL, id="slurmd has run itself again"),
+        pytest.param("2026-11-28T12:00:50Z", State.WELL, id="slurmd has run itself again"),
+        pytest.param("2026-11-28T12:01:20Z", State.WELL, id="clocks differ"),
+        pytest.param("2026-11-28T20:00:30Z", State.VERIFY, id="Slurm knows the slurmd before, whose clock was ahead"),
         pytest.param(None, State.WELL, id="a syncer of an older release"),
     ],
 )
@@ -89,6 +91,28 @@ def test_a_start_whose_check_still_runs_has_not_passed_it(since, state):
     settling = stepped(node(record=drained()), FIRST)
     again = pod(drain=True, check_s=600, restarts=1, ready=True, started=STARTED, since=since)
     assert read_record(stepped(settling, again, after_s=60)).state is state
+
+
+@pytest.mark.parametrize(
+    ("since", "is_back"),
+    [("2026-11-28T20:00:40Z", True), ("2026-11-28T20:00:20Z", False), ("2026-11-28T12:00:40Z", False)],
+)
+def test_while_the_clock_of_the_machine_is_ahead_its_times_are_compared_with_each_other(since, is_back):
+    rebooted = node(boot="two", record=drained("kill", reason=KILLED))
+    again = pod(slurm=KILLED, check_s=600, restarts=1, ready=True, started="2026-11-28T20:00:30Z", since=since)
+    lifting = stepped(stepped(rebooted, again), again, after_s=60)
+    assert read_record(lifting).state is (State.RETURNING if is_back else State.DRAINED)
+
+
+def test_what_registered_while_the_clock_was_ahead_is_none_of_a_later_start():
+    """Its time stays ahead of that of the next start until that has registered, too."""
+    rebooted = node(boot="two", record=drained("kill", reason=KILLED))
+    again = {"slurm": KILLED, "check_s": 600, "restarts": 2, "ready": True, "started": STARTED}
+    checks = pod(since="2026-11-28T20:00:30Z", **again)
+    waits = stepped(stepped(rebooted, checks), checks, after_s=600)
+    assert read_record(waits).state is State.DRAINED
+    passed = pod(since="2026-11-28T12:08:00Z", **again)
+    assert read_record(stepped(stepped(waits, passed, after_s=610), passed, after_s=670)).state is State.RETURNING
 
 
 def test_after_a_reboot_the_check_is_waited_for():

@@ -1,5 +1,7 @@
 """Views of one name, short to write."""
 
+from math import inf
+
 from sunkpy.core import names
 from sunkpy.core.mirror import MirrorMemory, SlurmAnswer, View
 from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
@@ -87,6 +89,7 @@ def make_view(
     now_s: float = NOW_S,
     topology: str | None = None,
     place: str | None = "",
+    wall_s: float = inf,
 ) -> View:
     return View(
         name=NAME,
@@ -97,4 +100,5 @@ def make_view(
         memory=memory or MirrorMemory(),
         topology=topology,
         place=place,
+        wall_s=wall_s,
     )

@@ -1,5 +1,7 @@
 """From any starting state the mirror comes to rest, and on the way there it never breaks a promise."""
 
+from math import inf
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,7 +149,7 @@ def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None
         assert "FAIL" not in node.state
     if isinstance(action, UndrainNode | LiftDrain):
         assert pod is not None
-        assert is_of_pod(node, pod), "a node is opened for the slurmd that is there"
+        assert is_of_pod(node, pod, inf), "a node is opened for the slurmd that is there"
     if isinstance(action, DrainNode):
         assert action.reason.startswith(names.REASON_PREFIX)
     if isinstance(action, DeleteSlurmNode):
