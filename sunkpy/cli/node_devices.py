@@ -16,6 +16,7 @@ from sunkpy.core.model.devices import ResourceClaim, ResourceSlice, current_devi
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.model.states import JobId
+from sunkpy.core.model.times import utc_now
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm, errors
@@ -84,6 +85,7 @@ class DeviceReader:
             claims=tuple(claims or ()),
             pods=tuple(await self._or_none("pods of the node", on_node) or ()),
             unread=tuple(self._unread),
+            now=utc_now(),
         )
         return await self._with_slurm(facts, slurm_node, job)
 

@@ -71,7 +71,7 @@ class Collector:
             slurm_nodes=self.slurm_node_count,
             topology=topology,
             place=place,
-            wall_s=utc_now().timestamp(),
+            today=utc_now(),
         )
 
     def names(self) -> set[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -35,6 +36,7 @@ from sunkpy.core.model.gres import gres_counts, gres_name, gres_types
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, holds_something
+from sunkpy.core.model.times import LATEST
 from sunkpy.core.topology.places import problem_told
 
 _NO_SLICE: Final = "in no ResourceSlice"
@@ -53,6 +55,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         pods: those on the node.
         health: where it stands on its way back from a signal; None if it never had one, or the Node was not read.
         unread: what could not be read, and why.
+        now: the time of day.
     """
 
     node: str
@@ -63,6 +66,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
     health: Record | None = None
     unread: tuple[str, ...] = ()
+    now: datetime = LATEST
 
 
 class DeviceOwner(msgspec.Struct, frozen=True):
@@ -174,7 +178,7 @@ def _unproved(facts: NodeFacts) -> tuple[str, ...]:
     slurmd = next(filter(is_slurmd, facts.pods), None)
     if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
         return ()
-    why = why_unproved(facts.slurm.extra, slurmd)
+    why = why_unproved(facts.slurm.extra, slurmd, facts.now)
     return (f"no pod gets a device of it: {why}",) if why else ()
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from sunkpy.core import names
 from sunkpy.core.health.rules import Cure, Rule
 from sunkpy.core.model.objects import ContainerStatus, Pod
-from sunkpy.core.model.times import CLOCKS_DIFFER, parse_rfc3339
+from sunkpy.core.model.times import is_of_start, parse_rfc3339
 
 FAILED: Final = "Verification"
 """The name of the signal that a check has failed; no value names it, and it needs a person."""
@@ -47,9 +47,8 @@ def has_registered(pod: Pod | None, now: datetime) -> bool:
     """This start of the container slurmd has registered, so its check has passed.
 
     Slurm knows the slurmd of the start before for a while, so the pod may look ready while the check runs. Both times
-    are from the clock of the machine, and `keep-slurmd` ends a start in which that was set back below its begin. A
-    slurmd that began at a time to come, in a container that did not, is an earlier one, from when the clock was ahead.
-    Of the first start of a pod the syncer tells by its readiness gate.
+    are from the clock of the machine, and `keep-slurmd` ends a start in which that was set back below its begin. Of
+    the first start of a pod the syncer tells by its readiness gate.
     """
     if pod is None or not pod.is_condition_true("Ready"):
         return False
@@ -57,8 +56,7 @@ def has_registered(pod: Pod | None, now: datetime) -> bool:
     running = slurmd.state.running if slurmd is not None and slurmd.restart_count else None
     if running is None or running.started_at is None or since is None:
         return True
-    begun, known, latest = parse_rfc3339(running.started_at), parse_rfc3339(since), now + CLOCKS_DIFFER
-    return known >= begun and not begun <= latest < known
+    return is_of_start(parse_rfc3339(since), parse_rfc3339(running.started_at), now)
 
 
 def is_of_run(pod: Pod | None, run: str) -> bool:

@@ -296,7 +296,7 @@ def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
 
 def _has_new_slurmd(view: View, node: SlurmNode) -> bool:
     """The slurmd of this pod is there: not only the record of the previous one."""
-    return view.pod is not None and report.is_of_pod(node, view.pod, view.wall_s) and view.are_pods_known
+    return view.pod is not None and report.is_of_pod(node, view.pod, view.today) and view.are_pods_known
 
 
 def _has_old_address(pod: Pod, node: SlurmNode) -> bool:
@@ -376,7 +376,7 @@ def _pod_patch(view: View, pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, 
         conditions = tuple(c for c in conditions if c.type != names.CONDITION_CORDON)
         del annotations[names.ANNOTATION_DRAIN]
     if memory.silent_since_s is None or is_silent:
-        conditions += (report.registered_condition(pod, node, view.wall_s),)
+        conditions += (report.registered_condition(pod, node, view.today),)
     receipt = _receipt(pod, answer, memory, now_s)
     annotations |= dict.fromkeys(report.RECEIPTS)
     if receipt is None:

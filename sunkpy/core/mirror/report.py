@@ -10,7 +10,7 @@ from sunkpy.core.model.conditions import says_the_same
 from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.slurmd import is_emptied
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.model.times import CLOCKS_DIFFER, parse_rfc3339, rfc3339
+from sunkpy.core.model.times import is_of_start, parse_rfc3339, rfc3339
 
 RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
 """The answers to the token of a removal: nothing runs there; what runs there outlives its slurmd."""
@@ -75,32 +75,31 @@ def can_wait(pod: Pod, patch: PatchPod) -> bool:
     return is_of_jobs and is_told and not is_to_close and not pod.is_condition_true(names.CONDITION_DRAIN)
 
 
-def registered_condition(pod: Pod, node: SlurmNode | None, wall_s: float) -> Condition:
+def registered_condition(pod: Pod, node: SlurmNode | None, today: datetime) -> Condition:
     """The readiness gate: True while Slurm knows this pod's node and can use it, or only drains it."""
     if node is None:
         return _condition(names.READINESS_GATE, False, "NotRegistered", _NO_NODE)
     if not node.is_registered:
         return _condition(names.READINESS_GATE, False, "NotRegistered", f"Slurm says {shown_state(node)}")
-    if not is_of_pod(node, pod, wall_s):
+    if not is_of_pod(node, pod, today):
         return _condition(names.READINESS_GATE, False, "NotRegistered", "Slurm still has the slurmd of an earlier pod")
     return _condition(names.READINESS_GATE, True, "Registered")
 
 
-def is_of_pod(node: SlurmNode, pod: Pod, wall_s: float) -> bool:
+def is_of_pod(node: SlurmNode, pod: Pod, today: datetime) -> bool:
     """The slurmd that registered last is this pod's, not that of an earlier pod, as far as Slurm shows.
 
     The record of a node with jobs stays when its pod goes, for minutes without any sign of that. Both times are from
-    the clock of the machine. If that was set back in between, or was ahead then, the address decides. `wall_s`: what
-    time it is, in seconds since 1970.
+    the clock of the machine. If that was set back in between, or was ahead then, the address decides. `today`: the
+    time of day.
     """
     if not node.slurmd_since_s:
         return True
     started, ip = pod.status.start_time, pod.status.pod_ip
     if started is None:
         return False
-    begun_s, latest_s = parse_rfc3339(started).timestamp(), wall_s + CLOCKS_DIFFER.total_seconds()
-    is_later = node.slurmd_since_s >= begun_s and not begun_s <= latest_s < node.slurmd_since_s
-    return is_later or (bool(ip) and node.address == ip)
+    since = datetime.fromtimestamp(node.slurmd_since_s, UTC)
+    return is_of_start(since, parse_rfc3339(started), today) or (bool(ip) and node.address == ip)
 
 
 def shown_state(node: SlurmNode) -> str:

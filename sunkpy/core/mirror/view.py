@@ -1,12 +1,12 @@
 """The value that the mirror decides on.
 
 Everything is per Slurm node name, which is also the name of the slurmd pod: `View` is all that is known of one name,
-`MirrorMemory` what was seen of it before. Times are seconds of one monotonic clock, but for `wall_s`.
+`MirrorMemory` what was seen of it before. Times are seconds of one monotonic clock, but for `today`.
 """
 
 from __future__ import annotations
 
-from math import inf
+from datetime import datetime
 
 import msgspec
 
@@ -14,6 +14,7 @@ from sunkpy.core.mirror.actions import SlurmWrite
 from sunkpy.core.mirror.services import ServiceAnswer
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.times import LATEST
 
 
 class SlurmAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +66,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours. `slurm_nodes`:
     how many nodes Slurm has in all. `topology`: where the node should stand, as Slurm takes it; None leaves it where
-    it is. `place`: the same for people; empty if nobody wants it, and None if it is not known now. `wall_s`: the
-    time of day, in seconds since 1970; inf makes no time one that is yet to come.
+    it is. `place`: the same for people; empty if nobody wants it, and None if it is not known now. `today`: the
+    time of day.
     """
 
     name: str
@@ -78,4 +79,4 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     slurm_nodes: int = 0
     topology: str | None = None
     place: str | None = ""
-    wall_s: float = inf
+    today: datetime = LATEST

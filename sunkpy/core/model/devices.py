@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import KubeObject, Pod, Taint, Toleration, Wire
-from sunkpy.core.model.times import parse_rfc3339
+from sunkpy.core.model.times import is_of_start, parse_rfc3339
 
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 """Before the name of a DeviceClass: devices of that class, asked for as a resource."""
@@ -342,7 +343,7 @@ def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
     return {name: tuple(map(_read_line, lines)) for name, lines in _lists(text).items() if name != _MADE}
 
 
-def why_unproved(text: str, slurmd: Pod | None) -> str:
+def why_unproved(text: str, slurmd: Pod | None, now: datetime) -> str:
     """Why it is not proved that `extra` of a Slurm node says what stands behind its indices now; empty when it is.
 
     It is when the list was made by the container that runs in the slurmd pod of the node. slurmctld may keep that of an
@@ -351,6 +352,7 @@ def why_unproved(text: str, slurmd: Pod | None) -> str:
     Args:
         text: `extra`.
         slurmd: the slurmd pod of the node, as the apiserver has it now.
+        now: the time of day.
     """
     if slurmd is None:
         return "its slurmd pod is gone"
@@ -359,8 +361,9 @@ def why_unproved(text: str, slurmd: Pod | None) -> str:
     if running is None or running.started_at is None:
         return f"slurmd does not run in pod {slurmd.name}"
     match _lists(text).get(_MADE):
-        case (slurmd.uid, made) if made.isdigit() and int(made) >= parse_rfc3339(running.started_at).timestamp():
-            return ""
+        case (slurmd.uid, made) if made.isascii() and made.isdigit() and len(made) < 11:
+            if is_of_start(datetime.fromtimestamp(int(made), UTC), parse_rfc3339(running.started_at), now):
+                return ""
     return (
         f"the list in Slurm is not of the slurmd that runs in pod {slurmd.name}, which writes it when it starts; "
         "if this lasts, drain the node, and delete that pod once no job runs there"

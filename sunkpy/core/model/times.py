@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-CLOCKS_DIFFER: Final = timedelta(seconds=30)
-"""A time of another machine that is later than now by more is of a clock that was ahead."""
+LATEST: Final = datetime.max.replace(tzinfo=UTC)
+"""Of this now, no time is yet to come."""
+_CLOCKS_DIFFER: Final = timedelta(seconds=30)
 
 
 def utc_now() -> datetime:
@@ -31,6 +32,16 @@ def parse_rfc3339(text: str) -> datetime:
         ValueError: the text is neither.
     """
     return datetime.fromisoformat(text)
+
+
+def is_of_start(told: datetime, begun: datetime, now: datetime) -> bool:
+    """What tells this time can be of what began then, both by the clock of one machine; `now` is by ours.
+
+    A time to come is of a clock that was ahead. Beside a begin that has come it is of an earlier start, and would be
+    later than each begin until our clock has come there.
+    """
+    is_told_to_come, is_begin_to_come = (each - now > _CLOCKS_DIFFER for each in (told, begun))
+    return told >= begun and is_told_to_come <= is_begin_to_come
 
 
 def backoff_s(failures: int, *, first_s: float, last_s: float) -> float:

@@ -31,6 +31,7 @@ from sunkpy.core.gang.devices.made import OWN_NAME, requests_of
 from sunkpy.core.model.devices import PROTECTION, ResourceClaim, read_extra, why_unproved
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.states import JobId, SlurmNode
+from sunkpy.core.model.times import utc_now
 from sunkpy.core.placement.admission import Admission
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
@@ -102,7 +103,7 @@ class Allocator:
             listed[slurm_node] = await self._slurm.node(slurm_node)
             watched = self._slurmd_of(slurm_node)
             slurmd = await self._pods.read(watched.key, watched.uid) if watched is not None else None
-            unproved[slurm_node] = why_unproved(listed[slurm_node].extra, slurmd)
+            unproved[slurm_node] = why_unproved(listed[slurm_node].extra, slurmd, utc_now())
 
         # What was read before may be of another boot, with other devices behind the indices.
         await fan_out(partial(read, name) for name in {binding.note.slurm_node for binding, _ in (*asking, *by_plugin)})

@@ -348,12 +348,12 @@ async def test_a_slurmd_that_began_while_its_clock_was_ahead_has_that_time_until
     await happens(pair.real, lambda: is_there(True))
     is_ahead.unlink()
     before = await pair.admin.node("n2")
-    assert not is_of_pod(before, _pod(address="10.0.0.1"), utc_now().timestamp()), "it may be that of an earlier pod"
-    assert is_of_pod(before, _pod(address=before.address), utc_now().timestamp())
+    assert not is_of_pod(before, _pod(address="10.0.0.1"), utc_now()), "it may be that of an earlier pod"
+    assert is_of_pod(before, _pod(address=before.address), utc_now())
     pair.leave("n2")
     pair.come_back("n2")
     await happens(pair.real, lambda: is_there(False))
-    assert is_of_pod(await pair.admin.node("n2"), _pod(address="10.0.0.1"), utc_now().timestamp())
+    assert is_of_pod(await pair.admin.node("n2"), _pod(address="10.0.0.1"), utc_now())
 
 
 async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site: Site) -> None:
@@ -376,10 +376,10 @@ async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site:
         return begun_s, await admin.node("g1")
 
     first_s, old = await start_anew()
-    assert why_unproved(old.extra, _slurmd_pod(first_s)) == ""
+    assert why_unproved(old.extra, _slurmd_pod(first_s), utc_now()) == ""
     second_s, new = await start_anew()
-    assert why_unproved(old.extra, _slurmd_pod(second_s)) != ""
-    assert why_unproved(new.extra, _slurmd_pod(second_s)) == ""
+    assert why_unproved(old.extra, _slurmd_pod(second_s), utc_now()) != ""
+    assert why_unproved(new.extra, _slurmd_pod(second_s), utc_now()) == ""
     assert [device.file for device in read_extra(new.extra)["gpu"]] == ["gpu0", "gpu1"]
     await admin.close()
 

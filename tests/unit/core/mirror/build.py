@@ -1,11 +1,12 @@
 """Views of one name, short to write."""
 
-from math import inf
+from datetime import datetime
 
 from sunkpy.core import names
 from sunkpy.core.mirror import MirrorMemory, SlurmAnswer, View
 from sunkpy.core.model.objects import Condition, Meta, Pod, PodSpec, PodStatus
 from sunkpy.core.model.states import NodeComment, SlurmNode
+from sunkpy.core.model.times import LATEST
 
 NAME = "gpu-000-001"
 NAMESPACE = "slurm"
@@ -89,7 +90,7 @@ def make_view(
     now_s: float = NOW_S,
     topology: str | None = None,
     place: str | None = "",
-    wall_s: float = inf,
+    today: datetime = LATEST,
 ) -> View:
     return View(
         name=NAME,
@@ -100,5 +101,5 @@ def make_view(
         memory=memory or MirrorMemory(),
         topology=topology,
         place=place,
-        wall_s=wall_s,
+        today=today,
     )

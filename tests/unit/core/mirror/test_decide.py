@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
@@ -710,7 +712,7 @@ def test_conditions_of_a_pod(node: SlurmNode | None, drain: str, cordon: str, ru
     }
 
 
-WALL_S = STARTED_S + 60.0
+TODAY_S = STARTED_S + 60
 
 
 @pytest.mark.parametrize(
@@ -721,9 +723,9 @@ WALL_S = STARTED_S + 60.0
         pytest.param(STARTED, STARTED_S - 3600, IP, True, id="its own, the clock was set back"),
         pytest.param(STARTED, 0, OLD_IP, True, id="slurmctld has just started and does not say"),
         pytest.param(None, STARTED_S - 3600, OLD_IP, False, id="it has not started"),
-        pytest.param(STARTED, WALL_S + 3600, OLD_IP, False, id="that of the pod before, whose clock was ahead"),
-        pytest.param(STARTED, WALL_S + 3600, IP, True, id="its own, whose clock was ahead"),
-        pytest.param(STARTED, WALL_S + 20, OLD_IP, True, id="its own, behind another address, clocks differ"),
+        pytest.param(STARTED, TODAY_S + 3600, OLD_IP, False, id="that of the pod before, whose clock was ahead"),
+        pytest.param(STARTED, TODAY_S + 3600, IP, True, id="its own, whose clock was ahead"),
+        pytest.param(STARTED, TODAY_S + 20, OLD_IP, True, id="its own, behind another address, clocks differ"),
     ],
 )
 def test_the_record_that_an_earlier_slurmd_left_does_not_stand_for_this_pod(
@@ -731,7 +733,9 @@ def test_the_record_that_an_earlier_slurmd_left_does_not_stand_for_this_pod(
 ) -> None:
     """A node with jobs stays in Slurm when its pod goes, for minutes as if nothing had happened."""
     node = make_node("MIXED+DRAIN", reason="k8s: pod gone", address=address, slurmd_since_s=since_s)
-    decision = decide_mirror(make_view(make_pod(started=started), node, wall_s=WALL_S), NOW_S)
+    decision = decide_mirror(
+        make_view(make_pod(started=started), node, today=datetime.fromtimestamp(TODAY_S, UTC)), NOW_S
+    )
     assert conditions(decision)[names.READINESS_GATE] == str(is_there)
     assert kinds(decision) == (["UndrainNode"] if is_there else [])
 

@@ -1,7 +1,5 @@
 """From any starting state the mirror comes to rest, and on the way there it never breaks a promise."""
 
-from math import inf
-
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,6 +29,7 @@ from sunkpy.core.mirror.decide import STALE_AFTER_S
 from sunkpy.core.mirror.report import is_of_pod
 from sunkpy.core.model.objects import Meta, Node, NodeSpec, Pod
 from sunkpy.core.model.states import SlurmNode
+from sunkpy.core.model.times import LATEST
 from sunkpy.core.nodeset.protection import decide_evictable
 from tests.unit.core.mirror.build import (
     IP,
@@ -149,7 +148,7 @@ def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None
         assert "FAIL" not in node.state
     if isinstance(action, UndrainNode | LiftDrain):
         assert pod is not None
-        assert is_of_pod(node, pod, inf), "a node is opened for the slurmd that is there"
+        assert is_of_pod(node, pod, LATEST), "a node is opened for the slurmd that is there"
     if isinstance(action, DrainNode):
         assert action.reason.startswith(names.REASON_PREFIX)
     if isinstance(action, DeleteSlurmNode):

@@ -1,5 +1,7 @@
 """Devices as Kubernetes and Slurm tell of them."""
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
@@ -84,6 +86,7 @@ OF_ANOTHER = (
         pytest.param(["uid-1", str(STARTED_S + 60)], slurmd(), "", id="of this container"),
         pytest.param(["uid-1", str(STARTED_S - 1)], slurmd(), OF_ANOTHER, id="of the container before"),
         pytest.param(["uid-0", str(STARTED_S + 60)], slurmd(), OF_ANOTHER, id="of the pod before, by another clock"),
+        pytest.param(["uid-1", str(STARTED_S + 9000)], slurmd(), OF_ANOTHER, id="of one before, by a clock ahead"),
         pytest.param(["", str(STARTED_S)], slurmd(), OF_ANOTHER, id="of no pod"),
         pytest.param(["uid-1"], slurmd(), OF_ANOTHER, id="without a time"),
         pytest.param(["uid-1", "soon"], slurmd(), OF_ANOTHER, id="with none that is a number"),
@@ -94,7 +97,8 @@ OF_ANOTHER = (
 )
 def test_a_list_is_proved_by_the_container_that_runs(made, pod, why):
     extra = {"gpu": ["nvidia0 GPU-5c -"]} | ({"made": made} if made is not None else {})
-    assert why_unproved(msgspec.json.encode(extra).decode(), pod) == why
+    now = datetime.fromtimestamp(STARTED_S + 120, UTC)
+    assert why_unproved(msgspec.json.encode(extra).decode(), pod, now) == why
 
 
 def device(**attributes):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sunkpy.core.model.times import backoff_s, parse_rfc3339, rfc3339, rfc3339_micro, utc_now
+from sunkpy.core.model.times import LATEST, backoff_s, is_of_start, parse_rfc3339, rfc3339, rfc3339_micro, utc_now
 
 moments = st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(UTC))
 
@@ -35,6 +35,28 @@ def test_an_offset_is_understood(text: str) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"isoformat|hour"):
         parse_rfc3339(text)
+
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+spans = st.timedeltas(timedelta(0), timedelta(days=2))
+
+
+@given(spans, spans, spans)
+def test_of_one_clock_what_was_told_since_a_begin_is_of_it_however_far_that_clock_is_ahead(ago, later, ahead):
+    begun = NOW - ago
+    told = min(begun + later, NOW)
+    assert any(is_of_start(told + ahead, begun + ahead, now) for now in (NOW, NOW + later)), "or as soon as it took"
+    assert is_of_start(begun + later, begun, LATEST)
+    assert not is_of_start(begun - timedelta(seconds=1), begun, NOW)
+
+
+@given(spans, spans)
+def test_a_time_to_come_is_of_an_earlier_start_when_the_clock_was_ahead(ago, ahead):
+    assert not is_of_start(NOW + timedelta(seconds=31) + ahead, NOW - ago, NOW)
+
+
+def test_clocks_of_two_machines_differ_by_some_seconds():
+    assert is_of_start(NOW + timedelta(seconds=30), NOW, NOW)
 
 
 def test_now_knows_that_it_is_utc() -> None:
