@@ -192,7 +192,7 @@ EVENTS: Final = {
         "until it starts, Slurm may give the node to others.",
     ),
     "PreemptionByScheduler": Meaning(
-        _WORKLOAD, "Evicted; the text names the job that took its node, unless PrivateData=jobs."
+        _WORKLOAD, "Evicted; the text names the job that took its node, if that can be told, unless PrivateData=jobs."
     ),
     "BudgetViolated": Meaning(
         _WORKLOAD,

@@ -15,7 +15,7 @@ from sunkpy.core.model import hostlist
 from sunkpy.core.model.capacity import Capacity
 from sunkpy.core.model.gres import Indices, gres_count, gres_counts, gres_indices
 from sunkpy.core.model.layout import JobShare, Layout, lay_out
-from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
+from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, is_job_ended, is_job_pending
 from sunkpy.slurm.pieces import decode_in_pieces
 
 
@@ -223,6 +223,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: str = ""
     excluded_nodes: str = ""
     exit_code: ExitCode = ExitCode()
+    start_time: Number = Number()
+    end_time: Number = Number()
     batch_flag: bool = True
     tasks: Number = Number()
     cpus_per_task: Number = Number()
@@ -288,10 +290,11 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: a list of nodes is not in Slurm's range syntax, or what it has of a node cannot be read.
         """
+        state = frozenset(self.job_state)
         return SlurmJob(
             id=JobId(self.job_id),
             name=self.name,
-            state=frozenset(self.job_state),
+            state=state,
             state_reason="" if self.state_reason == "None" else self.state_reason,
             comment=self.comment,
             admin_comment=self.admin_comment,
@@ -315,6 +318,9 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(sorted(hostlist.expand(self.excluded_nodes))),
             exit_code=self.exit_code.value,
+            # Before, Slurm says what it expects, and each time something else.
+            started_s=0 if is_job_pending(state) else self.start_time.value,
+            ended_s=self.end_time.value if is_job_ended(state) else 0,
             is_batch=self.batch_flag,
         )
 

@@ -208,7 +208,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the
     nodes, `devices` which GRES it has on each, `capacity` how much of all there is, once it has them. `time_limit_min`:
     None when it is the partition's, 0 when there is none. Its owner may write the `comment`, nobody below an operator
-    the `admin_comment`.
+    the `admin_comment`. `started_s` and `ended_s` are by the clock of slurmctld, 0 while it has not.
     `is_batch`: it has a script; one without is an allocation.
     """
 
@@ -238,6 +238,8 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     exit_code: int = 0
+    started_s: int = 0
+    ended_s: int = 0
     is_batch: bool = True
 
     @property

@@ -60,7 +60,8 @@ class EvictionEvents:
 
     async def _name_all(self) -> None:
         self._searched_at = self._leader.clock()
-        states = await self._causes.next_states()  # meanwhile others come that went for the same job
+        # Meanwhile others come that went for the same job.
+        states = await self._causes.next_states(lambda: {each.job for each in self._to_be_named if each.job})
         together, self._to_be_named = self._to_be_named, []
         jobs = {each.job: each.node for each in together if each.job is not None}
         preemptors = await self._causes.by_whom(jobs, states) if jobs else {}

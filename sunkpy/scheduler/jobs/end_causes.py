@@ -4,16 +4,18 @@ Pods are evicted at once, with what is known already, because their node waits f
 asked afterwards, together for all that were evicted meanwhile, so that a job that preempts many is looked up only once.
 
 A search costs slurmrestd a few requests, however many were preempted and wait: states are those of the next poll, and
-of our own jobs the details are known. How often a search may begin is up to the caller (`scheduler.events.evictions`).
+of our own jobs the details are known. Only where a job may have begun before Slurm said that another was preempted, it
+is asked when that ended. How often a search may begin is up to the caller (`scheduler.events.evictions`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import cachetools
+import msgspec
 
 from sunkpy.core.gang.job import ends
 from sunkpy.core.gang.job.ends import EndCause
@@ -30,10 +32,18 @@ _NAMED_S = 300.0
 _REMEMBERED = 4096
 
 
+class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """In the first answer that shows a job as preempted: who waits, and who has begun since the answer before."""
+
+    waiting: Sequence[JobId] = ()
+    begun: Sequence[JobId] = ()
+
+
 class EndCauses:
     """Remembers for a while which job was named for which nodes: a job that has all its nodes preempts no more.
 
-    And which jobs waited when a job was seen to be preempted: its preemptor may have begun before Slurm is asked.
+    And which jobs waited or began when a job was seen to be preempted: its preemptor may have begun, or ended, before
+    Slurm is asked.
 
     `known` gives what is known of a job of our own, if it was read. `hurry` has states read at once: a preemptor waits
     only until the pods have left.
@@ -51,55 +61,60 @@ class EndCauses:
         self._hurry = hurry
         self._polled = asyncio.Event()
         self._partitions: cachetools.TTLCache[str, Sequence[Partition]] = cachetools.TTLCache(1, ttl=_PARTITIONS_S)
+        self._before: JobStates = {}
         self._states: JobStates = {}
         self._unseen: cachetools.TTLCache[JobId, None] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
-        self._waited: cachetools.TTLCache[JobId, tuple[JobId, ...]] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
+        self._seen: cachetools.TTLCache[JobId, _Seen] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
         self._limit = asyncio.Semaphore(_IN_FLIGHT)
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
     def saw(self, states: JobStates) -> None:
         """The states of all jobs were read."""
-        self._states = states
-        self._note_waiting()
+        self._before, self._states = self._states, states
+        self._note_seen()
         self._polled.set()
         self._polled = asyncio.Event()
 
     def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
         """Why a job ended, not by whom, by the state that it had last."""
         cause = ends.cause_of_end(job, known)
-        if cause.is_preemption and job not in self._waited:
+        if cause.is_preemption and job not in self._seen:
             is_new = job not in self._unseen
             self._unseen[job] = None
-            self._note_waiting()
+            self._note_seen()
             if is_new and job in self._unseen:
                 self._hurry()
         return cause
 
-    def _note_waiting(self) -> None:
-        """Who waits now, for each job that this answer is the first to show as preempted.
-
-        Whoever waits in an answer that is older than the preemption may have begun beside the job.
-        """
+    def _note_seen(self) -> None:
+        """Who waits now and who has begun, for each job that this answer is the first to show as preempted."""
         shown = [
             job for job in self._unseen if ends.cause_of_end(job, self._states.get(job, frozenset())).is_preemption
         ]
         if shown:
-            waiting = ends.pending_to_look_at(self._states, self._is_known)
+            seen = _Seen(
+                waiting=ends.pending_to_look_at(self._states, self._is_known),
+                begun=ends.begun_between(self._before, self._states, self._is_known),
+            )
             for job in shown:
-                self._waited[job] = waiting
+                self._seen[job] = seen
                 self._unseen.pop(job, None)
 
-    async def next_states(self) -> JobStates:
-        """The states of all jobs as the next poll has them; asked for when there is none soon. Empty: not known."""
-        polled = self._polled
+    async def next_states(self, preempted: Callable[[], Iterable[JobId]]) -> JobStates:
+        """The states of all jobs as the next poll has them that shows these as preempted; asked for when there is none
+        soon. Empty: not known.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLLED_WITHIN_S):
-                await polled.wait()
+                await self._polled.wait()
+                while any(job in self._unseen for job in preempted()):
+                    await self._polled.wait()
             return self._states
         try:
-            return await self._slurm.jobs_state()
+            self.saw(await self._slurm.jobs_state())
         except SlurmError:
             return {}
+        return self._states
 
     async def by_whom(self, preempted: Mapping[JobId, str], states: JobStates) -> dict[JobId, SlurmJob]:
         """Which job took the place of each of these, for each of which one node is given; those without a found job are
@@ -115,18 +130,19 @@ class EndCauses:
         try:
             async with asyncio.timeout(_NAMED_WITHIN_S):
                 partitions = await self._read_partitions()
-                waited = {id for job in preempted for id in self._waited.get(job, ())}
+                seen = {job: self._seen.get(job, _Seen()) for job in preempted}
+                waited = {id for each in seen.values() for id in (*each.waiting, *each.begun)}
                 begun = ends.begun_to_look_at(states, waited, self._is_known)
                 pending = ends.pending_to_look_at(states, self._is_known)
                 details = await self._details([*begun, *pending])
                 unknown = ends.newest_first((job for job in preempted if not self._is_known(job)), self._is_known)
                 own = await self._details([*filter(self._is_known, preempted), *unknown])
-                for job, node in preempted.items():
-                    if job in own:
-                        beside = [id for id in begun if id in self._waited.get(job, ())]
-                        candidates = [details[id] for id in (*pending, *beside) if id in details]
-                        preemptor = self._choose(candidates, own[job], node, _tiers(partitions, node))
-                        found |= {job: preemptor} if preemptor is not None else {}
+                early = {(id, node) for id in begun if id in details for node in details[id].nodes}
+                unsure = [job for job in own if any((id, preempted[job]) in early for id in seen[job].begun)]
+                own |= await self._details(ends.newest_first(unsure, self._is_known), read=self._ask)
+                for job in own:
+                    preemptor = self._choose(details.values(), own[job], preempted[job], partitions, seen[job].waiting)
+                    found |= {job: preemptor} if preemptor is not None else {}
         except (SlurmError, TimeoutError):
             pass
         return found
@@ -139,14 +155,18 @@ class EndCauses:
             self._partitions["all"] = await self._slurm.partitions()
         return self._partitions["all"]
 
-    async def _details(self, jobs: Iterable[JobId]) -> dict[JobId, SlurmJob]:
+    async def _details(
+        self, jobs: Iterable[JobId], read: Callable[[JobId], Awaitable[SlurmJob | None]] | None = None
+    ) -> dict[JobId, SlurmJob]:
         ids = tuple(dict.fromkeys(jobs))
-        found = await asyncio.gather(*map(self._read, ids))
+        found = await asyncio.gather(*map(read or self._read, ids))
         return {id: job for id, job in zip(ids, found, strict=True) if job is not None}
 
     async def _read(self, job: JobId) -> SlurmJob | None:
-        if (known := self._known(job)) is not None:
-            return known
+        known = self._known(job)
+        return known if known is not None else await self._ask(job)
+
+    async def _ask(self, job: JobId) -> SlurmJob | None:
         async with self._limit:
             try:
                 return await self._slurm.job(job)
@@ -154,9 +174,17 @@ class EndCauses:
                 return None
 
     def _choose(
-        self, jobs: Sequence[SlurmJob], preempted: SlurmJob, node: str, tiers: dict[str, int]
+        self,
+        jobs: Iterable[SlurmJob],
+        preempted: SlurmJob,
+        node: str,
+        partitions: Sequence[Partition],
+        waited: Sequence[JobId],
     ) -> SlurmJob | None:
-        preemptor = ends.choose_preemptor(jobs, node=node, preempted=preempted, tiers=tiers, named=self._named)
+        tiers = _tiers(partitions, node)
+        preemptor = ends.choose_preemptor(
+            jobs, node=node, preempted=preempted, waited=waited, tiers=tiers, named=self._named
+        )
         if preemptor is not None:
             self._named[preemptor.id] = self._named.get(preemptor.id, frozenset()) | {node}
         return preemptor

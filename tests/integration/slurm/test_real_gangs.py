@@ -59,6 +59,10 @@ async def ended(pool: RealSlurm, slurm: Slurm, job_id: JobId, state: str) -> Non
     await happens(pool, is_so)
 
 
+async def runs(slurm: Slurm, job_id: JobId) -> bool:
+    return (await slurm.jobs_state([job_id])).get(job_id) == {"RUNNING"}
+
+
 def epilogs(pool: RealSlurm, job_id: JobId) -> list[str]:
     """The nodes on which its epilog has run."""
     log = pool.root / "var/log/epilogs"
@@ -96,6 +100,8 @@ async def test_a_gang_starts_whole_in_the_order_of_its_job(keeper: Slurm, own: S
 
 async def test_a_job_that_wants_one_of_its_nodes_preempts_all_of_it(pool: RealSlurm, keeper: Slurm, own: Slurm) -> None:
     ring = await running(own, "preempted", **SUSPENDS)
+    later = EndCauses(keeper)
+    later.saw(await keeper.jobs_state())
     with held_epilogs(pool):
         above = await wanted(keeper, "n2")
         actions = await ring.until(Evict)
@@ -107,6 +113,12 @@ async def test_a_job_that_wants_one_of_its_nodes_preempts_all_of_it(pool: RealSl
         assert describe(causes[ring.job]) == f"Slurm job {above} (user slurm, partition high)"
     await ended(pool, own, ring.job, "PREEMPTED")
     assert epilogs(pool, ring.job) == ["n1", "n2", "n3"]
+    await happens(pool, lambda: runs(keeper, above))
+    await keeper.cancel_job(above)
+    await ended(pool, keeper, above, "CANCELLED")
+    later.of(ring.job, known=frozenset({"PREEMPTED"}))
+    later.saw(states := await keeper.jobs_state())
+    assert (await later.by_whom({ring.job: "n2"}, states))[ring.job].id == above, "it is over, and nobody saw it wait"
     await over(ring)
 
 
@@ -340,8 +352,8 @@ async def test_an_owner_that_wants_it_is_suspended_by_a_preemption_and_resumed_w
         above = await wanted(keeper, "n2")
         await world.until(lambda: owner()["spec"]["suspend"])
         (told,) = await world.until(lambda: world.notes("PreemptionByScheduler"))
-        # No epilog waits here, so the job that took the place may have begun before it was looked for.
-        assert told.startswith(f"Slurm job {first} was preempted")
+        # No epilog waits here, so the job that took the place may have begun before it is looked for.
+        assert told.startswith(f"Slurm job {first} was preempted by Slurm job {above} (user slurm, partition high)")
         assert told.endswith("; Job train is suspended until its pods are gone")
         assert world.deleted == []
         # Its controller takes them back: deleted by it, not failed.

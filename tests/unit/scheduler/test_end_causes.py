@@ -1,5 +1,6 @@
 """Which job took the place of one that was preempted, when it has begun by the time Slurm is asked."""
 
+import asyncio
 import contextlib
 
 import pytest
@@ -107,6 +108,38 @@ async def test_who_waits_in_the_first_answer_after_a_hook_told_of_the_preemption
         world.set_job(preemptor, "RUNNING", nodes="n1")
         found = await causes.by_whom({job: "n1"}, await see())
         assert {job: by.id for job, by in found.items()} == {job: preemptor}
+
+
+def at(second):
+    return {"number": second, "set": True}
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_who_began_and_ended_before_slurm_says_that_another_was_preempted_is_named(world, tmp_path, is_new):
+    """By Slurm's clock, as a job may have begun there before: on a node where the pods have left at once."""
+    async with asking(world, tmp_path) as (causes, see):
+        job = world.slurm.add_job("RUNNING", comment="", nodes="n1")
+        preemptor, beside = (None if is_new else world.slurm.add_job("PENDING", **ABOVE) for _ in range(2))
+        await see()
+        causes.of(job, known=frozenset({"PREEMPTED"}))
+        if preemptor is None or beside is None:
+            preemptor, beside = (world.slurm.add_job("PENDING", **ABOVE) for _ in range(2))
+        world.set_job(job, "PREEMPTED", nodes="n1", end_time=at(100))
+        world.set_job(beside, "RUNNING", nodes="n1", start_time=at(99))
+        world.set_job(preemptor, "COMPLETED", nodes="n1", start_time=at(101), end_time=at(102))
+        found = await causes.by_whom({job: "n1"}, await see())
+        assert {job: by.id for job, by in found.items()} == {job: preemptor}
+
+
+async def test_an_answer_that_is_older_than_the_preemption_is_not_the_one_to_search_in(world, tmp_path):
+    async with asking(world, tmp_path) as (causes, see):
+        job = world.slurm.add_job("RUNNING", comment="", nodes="n1")
+        causes.of(job, known=frozenset({"PREEMPTED"}))
+        states = asyncio.create_task(causes.next_states(lambda: [job]))
+        await see()
+        world.set_job(job, "PREEMPTED", nodes="n1")
+        await see()
+        assert (await states)[job] == {"PREEMPTED"}
 
 
 async def test_who_waited_and_runs_elsewhere_or_may_not_preempt_is_not_named(world, tmp_path):

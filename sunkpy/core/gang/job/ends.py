@@ -7,14 +7,14 @@ memory, was not: ignored, its pods would be made again for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Budget, Pod
-from sunkpy.core.model.states import JobId, SlurmJob, is_job_running
+from sunkpy.core.model.states import JobId, SlurmJob, is_job_pending
 
 NEWEST_ASKED: Final = 5
 """The preemptor is looked for among this many of the newest jobs that have to be asked for, each in a request: it has
@@ -113,8 +113,21 @@ def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown
 def begun_to_look_at(
     states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Those that waited and hold nodes now, newest first, at most as many as of those that wait."""
-    return newest_first((job for job in waited if is_job_running(states.get(job, frozenset()))), is_known)
+    """Those that waited and wait no more, newest first, at most as many as of those that wait."""
+    return newest_first((job for job in waited if has_begun(states.get(job))), is_known)
+
+
+def begun_between(
+    before: Mapping[JobId, frozenset[str]], states: Mapping[JobId, frozenset[str]], is_known: IsKnown
+) -> tuple[JobId, ...]:
+    """Those that began, and may have ended, from one answer to the next, newest first, as many."""
+    begun = (job for job, state in states.items() if has_begun(state) and not has_begun(before.get(job)))
+    return newest_first(begun, is_known)
+
+
+def has_begun(state: frozenset[str] | None) -> bool:
+    """Whether a job of this state waits no more; None: Slurm does not have it."""
+    return state is not None and not is_job_pending(state)
 
 
 def newest_first(jobs: Iterable[JobId], is_known: IsKnown) -> tuple[JobId, ...]:
@@ -134,25 +147,33 @@ def choose_preemptor(
     *,
     node: str,
     preempted: SlurmJob,
+    waited: Container[JobId],
     tiers: Mapping[str, int],
     named: Mapping[JobId, frozenset[str]],
 ) -> SlurmJob | None:
     """The job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
 
-    The candidate that has the node by now, because all candidates waited when they were chosen. None if several have
-    it. Only a job of a higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
+    If candidates have begun there since, it is the first of them; None if two began in that second. Only a job of a
+    higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
 
     Args:
+        waited: candidates that waited when the job was preempted already. Others have begun since if they began later
+            than it ended, as Slurm starts nothing on the node before its pods have left. What began in the same second
+            may have done so before: it counts only if Slurm plans no other job there.
         tiers: priority tier of each partition that has the node; Slurm orders by tier, then priority, then age.
         named: the nodes for which each job was named lately; one that has all its nodes needs no more.
     """
     above = _tier(preempted, tiers)
     higher = [job for job in candidates if _tier(job, tiers) > above]
-    begun = [job for job in higher if job.is_running and node in job.nodes]
-    if begun:
-        return begun[0] if len(begun) == 1 else None
+    begun = [job for job in higher if not job.is_pending and node in job.nodes]
+    since = [job for job in begun if job.id in waited or 0 < preempted.ended_s < job.started_s]
     usable = [job for job in higher if job.is_pending and _may_use(job, node, tiers, named)]
     planned = [job for job in usable if node in job.scheduled_nodes or node in job.required_nodes]
+    perhaps = [] if planned else [job for job in begun if 0 < preempted.ended_s == job.started_s]
+    if since or perhaps:
+        order = sorted(since or perhaps, key=lambda job: job.started_s)
+        is_one = len(order) == 1 or order[0].started_s < order[1].started_s
+        return order[0] if is_one else None
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
 
 

@@ -4,6 +4,7 @@ from sunkpy.core.gang.job.ends import (
     JOB_LOST,
     NEWEST_KNOWN,
     EndCause,
+    begun_between,
     begun_to_look_at,
     cause_of_end,
     choose_preemptor,
@@ -64,10 +65,10 @@ def test_pods_of_a_job_that_ended_by_its_own_limits_or_a_person_are_not(state):
     assert cause_of_end(12, frozenset({state, "COMPLETING"})).condition == "sunkpy.dev/JobEnded"
 
 
-def choose(*jobs, preempted="lowest", **named):
+def choose(*jobs, preempted="lowest", ended_s=0, waited=(1, 2, 3), **named):
     lately = {int(k[1:]): frozenset(v) for k, v in named.items()}
-    ended = SlurmJob(id=99, partition=preempted)
-    return choose_preemptor(jobs, node="n1", preempted=ended, tiers=TIERS, named=lately)
+    ended = SlurmJob(id=99, partition=preempted, ended_s=ended_s)
+    return choose_preemptor(jobs, node="n1", preempted=ended, waited=waited, tiers=TIERS, named=lately)
 
 
 def test_a_job_that_cannot_preempt_is_never_named():
@@ -91,14 +92,36 @@ def test_a_job_that_has_begun_there_meanwhile_is_the_one():
     assert choose(pending(1), pending(2, state=frozenset({"RUNNING"}), nodes=("n2",))).id == 1
 
 
-def test_of_several_that_have_begun_there_none_is_named():
-    assert choose(*(pending(id, state=frozenset({"RUNNING"}), nodes="n1") for id in (1, 2)), pending(3)) is None
+def began(id, started_s, *, state="RUNNING", **fields):
+    return pending(id, state=frozenset({state}), nodes=("n1",), started_s=started_s, **fields)
 
 
-def test_of_those_that_waited_the_newest_that_hold_nodes_are_looked_at():
+def test_of_several_that_have_begun_there_it_is_the_first_and_of_two_in_one_second_none():
+    assert choose(began(1, 51), began(2, 50, state="COMPLETED"), pending(3)).id == 2
+    assert choose(began(1, 50), began(2, 50), pending(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("started_s", "ended_s", "is_named"), [(101, 100, True), (100, 100, True), (99, 100, False), (101, 0, False)]
+)
+def test_a_job_that_nobody_saw_waiting_counts_if_it_began_after_the_preempted_one_had_ended(
+    started_s, ended_s, is_named
+):
+    found = choose(began(1, started_s, state="COMPLETED"), waited=(), ended_s=ended_s)
+    assert (found is not None) is is_named
+
+
+def test_what_began_in_the_second_of_the_end_is_not_named_where_another_is_sure_or_planned():
+    beside = began(1, 100)
+    assert choose(beside, began(2, 101), waited=(), ended_s=100).id == 2
+    assert choose(beside, pending(2, required_nodes=("n1",)), waited=(), ended_s=100).id == 2
+    assert choose(beside, pending(2), waited=(), ended_s=100).id == 1
+
+
+def test_of_those_that_waited_the_newest_that_have_begun_are_looked_at():
     states = {id: frozenset({"RUNNING", "CONFIGURING"}) for id in range(200)} | {500: frozenset({"PENDING"})}
     states |= {501: frozenset({"COMPLETED"})}
-    assert begun_to_look_at(states, [1, 3, 500, 501, 502], is_known=lambda _: False) == (3, 1)
+    assert begun_to_look_at(states, [1, 3, 500, 501, 502], is_known=lambda _: False) == (501, 3, 1)
     assert begun_to_look_at(states, range(1, 200), is_known=lambda _: False) == (199, 198, 197, 196, 195)
 
 
@@ -114,6 +137,13 @@ def test_a_job_that_has_all_its_nodes_takes_no_more():
     assert choose(*jobs, _1={"n2"}).id == 2
     assert choose(*jobs, _1={"n1"}).id == 1
     assert choose(pending(1, node_count=2), pending(2), _1={"n2"}).id == 1
+
+
+def test_what_began_between_two_answers_is_looked_at_whether_it_waited_or_is_new():
+    waits, runs, ended = (frozenset({each}) for each in ("PENDING", "RUNNING", "COMPLETED"))
+    before = {1: waits, 2: runs, 3: runs, 4: waits}
+    now = {1: runs, 2: runs, 3: ended, 4: waits, 5: ended, 6: waits}
+    assert begun_between(before, now, is_known=lambda _: False) == (5, 1)
 
 
 def test_only_the_newest_pending_jobs_are_looked_at_and_fewer_of_those_that_have_to_be_asked_for():
