@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -47,18 +46,16 @@ async def test_a_preempted_pod_says_which_job_took_its_place(stack: Stack) -> No
     async with await Kube.connect(stack.kubeconfig) as kube:
         measured = await handover.run_round(stack, kube, number=99, manner=PROMPT)
     for one in measured:
-        wait(
-            partial(_says_which_job, stack, one.pod, measured), timeout_s=20, what=f"an Event of {one.pod} that says it"
-        )
+        wait(partial(_says_which_job, stack, one), timeout_s=20, what=f"an Event of {one.pod} that says it")
 
 
-def _says_which_job(stack: Stack, pod: str, measured: Sequence[Handover]) -> bool:
+def _says_which_job(stack: Stack, one: Handover) -> bool:
     """Its preemptor is found out after the hand-over.
 
     Raises:
         NotYet: with what there is.
     """
-    events = "\n".join(stack.events(workloads.NAMESPACE, pod))
-    if not any(f"job {other.job}" in events for other in measured):
+    events = "\n".join(stack.events(workloads.NAMESPACE, one.pod))
+    if f"by Slurm job {one.job} " not in events:
         raise NotYet(events)
     return True
