@@ -12,6 +12,7 @@ import yaml
 
 from sunkpy.core import names
 from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
+from sunkpy.core.nodeset.slurmd_pod import template_hash
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetSpec, NodeSetStatus
 
 CRD = yaml.safe_load((Path(__file__).parents[3] / "crds" / "sunkpy.dev_nodesets.yaml").read_text())
@@ -170,3 +171,44 @@ def test_defaults_of_schema_and_code_agree():
     rolling = SCHEMA["properties"]["spec"]["properties"]["updateStrategy"]["properties"]["rollingUpdate"]
     default = rolling["properties"]["maxUnavailable"]["default"]
     assert nodeset.spec.update_strategy.rolling_update.max_unavailable == default == "25%"
+
+
+SHAPING = {
+    "podNamePrefix": "h100",
+    "naming": "NodeName",
+    "features": ["ib"],
+    "featureLabels": ["rack"],
+    "weight": 2,
+    "weightLabel": "weight",
+    "gpu": {
+        "resource": "example.com/gpu",
+        "type": "h100",
+        "typeLabel": "gpu",
+        "driver": "gpu.example.com",
+        "types": [{"type": "1g.5gb", "resource": "example.com/mig", "attributes": {"profile": "1g.5gb"}}],
+    },
+    "gres": [{"name": "nic", "count": 1}, {"name": "fpga", "resource": "example.com/fpga"}],
+    "reserved": {"cpu": "2", "memory": "8Gi"},
+    "smt": "apart",
+}
+
+
+@pytest.mark.parametrize(("fields", "known"), [({}, "ffb625fe5c"), (SHAPING, "b5000e39b9")])
+def test_an_operator_knows_the_pods_that_older_ones_have_made(fields, known):
+    """Never another hash: each slurmd pod of each cluster would be replaced because its operator is upgraded."""
+    VALIDATOR.validate(spec(**fields))
+    nodeset = {"metadata": {"name": "compute"}, "spec": spec(**fields)}
+    assert template_hash(msgspec.convert(nodeset, NodeSet)) == known
+    # The apiserver gives the defaults of a new CRD also to NodeSets that are there.
+    assert template_hash(msgspec.convert(with_defaults(SCHEMA, nodeset), NodeSet)) == known
+
+
+def with_defaults(schema, value):
+    """As the apiserver fills in what is left out."""
+    if isinstance(value, list):
+        return [with_defaults(schema.get("items", {}), each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    fields = schema.get("properties", {})
+    missing = {key: field["default"] for key, field in fields.items() if "default" in field and key not in value}
+    return {key: with_defaults(fields.get(key, {}), inner) for key, inner in {**value, **missing}.items()}
