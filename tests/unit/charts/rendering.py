@@ -90,9 +90,23 @@ def render(chart: str, values: Mapping[str, object] | None = None, *, release: s
 @functools.cache
 def _rendered(chart: str, values: str, release: str) -> str:
     """As JSON: who changes what they got changes it for themselves, and YAML takes twenty times as long to read."""
-    args = ("template", release, str(CHARTS / chart), "--namespace", "research")
-    text = run_helm(*args, values=json.loads(values))
-    return json.dumps([manifest for manifest in yaml.load_all(text, Loader=_Loader) if manifest])
+    return json.dumps(render_folder(CHARTS / chart, json.loads(values), release=release))
+
+
+def render_folder(
+    chart: Path, values: Mapping[str, object] | None = None, *, release: str = "demo"
+) -> Sequence[Manifest]:
+    """The same of a chart elsewhere, with no other values than these."""
+    text = run_helm("template", release, str(chart), "--namespace", "research", values=values)
+    return [manifest for manifest in yaml.load_all(text, Loader=_Loader) if manifest]
+
+
+def copy_charts(folder: Path, *, version: str) -> None:
+    """Make the folder, with all charts, of this version."""
+    shutil.copytree(CHARTS, folder)
+    for file in folder.glob("*/Chart.yaml"):
+        about = yaml.safe_load(file.read_text())
+        file.write_text(yaml.safe_dump(about | {"version": version, "appVersion": version}))
 
 
 def check_accepted(manifest: Mapping[str, object]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import shlex
 import subprocess
 
@@ -13,7 +12,8 @@ from click.testing import CliRunner
 
 from tests.unit.slurm_images.test_build import build as images
 from tests.unit.tools.programs import ROOT, commit, load
-from tools import oci, promises
+from tests.unit.tools.releases import built
+from tools import promises
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n### Added\n\n* Much.\n\n## 0.0.9 - 2026-01-01\n\n* Little.\n"
 REGISTRY = ("--registry", "registry.example.com/sunkpy/")
@@ -190,27 +190,21 @@ def test_another_commit_is_built_from_the_beginning(tool, steps):
 
 
 def test_each_slurm_has_values_of_its_own_and_shares_what_is_not_slurm(tool):
-    listed = {suite: {name: {} for name in ("slurmd", *tool.SHARED)} for suite in ("trixie", "sid")}
-    (tool.ROOT / "build/images").mkdir(parents=True)
-    (tool.ROOT / "build/images/images.json").write_text(json.dumps(listed))
-    plan = tool.Plan(
-        version="0.2.0", commit="", registry="r", suites=("trixie", "sid"), platforms=("linux/amd64",), plain_http=False
+    numbers = {"slurmd trixie": 0, "slurmd sid": 1, "mariadb trixie": 2, "openldap trixie": 3, "sunkpy trixie": 4}
+    plan = built(
+        tool,
+        "0.2.0",
+        names=("slurmd",),
+        suites=("trixie", "sid"),
+        digest=lambda *image: f"sha256:{numbers[' '.join(image)]:064}",
     )
-    tags = [f"{image.name}:{image.tag}" for image in tool.images_of(plan)]
-    assert tags == ["slurmd:0.2.0-trixie", "slurmd:0.2.0-sid", "mariadb:0.2.0", "openldap:0.2.0", "sunkpy:0.2.0"]
-    plan.layout.folder.mkdir(parents=True)
-    entries = [
-        {"digest": f"sha256:{number}", "annotations": {oci.NAME: image.published(plan)}}
-        for number, image in enumerate(tool.images_of(plan))
-    ]
-    (plan.layout.folder / "index.json").write_text(json.dumps({"manifests": entries}))
     assert tool.values_of(plan, "sid") == {
-        "slurmd": "r/slurmd:0.2.0-sid@sha256:1",
-        "mariadb": "r/mariadb:0.2.0@sha256:2",
-        "openldap": "r/openldap:0.2.0@sha256:3",
-        "sunkpy": "r/sunkpy:0.2.0@sha256:4",
+        "slurmd": f"r/slurmd:sid-000000000000@sha256:{1:064}",
+        "mariadb": f"r/mariadb:trixie-000000000000@sha256:{2:064}",
+        "openldap": f"r/openldap:trixie-000000000000@sha256:{3:064}",
+        "sunkpy": f"r/sunkpy:0.2.0@sha256:{4:064}",
     }
-    assert tool.values_of(plan, "trixie")["slurmd"] == "r/slurmd:0.2.0-trixie@sha256:0"
+    assert tool.values_of(plan, "trixie")["slurmd"] == f"r/slurmd:trixie-000000000000@sha256:{0:064}"
 
 
 def test_images_are_those_that_the_build_makes():

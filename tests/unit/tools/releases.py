@@ -1,0 +1,33 @@
+"""A release that is built, without the layers of its images: what its charts and values are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from types import ModuleType
+
+from tools import oci
+
+
+def built(
+    tool: ModuleType,
+    version: str,
+    *,
+    names: Collection[str],
+    suites: tuple[str, ...],
+    digest: Callable[[str, str], str],
+) -> object:
+    """The plan of such a release below `tool.ROOT`; `digest` is asked for name and suite of each image."""
+    listed = {suite: {name: {} for name in (*names, *tool.SHARED)} for suite in suites}
+    (tool.ROOT / "build/images").mkdir(parents=True, exist_ok=True)
+    (tool.ROOT / "build/images/images.json").write_text(json.dumps(listed))
+    plan = tool.Plan(
+        version=version, commit="", registry="r", suites=suites, platforms=tool.PLATFORMS[:1], plain_http=False
+    )
+    entries = [
+        {"digest": digest(image.name, image.suite), "annotations": {oci.NAME: image.published(plan)}}
+        for image in tool.images_of(plan)
+    ]
+    plan.layout.folder.mkdir(parents=True)
+    (plan.layout.folder / "index.json").write_text(json.dumps({"manifests": entries}))
+    return plan
