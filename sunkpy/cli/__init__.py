@@ -75,7 +75,11 @@ def scheduler(config_path: Path) -> None:
 @_CONFIG
 @click.option("--dry-run", is_flag=True, help="Say what would be changed in slurmdbd, and change nothing.")
 @click.option(
-    "--values", "wanted", type=click.Path(path_type=Path), default=None, help="With --dry-run: these accounts."
+    "--values",
+    "wanted",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="With --dry-run: compare slurmdbd with the accounts in this file, not with those in --config.",
 )
 def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
     """Keep accounts, QoS and users in slurmdbd as values want them (one per Slurm cluster).
@@ -123,7 +127,7 @@ def device_plugin(config_path: Path) -> None:
 
 
 @main.command()
-@click.option("--settings", required=True, help="YAML or JSON: sunkpy/volumes/settings.py.")
+@click.option("--settings", required=True, help="The settings themselves, as YAML or JSON text (not a path). sunkpy/volumes/settings.py lists the keys.")
 def volumes(settings: str) -> None:
     """Serve how full volumes are, and how old what was saved there is (in the pods of slurmctld and MariaDB).
 
@@ -135,17 +139,17 @@ def volumes(settings: str) -> None:
 
 
 @main.command()
-@click.option("--namespace", required=True, help="Where the Secrets live.")
-@click.option("--slurm-secret", default="", help="Secret for slurm.key (auth/slurm); left out, none is made.")
-@click.option("--jwt-secret", default="", help="Secret for jwt.key (auth/jwt); left out, none is made.")
+@click.option("--namespace", required=True, help="Namespace of the Secrets.")
+@click.option("--slurm-secret", default="", help="Make this Secret with slurm.key (auth/slurm). Left out: make none.")
+@click.option("--jwt-secret", default="", help="Make this Secret with jwt.key (auth/jwt). Left out: make none.")
 @click.option(
     "--database-secret",
     "--password-secret",
     "password_secret",
     default="",
-    help="Secret for the password of a database or directory; left out, none is made.",
+    help="Make this Secret with the password of a database or directory. Left out: make none.",
 )
-@click.option("--ssh-host-secret", multiple=True, help="Secret for a host key of sshd; left out, none is made.")
+@click.option("--ssh-host-secret", multiple=True, help="Make this Secret with a host key of sshd. May be repeated.")
 def keys(
     namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: tuple[str, ...]
 ) -> None:
@@ -170,8 +174,8 @@ def keys(
 
 
 @main.command()
-@click.option("--namespace", required=True, help="Where the Secret lives.")
-@click.option("--secret", required=True, help="Secret for tls.crt and tls.key.")
+@click.option("--namespace", required=True, help="Namespace of the Secret.")
+@click.option("--secret", required=True, help="Make this Secret with tls.crt and tls.key.")
 @click.argument("hosts", nargs=-1, required=True)
 def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
     """Make a certificate for some host names, once: an existing Secret is never touched.
@@ -191,17 +195,17 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
 
 
 @main.command("slurm-token")
-@click.option("--key-file", type=EXISTING_FILE, required=True, help="The cluster's jwt.key.")
+@click.option("--key-file", type=EXISTING_FILE, required=True, help="File with the cluster's jwt.key, which signs the tokens.")
 @click.option("--user", required=True, help="Slurm user of the tokens.")
-@click.option("--file", "path", type=click.Path(path_type=Path), required=True, help="Where the token is kept fresh.")
+@click.option("--file", "path", type=click.Path(path_type=Path), required=True, help="Keep the token fresh in this file.")
 @click.option(
     "--page-key-file",
     "page_key",
     type=click.Path(path_type=Path),
-    help="Where the page's key for sessions is written, too.",
+    help="Also write the page's session key to this file.",
 )
 def slurm_token(key_file: Path, user: str, path: Path, page_key: Path | None) -> None:
-    """Keep a token of Slurm fresh in a file, for another container of the pod that has not the key.
+    """Keep a token of Slurm fresh in a file, for another container of the pod, which does not have the key.
 
     Example: sunkpy slurm-token --key-file /keys/jwt.key --user nobody --file /run/slurm/token
     """
@@ -227,7 +231,7 @@ def slurm_relay(config_path: Path) -> None:
 
 
 @main.command("remove-nodesets")
-@click.option("--namespace", required=True, help="Where the NodeSets live.")
+@click.option("--namespace", required=True, help="Namespace of the NodeSets.")
 @click.option("--selector", required=True, help="Labels of the NodeSets to remove.")
 @click.option("--timeout-seconds", default=3600.0, show_default=True, help="How long to wait until they are gone.")
 @click.option("--end-jobs", is_flag=True, help="Do not wait for running jobs: they end with their slurmd pods.")
@@ -263,11 +267,11 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 @main.command("upgrade-plan")
 @click.argument("release")
 @click.argument("chart")
-@click.option("--version", default="", help="As for helm upgrade.")
+@click.option("--version", default="", help="Version of the chart, as for helm upgrade.")
 @click.option("-n", "--namespace", default="", help="Namespace of the release; without it, that of the kubeconfig.")
-@click.option("-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="As for helm upgrade.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As for helm upgrade.")
-@click.option("--reuse-values", is_flag=True, help="As for helm upgrade.")
+@click.option("-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="File with values, as for helm upgrade.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One value, as for helm upgrade.")
+@click.option("--reuse-values", is_flag=True, help="Start from the values of the release, as helm upgrade does.")
 def upgrade_plan(
     release: str, chart: str, version: str, namespace: str,
     files: tuple[Path, ...], settings: tuple[str, ...], *, reuse_values: bool,
@@ -303,7 +307,10 @@ for command in PEOPLES:
 
 
 def complete() -> None:
-    """The rest of a word after `kubectl sunk`: kubectl runs kubectl_complete-sunk for it, with all words so far."""
+    """Print the possible ends of the last word after `kubectl sunk`.
+
+    To complete a word, kubectl runs kubectl_complete-sunk with all words so far.
+    """
     from click.shell_completion import ShellComplete
 
     *words, incomplete = sys.argv[1:] or [""]

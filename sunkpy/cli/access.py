@@ -1,4 +1,4 @@
-"""How a person's command reaches the apiserver, and Slurm if it may ask it: as the command line says it."""
+"""What the options of a command say about reaching the apiserver and Slurm."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 
 NOT_ASKED = "Slurm's side: not asked"
-"""What a person reads who cannot reach Slurm; the reason follows."""
+"""The command prints this where it cannot reach Slurm. The reason follows."""
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says of both.
+    """What the command line says about reaching the apiserver and Slurm.
 
-    `config`: the settings of the scheduler, which also say how to ask Slurm; without them and without `slurmrestd`
-    Slurm is asked in the scheduler's pod.
+    `config`: the settings file of the scheduler, which also says how to ask Slurm. Without it and without `slurmrestd`,
+    the command asks Slurm from inside the scheduler's pod.
     """
 
     namespace: str = ""

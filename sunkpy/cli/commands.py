@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from sunkpy.cli.drain import DrainOrder
     from sunkpy.cli.overview import AskPool
 
-_OF_CLUSTER: Final = "Only the Slurm cluster in this namespace. Left out: that of --config, or else all."
+_OF_CLUSTER: Final = "Show only the Slurm cluster in this namespace. Left out: the cluster of --config, or else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
-_EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds, with --watch.")
+_EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="With --watch: seconds between two reads.")
 _SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Also change what WHO has set.")
 _NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
-_SELECTOR: Final = click.option("-l", "--selector", default="", help="Also the nodes of the pool with these labels.")
-_TRIAL: Final = click.option("--dry-run", "is_trial", is_flag=True, help="Say what it would do, and do nothing.")
-_AT_KUBERNETES: Final = click.option("--kubernetes", "door", flag_value="Kubernetes", help="At the Node: its cordon.")
-_AT_SLURM: Final = click.option("--slurm", "door", flag_value="Slurm", help="In Slurm, as the user of the token.")
+_SELECTOR: Final = click.option("-l", "--selector", default="", help="Also take the pool's nodes that match this label selector.")
+_TRIAL: Final = click.option("--dry-run", "is_trial", is_flag=True, help="Say what the command would do, and do nothing.")
+_AT_KUBERNETES: Final = click.option(
+    "--kubernetes", "door", flag_value="Kubernetes", help="In Kubernetes: act on the cordon of the Node."
+)
+_AT_SLURM: Final = click.option(
+    "--slurm", "door", flag_value="Slurm", help="In Slurm: act on the drain of the Slurm node, as the user of the token."
+)
 
 
 @click.command()
@@ -322,7 +326,7 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
 @click.command()
 @click.argument("what", type=click.Choice(["list", "verify"]), default="list")
 @FORM
-@click.option("--limit", "limit_s", default=3600.0, show_default=True, help="Seconds that verify has.")
+@click.option("--limit", "limit_s", default=3600.0, show_default=True, help="How many seconds verify may take.")
 @reaches("Namespace of the Slurm cluster. Left out: that of --config, or else all.")
 def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
     """Show the backups of slurmctld's queue and of the database: the newest, how many, where, and what went wrong.
@@ -340,7 +344,7 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 
 @click.command("support-bundle")
 @click.option(
-    "--file", type=click.Path(path_type=Path, dir_okay=False), help="Left out, sunkpy-support-TIME.tar.gz here."
+    "--file", type=click.Path(path_type=Path, dir_okay=False), help="File to write. Left out: sunkpy-support-TIME.tar.gz in the current folder."
 )
 @reaches("Namespace of the Slurm cluster. Left out: that of --config, or else all.")
 def support_bundle(access: Access, file: Path | None) -> None:
@@ -376,15 +380,15 @@ def completion(shell: str) -> None:
 
 
 @click.command()
-@click.option("--port", default=8017, show_default=True, help="Where it listens: on this machine alone.")
-@click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two reads, while it is open.")
-@click.option("--dashboards", default="", help="Links to Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
-@click.option("--serve", "is_shared", is_flag=True, help="In the cluster: for all, each with a token of their own.")
+@click.option("--port", default=8017, show_default=True, help="Port of the page. Without --serve, only this machine can reach it.")
+@click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two reads, while somebody looks at the page.")
+@click.option("--dashboards", default="", help="Link to these dashboards of Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
+@click.option("--serve", "is_shared", is_flag=True, help="Serve the page to everybody, in a cluster. Each viewer logs in with a token of their own.")
 @click.option("--private-jobs", is_flag=True, help="With --serve: the page says that slurm.conf has PrivateData=jobs.")
 @click.option(
     "--session-key-file",
     type=click.Path(path_type=Path),
-    help="With --serve: the key for sessions, which sunkpy slurm-token writes.",
+    help="With --serve: file with the key for sessions, which sunkpy slurm-token writes.",
 )
 @reaches(_OF_CLUSTER)
 def page(

@@ -1,4 +1,4 @@
-"""Whether the person who asks may do something, by the apiserver's own word."""
+"""Ask the apiserver whether the person who runs the command may do something."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Review(Wire, frozen=True, kw_only=True):
 
 
 async def may(kube: Kube, verb: str, resource: str, *, group: str = "", subresource: str = "", namespace: str) -> bool:
-    """In a namespace, or in all.
+    """True if the person who asks may do this in one namespace, or in all (`namespace` empty).
 
     Raises:
         KubeError: the apiserver did not answer.

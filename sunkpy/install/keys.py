@@ -54,7 +54,7 @@ async def ensure_certificate(kube: Kube, *, namespace: str, secret: str, hosts: 
     """Create the Secret of a server's certificate if it is missing; returns what was done, in one line.
 
     Raises:
-        KubeError: as above.
+        KubeError: the service account may not create Secrets, or the apiserver does not answer.
     """
     return await _ensure(kube, namespace, secret, make_certificate(hosts, now=datetime.now(UTC)))
 

@@ -68,7 +68,7 @@ class Collector:
         """Everything that a pass over the NodeSet looks at, pods that were only just created included.
 
         Raises:
-            msgspec.ValidationError, quantity.BadQuantity: as above.
+            msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.
         """
         others = self._surveys.survey(nodeset).those(Trait.OTHER_OFFER)
         offers = {uid: judged.offer for uid, judged in others.items()}

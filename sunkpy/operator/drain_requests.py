@@ -24,7 +24,7 @@ _AGAIN_S = 15.0
 
 
 class DrainRequestWatch:
-    """Those of each Node. `on_change` is called with the Node of one that has changed."""
+    """Follows the DrainRequests of each Node. When one changes, `on_change` is called with the name of its Node."""
 
     def __init__(self, kube: Kube, settings: DrainRequests, on_change: Callable[[str], None]) -> None:
         self._kube = kube

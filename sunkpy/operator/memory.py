@@ -147,9 +147,9 @@ class Memory:
     # ---------------------------------------------------------------- offers
 
     def lasting_offers(self, nodeset: NodeSet, changed: Mapping[str, str]) -> tuple[frozenset[str], float | None]:
-        """The pods (by uid) whose nodes have long enough offered something else than at their creation.
+        """The pods (by uid) whose nodes have long enough offered something else than at the creation of the pod.
 
-        And after how many seconds there may be more of them.
+        The second value says after how many seconds there may be more of these pods.
         """
         notes, now_s = self._of(nodeset), self._clock()
         known = notes.offers
@@ -164,9 +164,10 @@ class Memory:
         return lasting, min((seconds for seconds in left_s.values() if seconds > 0), default=None)
 
     def long_idle(self, nodeset: NodeSet, idle: Iterable[str]) -> tuple[frozenset[str], float | None]:
-        """Of the pods (by uid) on whose nodes nothing runs, those for which that is so long enough to release them.
+        """The pods (by uid) whose nodes have been idle for `growth.releaseAfterSeconds`, so that they may be released.
 
-        And after how many seconds there may be more of them. A new leader begins to count.
+        `idle`: the pods on whose nodes nothing runs now. The second value says after how many seconds there may be more
+        to release. A new leader counts from its start.
         """
         notes, now_s = self._of(nodeset), self._clock()
         notes.idle = {uid: notes.idle.get(uid, now_s) for uid in idle}

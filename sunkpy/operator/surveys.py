@@ -76,10 +76,10 @@ class Surveys:
             await asyncio.sleep(0)
 
     def survey(self, nodeset: NodeSet, lasting_offers: frozenset[str] | None = None) -> Survey:
-        """The survey as of this moment; `lasting_offers`: from now on these last.
+        """The survey at this moment. `lasting_offers`: the pods (by uid) whose changed offers count from now on.
 
         Raises:
-            msgspec.ValidationError, quantity.BadQuantity: as above.
+            msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.
         """
         running = self._of(nodeset)
         if lasting_offers is not None and lasting_offers != running.lasting_offers:

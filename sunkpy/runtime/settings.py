@@ -108,10 +108,10 @@ def load(path: Path, type_: type[S]) -> S:
 
 
 def decode(data: bytes, type_: type[S], *, where: str) -> S:
-    """Settings of a text; `where` it stands.
+    """Settings from YAML or JSON text. `where` names the text in the error.
 
     Raises:
-        BadSettings: as of a file.
+        BadSettings: the text is not YAML, or a key is unknown, missing or of the wrong type.
     """
     try:
         return msgspec.yaml.decode(data, type=type_)

@@ -39,7 +39,8 @@ class SyncerMetrics:
         self.readable.set(1)
         self.wanted_nodes = Gauge(
             "sunkpy_nodeset_wanted_nodes",
-            "Nodes that jobs lack of a NodeSet beside those that are there or join; none without growth.potential",
+            "How many more nodes of a NodeSet jobs need. Nodes that are there or are joining do not count. The metric "
+            "does not exist without growth.potential",
             ["nodeset"],
             registry=registry,
         )
@@ -52,14 +53,14 @@ class SyncerMetrics:
         )
         self.idle_checks_halted = Gauge(
             "sunkpy_nodeset_idle_checks_halted",
-            "1: no check of an idle node of the NodeSet begins, since too many have failed and are open; none without "
-            "compute.verify.idle",
+            "1: no further check of an idle node of the NodeSet begins, because too many have failed and their nodes are "
+            "not cured. The metric does not exist without compute.verify.idle",
             ["nodeset"],
             registry=registry,
         )
         self.oldest_check = Gauge(
             "sunkpy_nodeset_oldest_check_timestamp_seconds",
-            "When that node of the NodeSet was checked whose last check is the longest ago; none without "
+            "The time of the oldest among the last checks of the nodes of a NodeSet. The metric does not exist without "
             "compute.verify.idle",
             ["nodeset"],
             registry=registry,

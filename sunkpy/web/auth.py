@@ -1,10 +1,10 @@
 """Who looks, and what they may see: proved by what the browser sends, a cookie or a bearer token.
 
-* In the cluster by a token of Kubernetes: people who may `get nodesets` in the namespace see the pool, and pods where
-they
-  may `get pods`. Or by a token of Slurm (`scontrol token`), which shows its user their own jobs; a browser may bring
-  one once, and gets a session in its place.
-* On a person's own machine by a key that only the link has which the command prints: others may have a login there.
+* In the cluster, a token of Kubernetes proves it: people who may `get nodesets` in the namespace see the pool, and see
+  the pods of each namespace where they may `get pods`. A token of Slurm (`scontrol token`) proves it too, and shows its
+  user their own jobs; a browser may bring such a token once, and gets a session in its place.
+* On a person's own machine, a key proves it that stands only in the link that the command prints: other people may have
+  a login on that machine.
 
 A verdict is kept for a minute, so a person who loses a right keeps it here for that long. The apiserver gets a few
 questions at once at most, whatever strangers send; a known person does not wait for them.
@@ -44,7 +44,7 @@ _LONGEST: Final = 16 * 1024
 
 
 class PageDenied(Exception):
-    """Not proved, or not allowed; the text says which right is missing."""
+    """It is not proved who asks, or they may not see the page; the text says why, or which right is missing."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -55,18 +55,19 @@ class Doorkeeper(Protocol):
     """Knows who may look."""
 
     async def sight(self, token: str) -> Sight:
-        """What its bearer may see.
+        """What the bearer of the token may see.
 
         Raises:
-            Denied: nothing.
-            KubeError, SlurmError: it could not be asked.
+            PageDenied: it is not proved who the bearer is, or they may see nothing.
+            KubeError, SlurmError: the apiserver or Slurm could not be asked.
         """
 
     async def enter(self, token: str) -> str:
-        """What a browser keeps whose person has brought this token.
+        """What the browser of a person with this token keeps: the token itself, or a session in its place.
 
         Raises:
-            Denied, KubeError, SlurmError: see sight.
+            PageDenied: as in `sight`; or a link of my-page was opened before, or too many sessions are open.
+            KubeError, SlurmError: as in `sight`.
         """
 
 

@@ -9,7 +9,7 @@ if [ -n "$2" ]; then
   for _ in {1..3000}; do [ ! -e "/order/$2" ] || break; sleep 0.1; done
   limit=$(< "/order/$2")
   if [ -n "$own" ] && [ -n "$limit" ] && [ "$(printf '%s\n' "${own%.*}" "${limit%.*}" | sort -V | tail -n 1)" != "${limit%.*}" ]; then
-    echo "images.$1 is Slurm $own and images.$2 is $limit, and must not be earlier. Upgrade it before, or with it: docs/tasks/upgrade.md"
+    echo "images.$1 is Slurm $own, but images.$2 is only $limit: images.$2 must not be older than images.$1. Upgrade images.$2 first, or both together: docs/tasks/upgrade.md"
     exit 3
   fi
 fi

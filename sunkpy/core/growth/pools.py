@@ -90,7 +90,7 @@ class Alike:
         self.nodes: list[str] = []
 
     def has_room(self, job: WaitingJob, needs: Mapping[str, int]) -> bool:
-        """For a part of the job.
+        """True if each of these nodes has room for one part of the job (`needs`).
 
         Raises:
             NotUnderstood: which features it asks for.

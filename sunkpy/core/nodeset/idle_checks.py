@@ -300,7 +300,7 @@ def _wanted(view: IdleView) -> frozenset[str]:
 
 
 def oldest_checks(pods: Iterable[Pod], rules: Mapping[str, IdleRule]) -> dict[str, float]:
-    """By NodeSet, when the machine was checked whose check is the longest ago: seconds since 1970."""
+    """For each NodeSet, the oldest among the last checks of its machines, in seconds since 1970, if one was checked."""
     found: dict[str, float] = {}
     for pod in pods:
         nodeset, at = _nodeset(pod), last_check(pod)

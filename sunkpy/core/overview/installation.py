@@ -118,19 +118,19 @@ class AdmissionPolicy(KubeObject, frozen=True, kw_only=True):
 
 
 class PodTemplateSpec(Wire, frozen=True, kw_only=True):
-    """Of the pods of a workload."""
+    """The part of a pod template that is read: its priority class."""
 
     priority_class_name: str = ""
 
 
 class PodTemplate(Wire, frozen=True, kw_only=True):
-    """Of the pods of a workload."""
+    """The pod template of a DaemonSet, Deployment or StatefulSet."""
 
     spec: PodTemplateSpec = PodTemplateSpec()
 
 
 class WorkloadSpec(Wire, frozen=True, kw_only=True):
-    """Which pods it makes."""
+    """The spec of a DaemonSet, Deployment or StatefulSet: only its pod template is read."""
 
     template: PodTemplate = PodTemplate()
 
@@ -147,7 +147,7 @@ class Workload(KubeObject, frozen=True, kw_only=True):
 
 
 class BindingSpec(Wire, frozen=True, kw_only=True):
-    """Which policy it puts in force, and how."""
+    """The policy that a ValidatingAdmissionPolicyBinding puts in force, and what happens to requests that break it."""
 
     policy_name: str = ""
     validation_actions: tuple[str, ...] = ()

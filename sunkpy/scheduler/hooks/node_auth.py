@@ -54,7 +54,10 @@ class Buckets:
 
 
 class ReviewLimits:
-    """For tokens that were not accepted yet; `peer` is the address of the caller."""
+    """Limits how often the apiserver is asked about tokens that were not accepted yet.
+
+    `peer`: the address of the caller.
+    """
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._of_pods = Buckets(at_once=_POD_AT_ONCE, each_s=_POD_EACH_S, clock=clock)

@@ -69,7 +69,7 @@ class Fullness:
         return self._answers.holds(answer)
 
     def too_many_pods(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> Full:
-        """Those of the nodes that have refused a pod that still have too many."""
+        """Which of the nodes in `refusing`, which have refused a pod, still have too many pods, and why."""
         nodes = [each for each in self._candidates() if each.slurm_node in refusing] if refusing else []
         full: dict[str, str] = {}
         for needs in (self._needs(spec) for spec in specs) if nodes else ():

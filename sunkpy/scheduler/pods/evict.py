@@ -122,6 +122,6 @@ class Evictor:
     def _cause(self, record: GangRecord, action: act.Evict) -> EndCause:
         if action.cause is not None:
             return action.cause
-        assert action.job is not None, "a cause is missing where no job is known that could have ended"
+        assert action.job is not None, "an eviction has neither a cause nor a Slurm job"
         known = record.jobs.get(action.job)
         return self._causes.of(action.job, known=known.state if known is not None else frozenset())

@@ -72,7 +72,10 @@ class SoloGangs:
         return self._bases.get(id)
 
     def apart_from(self, base: GangId, pods: Mapping[GangId, Mapping[str, Pod]]) -> list[Pod]:
-        """Those of the pods, by gang and uid, that were set apart from this one and live."""
+        """Pods that were set apart from this gang (solo gangs), and have neither finished nor are being deleted.
+
+        `pods`: all pods, by gang and uid.
+        """
         own = sorted(self._apart.of(base), key=lambda id: id.unit)
         found = (pod for id in own for pod in pods.get(id, {}).values())
         return [pod for pod in found if not pod.is_finished and not pod.is_deleting]

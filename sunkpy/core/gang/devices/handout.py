@@ -31,7 +31,7 @@ class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str = ""
 
     def is_called(self, name: str) -> bool:
-        """By its uuid, or by its file where the slurmd knew no uuid."""
+        """True if `name` is the uuid of the device, or the name of its file (slurmd uses it where it knows no uuid)."""
         return name in (self.uuid, PurePosixPath(self.file).name)
 
 

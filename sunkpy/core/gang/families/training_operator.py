@@ -137,7 +137,7 @@ def _least_workers(elastic: _Elastic | None, sizes: Mapping[str, int]) -> int | 
 
 def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     found = _reference(pods[0])
-    assert found is not None, "no pod is of this family without one"
+    assert found is not None, "a pod of this family has an owner of a kind in KINDS"
     job = declaration.required(owners, KINDS[found.kind], called=f"{found.kind} {id.namespace}/{id.name}")
     spec = declaration.declared(job, _Spec)
     gang = Gang(
