@@ -9,7 +9,7 @@ from sunkpy.slurm import Slurm
 
 
 async def plan_now(slurm: Slurm, wanted: WantedAccounts, *, cluster: str, is_guest: bool = False) -> AccountsPlan:
-    """What has to be changed in slurmdbd as it is at this moment.
+    """Compare slurmdbd, as it is now, with the wanted values, and return what has to be changed in it.
 
     Raises:
         SlurmError: slurmdbd could not be read.

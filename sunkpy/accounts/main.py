@@ -30,7 +30,8 @@ def main(config_path: Path) -> None:
 
 
 async def look(config_path: Path, wanted_path: Path | None) -> str:
-    """What would be changed now, in words; with `wanted`, for the values of that file.
+    """Say in words what would be changed in slurmdbd now. `wanted_path`: compare with the accounts in this file
+    instead.
 
     Raises:
         BadSettings: a file cannot be used.

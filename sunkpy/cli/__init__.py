@@ -127,7 +127,11 @@ def device_plugin(config_path: Path) -> None:
 
 
 @main.command()
-@click.option("--settings", required=True, help="The settings themselves, as YAML or JSON text (not a path). sunkpy/volumes/settings.py lists the keys.")
+@click.option(
+    "--settings",
+    required=True,
+    help="The settings themselves, as YAML or JSON text (not a path). sunkpy/volumes/settings.py lists the keys.",
+)
 def volumes(settings: str) -> None:
     """Serve how full volumes are, and how old what was saved there is (in the pods of slurmctld and MariaDB).
 
@@ -195,9 +199,13 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
 
 
 @main.command("slurm-token")
-@click.option("--key-file", type=EXISTING_FILE, required=True, help="File with the cluster's jwt.key, which signs the tokens.")
+@click.option(
+    "--key-file", type=EXISTING_FILE, required=True, help="File with the cluster's jwt.key, which signs the tokens."
+)
 @click.option("--user", required=True, help="Slurm user of the tokens.")
-@click.option("--file", "path", type=click.Path(path_type=Path), required=True, help="Keep the token fresh in this file.")
+@click.option(
+    "--file", "path", type=click.Path(path_type=Path), required=True, help="Keep the token fresh in this file."
+)
 @click.option(
     "--page-key-file",
     "page_key",
@@ -269,7 +277,9 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 @click.argument("chart")
 @click.option("--version", default="", help="Version of the chart, as for helm upgrade.")
 @click.option("-n", "--namespace", default="", help="Namespace of the release; without it, that of the kubeconfig.")
-@click.option("-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="File with values, as for helm upgrade.")
+@click.option(
+    "-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="File with values, as for helm upgrade."
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One value, as for helm upgrade.")
 @click.option("--reuse-values", is_flag=True, help="Start from the values of the release, as helm upgrade does.")
 def upgrade_plan(

@@ -35,7 +35,7 @@ _EVERY_S: Final = 0.5
 
 
 async def list_backups(access: Access, form: Form) -> Shown:
-    """What the last runs reported.
+    """Show what the last runs of the backups reported.
 
     Raises:
         BadSettings, KubeError: nothing could be read.

@@ -49,7 +49,7 @@ _WITH_GPU: Final = msgspec.structs.replace(_JOB, script=COMPARE, gres_per_node="
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a canary has, and how often it is looked at."""
+    """How many seconds a canary job or pod may take, and how often it is read meanwhile."""
 
     limit_s: float = 120.0
     every_s: float = 0.5

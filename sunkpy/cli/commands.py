@@ -20,18 +20,27 @@ if TYPE_CHECKING:
     from sunkpy.cli.drain import DrainOrder
     from sunkpy.cli.overview import AskPool
 
-_OF_CLUSTER: Final = "Show only the Slurm cluster in this namespace. Left out: the cluster of --config, or else all."
+_OF_CLUSTER: Final = "Keep to the Slurm cluster in this namespace. Left out: the cluster of --config, or else all."
 _WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
-_EVERY: Final = click.option("--every", "every_s", default=5.0, show_default=True, help="With --watch: seconds between two reads.")
+_EVERY: Final = click.option(
+    "--every", "every_s", default=5.0, show_default=True, help="With --watch: seconds between two reads."
+)
 _SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Also change what WHO has set.")
 _NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
-_SELECTOR: Final = click.option("-l", "--selector", default="", help="Also take the pool's nodes that match this label selector.")
-_TRIAL: Final = click.option("--dry-run", "is_trial", is_flag=True, help="Say what the command would do, and do nothing.")
+_SELECTOR: Final = click.option(
+    "-l", "--selector", default="", help="Also take the pool's nodes that match this label selector."
+)
+_TRIAL: Final = click.option(
+    "--dry-run", "is_trial", is_flag=True, help="Say what the command would do, and do nothing."
+)
 _AT_KUBERNETES: Final = click.option(
     "--kubernetes", "door", flag_value="Kubernetes", help="In Kubernetes: act on the cordon of the Node."
 )
 _AT_SLURM: Final = click.option(
-    "--slurm", "door", flag_value="Slurm", help="In Slurm: act on the drain of the Slurm node, as the user of the token."
+    "--slurm",
+    "door",
+    flag_value="Slurm",
+    help="In Slurm: act on the drain of the Slurm node, as the user of the token.",
 )
 
 
@@ -344,7 +353,9 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 
 @click.command("support-bundle")
 @click.option(
-    "--file", type=click.Path(path_type=Path, dir_okay=False), help="File to write. Left out: sunkpy-support-TIME.tar.gz in the current folder."
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write. Left out: sunkpy-support-TIME.tar.gz in the current folder.",
 )
 @reaches("Namespace of the Slurm cluster. Left out: that of --config, or else all.")
 def support_bundle(access: Access, file: Path | None) -> None:
@@ -380,10 +391,27 @@ def completion(shell: str) -> None:
 
 
 @click.command()
-@click.option("--port", default=8017, show_default=True, help="Port of the page. Without --serve, only this machine can reach it.")
-@click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two reads, while somebody looks at the page.")
-@click.option("--dashboards", default="", help="Link to these dashboards of Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.")
-@click.option("--serve", "is_shared", is_flag=True, help="Serve the page to everybody, in a cluster. Each viewer logs in with a token of their own.")
+@click.option(
+    "--port", default=8017, show_default=True, help="Port of the page. Without --serve, only this machine can reach it."
+)
+@click.option(
+    "--every",
+    "every_s",
+    default=5.0,
+    show_default=True,
+    help="Seconds between two reads, while somebody looks at the page.",
+)
+@click.option(
+    "--dashboards",
+    default="",
+    help="Link to these dashboards of Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.",
+)
+@click.option(
+    "--serve",
+    "is_shared",
+    is_flag=True,
+    help="Serve the page to everybody, in a cluster. Each viewer logs in with a token of their own.",
+)
 @click.option("--private-jobs", is_flag=True, help="With --serve: the page says that slurm.conf has PrivateData=jobs.")
 @click.option(
     "--session-key-file",

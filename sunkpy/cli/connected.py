@@ -34,7 +34,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Sides]:
-    """Both sides. Without an address Slurm is asked in the scheduler's pod, with the right of the person to enter it.
+    """Connections to Kubernetes and Slurm. Without an address, Slurm is asked from inside the scheduler's pod, which
+    needs the person's right to enter that pod.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.

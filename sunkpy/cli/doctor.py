@@ -22,8 +22,9 @@ from sunkpy.slurm import Slurm
 
 
 async def examine(access: Access, form: Form, patience: Patience | None, *, by_exec: bool = False) -> Shown:
-    """All checks; `patience`: that of a canary job and pod, None for none; `by_exec`: what cannot be seen from here,
-    such as whether the hooks answer, is looked at in the scheduler's pod, with the right of the person to enter it.
+    """Make all checks of `sunkpy doctor`. `patience`: for a canary job and a canary pod; None makes none. `by_exec`:
+    also look from inside the scheduler's pod at what cannot be seen from here, such as whether the hooks answer. That
+    needs the person's right to enter the pod.
 
     Raises:
         BadSettings, KubeError: there is no way to any apiserver.

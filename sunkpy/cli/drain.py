@@ -50,8 +50,8 @@ PlanSteps = Callable[[NodeNow, DrainAsker], Steps]
 
 
 class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks for. `nodes`: names at either door; `selector`: those with these
-    labels too; `set_by`: whose holds they name; `is_trial`: change nothing.
+    """What a person asks `drain`, `undrain` or `verify` to do. `nodes`: names in Kubernetes or in Slurm. `selector`:
+    nodes with these labels, too. `set_by`: also change holds that these people have set. `is_trial`: change nothing.
     """
 
     nodes: tuple[str, ...]

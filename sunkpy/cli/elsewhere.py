@@ -15,7 +15,7 @@ _OF_GANGS: Final = "spec.schedulerName!=default-scheduler"
 
 
 async def namespaces_of(kube: Kube, kind: str, name: str) -> frozenset[str]:
-    """Those with such a Pod, Gang or NodeSet; none where the person may not look.
+    """The namespaces that have a Pod, Gang or NodeSet of this name; empty if the person may not look.
 
     Gangs are found only if their pods name them: by the annotation, or by an owner right above them.
 

@@ -56,7 +56,7 @@ from sunkpy.slurm import Slurm, errors
 
 
 class ExplainRequest(Access, frozen=True, kw_only=True):
-    """What a person asks on the command line."""
+    """What a person asks `sunkpy explain` about."""
 
     kind: str
     name: str

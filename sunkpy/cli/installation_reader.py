@@ -125,7 +125,7 @@ class InstallationReader:
         return cls(sides.kube, sides.slurm, namespace=namespace, is_in_pod=is_in_pod, not_asked=sides.not_asked)
 
     async def read(self) -> Installation:
-        """All that can be read; nothing more when the apiserver does not answer."""
+        """Read all that can be read of the installation; nothing after the apiserver has not answered."""
         version = await self._try("server_version", self._kube.get("/version", _Version))
         found = Installation(now=utc_now(), own_version=__version__, slurm=await self._of_slurm())
         if version is None:

@@ -15,7 +15,7 @@ from sunkpy.core.overview.job_verbs import JobsDone, JobVerb, command_for, job_s
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks for; `is_trial`: change nothing."""
+    """What a person asks `sunkpy jobs` to do. `is_trial`: change nothing."""
 
     verb: JobVerb
     numbers: tuple[str, ...]

@@ -27,7 +27,7 @@ _SLURMD_PODS = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
 
 class Unfindable(msgspec.Struct, frozen=True):
-    """Whether there is such a node is not known; `unread`: what could not be read, and why."""
+    """Nobody can tell whether there is a node of that name. `unread`: what could not be read, and why."""
 
     unread: tuple[str, ...]
 
@@ -71,7 +71,8 @@ class DeviceReader:
         return next((read_record(node) for node in nodes or ()), None)
 
     async def read(self, node: str, slurm_node: str, *, job: JobId | None = None) -> NodeFacts:
-        """What is there, and in Slurm if the node is there under a name; of its jobs all, or only one.
+        """Read the node's devices and pods in Kubernetes, and its Slurm node if there is one. Of its Slurm jobs, read
+        all, or only `job`.
 
         Raises:
             KubeError: the apiserver did not answer.

@@ -35,7 +35,7 @@ EXIT_CODES: Final = {
     NO_SLURM: "Slurm did not answer or could not be asked, or did not do its part; what Kubernetes knows is shown",
     NO_KUBERNETES: "you may read nothing of Kubernetes; what Slurm knows is shown",
 }
-"""What each means, of the commands for people; the few that differ say so in their help."""
+"""What each exit code of the commands for people means. The few commands with other meanings say so in their help."""
 
 FORM: Final = click.option(
     "-o",

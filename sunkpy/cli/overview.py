@@ -69,7 +69,7 @@ def pool_of(facts: PoolFacts) -> PoolView:
 
 
 async def queue(reader: PoolReader, form: Form) -> Shown:
-    """What waits at this moment."""
+    """Show what waits now, in Slurm and in Kubernetes."""
     facts = await reader.read_queue()
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, time.time())
     found = Queue(waiting=waiting, unread=facts.unread, missing=facts.missing)
@@ -85,7 +85,7 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
 
 
 async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Who holds the nodes, or one by its name at either door."""
+    """Show who keeps nodes from taking jobs. `name`: only this node, by its name in Kubernetes or in Slurm."""
     facts = await reader.read()
     is_known = not name or any(name in (line.node, line.slurm_node) for line in find_nodes(facts))
     found = [node for node in find_held(facts) if name in ("", node.node, node.slurm_node)]
@@ -105,7 +105,7 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
 
 
 async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """What is known of the past of a node, by its name at either door."""
+    """Show what is known of the past of a node. `name`: its name in Kubernetes or in Slurm."""
     past = await reader.past(name)
     if past is None:
         return await absent_node(reader, name, form, command=f"kubectl sunk history {name}")

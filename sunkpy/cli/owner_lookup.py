@@ -23,7 +23,7 @@ class OwnerLookup:
         self._unreadable: dict[Link, str] = {}
 
     async def above(self, pod: Pod) -> Above:
-        """All owners above the pod; `waits_for` is what could not be read.
+        """Find all owners above the pod. `waits_for` in the answer names the object that could not be read.
 
         Raises:
             KubeError: the apiserver did not answer.

@@ -38,8 +38,9 @@ _WRITERS: Final = ("scheduler", "syncer", "operator")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it listens, how often it reads, and how the address of each dashboard in Grafana begins. `private_jobs`:
-    slurm.conf has PrivateData=jobs. `session_key_file`: signs the sessions of those who come with a token of Slurm.
+    """Options of the page: its port, the seconds between two reads, and how the address of each dashboard in Grafana
+    begins. `private_jobs`: slurm.conf has PrivateData=jobs. `session_key_file`: the key that signs the sessions of
+    those who come with a token of Slurm.
     """
 
     port: int = 8017
@@ -50,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterSource:
-    """What `sunkpy status`, `queue`, `why-drained`, `history` and `explain` read, for the page."""
+    """Reads for the page what the commands `status`, `queue`, `why-drained`, `history` and `explain` read."""
 
     def __init__(self, sides: Sides, namespace: str, *, private_jobs: bool = False) -> None:
         self._sides = sides

@@ -32,11 +32,11 @@ class NoWay(LookupError):
 
 
 class ExecFailed(Exception):
-    """What kubectl said."""
+    """kubectl could not run the command in the pod; the text is what kubectl said."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command said in a pod, and its exit code."""
+    """What a command in a pod printed, and its exit code."""
 
     exit_code: int
     out: str
@@ -53,7 +53,9 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
     tried: list[str] = []
 
     async def command() -> Sequence[str]:
-        """In a pod that has not been tried, if there is one: that which was may be about to go."""
+        """The command line for kubectl exec. It takes a pod that has not been tried, if there is one, because the one
+        that failed may be about to go.
+        """
         try:
             pods = await _ready_pods(kube, "scheduler", namespace)
         except KubeError as error:

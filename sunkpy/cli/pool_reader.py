@@ -63,7 +63,7 @@ class PoolReader:
         return cls(sides.kube, sides.slurm, sides.settings, namespace=namespace, not_asked=sides.not_asked)
 
     async def read(self) -> PoolFacts:
-        """All that `sunkpy status` shows.
+        """Read all that `sunkpy status` shows.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -109,7 +109,8 @@ class PoolReader:
         )
 
     async def namespaces_of_node(self, name: str) -> frozenset[str]:
-        """Those with a slurmd pod for a node of that name at either door; none where the person may not look.
+        """The namespaces that have a slurmd pod for the node with this name in Kubernetes or in Slurm; empty if the
+        person may not look.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -119,7 +120,7 @@ class PoolReader:
         return frozenset(pod.metadata.namespace for pod in slurmd if name in (pod.spec.node_name, slurm_node_of(pod)))
 
     async def past(self, name: str) -> NodePast | None:
-        """What is known of the past of a node, by its name at either door; None when there is no such node.
+        """What is known of the past of a node, by its name in Kubernetes or in Slurm; None if there is no such node.
 
         Raises:
             KubeError: the apiserver did not answer.

@@ -113,14 +113,16 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_TOPOLOGY, "") for pod in pods}
 
     def restricted(self, gang: Gang) -> Gang:
-        """As the scheduler sees it, with what its namespace may ask for, as far as that is known."""
+        """The gang as the scheduler sees it, with the rules for what its namespace may ask for, as far as they are
+        known.
+        """
         if self.settings is None or self.namespace is None:
             return gang
         rule = rule_for(self.settings.access, self.namespace, annotated=self.settings.annotated_access)
         return restricted(gang, rule, default_partition=self.settings.default_partition)
 
     def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
-        """Where pods that ask for all of this may go; None when nodes or slurmd pods could not be read."""
+        """On which nodes pods with all of these specs may run; None if nodes or slurmd pods could not be read."""
         if self.nodes is None or self.slurmd_pods is None:
             return None
         candidates = self._candidates()
@@ -129,7 +131,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return in_common(tuple(each))
 
     def eligibility_of(self, gang: Gang) -> Eligibility | None:
-        """Where the job of a gang may go, as far as it could be read."""
+        """On which nodes the job of a gang may run, as far as this could be read."""
         found, pods = self.eligibility(deciding_specs(gang)), [p for p in gang.first_wave if has_claims(p.spec)]
         if found is not None and self.storage is not None and pods:
             may_grow = self.policy.may_grow(gang.options.partition)
@@ -137,7 +139,9 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return minus(found, self._avoided_by(gang)) if found is not None else None
 
     def within_limits(self, gang: Gang) -> Gang:
-        """With what follows from ports, affinity and devices of its pods, where that can be known from here."""
+        """The gang with the limits that follow from ports, affinity and devices of its pods, as far as they can be read
+        from here.
+        """
         specs = [pod.spec for pod in gang.members]
         wanted = (name for spec in specs for each in containers_of(spec) for name in each.resources.requests)
         if any(spec.resource_claims for spec in specs) or any(name.startswith(_OF_CLAIMS) for name in wanted):

@@ -23,7 +23,7 @@ from sunkpy.kube.connection import current_namespace
 
 
 class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks for; `max_unavailable`: a number or a percentage, None leaves it."""
+    """What a person asks `sunkpy roll` to do. `max_unavailable`: a number or a percentage; None leaves it as it is."""
 
     nodeset: str
     verb: Verb

@@ -44,7 +44,9 @@ _OURS: Final = "app.kubernetes.io/part-of=sunkpy"
 _PARTS: Final = frozenset(
     {"operator", "syncer", "scheduler", "accounts", "logins", "slurmctld", "slurmdbd", "slurmrestd"}
 )
-"""Whose logs go in: no login pod and no slurmd, which say what people did."""
+"""The parts of an installation whose logs go into the bundle. Login pods and slurmd are left out, because their logs
+say what people did.
+"""
 _WORKLOADS: Final = ("deployments", "statefulsets", "daemonsets")
 
 

@@ -53,8 +53,8 @@ class SyncerMetrics:
         )
         self.idle_checks_halted = Gauge(
             "sunkpy_nodeset_idle_checks_halted",
-            "1: no further check of an idle node of the NodeSet begins, because too many have failed and their nodes are "
-            "not cured. The metric does not exist without compute.verify.idle",
+            "1: no further check of an idle node of the NodeSet begins, because too many have failed and their nodes "
+            "are not cured. The metric does not exist without compute.verify.idle",
             ["nodeset"],
             registry=registry,
         )

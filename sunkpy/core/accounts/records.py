@@ -64,7 +64,7 @@ class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What an account is, without its place in the tree."""
+    """The settings of an account, without its place in the tree."""
 
     description: str = ""
     organization: str = ""
@@ -99,7 +99,7 @@ class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):
-    """All of slurmdbd that is about one Slurm cluster. `tres` is what Slurm counts.
+    """All that slurmdbd has about one Slurm cluster. `tres`: the resources that Slurm counts.
 
     `default_accounts` are those of this cluster, by user; empty for one who has none here. `is_guest`: the slurmdbd is
     another release's. Then what it has once for all clusters is not ours: QoS, and what an account is.

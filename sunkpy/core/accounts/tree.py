@@ -29,7 +29,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
             account = self.parents.get(account, "")
 
     def depth(self, account: str) -> int:
-        """How many accounts are above it."""
+        """How many accounts are above this one."""
         return sum(1 for _ in self.above(account)) - 1
 
     def qos_of(self, account: str) -> tuple[str, ...]:

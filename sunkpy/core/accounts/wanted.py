@@ -12,8 +12,8 @@ from sunkpy.core.accounts.records import ROOT, SHARES_OF_PARENT, Ceiling, Count,
 Shares = Count | Literal["parent"]
 
 PreemptMode = Literal["", "CANCEL", "REQUEUE"]
-"""How jobs of a QoS give way; empty is what slurm.conf says. The other modes of Slurm start the next job beside the
-stopped one.
+"""How jobs of a QoS give way to others; empty: as slurm.conf says. Slurm's other modes are not offered, because they
+start the next job beside the stopped one.
 """
 
 QosFlag = Literal[
@@ -68,7 +68,7 @@ class WantedUser(_Section, frozen=True, kw_only=True):
 
 
 class PodUser(_Section, frozen=True, kw_only=True):
-    """Who submits the jobs of pods: a member of every account, with the account's own shares.
+    """The Slurm user who submits the jobs of pods. They are a member of every account, with the account's own shares.
 
     `account` is for the jobs of pods that name none.
     """
@@ -78,7 +78,7 @@ class PodUser(_Section, frozen=True, kw_only=True):
 
 
 class WantedAccounts(_Section, frozen=True, kw_only=True):
-    """All that values say. `organizations` are the ones that accounts may name.
+    """All that the values say about accounts. `organizations`: the organizations that accounts may name.
 
     `submitted_per_user`: most jobs of a user in an account that are queued or running, where their own limits say
     nothing of it. What bounds a person does not bound the jobs of all pods.
@@ -93,7 +93,7 @@ class WantedAccounts(_Section, frozen=True, kw_only=True):
 
     @property
     def members(self) -> Mapping[str, WantedUser]:
-        """All users, the one who submits the jobs of pods among them."""
+        """All users, including the one who submits the jobs of pods."""
         if not self.pods.account:
             return self.users
         everywhere = {account: Membership(shares="parent") for account in self.accounts}

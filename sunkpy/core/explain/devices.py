@@ -94,7 +94,9 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_node(facts: NodeFacts) -> Explanation:
-    """Whose each device of a node is, and what to do where two have one, or the sides do not agree."""
+    """Say who has each device of a node, and what to do if two have the same one, or if Slurm and Kubernetes do not
+    agree.
+    """
     rows = list(find_rows(facts))
     by_what = ", as far as could be read" if facts.unread else ""
     free = sum(not row.owners for row in rows)

@@ -30,7 +30,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was asked about: one thing, or the gangs of one name, or a job and its pod."""
+    """The answer to a question of `sunkpy explain`: about one thing, the gangs of one name, or a job and its pod."""
 
     explanations: tuple[Explanation, ...]
 

@@ -29,7 +29,7 @@ _PAST = (Stage.OVER, Stage.ENDING, Stage.POD_OVER, Stage.HANDING_OVER)
 _TO_ITS_CLAIMS = "See what its claims wait for: kubectl -n {namespace} describe pvc"
 
 MOST_MEMBERS = 16
-"""How many pods of a role are listed at most."""
+"""At most this many pods of a role are listed."""
 
 
 def explain_gang(facts: Facts) -> Explanation:

@@ -29,7 +29,7 @@ class JobOnPods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_job(pods: Sequence[Pod], *, placed: Iterable[str]) -> JobOnPods:
-    """What the pods alone show of the job; `placed`: the Slurm nodes that they are on.
+    """What the pods alone show of their job. `placed`: the Slurm nodes on which the pods are.
 
     A queued job has Slurm's last reason. A job with nodes still has them, unless its pods were evicted. Of any other
     job only the id is known.
@@ -56,7 +56,7 @@ def _waits(job: JobId, reason: str, partition: str) -> Job:
 
 
 def last_message(pods: Iterable[Pod]) -> str:
-    """What the pods wait for, by the scheduler's last message."""
+    """The scheduler's last message about what the pods wait for."""
     conditions = filter(None, (_condition(pod, _SCHEDULED, status="False") for pod in pods))
     return next((each.message for each in conditions if each.message), "")
 

@@ -19,7 +19,7 @@ _ROLE: Final = "sunk-reader"
 
 
 def how_to_read(unread: Iterable[str]) -> str:
-    """What lets this person read what is missing, with the commands for an admin where the right is known."""
+    """What this person needs to read what is missing, with the commands for an admin if the right is known."""
     refused = [found for text in unread if (found := _REFUSED.search(text))]
     if not refused:
         return "Ask as somebody who may read this; what you may: kubectl auth can-i --list"

@@ -12,7 +12,8 @@ from sunkpy.core.model.objects import Pod
 
 
 def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] = (), command: str = "") -> Explanation:
-    """There is no object of that name; `kind`: Pod, Gang, NodeSet or Node. Without a namespace there is none in any.
+    """The answer if there is no object of that name. `kind`: Pod, Gang, NodeSet or Node. Without a namespace, no
+    namespace has such an object.
 
     `elsewhere`: namespaces that have one of that name, where the person should repeat `command`.
     """
@@ -70,7 +71,7 @@ def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanat
 
 
 def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
-    """Whether there is an object of that name is not known; `unread`: what could not be read."""
+    """The answer if nobody can tell whether there is an object of that name. `unread`: what could not be read."""
     return Explanation(
         subject=f"{kind} {name}",
         standing="cannot be looked for",

@@ -94,7 +94,7 @@ _HELD: Final = _Words(
 
 
 def explain_nodeset(facts: NodeSetFacts) -> Explanation:
-    """What is wanted, what is there, which nodes cannot carry a pod and why, and what a roll waits for."""
+    """Say how many pods a NodeSet wants and has, which nodes cannot carry a pod and why, and what a roll waits for."""
     nodeset, world = facts.nodeset, facts.world
     plan = decide_nodeset(world) if world is not None else None
     status = make_status(world, plan) if world is not None and plan is not None else nodeset.status

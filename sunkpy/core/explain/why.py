@@ -21,7 +21,7 @@ from sunkpy.core.placement.admission import Verdict
 
 
 class Stage(enum.Enum):
-    """Where a gang is when `decide_gang` reports nothing that it waits for."""
+    """Where a gang stands if `decide_gang` reports nothing for which it waits."""
 
     GONE = "its pods are gone"
     POD_OVER = "the pod has ended, others of its gang have not"

@@ -164,8 +164,9 @@ CURES: Final = {
     "JobHeldUser": "Release it: scontrol release {job}",
     "JobHoldMaxRequeue": "Find out why it does not start, then release it: scontrol release {job}",
 }
-"""What to do about each pending reason with which a job never starts. While it waits, it follows the annotations of its
-pods."""
+"""For each pending reason with which a job never starts, what to do about it. While the job waits, it follows the
+annotations of its pods.
+"""
 
 PENDING_REASONS: Final = {
     "Resources": "the nodes that it may use are taken",

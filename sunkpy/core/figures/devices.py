@@ -17,7 +17,7 @@ _LABELS: Final = ("job", "user", "account", "partition", "node", "index", "uuid"
 
 
 def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
-    """How many GPUs running jobs have, by node; of jobs whose devices Slurm names."""
+    """For each node, how many of its GPUs running jobs have. Only jobs whose devices Slurm names count."""
     found: Counter[str] = Counter()
     for job in jobs:
         for node, indices in job.devices.items():

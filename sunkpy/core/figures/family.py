@@ -19,7 +19,7 @@ class Sample(NamedTuple):
 
 
 class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
-    """All series of a name. Figures that only rise are counters: their name ends with `_total`.
+    """All series of one metric name. If the figure only rises it is a counter: its name ends with `_total`.
 
     `lines`: how many series belong together; more than one only in a histogram. Its last label is
     `le`, where its `_sum` and `_count` have these words.

@@ -22,7 +22,7 @@ States = frozenset[str]
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What figures need of a job. `tasks`: of a job array that waits, how many of it wait; 1 else.
+    """What figures need of a job. `tasks`: how many tasks of a job array wait; 1 for any other job.
 
     `cpus`, `memory_mib` and `gpus` are allocated, so 0 while it waits. `devices`: node → its indices there, while it
     runs. `comment`: that which only the scheduler can have written. `partition`: several, with commas, while it waits.
@@ -51,7 +51,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_held(self) -> bool:
-        """Somebody holds it back."""
+        """Somebody holds the job back."""
         return self.reason in _HELD
 
 
@@ -136,7 +136,9 @@ class Tally:
 
     @property
     def common(self) -> dict[str, int]:
-        """What slurmctld gives of all, users, accounts and partitions, by the end of its name."""
+        """The figures that slurmctld gives for all, for each user, each account and each partition, by the end of their
+        names.
+        """
         counts = {name: sum(n for s, n in self._records.items() if test(s)) for name, test in _STATES.items()}
         return counts | self._sums
 
@@ -160,7 +162,7 @@ class Tally:
 
 
 def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[MetricFamily]:
-    """All figures of jobs; `tiers`: partition → its PriorityTier. A partition without jobs has its zeros.
+    """All figures of jobs. `tiers`: partition → its PriorityTier. A partition without jobs has figures of 0.
 
     A job that waits for several partitions counts in that of the highest tier, which slurmctld tries first.
     """

@@ -57,7 +57,7 @@ _ALIASES: Final[Mapping[str, Callable[[States], bool]]] = {
 """Names of SUNK's syncer that slurmctld has not."""
 
 _OF_PARTITION: Final = {"completing": "cg", "noresp": "no_resp", "reboot_req": "reboot_requested"}
-"""Where slurmctld has another name for nodes of a partition than for all."""
+"""Figures that have one name for nodes of a partition, and another for all nodes, as slurmctld names them."""
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,12 +69,12 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_draining(state: States) -> bool:
-    """It takes no new job, and one is still on it."""
+    """The node takes no new job, and a job is still on it."""
     return "DRAIN" in state and bool(state & {"COMPLETING", "ALLOCATED", "MIXED"})
 
 
 def is_drained(state: States) -> bool:
-    """It takes no new job, and none is on it."""
+    """The node takes no new job, and no job is on it."""
     return "DRAIN" in state and not is_draining(state)
 
 
@@ -91,7 +91,9 @@ _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
 
 
 def count_states(nodes: Iterable[SlurmNode]) -> dict[str, int]:
-    """How many nodes are in each state, by the name of the figure; thousands of nodes are in few states."""
+    """For each figure, how many nodes are in its state. Equal states are looked at once: thousands of nodes have few
+    states.
+    """
     states = Counter(node.state for node in nodes)
     return {name: sum(n for state, n in states.items() if test(state)) for name, test in _STATES.items()}
 

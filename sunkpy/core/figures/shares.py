@@ -11,7 +11,7 @@ from sunkpy.core.figures.family import MetricFamily, Sample
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an account (no `user`) or a user in it stands in fair share, as sshare(1) shows it.
+    """The place of an account (no `user`), or of a user in an account, in fair share, as sshare(1) shows it.
 
     `norm_shares` and `effective_usage` are parts of what the parent has, 0 to 1; `usage_s` is TRES seconds by billing
     weight, halved each PriorityDecayHalfLife; `factor` is 0 to 1, higher goes first, and only users have one.

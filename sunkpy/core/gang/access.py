@@ -26,7 +26,8 @@ ANY: Final = "*"
 
 
 class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Who (`namespaces` by name, `*` for all, or `namespace_labels`, all of which must be there) may ask for what.
+    """One rule of `scheduler.access`: which namespaces may ask for what. `namespaces`: their names, or `*` for all.
+    `namespace_labels`: a namespace must have all of them.
 
     Each list has what is allowed, `*` for anything; its first name, if it is one, is what a pod gets that names none.
     `longest_grace_seconds`: what its pods are given to end that have lost their node; 0: as all others.
@@ -65,7 +66,7 @@ _LISTS: Final = {
     "reservation": "reservations",
     "licenses": "licenses",
 }
-"""What is allowed by name: field of JobSpec → of Rule."""
+"""Field of JobSpec → the field of Rule that lists its allowed names."""
 
 _ONLY_IF_ASKED: Final = frozenset({"reservation", "licenses"})
 """Options without a default. For all other options a pod that names none gets the first allowed value."""

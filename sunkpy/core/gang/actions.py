@@ -170,7 +170,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_problem(self) -> bool:
-        """Somebody has to change something."""
+        """True if somebody has to change something."""
         return self.cause not in _PASSING
 
 

@@ -20,7 +20,7 @@ from sunkpy.core.model.objects import Pod
 
 
 class Evidence(enum.IntEnum):
-    """What says that a pod is of a gang; the stronger, the higher."""
+    """Why a pod is thought to belong to a gang. A higher number is stronger evidence."""
 
     words: str
 
@@ -43,14 +43,16 @@ def names_pod(id: GangId, pod: Pod) -> bool:
 
 
 def for_present(id: GangId | None, pod: Pod, *, has_job_there: bool) -> Evidence:
-    """What speaks for the gang that a pod is of so far; `has_job_there`: a job of this gang has its node."""
+    """The evidence for the gang to which a pod belongs so far. `has_job_there`: a job of this gang has the node of the
+    pod.
+    """
     if id is None or not has_job_there:
         return Evidence.WORD
     return Evidence.OWN_JOB if names_pod(id, pod) else Evidence.JOB_THERE
 
 
 def for_forgotten(noted: GangId, present: GangId | None, pod: Pod) -> Evidence:
-    """What the note of a job is worth that Slurm has forgotten.
+    """The evidence of a note on a pod that names a job which Slurm has forgotten.
 
     A pod that became a solo gang has left the job of the present gang, and its epilogs go on watching
     it.

@@ -58,7 +58,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def present(self) -> int:
-        """How many of its seats have a pod that has not failed and is not on its way out, here or as another gang."""
+        """How many seats of the role have a pod that has not failed and is not being deleted, in this gang or set apart
+        from it.
+        """
         pods = [m for m in (*self.members, *self.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
         numbered = {member.index for member in pods if member.index != ANY_SEAT}
         return len(numbered) + sum(member.index == ANY_SEAT for member in pods)
@@ -121,7 +123,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_wave(self) -> tuple[Pod, ...]:
-        """Those of the roles that begin, by which it is decided where the job may go.
+        """The roles that start first. They decide on which nodes the job may run.
 
         A pod of a later wave can be left from an earlier course of events, with a nodeSelector for another place.
         """
@@ -141,7 +143,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> str:
-        """Which pods of the first wave are not there: `2 of 4 pods (worker 1 of 3)`; empty when all are.
+        """Which pods of the first wave are missing: `2 of 4 pods (worker 1 of 3)`; empty if none is.
 
         Those that succeeded have done their part, as have those that have a job of their own.
         """
@@ -152,7 +154,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_exit_code(self) -> bool:
-        """Its pods can end by themselves. Those of a service (restartPolicy Always) run until they are taken away."""
+        """True if pods of the role can end by themselves. Those of a service (restartPolicy Always) run until they are
+        deleted.
+        """
         specs = [*(pod.spec for pod in self.members), *(role.shape for role in self.roles)]
         return any(spec is not None and spec.restart_policy != "Always" for spec in specs)
 
@@ -165,7 +169,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Owners = Sequence[Owner]
-"""What stands above a pod, as far as it could be read: its controllers, nearest first, then what it refers to."""
+"""The objects above a pod, as far as they could be read: first its controllers, nearest first, then objects to which it
+refers.
+"""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +198,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """Its namespace and name."""
+        """The namespace and name."""
         return (self.namespace, self.name)
 
     def find_in(self, owners: Owners) -> Owner | None:

@@ -18,8 +18,8 @@ from sunkpy.core.model.states import JobId
 
 
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
-    """What the prologs of `job` wait for, by Slurm node: finding out which pod has which seat takes longer for large
-    gangs.
+    """For each Slurm node, what the prolog of `job` waits for there. All nodes are answered at once, because it takes
+    long in large gangs to find out which pod has which seat.
 
     Each waits for members of the first wave that are there and have their seat on its node. A seat without a pod
     keeps nobody: the pod that comes for it later finds the job running.
@@ -54,7 +54,8 @@ def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
 def gate_waits_for(
     snapshot: Snapshot, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
 ) -> str | None:
-    """What `job`, which has been given the node, waits for in one gang that has a pod there; None when nothing.
+    """What `job`, which Slurm has given the node, waits for in one gang that has a pod there; None if it waits for
+    nothing.
 
     `told_of`: the jobs in Slurm's answer of just now; a job that is not in it holds nothing. None: not asked yet.
     `is_own`: the job says that it is the gang's. A different job with the id of the gang's job proves that slurmctld

@@ -107,7 +107,8 @@ def gang_of(job: SlurmJob, *, scheduler: str) -> GangId | None:
 
 
 def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
-    """Whether the number of a gang's job is another job's now: nothing that this one says leads to the gang.
+    """True if Slurm has given the number of the gang's job to another job: nothing in that job's record is about the
+    gang.
 
     An administrator may have changed a comment. Of a sealed job there is a second one, and of the scheduler's own user
     nobody else has jobs.
@@ -118,7 +119,7 @@ def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
 
 
 def parse_comment(comment: str) -> GangId | None:
-    """Whose job it is, or None when the comment is not one of ours."""
+    """The gang of the job with this comment; None if sunkpy did not write the comment."""
     match = _FORM.match(comment)
     if match is None:
         return None
@@ -187,7 +188,7 @@ def role_word(role: str) -> str:
 
 
 _DIGITS: Final = 10
-"""Anybody who may edit a pod can write more, and Python reads no more than some thousands."""
+"""At most so many digits are read: anybody who may edit a pod can write more, and Python reads only some thousands."""
 
 _NO_JOB: Final = 2**31
 """Slurm counts to 2**26. Above this, slurmrestd takes some numbers for no number at all (slurm.h, NO_VAL)."""

@@ -53,11 +53,15 @@ MOST_LINES: Final = 100
 MOST_TO_PODS: Final = 16
 """Lines of affinity to pods: each is compared with every pod of the cluster."""
 MOST_VALUES: Final = 2000
-"""In all lines of affinity, as names of nodes: each takes a hundred bytes for as long as the pod is there."""
+"""At most so many values may be in all lines of affinity, such as names of nodes: each takes a hundred bytes for as
+long as the pod exists.
+"""
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement")
-"""On a pod, by you, as for Kueue and KAI, the key of a Node label: all pods of its kind go where that has one value."""
+"""An annotation on a pod, by you, as for Kueue and KAI. Its value is the key of a Node label. All pods of the gang of
+one kind go to nodes where this label has the same value.
+"""
 
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
 
@@ -93,7 +97,7 @@ def within_limits(
 
 
 class LongSpec(PodSpec, frozen=True, kw_only=True):
-    """What is remembered of a spec with a list that is too long."""
+    """What is remembered of a spec that has too long a list."""
 
     why: str
 
@@ -125,7 +129,7 @@ def shortened(pod: Pod) -> Pod:
 
 
 def explain_length(spec: PodSpec) -> str:
-    """Which list of a pod is too long to be kept, or compared with that of each node or pod; empty when none is."""
+    """Which list of a pod is too long to keep, or to compare with each node or pod; empty if none is."""
     if isinstance(spec, LongSpec):
         return spec.why
     containers, affinity = matching.containers_of(spec), spec.affinity or Affinity()
@@ -205,7 +209,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deciding_specs(gang: Gang) -> list[PodSpec]:
-    """What says to which nodes the job may go: the pods of the first wave, and the templates of those yet to come.
+    """The specs that decide on which nodes the job may run: those of the pods of the first wave, and the templates of
+    pods that are yet to come.
 
     What webhooks and admission add is missing from a template, tolerations above all: taints are not looked at for it.
     """
@@ -244,7 +249,7 @@ def shut_out_by(pod: Pod) -> tuple[PodAffinityTerm, ...]:
 
 
 def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
-    """What it requires of pods near it."""
+    """All that the pod requires of pods near it."""
     return _anti(pod.spec) + _affinity(pod.spec)
 
 
@@ -255,7 +260,7 @@ _ANYWHERE: Final = ""
 
 
 def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[TermPlace]:
-    """Where the pods stand that the term, which stands on the pod `of`, may mean."""
+    """The places where pods may stand that the term of pod `of` selects."""
     namespaces = term.namespaces or (of.namespace,)
     is_anywhere = term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS
     return _places(term.label_selector, (_ANYWHERE,) if is_anywhere else namespaces)
@@ -268,13 +273,13 @@ def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterat
 
 
 def places_of(pod: Pod) -> Iterator[TermPlace]:
-    """Where the pod is: the values of its node's labels."""
+    """The places of the pod: its namespace, and any namespace, each with each of its labels."""
     for namespace, _ in anywhere_in(pod.metadata.namespace):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
 
 
 def anywhere_in(namespace: str) -> tuple[TermPlace, ...]:
-    """Where all pods of a namespace are."""
+    """The places that stand for all pods of a namespace."""
     return ((namespace, None), (_ANYWHERE, None))
 
 
@@ -282,7 +287,9 @@ Topic = tuple[str, TermPlace | int]
 
 
 def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
-    """What others have to be about, so that where one of these pods may go depends on them: see `touches`."""
+    """The topics on which these pods depend: a pod that touches one of them may change where these pods may go
+    (`touches`).
+    """
     for pod in pods:
         for term in terms_of(pod):
             yield from (("meant", place) for place in places_meant(term, pod.metadata))
@@ -293,7 +300,9 @@ def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
 
 
 def touches(pod: Pod) -> Iterator[Topic]:
-    """What a pod that comes to a node or leaves it is about: only those can depend on it that share a topic."""
+    """The topics of a pod that comes to a node or leaves it. Only pods that share a topic can depend on it
+    (`concerns`).
+    """
     yield from (("meant", place) for place in places_of(pod))
     yield from (("port", port) for port in host_ports_of(pod))
     for term in shut_out_by(pod):
@@ -301,7 +310,7 @@ def touches(pod: Pod) -> Iterator[Topic]:
 
 
 def shut_out_from(place: TermPlace) -> Topic:
-    """What all pods that stand there are about."""
+    """The topic of all pods that stand in this place."""
     return ("shut out", place)
 
 
@@ -317,7 +326,7 @@ def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
 
 
 def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
-    """Where one of these pods may go can change when the other one comes to a node or leaves it."""
+    """True if it can change where one of these pods may go that the other pod comes to a node or leaves it."""
     return (
         any(_selects(term, pod.metadata, other.metadata) for pod in pods for term in terms_of(pod))
         or any(_selects(term, other.metadata, pod.metadata) for term in _anti(other.spec) for pod in pods)
@@ -373,7 +382,9 @@ def _spread_by(pod: Pod) -> tuple[object, ...]:
 
 
 def spreads_by(pod: Pod) -> tuple[object, ...]:
-    """All of the pod that decides where it would be one too many; empty when it may be anywhere."""
+    """What decides in which places the pod would be one too many (topology spread constraints); empty if it may be
+    anywhere.
+    """
     return _spread_by(pod) if constraints_of(pod.spec) else ()
 
 
@@ -467,7 +478,9 @@ def _domain(together: _Inner) -> str:
 
 
 def specs_of(gang: Gang) -> list[tuple[str, PodSpec]]:
-    """What the gang asks for: of the pods that are there, each kind once, and the shape of those that are not."""
+    """All that the gang asks for: the specs of the pods that exist, each kind once, and the shape of
+    those that do not.
+    """
     there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, lambda pod: template_of(pod.spec))]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
 

@@ -29,7 +29,9 @@ Look = Callable[[Link], Owner | Absence]
 
 
 class Above(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands above a pod. `waits_for`: without this object, and why it is not there, the pod belongs nowhere."""
+    """The objects above a pod. `waits_for`: the object without which nobody can tell to which gang the pod belongs, and
+    why it is not there.
+    """
 
     links: tuple[Link, ...] = ()
     owners: Owners = ()
@@ -51,7 +53,7 @@ def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:
 
 
 def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
-    """Everything above a pod, or what has to be found first.
+    """Climb to all owners above a pod, or find out which object has to be read first.
 
     A controller that is gone ends the chain: its pods are about to be collected. One that cannot be read ends it too,
     and costs its annotations, unless a family needs it. An object that is named must be there, if a family reads it.

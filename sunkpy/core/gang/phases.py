@@ -13,7 +13,7 @@ from sunkpy.core.model.objects import Pod
 
 
 class Phase(enum.Enum):
-    """How far something is: `value` names it, `means` says when it holds."""
+    """A phase in a life: `value` is its name, `means` says when it holds."""
 
     means: str
 
@@ -25,7 +25,7 @@ class Phase(enum.Enum):
 
 
 class PodPhase(Phase):
-    """How far a pod is."""
+    """Where a pod is in its life."""
 
     WAITING = ("waiting", "it has no node")
     BOUND = ("bound", "it has a node, and no container runs")
@@ -45,7 +45,9 @@ POD_PREDICATES: Final = {
     "is over": OVER,
     "has left its node": frozenset({PodPhase.GONE}),
 }
-"""What is asked of pods. One that is deleted before it has a node is `stopping`, and holds none."""
+"""The questions that are asked about pods, each with the phases for which the answer is yes. A pod that is deleted
+before it has a node is `stopping`, and holds no node.
+"""
 
 
 def pod_phase(pod: Pod) -> PodPhase:
@@ -92,7 +94,7 @@ def is_over(pod: Pod) -> bool:
 
 
 def has_left_node(pod: Pod) -> bool:
-    """Nothing of the pod is left on its node: stricter than `is_over` for a pod that is being deleted."""
+    """True if nothing of the pod is left on its node. It is stricter than `is_over` for a pod that is being deleted."""
     return pod_phase(pod) is PodPhase.GONE
 
 

@@ -19,7 +19,7 @@ from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
 
 DEFAULT_GRACE_S = 30.0
-"""What the apiserver gives a pod that does not say."""
+"""The grace period in seconds that the apiserver sets if a pod does not say."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_several(self) -> bool:
-        """It can have several pods, at once or one after another: it is not that of one pod, whose uid it bears."""
+        """True if the gang can have several pods, at once or one after another. False if it is that of one pod, whose
+        uid it bears.
+        """
         if self.gang is None:
             return False
         own = (self.id.uid, solo_pod(self.id))
@@ -107,18 +109,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def had_job(self) -> bool:
-        """They have their nodes from Slurm, as far as is known: else somebody else put them there."""
+        """True if the pods have their nodes from Slurm, as far as is known. Otherwise somebody else put them there."""
         return self.bound_to is not None or any(noted_job(pod) is not None for pod in self.staying)
 
     @cached_property
     def is_bound(self) -> bool:
-        """Some member has a node, or had one that the job holds on for others."""
+        """True if a member has a node, or had one that the job still holds for others."""
         job = self.bound_job if self.bound_to is not None else None
         is_held = job is not None and job.is_live and job.phase in HOLDING and not job.is_let_go
         return bool(self.holding) or (is_held and any(pod.spec.node_name for pod in self.pods))
 
     def seating(self, job: Job) -> Seating:
-        """Who sits where under one of the jobs; worked out once."""
+        """The seats of the pods under one of the jobs; worked out once."""
         if job.id not in self._seatings:
             gang = self.gang or Gang(id=self.id, roles=())
             self._seatings[job.id] = seat(gang, job, holding=self.holding, named_nodes=self.named_nodes)
@@ -164,7 +166,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) -> str:
-    """What is left of another generation of the owner's pods, in words; empty when it is over."""
+    """What is left of another generation of the owner's pods, in words; empty if nothing is."""
     which = f"generation {other.generation or 'without number'} of {other} to end: "
     if job := next((job for job in jobs if not job.is_settled), None):
         return f"{which}Slurm job {job.id} is not over"

@@ -15,7 +15,7 @@ import msgspec
 from sunkpy.core.model import hostlist
 
 MOST: Final = 500
-"""Of so many lists with more than one name, jobs that wait may have one."""
+"""Jobs that wait may have one of this many lists with more than one name."""
 _EXPANDED: Final = 32
 _MOST_NAMES: Final = 2**17
 """Slurm has 65536 nodes at most, and a text of 64 KiB may name each of them thousands of times."""
@@ -29,7 +29,7 @@ class Excluded(msgspec.Struct, frozen=True, weakref=True):
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Their names. What cannot be read is one node that does not exist."""
+        """The names of the excluded nodes. A list that cannot be read stands for one node that does not exist."""
         return _expand(self.text)
 
 

@@ -21,10 +21,10 @@ from sunkpy.core.growth.waiting import Spread, WaitingJob
 from sunkpy.core.model.growth import GrowthRequest
 
 TOLD: Final = 3
-"""Of so many jobs it is told by number why they cannot be helped; the others are counted."""
+"""For at most this many jobs the text names the job and says why nothing helps it. The other jobs are counted."""
 
 _SHOWN: Final = 100
-"""So many characters of a constraint are told."""
+"""At most this many characters of a constraint are shown."""
 
 HET_JOBS: Final = 50
 """So many heterogeneous jobs are looked at, the first in line: for each all rooms are copied, for it may not fit whole.
@@ -32,7 +32,7 @@ HET_JOBS: Final = 50
 
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """What one NodeSet lacks.
+    """What one NodeSet lacks for the jobs that wait.
 
     `never`: why it can never help some jobs, by job, and how many `more` there are of these. `behind`: how many jobs
     wait for nodes of it that it may not get beside those that jobs before them lack. `unseen`: how many are not looked
@@ -51,12 +51,14 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """How many in all."""
+        """How many nodes the NodeSet lacks in all."""
         return sum(each.nodes for each in self.requests)
 
 
 def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping[str, int]) -> dict[str, Lack]:
-    """By NodeSet that may grow; `tiers`: partition → PriorityTier, which goes before the priority of jobs."""
+    """What each NodeSet that may grow lacks. `tiers`: partition → PriorityTier, which goes before the
+    priority of jobs.
+    """
     line = _Line(pools)
     waiting = list(jobs)
     limits = {limit for job in waiting for limit in job.limits}

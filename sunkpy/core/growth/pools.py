@@ -18,11 +18,13 @@ from sunkpy.core.model.matching import Amounts
 NEW: Final = ""
 """The name of a node that is only asked for."""
 _ENOUGH: Final = 3
-"""So many nodes that came in vain are no accident: more would come in vain, too."""
+"""If this many nodes did not register, it is no accident: further nodes would not register either."""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of a node that takes jobs, or will: it joins now. `is_whole`: nothing of it is taken."""
+    """What is left of a node that takes jobs, or that joins now and will take them. `is_whole`: nothing
+    of it is taken.
+    """
 
     node: str
     left: Mapping[str, int]
@@ -52,16 +54,16 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def more(self) -> int:
-        """How many nodes it may get."""
+        """How many more nodes the NodeSet may get."""
         return 0 if self.is_stopped else max(0, self.potential - len(self.nodes))
 
     @property
     def is_stopped(self) -> bool:
-        """It gets none until nodes that came have registered, or have gone."""
+        """True if the NodeSet gets no more nodes until those that came have registered or are gone."""
         return len(self.unregistered) >= _ENOUGH
 
     def serves(self, job: WaitingJob) -> bool:
-        """It is in a partition of the job."""
+        """True if the NodeSet is in a partition of the job."""
         return not self.partitions.isdisjoint(job.partitions)
 
     def would_do(self, job: WaitingJob) -> bool:
@@ -103,7 +105,7 @@ class Alike:
         return satisfies(job.constraint, self.features)
 
     def usable(self, job: WaitingJob) -> list[str]:
-        """Without those that the job excludes."""
+        """The nodes that the job does not exclude."""
         excluded = job.excluded.nodes
         if not excluded:
             return self.nodes
@@ -111,7 +113,7 @@ class Alike:
 
 
 Found = tuple[Alike, int]
-"""So many of these nodes."""
+"""Equal nodes, and how many of them are taken."""
 
 
 class _Search:
@@ -125,7 +127,7 @@ class _Search:
 
 
 class Rooms:
-    """What is left on all nodes, and less with each job that is put there.
+    """What is left on all nodes. It gets less with each job that is put there.
 
     Whether an entry has room for a kind of job is looked up once: what is left of it never changes, and nodes of which
     less is left are another entry, at the end. So a queue of thousands of jobs is no thousand walks over all nodes.
@@ -140,14 +142,14 @@ class Rooms:
             self._add(pool, room.features, room.left, [room.node], is_whole=room.is_whole)
 
     def copy(self) -> Rooms:
-        """As it is now."""
+        """A copy as it is now."""
         found = Rooms(())
         for each in self._entries:
             found._add(each.pool, each.features, each.left, each.nodes, is_whole=each.is_whole)
         return found
 
     def find(self, job: WaitingJob, needs: Mapping[str, int], pools: frozenset[str], most: int) -> list[Found]:
-        """Up to `most` nodes of these pools that have the room; first those on which jobs were put last.
+        """Up to `most` nodes of these pools with enough room. Nodes on which jobs were put last come first.
 
         Raises:
             NotUnderstood: which features it asks for.

@@ -46,7 +46,9 @@ def find_pools(
     partitions: Iterable[PartitionRow],
     in_use: Mapping[str, Mapping[str, int]],
 ) -> list[Pool]:
-    """Each NodeSet, and last a pool without a name of all other nodes; `in_use`: by node the GRES that jobs have."""
+    """One pool for each NodeSet, and a last pool without a name for all other nodes. `in_use`: node → the GRES that
+    jobs have.
+    """
     known = list(nodesets)
     of = {node: each.name for each in known for node in each.nodes}
     serving = _serving(partitions, of)
@@ -56,7 +58,7 @@ def find_pools(
 
 
 def devices_in_use(jobs: Iterable[JobRow]) -> Mapping[str, Mapping[str, int]]:
-    """By node how many of each GRES jobs have, as far as Slurm names them."""
+    """For each node, how many of each GRES jobs have, as far as Slurm names them."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for job in jobs:
         for node, indices in job.devices.items():

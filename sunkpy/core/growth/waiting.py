@@ -19,7 +19,7 @@ _NOT_LOOKED_AT: Final = frozenset({"", "None", "Priority"})
 _OF_ONE_JOB: Final = ("PerJob", "PerNode", "Min", "Duration", "NotAllowed")
 
 Limit = tuple[str, ...]
-"""Of an account, a QoS, or a user in one of both; or a licence."""
+"""Names what is limited: an account, a QoS, a user in one of both, or a licence."""
 
 
 class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,7 +56,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def waits_for_nodes(self) -> bool:
-        """More nodes may help it. Nodes that it names cannot be more, and a reservation has its own."""
+        """True if more nodes may help the job. They do not help if it names its nodes, or has a reservation."""
         return (
             self.reason in WAITS_FOR_NODES
             and self.priority > 0
@@ -102,13 +102,15 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What is equal of jobs for which the same nodes would do."""
+        """The properties that decide which nodes would do. Jobs with the same `kind` can use the same nodes."""
         amounts = (tuple(sorted(each.items())) for each in (self.total, self.per_node, self.per_task))
         sizes = (self.nodes, self.max_nodes, self.tasks, self.whole_nodes)
         return (self.partitions, self.constraint, self.excluded, *sizes, *amounts)
 
     def spread(self, shape: Mapping[str, int]) -> Spread | str:
-        """On how many nodes of that shape it lies, and what it takes of each; or why it does not, in words."""
+        """How many nodes of that shape the job needs and what it takes of each; or, in words, why they
+        cannot hold it.
+        """
         if lacking := shortfalls(larger(self.per_task, self.per_node), shape):
             return str(lacking[0])
         nothing = {name: amount for name, amount in self.total.items() if not shape.get(name)}
@@ -127,14 +129,14 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """So many nodes, and what of each."""
+    """How many nodes a job needs, and what it takes of each."""
 
     nodes: int
     needs: Mapping[str, int]
 
 
 def larger(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
-    """Of each resource the larger amount."""
+    """The larger amount of each resource."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 

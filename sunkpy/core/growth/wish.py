@@ -22,7 +22,8 @@ from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
 _MOST_REQUESTS: Final = 100
 _SEEN_EACH: Final = timedelta(minutes=2)
-"""That nothing has changed is written so often: a write for each NodeSet that releases nodes."""
+"""If nothing has changed, the status is written again after this time: one write for each NodeSet that releases nodes.
+"""
 
 Requests = tuple[GrowthRequest, ...]
 
@@ -42,7 +43,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     there: int = 0
 
     def settle(self, lack: Lack, there: int) -> Wish:
-        """With one more answer, when there are so many nodes, those that join among them."""
+        """The wish after one more answer. `there`: how many nodes the NodeSet has now, with those that are joining."""
         now = there + lack.nodes if lack.nodes else 0
         low, high = sorted((self.last, now))
         target = min(max(self.target, low), high)
@@ -57,18 +58,20 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return self.target == self.last
 
     def wanted(self, there: int) -> int:
-        """How many nodes more, now that there are so many."""
+        """How many more nodes are wanted if there are `there` nodes."""
         return min(max(0, self.target - there), self.most)
 
     def requests_left(self, there: int) -> Requests:
-        """For which jobs: nodes that have come are for the first of them."""
+        """The jobs that still lack nodes. Nodes that have come meanwhile are for the first jobs."""
         come = max(0, there - self.there)
         rest = _after(self.requests, come)
         return tuple(_up_to(rest, self.wanted(there)))[:_MOST_REQUESTS]
 
 
 def recall(status: GrowthStatus | None) -> Wish:
-    """What an earlier leader has published, so that a new one does not withdraw it, or want again what came since."""
+    """The wish that an earlier leader has published. So a new one neither withdraws it nor asks again for nodes that
+    came.
+    """
     if status is None or not status.wanted_nodes:
         return Wish()
     wanted, at = status.wanted_nodes, status.counted_nodes
@@ -86,7 +89,7 @@ def make_status(
     now: datetime,
     read_at: datetime | None = None,
 ) -> GrowthStatus | None:
-    """As it should be; None when there is nothing to say.
+    """The status as it should be; None if there is nothing to say.
 
     `read_at`: when jobs were read, for a NodeSet that releases nodes: there nothing wanted has to be said, too.
     """

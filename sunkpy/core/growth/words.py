@@ -19,7 +19,8 @@ def describe(growth: GrowthStatus | None) -> Iterator[str]:
 
 
 def describe_for(job: int, growth: Mapping[str, GrowthStatus | None], *, array: int = 0, het_job: int = 0) -> list[str]:
-    """What is wanted for one job, by NodeSet: `2 nodes more of NodeSet gpu, wanted since …`; or why nothing is.
+    """What is wanted for one job, a text for each NodeSet: `2 nodes more of NodeSet gpu, wanted since …`; or why it is
+    not.
 
     `array`, `het_job`: the numbers by which all of an array, or of a heterogeneous job, are known.
     """

@@ -59,7 +59,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Node's record was and shall be; None is no record.
+    """The record of the Node before and after the step; None is no record.
 
     `is_held`: the node would be closed, if not too many were. `again_s`: look again after so long. `is_answer`: the
     check that somebody asked for has ended.
@@ -73,7 +73,7 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> dict[str, str | None]:
-        """Of the annotations of the Node."""
+        """The changes of the annotations of the Node."""
         text = self.after.encode() if self.after is not None else None
         answer = {names.ANNOTATION_VERIFY: None} if self.is_answer else {}
         return {} if self.before == self.after else {names.ANNOTATION_HEALTH: text, **answer}
@@ -138,13 +138,13 @@ def _with_slurms_words(view: HealthView, record: Record, rule: Rule, finding: Fi
 
 
 def is_closed_by_us(node: Node) -> bool:
-    """It counts towards the cap."""
+    """True if the node counts towards the cap."""
     record = read_record(node)
     return record is not None and record.is_closed and record.closes
 
 
 def is_remedied(node: Node) -> bool:
-    """It counts towards the cap on remedies."""
+    """True if the node counts towards the cap on remedies."""
     record = read_record(node)
     return record is not None and record.state is State.REMEDY
 
@@ -163,13 +163,13 @@ def is_being_verified(node: Node) -> bool:
 
 
 def waits_for_verification(node: Node, pod: Pod) -> bool:
-    """This slurmd pod is to be replaced by one that checks the machine."""
+    """True if this slurmd pod has to be replaced by one that checks the machine."""
     record = read_record(node)
     return record is not None and record.state is State.VERIFY and is_of_run(pod, record.run)
 
 
 def remedy_name(node: Node, record: Record, remedy: str) -> str:
-    """Of the object for this Node and this time: whoever writes it again finds it there."""
+    """The name of the object for this Node and this time. Whoever writes it again finds it there."""
     digest = hashlib.sha256(f"{node.uid} {record.at}".encode()).hexdigest()
     return f"{remedy[:40].lower()}-{digest[:10]}"
 

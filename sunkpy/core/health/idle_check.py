@@ -18,9 +18,9 @@ from sunkpy.core.health.record import is_time
 from sunkpy.core.model.objects import Pod, Wire
 
 CHECK: Final = "/etc/sunkpy/services/verify"
-"""Where chart slurm puts the script into slurmd pods."""
+"""The file in slurmd pods that chart slurm fills with the script of the check."""
 ENVIRONMENT: Final = "/etc/sunkpy/verify/environment"
-"""Where `run-services` keeps what the script finds in its environment before slurmd."""
+"""The file in which `run-services` keeps the environment that the script has when it runs before slurmd."""
 HOLD_S: Final = 120
 AGAIN_AFTER_S: Final = 60
 """After a failure the check is made once more."""
@@ -101,12 +101,12 @@ class IdleCheck(Wire, frozen=True, kw_only=True):
     is_told: bool = False
 
     def encode(self) -> str:
-        """As it stands in the annotation."""
+        """The value of the annotation."""
         return msgspec.json.encode(self).decode()
 
 
 def read_idle_check(pod: Pod | None) -> IdleCheck | None:
-    """How the last check of this pod's idle machine ended; None without one, or if it cannot be read."""
+    """How the last check of this pod's idle machine ended; None if there was none or it cannot be read."""
     text = pod.annotations.get(names.ANNOTATION_IDLE_CHECK) if pod is not None else None
     try:
         check = msgspec.json.decode(text, type=IdleCheck) if text is not None else None
@@ -142,5 +142,5 @@ def check_script(timeout_s: int) -> str:
 
 
 def time_limit_min(timeout_s: int) -> int:
-    """Of the job: only a check that cannot be killed reaches it."""
+    """The time limit of the job in minutes: only a check that cannot be killed reaches it."""
     return -(-(2 * (timeout_s + _ENDS_WITHIN_S) + AGAIN_AFTER_S + HOLD_S) // 60) + 1

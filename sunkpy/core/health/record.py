@@ -44,7 +44,7 @@ class State(enum.StrEnum):
 
 
 CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
-"""No new job starts."""
+"""The states in which no new job starts on the node."""
 
 
 class Step(Wire, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def was_well(self) -> bool:
-        """It was well until it came to this state."""
+        """True if the node was well before it came to this state."""
         return len(self.past) < 2 or self.past[-2].state is State.WELL
 
     @property
@@ -106,15 +106,15 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def is_closed(self) -> bool:
-        """No new job starts there because of the signal."""
+        """True if no new job starts there because of the signal."""
         return self.state in CLOSED
 
     def encode(self) -> str:
-        """As it stands in the annotation."""
+        """The value of the annotation."""
         return msgspec.json.encode(self).decode()
 
     def moved(self, state: State, now: datetime, *, why: str = "") -> Record:
-        """In another state from now on."""
+        """The record in another state from now on."""
         at = rfc3339(now)
         step = Step(at=at, state=state, text=(why or self.text)[:_KEPT_TEXT])
         past = (*self.past, step)[-_KEPT_STEPS:]
@@ -129,7 +129,7 @@ class Record(Wire, frozen=True, kw_only=True):
         return Record(state=State.WELL, at=rfc3339(now), why=why, returns=returns, past=past)
 
     def returns_since(self, then: datetime) -> int:
-        """How often it has come back since then, as far as is remembered."""
+        """How often the node has come back since then, as far as is remembered."""
         return sum(time_of(at) > then for at in self.returns)
 
 
@@ -166,7 +166,7 @@ def time_of(at: str) -> datetime:
 
 
 def is_time(text: str) -> bool:
-    """It can be read as a time of a record."""
+    """True if the text can be read as a time of a record."""
     try:
         return parse_rfc3339(text).tzinfo is not None
     except ValueError:

@@ -13,7 +13,7 @@ from sunkpy.core.model.objects import Condition, KubeObject, Wire
 
 
 class DrainRequestSpec(Wire, frozen=True, kw_only=True):
-    """Which Node, and why."""
+    """The Node that is to be drained, and why."""
 
     node_name: str = ""
     check_name: str = ""
@@ -21,29 +21,29 @@ class DrainRequestSpec(Wire, frozen=True, kw_only=True):
 
 
 class DrainRequestStatus(Wire, frozen=True, kw_only=True):
-    """What was answered."""
+    """The conditions by which requests are answered."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 class DrainRequest(KubeObject, frozen=True, kw_only=True):
-    """One of them."""
+    """An object by which another program asks for a drain of a Node."""
 
     spec: DrainRequestSpec = DrainRequestSpec()
     status: DrainRequestStatus = DrainRequestStatus()
 
     @property
     def text(self) -> str:
-        """Which it is, and why it was made."""
+        """The name of the request, and why it was made, for people."""
         why = " ".join(filter(None, (self.spec.check_name, self.spec.reason)))
         return f"{'/'.join(filter(None, self.key))}" + (f": {why}" if why else "")
 
     def is_answered(self, condition: str) -> bool:
-        """It has that condition."""
+        """True if the request has that condition."""
         return any(each.type == condition and each.status == "True" for each in self.status.conditions)
 
     def answered(self, condition: str, node: str, at: str) -> tuple[Condition, ...]:
-        """All its conditions, with that one."""
+        """All conditions of the request, with that one."""
         answer = Condition(
             type=condition,
             status="True",
@@ -55,8 +55,8 @@ class DrainRequest(KubeObject, frozen=True, kw_only=True):
 
 
 class DrainRequests(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Where they are, as values say it, if `api_version` is given. `resource`: their kind as URLs have it. `condition`:
-    the answer.
+    """Where DrainRequests are read, as values say; none if `api_version` is empty. `resource`: their kind in URLs.
+    `condition`: the answer.
     """
 
     api_version: str = ""

@@ -63,7 +63,7 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return f"{odd[0]!r} is no name of an object" if odd else ""
 
     def filled(self, node: Node) -> Remedy:
-        """For one Node, with all its annotations there."""
+        """The remedy for one Node, which has all annotations that the remedy names."""
         return msgspec.convert(_for_node(msgspec.to_builtins(self), node), Remedy)
 
     def body(self, name: str) -> dict[str, object]:
@@ -125,12 +125,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     @property
     def bad_values(self) -> tuple[str, ...]:
-        """Those that are a signal; empty: any."""
+        """The values of the source that are a signal; empty: any value is."""
         return self.bad or (_BAD_CONDITION if self.condition else ())
 
     @property
     def cured_by(self) -> Cure:
-        """As the rule says; else a drain of Slurm's side is for a person, and any other signal may end by itself."""
+        """What the rule says. If it says nothing: a drain of Slurm's side is for a person, any other signal may end by
+        itself.
+        """
         return self.cure or (Cure.PERSON if self.slurm_reason else Cure.CLEAR)
 
     @property

@@ -22,7 +22,7 @@ _TEXT_LIMIT = 300
 
 
 class Sign(enum.Enum):
-    """What a rule's source says."""
+    """What the source of a rule says."""
 
     BAD = "bad"
     GOOD = "good"

@@ -60,29 +60,29 @@ def has_registered(pod: Pod | None, now: datetime) -> bool:
 
 
 def is_of_run(pod: Pod | None, run: str) -> bool:
-    """It is the pod of that start, whichever its start is now."""
+    """True if it is the pod of that start of slurmd, even if slurmd has started again since."""
     return pod is not None and run.partition("/")[0] == pod.uid
 
 
 def verify_s(pod: Pod | None) -> int | None:
-    """How long the check of this pod may take; None: it has none."""
+    """How many seconds the check of this pod may take; None: it has no check."""
     text = pod.annotations.get(names.ANNOTATION_VERIFY_SECONDS, "") if pod is not None else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def last_words(slurmd: ContainerStatus) -> str:
-    """What the last end of the container left."""
+    """The last lines that the container printed before its last end."""
     ended = slurmd.state.terminated or slurmd.last_state.terminated
     return ended.message if ended is not None else ""
 
 
 def is_failure(slurmd: ContainerStatus) -> bool:
-    """Its last end was that of a check that failed."""
+    """True if the last end of the container was a check that failed."""
     return _told_at(last_words(slurmd).splitlines()) >= 0
 
 
 def failure_of(pod: Pod | None) -> tuple[str, str] | None:
-    """How the last check failed, and the last of its log; None: no start of this pod has ended so.
+    """How the last check failed, and the end of its log; None if no start of this pod ended with a failed check.
 
     The runtime reads standard output and error apart: what was said in the last moment may stand behind how it ended.
     """

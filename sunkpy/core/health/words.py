@@ -20,7 +20,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def news_of(step: HealthStep, node: str) -> News | None:
-    """What a step tells, if it tells anything."""
+    """The Event of a step, if the step has one."""
     record = step.after
     if step.is_held and record is not None:
         what = "to be checked" if record.signal == REQUESTED else "sick"
@@ -52,7 +52,7 @@ def news_of(step: HealthStep, node: str) -> News | None:
 
 
 def standing(record: Record) -> str:
-    """Where a Node stands, and since when."""
+    """The state of a Node, and since when."""
     if record.state is State.WELL:
         return f"well since {record.at}: {record.why}" if record.why else f"well since {record.at}"
     why = f" ({record.why})" if record.why else ""
@@ -60,7 +60,7 @@ def standing(record: Record) -> str:
 
 
 def what_comes_next(record: Record, node: str) -> str:
-    """What happens by itself, or what somebody has to do."""
+    """What happens next by itself, or what somebody has to do."""
     match record.state:
         case State.WELL:
             return "nothing"

@@ -11,7 +11,7 @@ def is_open(view: LoginView) -> bool:
 
 
 def why_closed(view: LoginView) -> str:
-    """What the person waits for; empty when the pod is open."""
+    """Why a login pod is not open yet; empty if it is open."""
     pod = view.pod
     if view.workload is None or view.workload.spec.replicas == 0 or pod is None:
         return "it is being started"

@@ -19,7 +19,7 @@ SSHD: Final = "sshd"
 """The container that people enter."""
 
 YOUNG_FOR: Final = timedelta(minutes=1)
-"""In the first minute nobody is in a pod that was not asked for: `my-login` asks first."""
+"""For a minute nobody uses a pod without a request: `my-login` asks first."""
 
 _REVISION: Final = "controller-revision-hash"
 
@@ -32,7 +32,7 @@ class Ended(enum.IntEnum):
 
 
 class StatefulSetSpec(Wire, frozen=True, kw_only=True):
-    """How many pods are wanted."""
+    """How many pods the StatefulSet is to have."""
 
     replicas: int = 1
 

@@ -111,7 +111,7 @@ SlurmAction = (
     | SetTopology
     | DeleteSlurmNode
 )
-"""What is written to Slurm."""
+"""All actions that write to Slurm."""
 
 MirrorAction = SlurmAction | PatchPod
 
@@ -120,7 +120,7 @@ SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | SetTopology | 
 
 
 def as_write(action: MirrorAction) -> SlurmWrite | None:
-    """What is remembered of an action; None for those that do not write to Slurm."""
+    """What is remembered of an action that writes to Slurm; None for other actions."""
     match action:
         case PatchPod():
             return None

@@ -51,11 +51,13 @@ ACT_WITHIN_S = 5.0
 JOB_STATE_HELD_S = 5.0
 """The least delay of a change of jobs on an open node: short jobs are not shown at all."""
 JOB_STATE_PER_S = 20.0
-"""How many pods of open nodes are written a second because of jobs, in the whole cluster."""
+"""In the whole cluster, at most this many pods of open nodes are written each second because jobs came or went."""
 SILENCE_GRACE_S = 10.0
 """Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is shown."""
 FOREIGN_DRAIN_KEPT_S = 600.0
-"""How long a node that somebody else holds outlives its pod: a new pod on the same machine finds the drain again."""
+"""If somebody else holds a node, Slurm keeps the node so many seconds after its pod is gone: a new pod on the machine
+finds the drain again.
+"""
 RENEW_RECEIPT_S = 10.0
 """A valid receipt is renewed with its time, so that the operator can ignore old ones."""
 
@@ -64,7 +66,7 @@ REPEAT_AFTER_S = 2.0
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, what to remember, and when to decide again without a change.
+    """The actions, what to remember, and when to decide again if nothing changes.
 
     `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after that many seconds.
     `question`: ask Slurm this, remember the answer (`after_asking`), and decide again.
@@ -190,7 +192,7 @@ def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: Mirro
 
 
 def job_state_held_s(slurm_nodes: int) -> float:
-    """How long a change of jobs on an open node is held back, in a cluster with that many nodes.
+    """How many seconds a change of jobs on an open node is held back, in a cluster with so many nodes.
 
     Each pod is written at most once in this time, and so all of them together at most `JOB_STATE_PER_S` times a second.
     """

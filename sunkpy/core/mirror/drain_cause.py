@@ -15,11 +15,13 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
 
 UNREADY_GRACE_S = 10.0
-"""How long a pod's containers may be unready before their node is drained: a restart of slurmd is not an outage."""
+"""The containers of a pod may be unready for so many seconds before their node is drained: a restart of slurmd is not
+an outage.
+"""
 
 
 class Want(enum.Enum):
-    """What Kubernetes asks of a drain with our reason."""
+    """What Kubernetes wants of a drain with our reason: set it, leave it as it is, or lift it."""
 
     DRAIN = "drain"
     HOLD = "hold"  # neither set nor lift it

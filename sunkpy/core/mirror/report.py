@@ -17,7 +17,7 @@ RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
 _CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
-"""Somebody waits for the jobs to end."""
+"""Marks on a pod by which somebody waits until its jobs end."""
 _NO_NODE = "Slurm has no node of this name; if that lasts, delete this pod: slurmd registers when it starts"
 
 
@@ -63,7 +63,9 @@ def promises(pod: Pod) -> bool:
 
 
 def can_wait(pod: Pod, patch: PatchPod) -> bool:
-    """Only jobs came or went, on a node that is open and stays so: at most the order of removals depends on that."""
+    """True if the patch can wait, because only jobs came or went on a node that is open and stays so. At most the order
+    of removals depends on it.
+    """
     is_of_jobs = (
         all(condition.type == names.CONDITION_RUNNING for condition in patch.conditions)
         and patch.annotations.keys() <= {names.ANNOTATION_SLURM_STATE}
@@ -124,12 +126,12 @@ def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
 
 
 def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Those that differ from what is on the pod."""
+    """The conditions that differ from those on the pod."""
     return tuple(condition for condition in conditions if not says_the_same(pod.condition(condition.type), condition))
 
 
 def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | None]:
-    """Those that differ from what is on the pod."""
+    """The annotations that differ from those on the pod."""
     return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
 
 

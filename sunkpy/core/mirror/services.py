@@ -36,7 +36,7 @@ ANOTHER_AFTER_S = 5.0
 REFUSED_AFTER_S = 60.0
 """Pause after a no: most of these jobs run for hours."""
 REFUSED_PER_S = 20.0
-"""How many nodes are asked about again a second, if all of the cluster wait after a no."""
+"""If all nodes of the cluster wait after a no, so many of them are asked about each second."""
 PROVED_FOR_S = 20.0
 """An answer that is older and was not renewed proves nothing."""
 
@@ -89,7 +89,8 @@ def question_of(pod: Pod | None, node: SlurmNode | None) -> ServiceQuestion | No
 
 
 def is_service(job: SlurmJob, *, scheduler: str) -> bool:
-    """Its job has no process on any node: an allocation of pods, past its Prolog; `scheduler` is the scheduler's user.
+    """True if the job has no process on any node: it is an allocation of pods whose Prolog has ended. `scheduler`: the
+    scheduler's Slurm user.
 
     Its comment names its pods, which end it. Only the scheduler writes that comment.
     """

@@ -37,7 +37,9 @@ def is_expected(pod: Pod) -> bool:
 
 
 class ActionBudget(msgspec.Struct, frozen=True):
-    """How many actions that nobody announced were done lately: at most a fifth of the nodes, or three, a minute."""
+    """Counts the actions that nobody announced. Each minute it allows a fifth of the nodes, or three if
+    that is more.
+    """
 
     spent_at_s: tuple[float, ...] = ()
 

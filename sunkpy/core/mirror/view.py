@@ -62,7 +62,7 @@ class MirrorMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of one name. `answer` is None before Slurm has answered for the first time.
+    """All that is known about one name. `answer` is None until Slurm has answered for the first time.
 
     `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours. `slurm_nodes`:
     how many nodes Slurm has in all. `topology`: where the node should stand, as Slurm takes it; None leaves it where

@@ -34,6 +34,8 @@ def one_of_each(items: Iterable[T], trait: Callable[[T], object]) -> Iterator[T]
 
 
 def template_of(spec: PodSpec) -> tuple[object, ...]:
-    """What a pod asks of a node, and which nodes: the same for all pods of a template."""
+    """The part of a spec that says what the pod asks of a node, and of which nodes. It is equal for all pods of a
+    template.
+    """
     where = (spec.node_selector, spec.affinity, spec.tolerations)
     return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)

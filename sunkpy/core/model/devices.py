@@ -22,10 +22,12 @@ from sunkpy.core.model.objects import KubeObject, Pod, Taint, Toleration, Wire
 from sunkpy.core.model.times import is_of_start, parse_rfc3339
 
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a DeviceClass: devices of that class, asked for as a resource."""
+"""Prefix of a resource that stands for devices of a DeviceClass, whose name follows."""
 
 CLAIMED: Final = "claimed.sunkpy.dev/"
-"""Before the name of a DeviceClass: the resource as which devices of claims are counted here. No kubelet knows it."""
+"""Prefix of the resource by which sunkpy counts devices of claims; the name of their DeviceClass follows. No kubelet
+knows this resource.
+"""
 
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""
@@ -73,21 +75,21 @@ class Counter(Wire, frozen=True, kw_only=True):
 
 
 class CounterUse(Wire, frozen=True, kw_only=True):
-    """What a device takes of a set of counters, by the name of each."""
+    """The amount of each counter of a set that a device takes."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = msgspec.field(default_factory=dict)
 
 
 class CounterSet(Wire, frozen=True, kw_only=True):
-    """What there is in all of what devices of a pool share."""
+    """The total amount of each counter that devices of a pool share."""
 
     name: str = ""
     counters: dict[str, Counter] = msgspec.field(default_factory=dict)
 
 
 class Device(Wire, frozen=True, kw_only=True):
-    """One that a driver offers. Attributes without a domain are the driver's own. `binding_conditions`: it is attached
+    """A device that a driver offers. Attributes without a domain are the driver's own. `binding_conditions`: it is attached
     only once a scheduler has chosen it, and its pod must wait for that.
     """
 
@@ -146,7 +148,9 @@ def current_devices(slices: Iterable[ResourceSlice]) -> dict[DeviceId, Device]:
 
 
 def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[Device] | None]:
-    """By driver and pool the devices of its newest generation; None of a pool whose slices are not all there."""
+    """For each driver and pool, the devices of the newest generation; None if some slices of that generation are
+    missing.
+    """
     return {
         pool: [device for spec in specs for device in spec.devices] if specs is not None else None
         for pool, specs in _newest(slices).items()
@@ -154,7 +158,7 @@ def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list
 
 
 def current_counters(slices: Iterable[ResourceSlice]) -> dict[CounterId, int]:
-    """How much there is of what the devices of these pools share."""
+    """The total amount of each counter that devices of these pools share."""
     return {
         CounterId(*pool, each.name, name): quantity.whole(counter.value)
         for pool, specs in _newest(slices).items()
@@ -237,7 +241,7 @@ class AllocatedDevice(Wire, frozen=True, kw_only=True):
 
     @property
     def id(self) -> DeviceId:
-        """Which device it is."""
+        """The driver, the pool and the name of the device."""
         return DeviceId(self.driver, self.pool, self.device)
 
 
@@ -248,7 +252,7 @@ class AllocatedDevices(Wire, frozen=True, kw_only=True):
 
 
 class ClaimAllocation(Wire, frozen=True, kw_only=True):
-    """What was given to a claim."""
+    """The devices that were given to a claim."""
 
     devices: AllocatedDevices = AllocatedDevices()
 
@@ -282,11 +286,11 @@ class ResourceClaim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_allocated(self) -> bool:
-        """Somebody has given it devices, or reserved it."""
+        """True if somebody has given devices to the claim, or reserved it."""
         return self.status.allocation is not None or bool(self.status.reserved_for)
 
     def is_for(self, uid: str) -> bool:
-        """It is reserved for the pod with this uid, and for nobody else."""
+        """True if the claim is reserved for the pod with this uid, and for nobody else."""
         return [user.uid for user in self.status.reserved_for] == [uid]
 
 
@@ -319,14 +323,14 @@ class DeviceClass(KubeObject, frozen=True, kw_only=True):
 
 
 class SlurmDevice(NamedTuple):
-    """What stands behind an index of Slurm on a node; empty is not known."""
+    """The device behind one of Slurm's indices on a node. A field is empty if it is not known."""
 
     file: str
     uuid: str = ""
     pci_address: str = ""
 
     def agrees_with(self, device: Device, driver: str) -> bool:
-        """It is this device of the driver: what both know is equal, and both know something."""
+        """True if this is that device of the driver: they know something in common, and all that both know is equal."""
         pairs = (
             (self.uuid, device.attribute(UUID, driver)),
             (self.pci_address, device.attribute(PCI_ADDRESS, driver)),

@@ -6,7 +6,9 @@ from sunkpy.core import names
 
 REASON_LIMIT = 200
 UNKILLABLE = "Kill task failed: job "
-"""How the reason begins that report-unkillable of slurmd's image writes: as Slurm's own, with what is waited for."""
+"""Prefix of the reason that `report-unkillable` of slurmd's image writes: it is Slurm's own, and the processes that
+cannot be killed follow.
+"""
 
 
 def our_reason(text: str) -> str:

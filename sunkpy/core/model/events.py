@@ -6,13 +6,13 @@ from sunkpy.core.model.objects import KubeObject, Wire
 
 
 class EventSource(Wire, frozen=True, kw_only=True):
-    """Who wrote it."""
+    """The program that wrote the Event."""
 
     component: str = ""
 
 
 class EventObject(Wire, frozen=True, kw_only=True):
-    """What it is about."""
+    """The object that the Event is about."""
 
     kind: str = ""
     name: str = ""
@@ -20,7 +20,7 @@ class EventObject(Wire, frozen=True, kw_only=True):
 
 
 class EventSeries(Wire, frozen=True, kw_only=True):
-    """How often it was repeated."""
+    """How often the Event was repeated."""
 
     count: int = 0
     last_observed_time: str | None = None
@@ -48,10 +48,10 @@ class Event(KubeObject, frozen=True, kw_only=True):
 
     @property
     def times(self) -> int:
-        """How often it was seen."""
+        """How often the Event was seen."""
         return (self.series.count if self.series is not None else self.count) or 1
 
     @property
     def by(self) -> str:
-        """Which program wrote it."""
+        """The program that wrote the Event."""
         return self.reporting_component or self.source.component

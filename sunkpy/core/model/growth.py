@@ -12,8 +12,8 @@ import msgspec
 from sunkpy.core.model.objects import Wire
 
 RECORD_MARK: Final = "_potential_"
-"""In the name of each record of a node that there could be, behind the NodeSet. No pod and so no Slurm node of ours has
-`_` in its name.
+"""Part of the name of each record of a possible node, after the name of the NodeSet. No pod has `_` in its name, and so
+no Slurm node of ours has.
 """
 
 
@@ -29,7 +29,7 @@ class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def number(self) -> str:
-        """Of an array its number alone, without the tasks that wait: these are fewer with each that starts."""
+        """The number of the job. For an array, the part without the tasks that wait, because these become fewer."""
         return self.job.partition("_[")[0]
 
 
@@ -53,10 +53,10 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def without_time(self) -> GrowthStatus:
-        """What changes when jobs want something else, and not only because they were read again."""
+        """The status without its time: it differs only if jobs want something else."""
         return msgspec.structs.replace(self, seen="")
 
     @property
     def says_something(self) -> bool:
-        """To people: nodes are wanted, or jobs are not helped."""
+        """True if there is something for people: nodes are wanted, or jobs cannot be helped."""
         return bool(self.wanted_nodes or self.reason)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 _BRACKET = re.compile(r"^(?P<head>[^\[\]]*)\[(?P<ranges>[^\[\]]*)\](?P<tail>.*)$")
 _LONGEST_RANGE = 2**16
-"""As slurmctld expands at most (MAX_RANGE); a longer one would cost memory, and names no nodes."""
+"""slurmctld expands no longer range than this (MAX_RANGE). A longer one would cost memory, and names no nodes."""
 _SHOWN = 200
 _FIRST = 10
 _NUMBERED = re.compile(r"^(?P<head>.*?)(?P<number>[0-9]+)$")
@@ -60,7 +60,7 @@ def compress(names: Iterable[str]) -> str:
 
 
 def describe(names: Iterable[str]) -> str:
-    """As `compress`, for people: of a long text the first names, and how many more there are."""
+    """Like `compress`, for people: of a long text only the first names, and how many more there are."""
     known = sorted(set(names))
     text = compress(known)
     if len(text) <= _SHOWN or len(known) <= _FIRST:

@@ -17,7 +17,7 @@ Layout = tuple[tuple[str, int], ...]
 
 
 class JobShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job, or one task of it, has: of a node, of all its GRES together."""
+    """What a job, or one of its tasks, has on a node. `gres`: how many GRES of all kinds together."""
 
     node: str = ""
     cpus: int = 0
@@ -25,7 +25,8 @@ class JobShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lay_out(shares: Sequence[JobShare], *, tasks: int, task: JobShare) -> Layout:
-    """As many tasks on each node as fit into the job's share of it, at least one on each and `tasks` in all.
+    """Put as many tasks on each node as fit into the job's share of that node: at least one on each, and `tasks` in
+    all.
 
     A job that has whole nodes, or whole cores of several threads, has more than its tasks need: then they lie as evenly
     as they fit, the first nodes first, for its memory was asked so.

@@ -79,7 +79,7 @@ def labels_named(selector: LabelSelector | None) -> Iterator[str]:
 
 
 def matches_term(node: Node, term: NodeSelectorTerm) -> bool:
-    """All lines match; an empty term matches nothing, as in Kubernetes."""
+    """True if the node matches all lines; an empty term matches nothing, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels
@@ -95,7 +95,7 @@ def matches_selector(node: Node, selector: NodeSelector) -> bool:
 
 
 def matches_node_labels(node: Node, node_selector: Mapping[str, str]) -> bool:
-    """Every label of `spec.nodeSelector` is on the node with that value."""
+    """True if every label of `spec.nodeSelector` is on the node with that value."""
     return all(node.labels.get(key) == value for key, value in node_selector.items())
 
 
@@ -203,7 +203,7 @@ def allocatable(node: Node) -> Amounts:
 
 
 def free_allocatable(node: Node, pods_on_node: Iterable[Pod]) -> Amounts:
-    """What is left for another pod: finished pods take nothing, terminating ones still do."""
+    """What is left for another pod. Finished pods take nothing; pods that are being deleted still take their part."""
     free = allocatable(node)
     for pod in pods_on_node:
         if not pod.is_finished:

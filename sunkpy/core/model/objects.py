@@ -24,7 +24,7 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defau
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):
-    """Who made an object; the one with `controller` is responsible for it."""
+    """The object that made or owns another. The one with `controller` is responsible for it."""
 
     api_version: str = ""
     kind: str = ""
@@ -103,7 +103,7 @@ class Owner(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_a(self) -> Kind:
-        """What it is, whatever its version."""
+        """True if the object is of this kind, whatever its version."""
         group, _, version = self.api_version.rpartition("/")
         return Kind(group=group if version else "", kind=self.kind)
 
@@ -169,7 +169,7 @@ class SelectorRequirement(Wire, frozen=True, kw_only=True):
 
 
 class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
-    """All lines must match."""
+    """A list of expressions about a node, all of which must match."""
 
     match_expressions: tuple[SelectorRequirement, ...] = ()
     match_fields: tuple[SelectorRequirement, ...] = ()
@@ -182,13 +182,13 @@ class NodeSelector(Wire, frozen=True, kw_only=True):
 
 
 class NodeAffinity(Wire, frozen=True, kw_only=True):
-    """Only the required part binds."""
+    """The affinity of a pod to nodes. Only the required part counts."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
 class LabelSelector(Wire, frozen=True, kw_only=True):
-    """All labels and all lines must match; an empty one matches everything."""
+    """Labels and expressions, all of which must match. An empty selector matches everything."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[SelectorRequirement, ...] = ()
@@ -220,7 +220,9 @@ class SpreadConstraint(Wire, frozen=True, kw_only=True):
 
 
 class PodAffinity(Wire, frozen=True, kw_only=True):
-    """Only the required part binds; all its terms must hold. The same form serves anti-affinity."""
+    """The affinity of a pod to other pods. Only the required part counts, and all its terms must hold. Anti-affinity
+    has the same form.
+    """
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(
         default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -265,7 +267,7 @@ class Container(Wire, frozen=True, kw_only=True):
 
 
 class SchedulingGate(Wire, frozen=True, kw_only=True):
-    """While one is there, no scheduler may touch the pod."""
+    """A gate of a pod. As long as the pod has one, no scheduler may touch it."""
 
     name: str = ""
 
@@ -279,14 +281,14 @@ class PodClaim(Wire, frozen=True, kw_only=True):
 
 
 class PodClaimStatus(Wire, frozen=True, kw_only=True):
-    """Which ResourceClaim was made for one of the pod's claims; empty when none is needed."""
+    """The ResourceClaim that was made for one of the pod's claims; empty if none is needed."""
 
     name: str = ""
     resource_claim_name: str = ""
 
 
 class ClaimRequestMapping(Wire, frozen=True, kw_only=True):
-    """By which request of a claim a container has the devices that it asks for as a resource."""
+    """The request of a claim by which a container gets the devices that it asks for as a resource."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -402,7 +404,7 @@ class ContainerStatus(Wire, frozen=True, kw_only=True):
 
 
 class PodStatus(Wire, frozen=True, kw_only=True):
-    """What became of the pod."""
+    """The status of a pod."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -444,7 +446,7 @@ class BudgetSpec(Wire, frozen=True, kw_only=True):
 
 
 class BudgetStatus(Wire, frozen=True, kw_only=True):
-    """How many of the pods are Ready and not being deleted, and how many should be."""
+    """How many pods of a budget are Ready and not being deleted, and how many should be."""
 
     current_healthy: int = 0
     desired_healthy: int = 0
@@ -472,19 +474,19 @@ class NodeAddress(Wire, frozen=True, kw_only=True):
 
 
 class KubeletEndpoint(Wire, frozen=True, kw_only=True):
-    """Where the kubelet answers."""
+    """The port on which the kubelet answers."""
 
     port: int = msgspec.field(default=10250, name="Port")
 
 
 class DaemonEndpoints(Wire, frozen=True, kw_only=True):
-    """Where the daemons of a node answer."""
+    """The ports on which the daemons of a node answer."""
 
     kubelet_endpoint: KubeletEndpoint = KubeletEndpoint()
 
 
 class NodeInfo(Wire, frozen=True, kw_only=True):
-    """What the kubelet says of the machine. `boot_id` is another after each start of it."""
+    """What the kubelet says about its machine. `boot_id` changes with each start of the machine."""
 
     boot_id: str = msgspec.field(default="", name="bootID")
 

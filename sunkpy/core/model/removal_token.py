@@ -25,7 +25,7 @@ _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class Token(msgspec.Struct, frozen=True):
-    """When the removal was asked for, and why."""
+    """When the removal of a pod was asked for, and why."""
 
     since: datetime
     cause: str
@@ -41,7 +41,7 @@ class Token(msgspec.Struct, frozen=True):
 
     @property
     def is_release(self) -> bool:
-        """Nothing ran there for long, and an autoscaler may have the Node."""
+        """True if the pod goes because nothing has run there for long: an autoscaler may have the Node."""
         return self.cause.partition(":")[0] == CAUSE_IDLE
 
 

@@ -41,7 +41,7 @@ class Claim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def size(self) -> str:
-        """How large its volume has to be, as a quantity; empty when it does not say."""
+        """The size that the claim's volume must have, as a quantity; empty if the claim does not say."""
         return self.spec.resources.requests.get("storage", "")
 
     @property
@@ -64,7 +64,7 @@ class ClaimReference(Wire, frozen=True, kw_only=True):
 
 
 class VolumeSpec(Wire, frozen=True, kw_only=True):
-    """What the driver said of the volume when it was made."""
+    """The spec of a volume, as the driver wrote it when the volume was made."""
 
     node_affinity: VolumeNodeAffinity | None = None
     claim_ref: ClaimReference | None = None
@@ -84,13 +84,13 @@ class TopologyLine(Wire, frozen=True, kw_only=True):
 
 
 class TopologyTerm(Wire, frozen=True, kw_only=True):
-    """All lines must match."""
+    """Labels and values of a node, all of which must match."""
 
     match_label_expressions: tuple[TopologyLine, ...] = ()
 
 
 class StorageClass(KubeObject, frozen=True, kw_only=True):
-    """How volumes are made, and when."""
+    """How and when volumes of the class are made."""
 
     provisioner: str = ""
     volume_binding_mode: str | None = None

@@ -57,9 +57,9 @@ class DeletePod(msgspec.Struct, frozen=True):
 
 
 RemovalStep = MarkPending | CancelPending | AnnotateJobs | DeletePod
-"""What happens to a pod that has to go, or no longer has to."""
+"""The actions on a pod that has to go, or no longer has to."""
 
 FinalizerStep = AddFinalizer | RemoveFinalizer
-"""What happens to the NodeSet itself."""
+"""The actions on the NodeSet itself."""
 
 NodeSetAction = FinalizerStep | CreatePod | RemovalStep

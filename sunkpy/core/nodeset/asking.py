@@ -52,7 +52,7 @@ _MOST_OF_A_REQUEST: Final = 16_384
 
 
 class Means(enum.Enum):
-    """What objects stand for nodes: resource, kind."""
+    """The kinds of objects that stand for nodes, each with its resource and its kind."""
 
     PLACEHOLDER = ("pods", "Pod")
     TEMPLATE = ("podtemplates", "PodTemplate")
@@ -61,12 +61,12 @@ class Means(enum.Enum):
 
     @property
     def resource(self) -> str:
-        """As a path has it."""
+        """The name of the kind in URLs."""
         return self.value[0]
 
     @property
     def kind(self) -> str:
-        """As a body has it."""
+        """The name of the kind in objects."""
         return self.value[1]
 
 
@@ -77,14 +77,14 @@ class Reference(Wire, frozen=True, kw_only=True):
 
 
 class StandInSpec(Wire, frozen=True, kw_only=True):
-    """Of a CapacityBuffer: how many of which."""
+    """The spec of a CapacityBuffer: how many nodes, and by which PodTemplate."""
 
     replicas: int = 0
     pod_template_ref: Reference = Reference()
 
 
 class StandInStatus(Wire, frozen=True, kw_only=True):
-    """What an autoscaler, or we, have said of it."""
+    """The status of an object that stands for nodes, as an autoscaler or sunkpy has written it."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -101,18 +101,18 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
 
     @property
     def job(self) -> str:
-        """For which job a ProvisioningRequest is, as `GrowthRequest.number` has it."""
+        """The job for which a ProvisioningRequest asks, as `GrowthRequest.number` names it."""
         return self.annotations.get(names.ANNOTATION_WANTED_BY, "")
 
     @property
     def attempt(self) -> int:
-        """Which try it is for this job, from 0 on."""
+        """The number of this attempt for the job, from 0 on."""
         said = self.metadata.name.rpartition("-")[2]
         return int(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0
 
 
 Present = Mapping[Means, Sequence[StandIn]]
-"""What stands for nodes of a NodeSet now; a kind that is not served has no entry."""
+"""The objects that stand for nodes of a NodeSet now. A kind that is not served has no entry."""
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -152,13 +152,13 @@ class NodesToCome(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[GrowthRequest, ...] = ()
 
     def without(self, nodes: int) -> NodesToCome:
-        """So many of them are there already."""
+        """What is left of the wish if `nodes` of its nodes are there already."""
         return msgspec.structs.replace(self, nodes=max(self.nodes - nodes, 0))
 
 
 def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
-    """What the status says is wanted, without nodes that it does not count and that have come. Never more than
-    `potential` and `replicas` allow, for the status may be older than the spec.
+    """The wish of the NodeSet's status, less the nodes that have come since. It never exceeds what `potential` and
+    `replicas` allow, because the status may be older than the spec.
 
     Args:
         nodeset: whose status it is. The syncer may have written it without having seen the last slurmd pods.
@@ -172,7 +172,7 @@ def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
 
 
 def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: datetime) -> list[AskStep]:
-    """What makes what stands for nodes equal to the wish; what is in the way goes first."""
+    """The steps after which the objects that stand for nodes match the wish. Objects that are in the way go first."""
     if nodeset.spec.growth.ask is Ask.NONE:
         wish = NodesToCome()
     whole, left = _split(nodeset, wish, present)
@@ -267,14 +267,14 @@ def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present,
 
 
 def ended_at(found: StandIn) -> datetime | None:
-    """When a ProvisioningRequest failed, or what it got was given back; None while it holds."""
+    """When a ProvisioningRequest failed, or when its nodes were given back; None as long as it holds."""
     over = [each for each in found.status.conditions if each.type in _ENDS and each.status == "True"]
     times = [parse_rfc3339(each.last_transition_time) for each in over if each.last_transition_time]
     return min(times, default=None)
 
 
 def pause_s(found: StandIn) -> float:
-    """How long after its end a ProvisioningRequest is tried again; it doubles with each."""
+    """How many seconds after its end a ProvisioningRequest is tried again. The time doubles with each attempt."""
     return backoff_s(found.attempt, first_s=_RETRY_S, last_s=_RETRY_MOST_S)
 
 
@@ -310,7 +310,7 @@ def child_name(nodeset: NodeSet, *parts: str) -> str:
 
 
 def template_name(nodeset: NodeSet) -> str:
-    """Of the PodTemplate, for this template of the NodeSet."""
+    """The name of the PodTemplate for the NodeSet's present template."""
     return child_name(nodeset, "wanted", shape_hash(nodeset))
 
 
@@ -413,7 +413,8 @@ class Told(KubeObject, frozen=True, kw_only=True):
 
 
 _REFUSES: Final = frozenset({"NotTriggerScaleUp", "FailedScheduling"})
-"""Of the Cluster Autoscaler and of Karpenter; kube-scheduler never sees a placeholder."""
+"""Annotations that make the Cluster Autoscaler and Karpenter refuse the pod. kube-scheduler never sees a placeholder.
+"""
 
 
 def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:

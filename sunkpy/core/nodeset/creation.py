@@ -12,7 +12,7 @@ from sunkpy.core.nodeset.world import World
 
 
 def count_missing(world: World, desired: int) -> int:
-    """How many pods are to be created, now or later: one for each node, or as many as `replicas` lacks."""
+    """How many pods have to be created, now or later: one for each node, or as many as are missing of `replicas`."""
     free = len(world.survey.free)
     if world.nodeset.spec.replicas is None:
         return free

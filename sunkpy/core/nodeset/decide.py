@@ -125,7 +125,7 @@ def _removal_cap(world: World) -> int:
 
 
 def annotated_cap(nodeset: NodeSet) -> int | None:
-    """How many may leave at once by the annotation; None without it, or when it is no number."""
+    """How many pods may leave at once, by the annotation; None if it is missing or is not a number."""
     text = nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 

@@ -30,8 +30,8 @@ OUR_TOLERATIONS = (
 )
 
 STAYS = Toleration(operator="Exists", effect=matching.NO_EXECUTE)
-"""What a slurmd pod also tolerates: Slurm, not a taint, decides when its jobs are over. A node with such a taint is
-left, as any that no longer fits.
+"""The taints that a slurmd pod also tolerates, because Slurm and not a taint decides when jobs are over. A node with
+such a taint is left like any node that no longer fits.
 """
 
 # The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.
@@ -54,7 +54,7 @@ _LAST_TAINTS = frozenset(
     }
 )
 _SHUTS_DOWN = "node is shutting down"
-"""In the message of Ready, from a kubelet whose machine is being stopped (graceful node shutdown)."""
+"""The start of the message of Ready, from a kubelet whose machine is being stopped (graceful node shutdown)."""
 
 # Whoever sets this says that the machine is off.
 _OFF_TAINT = "node.kubernetes.io/out-of-service"
@@ -91,7 +91,7 @@ class Exclusion(msgspec.Struct, frozen=True):
 
 
 class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a NodeSet's pods ask of a node.
+    """What the pods of a NodeSet ask of a node.
 
     `spec` is the template, with the tolerations that people wrote; ours are added here. `needs` are its requests.
     `gpu`: the node must offer at least one; a node whose device plugin or driver has not yet reported would otherwise
@@ -104,7 +104,7 @@ class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, spec: PodSpec, gpu: Gpu | None) -> Self:
-        """What a template asks.
+        """Read what a pod template asks of a node.
 
         Raises:
             quantity.BadQuantity: a request is not a quantity.
@@ -113,7 +113,7 @@ class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
-    """None when the node may carry the pod, else the first rule that says no.
+    """None if the node may carry the pod; otherwise the first rule that refuses it.
 
     Args:
         node: the node in question.
@@ -134,7 +134,7 @@ def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival
 
 
 def departure(node: Node) -> str | None:
-    """By which sign the Node is about to be removed or stopped, whatever runs there; None without one."""
+    """The sign by which the Node is about to be removed or stopped whatever runs there; None if there is none."""
     if node.is_deleting:
         return "the Node is being deleted"
     if taint := next((taint.key for taint in node.spec.taints if taint.key in _LAST_TAINTS), ""):
@@ -144,7 +144,7 @@ def departure(node: Node) -> str | None:
 
 
 def is_lost(node: Node | None) -> bool:
-    """Nothing runs there any more: the Node is gone, or somebody says that its machine is off."""
+    """True if nothing runs there any more: the Node is gone, or somebody says that its machine is off."""
     return node is None or any(taint.key == _OFF_TAINT for taint in node.spec.taints)
 
 

@@ -19,7 +19,9 @@ _STALLED: Final = frozenset({"BadSpec", "CreateFailed", "TooManyAtOnce"})
 
 
 def health(found: Mapping[str, Condition], *, waits_for_jobs: bool) -> Iterator[Condition]:
-    """What follows from the other conditions, by type; `waits_for_jobs`: nothing else is left to do."""
+    """The conditions that follow from the others, which are given by type. `waits_for_jobs`: nothing else is left to
+    do.
+    """
     progressing = found["Progressing"]
     stalled = next((each for each in found.values() if each.reason in _STALLED), None)
     if stalled is not None:

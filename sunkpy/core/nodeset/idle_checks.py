@@ -41,7 +41,9 @@ AGAIN_AFTER: Final = timedelta(hours=1)
 """A check that was not made is tried again after so long."""
 _MOST_A_PASS: Final = 20
 _MOST_AT_ONCE: Final = 50
-"""Of all NodeSets. Each is read in each pass, which has to end well before one that failed leaves its node."""
+"""The most checks at once, of all NodeSets. A pass reads each; it has to end well before a failed check leaves its
+node.
+"""
 _FAILURES: Final = 2
 _COMMENT: Final = "sunkpy check of "
 _CLOSING: Final = (names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
@@ -61,16 +63,17 @@ class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     qos: str = ""
 
     def most(self, nodes: int) -> int:
-        """How many of so many nodes may be checked at once."""
+        """How many checks may run at once if the NodeSet has so many nodes."""
         return max(1, nodes * self.max_percent // 100)
 
     def most_failures(self, nodes: int) -> int:
-        """With more than these, what they have in common has failed, such as a file server."""
+        """If more checks than this fail, something that the nodes share has failed, such as a file server."""
         return max(_FAILURES, nodes * self.max_percent // 100)
 
 
 class IdleView(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is read. `pods`: the slurmd pods, by Slurm node. `rules`: by NodeSet, of those that may begin some now.
+    """What the decision reads. `pods`: slurmd pods by Slurm node. `rules`: by NodeSet; only those that may begin checks
+    now.
 
     `are_all_read`: no job is missing. `partition`: that of the checks.
     """
@@ -86,7 +89,8 @@ class IdleView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Slurm nodes get a check, which jobs of checks are ended, and of which it is read how they stand, by node.
+    """The next steps: nodes on which a check begins, jobs of checks that are ended, and checks whose end is read, by
+    node.
 
     `told`: the nodes that were closed since their check failed. `halted`: the NodeSets in which none begins, since too
     many have failed.
@@ -117,7 +121,9 @@ def plan_idle_checks(view: IdleView) -> IdlePlan:
 
 
 def last_check(pod: Pod) -> datetime | None:
-    """When its machine was last checked: by a job that came to an end, or before its slurmd started at first."""
+    """When the machine of the pod was last checked: by a job that came to an end, or before its slurmd
+    first started.
+    """
     check = read_idle_check(pod)
     at = check.passed if check is not None and check.outcome is Outcome.NOT_MADE else check.at if check else ""
     times = [parse_rfc3339(each) for each in (pod.metadata.creation_timestamp, at) if each]
@@ -143,7 +149,7 @@ def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
 
 
 def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
-    """How a check ended; None while it runs. One that failed twice says so before its job ends.
+    """How a check ended; None while it runs. A check that failed says so before its job ends.
 
     It counts as failed however its job ended, but for what is none of its doing: a check that ends its machine is not
     tried again and again. One that has failed once counts as failed unless it passes afterwards, whoever ended its job.
@@ -189,7 +195,9 @@ def refused(pod: Pod, why: str, now: datetime) -> IdleCheck:
 
 
 def record_of(pod: Pod, check: IdleCheck) -> IdleCheck:
-    """What stands on the pod after it: a failure stays until another check was made, for its node may be open still."""
+    """The record on the pod after the check. A failure stays until another check was made: the node may
+    be open still.
+    """
     failed = failed_check(pod)
     if failed is None or check.outcome is not Outcome.NOT_MADE:
         return check

@@ -22,13 +22,15 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 MANY_JOBS: Final = 10
 NODES_PER_JOB: Final = 10
-"""Many are MANY_JOBS, and one more for this number of nodes of the NodeSet: less is an ordinary queue, which the next
-ends of jobs empty.
+"""So many jobs are many: MANY_JOBS, and one more for each NODES_PER_JOB nodes of the NodeSet. Fewer jobs are an
+ordinary queue, which empties as jobs end.
 """
 WAITED_S: Final = 600.0
-"""So long many jobs have to wait before each report. A new leader begins to count, so it repeats none earlier."""
+"""Many jobs have to wait for so many seconds before each report. A new leader counts from its start, so it repeats no
+earlier report.
+"""
 AGAIN_S: Final = 1800.0
-"""After so long the same is reported again: the apiserver keeps an Event for an hour."""
+"""The same report is repeated after so many seconds: the apiserver keeps an Event for an hour."""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +43,13 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the NodeSet could have, in words by kind, and when that was found: seconds, monotonic."""
+    """How the NodeSet could have more nodes, in words by kind, and when that was found (monotonic seconds)."""
 
     could_have: Mapping[str, str]
     at_s: float
 
     def is_news(self, last: WaitingReport | None) -> bool:
-        """There is something, and of another kind than in the last Event, or that is long ago."""
+        """True if there is something to report, and the last Event was about something else or is long ago."""
         if not self.could_have:
             return False
         return last is None or last.could_have.keys() != self.could_have.keys() or self.at_s - last.at_s >= AGAIN_S
@@ -91,7 +93,9 @@ def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
 
 
 def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> WaitingReport:
-    """Nothing when all its nodes work and it takes every node that is feasible, or while it is deleted."""
+    """The report. It is empty if all nodes work and the NodeSet takes every feasible node, or if the NodeSet is being
+    deleted.
+    """
     more = nodeset.status.number_feasible - nodeset.status.desired_number_scheduled
     texts = {
         "drained": f"{waiting.drained} drained" if waiting.drained else "",

@@ -36,7 +36,7 @@ def with_lock(
 
 
 def dry_run_note(node: Node, pod: Pod | None, lock: Lock, *, has_jobs: bool) -> str | None:
-    """What the lock would do to the Node now; None when nothing."""
+    """What the lock would do to the Node now; None if it would do nothing."""
     return f"{lock.key}:NoSchedule" if lock.is_dry_run and _is_locked(node, pod, lock, has_jobs) else None
 
 

@@ -34,7 +34,7 @@ _UNTOLD: Changes = {names.ANNOTATION_SLURM_DRAIN: None, names.ANNOTATION_SLURM_R
 
 
 class DrainPolicy(enum.StrEnum):
-    """What a drain from Slurm's side does to its Node, in addition to the condition `SlurmCordon`."""
+    """What happens to a Node when Slurm's side drains it, in addition to the condition `SlurmCordon`."""
 
     CORDON = "cordon"
     CONDITION = "condition"  # nothing
@@ -52,7 +52,7 @@ AS_EVER = MarkLimit()
 
 
 class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
-    """What to set on the Node: annotations, cordon and taint (None: leave it). `is_held`: the cap did not allow it."""
+    """The annotations, cordon and taint to set on the Node (None: leave it). `is_held`: the cap did not allow it."""
 
     annotations: Changes = {}
     unschedulable: bool | None = None
@@ -88,7 +88,7 @@ def foreign_cordon(node: Node) -> str | None:
 
 
 def start_drained(node: Node) -> str | None:
-    """With which reason a slurmd on this Node has to register drained; None: open.
+    """The reason with which a slurmd on this Node has to register drained; None: it registers open.
 
     A drain from Slurm's side comes first, as it stood; for a cordon, or a Node that is sick, the reason is the one the
     syncer would write.

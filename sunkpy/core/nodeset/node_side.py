@@ -36,7 +36,7 @@ from sunkpy.core.nodeset.release import decide_released
 
 
 class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to change on a Node; empty parts are left alone.
+    """The changes of a Node. An empty part changes nothing.
 
     `conditions` are to be merged by type; `gone_conditions` are types to remove. `is_held`: the Node would be cordoned
     or tainted, if there were not too many already.
@@ -93,8 +93,8 @@ def decide_node(
 
 
 def decide_pod_cordon(node: Node | None, pod: Pod) -> Changes:
-    """What the Node asks of Slurm, as changes of its slurmd pod's annotations: a drain for a cordon or for its health,
-    or that a drain of others is lifted. A Node that cannot be seen changes nothing.
+    """The annotations of the slurmd pod by which the Node asks something of Slurm: a drain for a cordon or for its
+    health, or that a drain of others is lifted. A Node that cannot be seen changes nothing.
     """
     if node is None:
         return {}

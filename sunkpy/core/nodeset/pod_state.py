@@ -63,7 +63,8 @@ def is_on_the_way(pod: Pod, *, is_current: bool) -> bool:
 
 
 def is_stranded(pod: Pod, node: Node | None) -> bool:
-    """Not available, and no roll can change it: the kubelet is gone, or Slurm holds the node for somebody else.
+    """True if the pod is not available and no roll can change that: the kubelet is gone, or Slurm holds the node for
+    somebody else.
 
     A node that Slurm rejects as invalid does not count: that may be the fault of the template.
     """

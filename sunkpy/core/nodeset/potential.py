@@ -30,7 +30,7 @@ _SOCKETS: Final = re.compile(r"\([^)]*\)")
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
-    """So many records of one NodeSet; `offer` is what each offers, in words of slurm.conf(5).
+    """The records of one NodeSet. `offer`: what each offers, in words of slurm.conf(5).
 
     `topology`: where it stands, as Slurm 26.05 takes it; one outside of a tree counts for no job of several nodes.
     """
@@ -85,7 +85,7 @@ def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
 
 
 def most_nodes(nodeset: NodeSet) -> int:
-    """It never has more nodes than this."""
+    """The most nodes that the NodeSet ever has."""
     potential, replicas = nodeset.spec.growth.potential, nodeset.spec.replicas
     return potential if replicas is None else min(potential, replicas)
 
@@ -96,7 +96,7 @@ def write(records: Iterable[Records]) -> str:
 
 
 def read_offers(text: str) -> dict[str, str]:
-    """What the nodes of each NodeSet offered, by a text that was written earlier."""
+    """Read from a text that was written earlier what the nodes of each NodeSet offered."""
     lines = (line.split(" ", 2) for line in text.splitlines())
     offers = {words[1].partition(RECORD_MARK)[0]: words[2] for words in lines if len(words) == 3}
     return {nodeset: words.partition(_TOPOLOGY)[0] for nodeset, words in offers.items()}

@@ -53,7 +53,9 @@ def _is_released(judged: PodVerdict) -> bool:
 
 
 def decide_released(pod: Pod | None) -> Changes:
-    """What the Node remembers while its slurmd pod goes for this, and after; it is forgotten with the next pod."""
+    """The annotation that the Node keeps while its slurmd pod is being released and after that, until the next pod
+    comes.
+    """
     if pod is None:
         return {}
     token = token_of(pod)
@@ -63,7 +65,7 @@ def decide_released(pod: Pod | None) -> Changes:
 
 
 def released_nodes(nodeset: NodeSet, nodes: Iterable[Node]) -> list[Node]:
-    """Those that the NodeSet has left to autoscalers and that can be used again."""
+    """The nodes that the NodeSet has left to autoscalers and that can be used again."""
     return [
         node
         for node in nodes

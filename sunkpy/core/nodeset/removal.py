@@ -37,14 +37,15 @@ from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
-"""How long a receipt counts. The syncer renews a valid one every 10 s; the rest is for clocks that differ.
+"""A receipt counts for so many seconds. The syncer renews a valid one every 10 s; the rest is for clocks that differ.
 
 From a clock that is ahead by more it is not believed either: it would stand for as long as that clock is ahead.
 """
 
 MARK_HELD_S = 60.0
-"""How long a mark stays on a busy pod before it may move to an idle one: short jobs end meanwhile, and what a pod shows
-of its jobs may be old."""
+"""A mark stays on a busy pod for so many seconds before it may move to an idle one: short jobs end meanwhile, and what
+a pod shows of its jobs may be old.
+"""
 
 _FAILED_PAUSE_MAX_S = 300.0
 
@@ -61,7 +62,7 @@ class RemovalCause(enum.StrEnum):
 
 
 def leaves(pod: Pod) -> bool:
-    """Its node goes for good; after a roll or a check of the machine it comes again."""
+    """True if the pod goes for good. After a roll or a check of the machine its node gets another."""
     token = token_of(pod)
     return token is not None and not token.is_rollout and token.cause != RemovalCause.VERIFICATION
 
@@ -165,7 +166,7 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
 
 def has_fresh_receipt(pod: Pod, now: datetime) -> bool:
-    """Its receipt `drained`, for whatever token, is of the last seconds."""
+    """True if the pod's receipt `drained`, for whatever token, is at most some seconds old."""
     return _is_fresh(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""), now)
 
 

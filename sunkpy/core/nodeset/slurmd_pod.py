@@ -26,10 +26,10 @@ _HEAVIEST = 0xFFFFFFF0
 """The largest weight that Slurm takes."""
 
 OFFER_LASTS_S = 60.0
-"""So long a node must offer something else than its pod was made for before the pod counts as outdated."""
+"""If a node offers something else than its pod was made for, the pod is outdated after so many seconds."""
 GPUS_AWAY_S = 600.0
-"""So long if a device plugin offers no GPUs at all: one that is away looks like that, and Slurm needs none. The kubelet
-itself keeps its resource for five minutes.
+"""The same time, if a device plugin offers no GPUs at all: a plugin that is away looks like that, and Slurm does not
+need it. The kubelet itself keeps its resource for five minutes.
 """
 
 
@@ -54,7 +54,7 @@ def template_hash(nodeset: NodeSet) -> str:
 
 
 def fingerprint(shaping: object) -> str:
-    """Of a value of JSON; the order of keys does not matter."""
+    """The hash of a value of JSON. The order of keys does not matter."""
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -157,9 +157,9 @@ def memory_offered_mib(node: Node, reserved: Reserved) -> int:
 
 
 def offer(nodeset: NodeSet, node: Node) -> str:
-    """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:2 devices=a;b`,
-    without devices that have no names. With what else the NodeSet asks for:
-    `counted=nic:8 features=gpu,k8s/rack=a weight=3`.
+    """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:2 devices=a;b`.
+    Devices without names are left out. What else the NodeSet asks for follows: `counted=nic:8 features=gpu,k8s/rack=a
+    weight=3`.
     """
     cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
     words = ";".join(word for each in _gpus(nodeset, node) for word in sorted(each.words.split()))
@@ -189,21 +189,21 @@ def _by_key(offer: str) -> dict[str, str]:
 
 
 def features(nodeset: NodeSet, node: Node) -> str:
-    """Those of its Slurm node: `gpu,ib,k8s/topology.kubernetes.io/zone=eu-1a`."""
+    """The features of the Slurm node: `gpu,ib,k8s/topology.kubernetes.io/zone=eu-1a`."""
     labels = node.metadata.labels
     of_labels = (names.feature_of_label(key, labels[key]) for key in nodeset.spec.feature_labels if key in labels)
     return ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features, *of_labels)))
 
 
 def weight(nodeset: NodeSet, node: Node) -> int:
-    """That of its Slurm node; a label that says no weight counts for nothing."""
+    """The weight of the Slurm node. A label whose value is not a weight is ignored."""
     said = node.metadata.labels.get(nodeset.spec.weight_label, "") if nodeset.spec.weight_label else ""
     is_weight = said.isascii() and said.isdecimal() and 0 < int(said) <= _HEAVIEST
     return int(said) if is_weight else nodeset.spec.weight
 
 
 def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
-    """What the node of a pod offers now, if the pod was made for another offer; else empty.
+    """What the node of a pod offers now, if the pod was made for another offer; otherwise empty.
 
     A node that is not ready reports nothing new, nor does a driver without slices; a pod without the annotation is of
     an older operator.
@@ -225,12 +225,16 @@ def lacks_gpus(nodeset: NodeSet, offers_now: str) -> bool:
 
 
 def offer_lasts_s(nodeset: NodeSet, offers_now: str) -> float:
-    """How long a node must have offered this until its pod, which was made for something else, is outdated."""
+    """For how many seconds the node must have offered this until its pod, which was made for something else, is
+    outdated.
+    """
     return GPUS_AWAY_S if lacks_gpus(nodeset, offers_now) else OFFER_LASTS_S
 
 
 def explain_offer(pod: Pod, offers_now: str) -> str:
-    """What the node of a pod offers by now, and what it did when the pod was made; empty when nothing is known."""
+    """The difference between what the node of a pod offers now and what it offered when the pod was made; empty if
+    nothing is known.
+    """
     made_for, now = _offer_of(pod), _by_key(offers_now)
     both = [key for key in now if key in made_for and now[key] != made_for[key]]
     changes = (_but_for_the_same(now[key], made_for[key]) for key in both)

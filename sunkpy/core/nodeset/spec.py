@@ -29,7 +29,9 @@ class GpuType(Wire, frozen=True, kw_only=True):
 
 
 class GpusOffered(Wire, frozen=True, kw_only=True):
-    """Those of one type on a node. `words`: by which names the driver knows them; empty if it does not say of each."""
+    """The GPUs of one type on a node. `words`: the names by which the driver knows them; empty if some of them have
+    none.
+    """
 
     gres: str
     count: int
@@ -37,7 +39,7 @@ class GpusOffered(Wire, frozen=True, kw_only=True):
 
 
 class Gpu(Wire, frozen=True, kw_only=True):
-    """What of the Node Slurm knows as GRES `gpu[:type]`: an extended resource, or the devices of a DRA driver.
+    """Which devices of the Node Slurm knows as GRES `gpu[:type]`: an extended resource, or the devices of a DRA driver.
 
     `types`: instead, if they are of several. `type_label`: a label of the Node that says the type, or has to agree.
     """
@@ -49,7 +51,8 @@ class Gpu(Wire, frozen=True, kw_only=True):
     types: tuple[GpuType, ...] = ()
 
     def offered_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """What the node offers, in the order of Slurm's indices; None while its driver or its label does not say.
+        """The GPUs that the node offers, in the order of Slurm's indices; None as long as its driver or its label does
+        not say.
 
         A device that fits several types is of the first; one that fits none is not offered.
         """
@@ -93,7 +96,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return tuple(each for each in found if each.count)
 
     def count_on(self, node: Node) -> int | None:
-        """How many the node offers, of whatever type; None while its driver does not say."""
+        """How many GPUs of all types the node offers; None as long as its driver does not say."""
         offered = self.offered_on(node)
         return sum(each.count for each in offered) if offered is not None else None
 
@@ -111,7 +114,7 @@ class CountedGres(Wire, frozen=True, kw_only=True):
     resource: str = ""
 
     def count_on(self, node: Node) -> int:
-        """How many the node offers."""
+        """How many of the GRES the node offers."""
         return self.count or quantity.whole(node.status.allocatable.get(self.resource, "0"))
 
 
@@ -123,7 +126,7 @@ class Reserved(Wire, frozen=True, kw_only=True):
 
 
 class Ask(enum.StrEnum):
-    """How autoscalers are asked for nodes that jobs want."""
+    """How the operator asks autoscalers for nodes that jobs want."""
 
     NONE = "none"
     AUTO = "auto"
@@ -133,7 +136,7 @@ class Ask(enum.StrEnum):
 
 
 class NodeShape(Wire, frozen=True, kw_only=True):
-    """What a node would offer that is not there yet; `gres` as Slurm writes it."""
+    """What a node that does not exist yet would offer. `gres` is written as Slurm writes it."""
 
     cpus: int = 0
     memory: str | int = "0"
@@ -152,7 +155,7 @@ class Growth(Wire, frozen=True, kw_only=True):
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):
-    """How much of the set a roll may take at once: a number of pods or a percentage; and when, none is always."""
+    """How many pods a roll may take at once, as a number or a percentage, and in which windows. No window: always."""
 
     max_unavailable: int | str = "25%"
     windows: tuple[Window, ...] = ()
@@ -166,7 +169,7 @@ class UpdateStrategy(Wire, frozen=True, kw_only=True):
 
 
 class NodeSetSpec(Wire, frozen=True, kw_only=True):
-    """What is wanted. `replicas` None is every feasible node; `drain_timeout_seconds` None is no limit; `smt` empty is
+    """The wanted state. `replicas` None: every feasible node. `drain_timeout_seconds` None: no limit. `smt` empty:
     `whole-cores`.
     """
 
@@ -197,7 +200,8 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
 
 class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """What is there. Names are SUNK's, whose dashboards read them unchanged, but for `number_unhealthy` and `growth`.
+    """The observed state. The names are those of SUNK, whose dashboards read them unchanged; `number_unhealthy` and
+    `growth` are our own.
 
     All is the operator's, but `growth`, which is the syncer's.
     """

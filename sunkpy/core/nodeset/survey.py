@@ -151,7 +151,7 @@ class Survey:
 
 
 def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
-    """All nodes at once.
+    """Judge all nodes at once.
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.

@@ -52,7 +52,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trait(enum.IntEnum):
-    """What is true of a slurmd pod. By these, pods are counted and found again."""
+    """Properties of a slurmd pod, by which pods are counted and found again."""
 
     LIVE = enum.auto()  # not finished; the next four are of live pods
     SCHEDULED = enum.auto()  # on a node that fits; else it is misscheduled

@@ -16,7 +16,7 @@ _VERSION: Final = re.compile(r"(?:slurm-)?(\d+)\.(\d+)\.\S+")
 
 
 def version_skew(labels: Mapping[str, str], *, operator: str = __version__) -> str:
-    """What does not fit, and what to do; empty where it fits, or nobody can know."""
+    """Which versions do not fit and what to do; empty if they fit or nobody can know."""
     chart = labels.get(_LABEL, "")
     theirs, ours = _VERSION.fullmatch(chart), _VERSION.fullmatch(operator)
     if theirs is None or ours is None or not chart.startswith("slurm-"):

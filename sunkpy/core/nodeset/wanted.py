@@ -25,7 +25,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, nodeset: NodeSet) -> Self:
-        """What this NodeSet wants.
+        """Read what this NodeSet wants.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.

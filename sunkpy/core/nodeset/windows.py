@@ -18,7 +18,9 @@ _A_WEEK: Final = 7
 
 
 class Window(Wire, frozen=True, kw_only=True):
-    """On each of `days` (none: every day) from `start`, as `22:30`, for so many hours, also past midnight."""
+    """A time of the week. It begins at `start`, such as `22:30`, on each of `days` (none: every day), and lasts so many
+    hours, also past midnight.
+    """
 
     days: tuple[str, ...] = ()
     start: Annotated[str, msgspec.Meta(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "00:00"

@@ -11,7 +11,9 @@ from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.survey import Survey
 
 WAVE = 250
-"""Most pods that are created, and most that are marked or deleted, in one pass: as the DaemonSet controller does."""
+"""At most so many pods are created, and so many are marked or deleted, in one pass. The DaemonSet controller does the
+same.
+"""
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):

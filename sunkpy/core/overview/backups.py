@@ -19,9 +19,9 @@ from sunkpy.core.overview.table import Table
 
 Manifest = dict[str, Any]
 LATE_S: Final = 30 * 3600.0
-"""Where a CronJob does not say how old its newest backup may be: a daily one with time to spare."""
+"""The age at which a backup is late, if its CronJob does not say: a day and some hours."""
 _OF: Final = {"backup": "database", "state-backup": "queue"}
-"""What is backed up, by the component."""
+"""Component of a CronJob → what it backs up."""
 COMPONENTS: Final = tuple(_OF)
 _STEPS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
@@ -44,7 +44,9 @@ class BackupFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BackupReport(Wire, frozen=True, kw_only=True):
-    """What a run found in the end. `files`: the newest first, without the oldest `left_off`; sizes in bytes."""
+    """What a run found at its end. `files`: the newest first, without the oldest `left_off` files. Sizes
+    are in bytes.
+    """
 
     name: str
     type: str
@@ -63,7 +65,7 @@ class JobTemplate(Wire, frozen=True, kw_only=True):
 
 
 class CronJobSpec(Wire, frozen=True, kw_only=True):
-    """When it runs, and what."""
+    """When a CronJob runs, and what it runs."""
 
     schedule: str = ""
     suspend: bool = False
@@ -71,13 +73,13 @@ class CronJobSpec(Wire, frozen=True, kw_only=True):
 
 
 class CronJobStatus(Wire, frozen=True, kw_only=True):
-    """When a run of it last ended well."""
+    """When a run of the CronJob last ended well."""
 
     last_successful_time: str | None = None
 
 
 class CronJob(KubeObject, frozen=True, kw_only=True):
-    """What makes backups."""
+    """A CronJob that makes backups."""
 
     spec: CronJobSpec = CronJobSpec()
     status: CronJobStatus = CronJobStatus()
@@ -115,7 +117,7 @@ class Run(KubeObject, frozen=True, kw_only=True):
 
     @property
     def component(self) -> str:
-        """That of its CronJob."""
+        """The component of the CronJob whose run it is."""
         return self.labels.get("app.kubernetes.io/component", "")
 
     @property
@@ -133,7 +135,7 @@ class Run(KubeObject, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is backed up, when a run last ended well, and the report of the last that left one.
+    """What is backed up, when a run last ended well, and the report of the last run that left one.
 
     `failed`: why the last run failed, empty where it did not. `problem`: why somebody has to look.
     """
@@ -149,13 +151,13 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Backups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All of what was asked for."""
+    """All backups that were asked for."""
 
     backups: tuple[Backup, ...]
 
 
 def find_backup(cron_job: CronJob, runs: Iterable[Run], now: datetime) -> Backup:
-    """What is known of one, from its runs that are still there."""
+    """What is known about the backups of one CronJob, from its runs that still exist."""
     own = [run for run in runs if run.component == cron_job.component and run.metadata.namespace == cron_job.key[0]]
     ended = sorted(((run.end.finished_at, run) for run in own if run.end is not None), key=lambda each: each[0])
     report = next((run.report for _, run in reversed(ended) if run.report is not None), None)

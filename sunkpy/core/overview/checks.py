@@ -53,7 +53,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All checks."""
+    """The results of all checks."""
 
     checks: tuple[Check, ...]
 

@@ -95,15 +95,16 @@ DrainStep = Cordon | Uncordon | Drain | Resume | Verify
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, and what stays as it is and why."""
+    """The steps that are taken, and what stays as it is with the reason."""
 
     steps: tuple[DrainStep, ...] = ()
     left: tuple[str, ...] = ()
 
 
 class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was done to a node, or would be (`is_done`): the node with all that held it before, each step, and what
-    stays as it is and why; the jobs there."""
+    """What was done to a node, or would be done (`is_done` false): the node with all that held it before, each step,
+    what stays as it is and why, and the jobs there.
+    """
 
     node: HeldNode
     is_done: bool
@@ -234,7 +235,7 @@ def outcome_table(outcomes: Iterable[DrainOutcome]) -> Table:
 def explain_steps(
     now: NodeNow, plan: Steps, *, is_done: bool, job_ends: tuple[JobEnd, ...] = (), unread: tuple[str, ...] = ()
 ) -> Explanation:
-    """What was done, or would be; who held the node before; what is left, and until when at the latest."""
+    """Say what was done or would be done, who held the node before, what is left, and when it ends at the latest."""
     still = still_there(now.held)
     return Explanation(
         subject=subject_of(now.held),

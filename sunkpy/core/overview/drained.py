@@ -30,7 +30,7 @@ _ITS_OWN: Final = (
     "batch job complete failure", "Duplicate jobid", "gres/", "ResumeTimeout reached", "Reboot ",
     "SlurmdSpoolDir is full", "sunkpy check: ",
 )  # fmt: skip
-"""How reasons begin that slurmctld and slurmd write by themselves."""
+"""The beginnings of reasons that slurmctld and slurmd write by themselves."""
 
 _LIFTED_ON_THE_NODE: Final[Mapping[str, str]] = {
     "SlurmdSpoolDir is full": (
@@ -38,14 +38,16 @@ _LIFTED_ON_THE_NODE: Final[Mapping[str, str]] = {
     ),
     "sunkpy check: ": "it is lifted when check-node finds all well twice in a row: mend what the reason names",
 }
-"""Also by programs of the slurmd pod: how a reason begins, and when."""
+"""For drains that something on the node lifts, also programs of the slurmd pod: how the reason begins → when it is
+lifted.
+"""
 
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _SHOWN: Final = 8
 
 
 class Door(enum.StrEnum):
-    """Where a hold is set, and lifted."""
+    """On which side a hold on a node is set and lifted."""
 
     KUBERNETES = "Kubernetes"
     SLURM = "Slurm"
@@ -68,7 +70,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def owner(self) -> str:
-        """Whose it is: a name, else the door."""
+        """Who holds the node: a name, otherwise the door."""
         return self.who or str(self.door)
 
 
@@ -91,7 +93,7 @@ class HeldNodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_held(facts: PoolFacts) -> tuple[HeldNode, ...]:
-    """All nodes that somebody holds; those without a slurmd pod as long as sunkpy remembers them."""
+    """All nodes that somebody holds. A node without a slurmd pod is among them as long as sunkpy remembers it."""
     slurmd = {pod.spec.node_name: pod for pod in facts.slurmd_pods or () if pod.spec.node_name}
     nodes = {node.name: node for node in facts.nodes or ()}
     lines = {line.node: line for line in find_nodes(facts)}
@@ -117,7 +119,7 @@ def _held(line: NodeLine, holds: tuple[Hold, ...]) -> HeldNode:
 
 
 def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> Iterator[Hold]:
-    """All that hold one node. `slurm` has no state when Slurm has no such node; None when there is no slurmd pod."""
+    """All who hold one node. `slurm` has no state if Slurm has no such node; it is None if there is no slurmd pod."""
     if node is not None:
         yield from _in_kubernetes(node, has_slurmd=pod is not None)
     if pod is not None and (token := token_of(pod)) is not None:

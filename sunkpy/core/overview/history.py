@@ -58,7 +58,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_history(past: NodePast) -> History:
-    """All that is known, in the order of time."""
+    """All that is known about the past, in the order of time."""
     found = [*_of_events(past.events), *_of_node(past.node), *_of_pod(past.pod), *_of_slurm(past.slurm)]
     return History(
         node=past.name,

@@ -13,7 +13,9 @@ from sunkpy.core.overview.queue import QueuedJob
 
 
 class Ending(NamedTuple):
-    """What happened, what to do; in braces: `job` as the asking person calls it, `partition`, `node` (the first)."""
+    """What happened to a job, and what to do. In braces: `job` as the person who asks calls it, `partition`, `node`
+    (the first).
+    """
 
     because: str
     what_to_do: str
@@ -40,7 +42,9 @@ STATES: Final = {
     "BOOT_FAIL": Ending("a node of it did not boot", _NODE),
     "REVOKED": Ending("another cluster of the federation runs it", "Look for it there: squeue --federation"),
 }
-"""By the state in which the job ended, except FAILED; for PREEMPTED the text names the job that has its nodes."""
+"""State in which a job ended → what happened. FAILED is not here. For PREEMPTED the text names the job that has its
+nodes.
+"""
 
 CODES: Final = {
     126: Ending("its script, or the last command in it, may not be executed", "Make it executable: chmod +x FILE"),
@@ -48,7 +52,7 @@ CODES: Final = {
         "the last command of its script was not found", "Load its module in the script, or write its whole path."
     ),
 }
-"""By the exit code of its script, as bash gives it."""
+"""Exit code of the job's script, as bash gives it → what happened."""
 
 SIGNALS: Final = {
     6: Ending("its script aborted (signal 6)", _STEPS),
@@ -72,14 +76,14 @@ SIGNALS: Final = {
     ),
     54: Ending("a Prolog failed", _NODE),
 }
-"""By the signal that Slurm says ended it (`0:9`)."""
+"""Signal that ended the job, as Slurm says (`0:9`) → what happened."""
 
 REASONS: Final = {
     "JobLaunchFailure": Ending("its script could not be started on its node", _NODE),
     "SystemFailure": Ending("Slurm itself failed", _NODE),
     "InactiveLimit": Ending("its srun or salloc was silent for longer than InactiveLimit", "Submit it again."),
 }
-"""By Slurm's reason, where neither code nor signal say more."""
+"""Slurm's reason → what happened, if neither code nor signal says more."""
 
 HELD: Final = {
     "launch failed requeued held": Ending(
@@ -99,13 +103,15 @@ HELD: Final = {
         "somebody, or its own script, queued it again as a special exit", "Release it: scontrol release {job}"
     ),
 }
-"""By what slurmctld says of a job that it queued again (job_mgr.c), under reason JobHeldUser or JobHoldMaxRequeue."""
+"""What slurmctld says about a job that it queued again (job_mgr.c), with reason JobHeldUser or JobHoldMaxRequeue → what
+happened.
+"""
 
 _UNTOLD: Final = Ending("", "How it ended: sacct -j {job}")
 
 
 def how_ended(job: QueuedJob) -> Ending:
-    """What to say about a job that has ended."""
+    """What happened to a job that has ended, and what to do."""
     for state, told in STATES.items():
         if state in job.row.state:
             return told
@@ -121,5 +127,5 @@ def how_ended(job: QueuedJob) -> Ending:
 
 
 def why_held(job: QueuedJob) -> Ending | None:
-    """What to say about a job that Slurm queued again and holds."""
+    """Why Slurm holds a job that it has queued again, and what to do."""
     return HELD.get(job.said)

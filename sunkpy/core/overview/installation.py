@@ -17,7 +17,7 @@ from sunkpy.core.overview.volumes import VolumesOfPod
 
 
 class OurContainer(Wire, frozen=True, kw_only=True):
-    """Which image it runs."""
+    """A container, with the image that it runs."""
 
     name: str = ""
     image: str = ""
@@ -38,7 +38,7 @@ class OurVolume(Wire, frozen=True, kw_only=True):
 
 
 class OurPodSpec(Wire, frozen=True, kw_only=True):
-    """What it runs, and which keys it needs."""
+    """The containers of a pod and the keys that it needs."""
 
     node_name: str = ""
     containers: tuple[OurContainer, ...] = ()
@@ -63,7 +63,7 @@ class OurPod(KubeObject, frozen=True, kw_only=True):
 
 
 class LeaseSpec(Wire, frozen=True, kw_only=True):
-    """Who holds it, and since when without a renewal."""
+    """Who holds a Lease, and when they renewed it last."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -89,7 +89,7 @@ class NamespaceSelector(Wire, frozen=True, kw_only=True):
 
 
 class Constraints(Wire, frozen=True, kw_only=True):
-    """What a policy holds."""
+    """The namespaces that a policy applies to."""
 
     namespace_selector: NamespaceSelector = NamespaceSelector()
 
@@ -112,7 +112,7 @@ class AdmissionPolicy(KubeObject, frozen=True, kw_only=True):
 
     @property
     def named_namespaces(self) -> frozenset[str]:
-        """Those that its selector names; of system classes, those that it leaves alone."""
+        """The namespaces that the policy's selector names. A policy about system classes leaves these alone."""
         found = self.spec.match_constraints.namespace_selector.match_expressions
         return frozenset(name for each in found for name in each.values)
 
@@ -160,7 +160,9 @@ class PolicyBinding(KubeObject, frozen=True, kw_only=True):
 
 
 class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
-    """What slurmrestd answered, with how many nodes and GPUs; `error`: why it did not, or refused the token."""
+    """What slurmrestd answered: the release, and how many nodes and GPUs there are. `error`: why it did not answer, or
+    refused the token.
+    """
 
     release: str = ""
     api_version: str = ""
@@ -179,14 +181,14 @@ class HooksFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a pod or job that was made to see whether one runs; `error`: why it did not."""
+    """What became of a pod or job that was made to see whether one runs. `error`: why it did not run."""
 
     took_s: float = 0.0
     error: str = ""
 
 
 class Seen(enum.IntEnum):
-    """What the script of a canary job found; the exit code of the job."""
+    """What the script of a canary job found, and the exit code of the job."""
 
     ITS_OWN = 0
     NOT_ONE_GPU = 11
@@ -214,7 +216,7 @@ class CanaryJob(Canary, frozen=True, kw_only=True):
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found; None: it could not be read, and `unread` says why, under the name of the field.
+    """All that was found. A field is None if it could not be read; `unread` says why, under its name.
 
     Args:
         server_version: of the apiserver.

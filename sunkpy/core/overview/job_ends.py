@@ -40,7 +40,7 @@ def find_job_ends(jobs: Iterable[QueuedJob], slurm_nodes: Collection[str]) -> tu
 
 
 def by_slurm_node(ends: Iterable[JobEnd]) -> Mapping[str, Sequence[JobEnd]]:
-    """Those of each node, in the same order, as if that node alone had been asked for."""
+    """For each node, the ends of its jobs, in the same order as if only this node had been asked for."""
     found: dict[str, list[JobEnd]] = {}
     for end in ends:
         for node in end.slurm_nodes:

@@ -24,7 +24,7 @@ _SHOWN: Final = 4
 
 
 class JobVerb(enum.StrEnum):
-    """What a person wants of jobs."""
+    """What a person wants to do to jobs."""
 
     HOLD = "hold"
     RELEASE = "release"
@@ -44,7 +44,9 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobsDone(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was done, or would be (`is_done`), and what Slurm said; `unread`: what could not be read."""
+    """What was done to jobs, or would be done (`is_done` false), and what Slurm said. `unread`: what
+    could not be read.
+    """
 
     verb: JobVerb
     is_done: bool
@@ -59,7 +61,7 @@ def is_job_number(text: str) -> bool:
 
 
 def plan_jobs(verb: JobVerb, numbers: Iterable[str], jobs: Sequence[QueuedJob], pods: Sequence[Pod]) -> list[JobStep]:
-    """What becomes of each; `pods`: those that wait for Slurm or have their nodes from it."""
+    """The step for each job. `pods`: pods that wait for Slurm or have their nodes from it."""
     by_job: dict[int, list[str]] = {}
     for pod in pods:
         if (id := noted_job(pod)) is not None:

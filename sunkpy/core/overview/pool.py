@@ -23,11 +23,11 @@ from sunkpy.core.overview.queue import QueuedJob, QueueEntry, waiting_table
 from sunkpy.core.overview.table import Table, count, first_of
 
 _SHOWN = 4
-"""How many jobs or pods of a node are named."""
+"""At most so many jobs or pods of a node are named."""
 
 
 class Standing(enum.StrEnum):
-    """Each node counts once: as the first of these that holds."""
+    """How a node stands. Each node counts once, as the first of these that holds."""
 
     DOWN = "down"  # no slurmd that Slurm can use
     DRAINED = "drained"  # no new job starts, whether or not one still runs
@@ -36,7 +36,7 @@ class Standing(enum.StrEnum):
 
 
 class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read. None: it could not be read; `unread` says why.
+    """All that was read about the pool. A field is None if it could not be read; `unread` says why.
 
     Args:
         nodesets: those that are asked for.
@@ -156,7 +156,7 @@ def find_stuck(facts: PoolFacts) -> tuple[StuckPod, ...]:
 
 
 def standing_of(node: SlurmNode) -> Standing:
-    """How a Slurm node stands, with a state that may be as old as the annotation of its slurmd pod."""
+    """How a Slurm node stands. Its state may be as old as the annotation of its slurmd pod."""
     if not node.is_registered:
         return Standing.DOWN
     return Standing.DRAINED if node.is_closed else Standing.BUSY if node.is_busy else Standing.READY
@@ -167,7 +167,9 @@ def _nodeset(slurmd: Pod) -> tuple[str, str]:
 
 
 def state_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
-    """As Slurm has it; else as the syncer wrote it, which is no state at all when Slurm has no such node."""
+    """The state of the Slurm node as Slurm gives it; if Slurm was not read, as the syncer wrote it on the pod. It is
+    empty if Slurm has no such node.
+    """
     name = slurm_node_of(slurmd)
     if facts.slurm_nodes is not None:
         return facts.slurm_nodes.get(name, SlurmNode(name=name))
@@ -216,7 +218,7 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
 
 
 def explain_missing(missing: Sequence[str]) -> str:
-    """Which half of an answer is not there; empty when both are."""
+    """A sentence that says which half of the answer is missing; empty if both are there."""
     if len(missing) > 1:
         return f"Nothing could be read, neither of {missing[0]} nor of {missing[1]}."
     return f"The half of {missing[0]} is missing." if missing else ""

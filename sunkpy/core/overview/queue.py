@@ -56,7 +56,7 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
 
     def is_called(self, number: str) -> bool:
-        """By this number, as squeue prints it: `7`, the task `7_3` of an array, the component `7+1`."""
+        """True if squeue prints the job with this number: `7`, the task `7_3` of an array, the component `7+1`."""
         if number in (str(self.row.id), f"{self.het_job}+{self.het_offset}" if self.het_job else ""):
             return True
         array, underscore, task = number.partition("_")
@@ -102,7 +102,7 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that waits; `unread`: what could not be read, and why; `missing`: sides from which nothing was read."""
+    """All that waits. `unread`: what could not be read, and why. `missing`: sides from which nothing was read."""
 
     waiting: tuple[QueueEntry, ...] = ()
     unread: tuple[str, ...] = ()
@@ -112,7 +112,9 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def find_queue(
     jobs: Sequence[QueuedJob] | None, pods: Iterable[Pod], tiers: Mapping[str, int], now_s: float
 ) -> tuple[QueueEntry, ...]:
-    """Both doors. `jobs` None: Slurm was not asked, and what the scheduler wrote on the pods has to do."""
+    """Find what waits at both doors. `jobs` is None if Slurm was not asked: then only what the scheduler wrote on the
+    pods is known.
+    """
     waiting_pods = [pod for pod in pods if pod_phase(pod) is PodPhase.WAITING]
     if jobs is None:
         return tuple(_by_their_pods(waiting_pods))
@@ -150,7 +152,7 @@ def _waiting(job: QueuedJob, place: int, now_s: float) -> QueueEntry:
 
 
 def words_for(slurm_reason: str) -> str:
-    """What a job with this reason waits for."""
+    """What a job with this pending reason waits for, in words."""
     if cure := NEVER_STARTS.get(slurm_reason):
         return f"{cure.replace('the pod', 'it')}: {_NEVER}"
     return pending_reason(slurm_reason) or slurm_reason or "Slurm has not looked at it yet"
@@ -209,7 +211,7 @@ def _row(each: QueueEntry) -> tuple[str, ...]:
 
 
 def waiting_table(waiting: Iterable[QueueEntry]) -> Table:
-    """How many wait for what, at either door; the most first."""
+    """How many jobs and pods wait for what, at both doors. The most frequent comes first."""
     counts = Counter((each.door, each.waits_for) for each in waiting)
     rows = tuple((door, str(number), text) for (door, text), number in counts.most_common())
     return Table(titles=("WAITS AT", "JOBS", "FOR"), rows=rows)

@@ -19,7 +19,7 @@ _ALL: Final = "100%"
 
 
 class Verb(enum.StrEnum):
-    """What a person wants of a roll."""
+    """What a person wants to do with a roll."""
 
     STATUS = "status"
     PAUSE = "pause"
@@ -28,8 +28,8 @@ class Verb(enum.StrEnum):
 
 
 class RollChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write: None leaves it. `ends_windows`: a roll may begin at any time. `why_not`: nothing is written, and
-    why.
+    """What to write to the NodeSet; None leaves a field as it is. `ends_windows`: a roll may begin at any time.
+    `why_not`: why nothing is written.
     """
 
     paused: bool | None = None
@@ -52,7 +52,7 @@ class RollChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None = None) -> RollChange:
-    """What to write for it. `max_unavailable`: also that; `now` takes all pods at once."""
+    """What to write to the NodeSet for this verb. `max_unavailable`: write this, too. `now` takes all pods at once."""
     spec = facts.nodeset.spec
     if verb is Verb.STATUS:
         return RollChange()

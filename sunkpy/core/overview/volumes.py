@@ -14,7 +14,7 @@ NOT_SAVED_S: Final = 600.0
 
 
 class VolumesOfPod(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pod says.
+    """The volumes that one pod reports.
 
     `used`: of each PersistentVolumeClaim the part that is used, of bytes or of inodes. `job_state_saved`: when
     slurmctld last saved its jobs, in seconds since 1970. `is_closed`: it tells only who has the token of

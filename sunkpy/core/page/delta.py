@@ -20,7 +20,7 @@ class TableChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def diff_tables(old: Tables, new: Tables) -> Mapping[str, TableChange]:
-    """Each table that has changed."""
+    """The changes of each table that has changed."""
     changes = {name: _diff(old.get(name, {}), rows) for name, rows in new.items()}
     return {name: change for name, change in changes.items() if change != TableChange()}
 

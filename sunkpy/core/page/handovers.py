@@ -25,7 +25,7 @@ from sunkpy.core.page.rows import HandOverRow
 
 MOST: Final = 200
 _JOB: Final = re.compile(r"Slurm job (\d+) ([^;]*?)(?: by (Slurm job (\d+)[^;]*))?(?:;|$)")
-"""As `core.gang.job.ends` writes it."""
+"""Matches what `core.gang.job.ends` writes into Events."""
 
 
 def find_handovers(

@@ -23,7 +23,7 @@ EMPTY: Tables = {key: {} for key in (HEAD, NODES, WAITING, RUNNING, HANDOVERS, C
 
 
 class Joint(enum.StrEnum):
-    """How a node stands at both doors together; the first that holds."""
+    """How a node stands in Kubernetes and Slurm together: the first of these that holds."""
 
     DOWN = "down"  # Slurm cannot use it
     DRAINING = "draining"  # no new job starts, something still runs
@@ -90,8 +90,8 @@ class HandOverRow(Row, frozen=True, kw_only=True):
 
 
 class ChangeRow(Row, frozen=True, kw_only=True):
-    """What sunkpy did or saw lately, or who holds a node since then. `namespace` is that of a pod for Slurm; `kind` is
-    empty where the name is hidden.
+    """What sunkpy did or saw lately, or who holds a node since when. `namespace`: that of a pod for Slurm. `kind` is
+    empty if the viewer may not see the name.
     """
 
     at: str
@@ -105,7 +105,7 @@ class ChangeRow(Row, frozen=True, kw_only=True):
 
 
 def joint_of(line: NodeLine) -> Joint:
-    """How a node stands, whatever drains it."""
+    """How a node stands, whoever drains it."""
     if line.standing is Standing.DOWN:
         return Joint.DOWN
     has_something = bool(line.jobs or line.pods)

@@ -41,7 +41,7 @@ _EACH_POD: Final = frozenset({"Scheduled", "WaitingForSlurm"})
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read at `now`, in UTC."""
+    """All that was read. `now`: when, in UTC."""
 
     pool: PoolFacts
     events: tuple[Event, ...] = ()
@@ -49,7 +49,9 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
-    """Everything that some viewer may see; `before`: the tables until now, which know how long hand-overs took."""
+    """All tables, with everything that some viewer may see. `before`: the tables until now, which know how long
+    hand-overs took.
+    """
     pool, now_s = facts.pool, facts.now.timestamp()
     lines, waiting = find_nodes(pool), find_queue(pool.jobs, pool.pods, pool.tiers, now_s)
     nodesets = tuple("/".join(each.key) for each in pool.nodesets or ())
@@ -161,7 +163,7 @@ def _is_after(at: str, earliest: datetime) -> bool:
 
 
 def namespaces_in(tables: Tables) -> frozenset[str]:
-    """All whose pods are named somewhere: what a viewer may see of them has to be asked."""
+    """All namespaces whose pods are named in the tables. What a viewer may see of them has to be asked."""
     names = [pod for row in tables[NODES].values() if isinstance(row, NodeRow) for pod in row.pods]
     names += [row.name for row in tables[WAITING].values() if isinstance(row, QueueEntry) and row.door == PODS]
     names += [row.name for row in tables[RUNNING].values() if isinstance(row, RunningRow) and row.pods]

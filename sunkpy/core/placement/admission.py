@@ -20,7 +20,7 @@ from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
 
 
 class Verdict(enum.Enum):
-    """What the kubelet would say."""
+    """What the kubelet would answer."""
 
     ADMIT = "admit"
     WAIT = "wait"  # not now, but when pods that are already ending are gone

@@ -27,8 +27,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be together: `slots` of `needs` each (`counted`), within one value of `label`; no two on a node if
-    `apart`.
+    """Slots that must be together: `slots` of them, each with `needs` (`counted`), on nodes with one value of `label`.
+    If `apart`, no two are on one node.
 
     `excluded`: nodes that the job excludes while it waits; it stays with the domain in which it excludes none, as long
     as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred. `turn`:

@@ -72,7 +72,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def room(self) -> NodeAmounts:
-        """What it offers to pods that Slurm schedules, by its own measure too, when nobody is there."""
+        """What the node offers to pods that Slurm schedules if none is there, by the node's own measure and Slurm's."""
         cpu, memory = self.left.get("cpu", 0), self.left.get("memory", 0)
         if self.slurm is None:
             return frozenset({"cpu": cpu, "memory": memory}.items())
@@ -86,7 +86,7 @@ NodeAmounts = frozenset[tuple[str, int]]
 
 
 def times(needs: Mapping[str, int], room: NodeAmounts) -> int:
-    """How often that fits there; `needs` as `needs.counted` says."""
+    """How many times the needs fit there; `needs` as `needs.counted` gives them."""
     has = dict(room)
     return min(has.get(name, 0) // amount for name, amount in needs.items() if amount)
 
@@ -109,12 +109,12 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
         return not self.rooms or any(times(needs, room) for room in self.rooms)
 
     def slots_on_smallest(self, needs: Mapping[str, int]) -> int:
-        """How many times that fits on each of those nodes on which it fits; 0 when it is not known."""
+        """The least number of times that the needs fit on one of the nodes on which they fit; 0 if it is not known."""
         return min(filter(None, (times(needs, room) for room in self.rooms)), default=0)
 
 
 def nowhere(why: str) -> Eligibility:
-    """No node at all, for a reason that is none of the nodes'."""
+    """No node is eligible, for a reason that has nothing to do with the nodes."""
     return Eligibility(eligible=(), refused={"": why})
 
 
@@ -199,7 +199,9 @@ def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibi
 
 
 def excluded(eligibility: Eligibility) -> tuple[str, ...]:
-    """What to exclude from the job by name: nothing when every node will do, or features say which."""
+    """The Slurm nodes that the job has to exclude by name. Empty if every node will do, or if features say which nodes
+    will.
+    """
     return tuple(sorted(name for name in eligibility.refused if name not in eligibility.outside))
 
 

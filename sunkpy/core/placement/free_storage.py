@@ -70,7 +70,7 @@ class FreeRoom:
 
 
 def decides(asked: Asked, before: FreeStorage | None, now: FreeStorage | None) -> bool:
-    """Whether such a volume can be made somewhere has changed with that."""
+    """True if this change decides whether such a volume can be made somewhere."""
     held, holds = (
         [each.node_topology]
         if each is not None and each.storage_class_name == asked[0] and each.holds(asked[1])

@@ -42,11 +42,12 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 
 SEAT_PATIENCE_S = 30.0
-"""How long a member is tried again on a node that refuses it while others of its gang are on theirs."""
+"""For so many seconds a member is tried again on a node that refuses it, while others of its gang are on their nodes.
+"""
 
 
 def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """What to do about pods that have nodes under a job."""
+    """Decide about a gang with pods that have nodes under a job."""
     others = [other for other in snapshot.live_jobs if other.id != job.id]
     actions = cancel_all(others, f"the pod was bound by job {job.id}")
     if job.phase not in HOLDING:

@@ -24,7 +24,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import parse_rfc3339
 
 IDLE_PATIENCE_S = 120.0
-"""How long a job holds its nodes for pods that do not come."""
+"""For so many seconds a job keeps its nodes for pods that do not come."""
 NO_ANSWER = "the placeholder job did not end after its signal"
 CANCELLED_BEFORE = "it was cancelled before, and Slurm has not ended it yet"
 NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots for others"
@@ -32,11 +32,13 @@ _NOT_BEGUN = f"its pods have ended, and {IDLE_PATIENCE_S:.0f} s later its script
 _STOPPED = "its pods have ended, and Slurm would start it again without them"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
 TOLD_PATIENCE_S = 15.0
-"""How long a placeholder job may take to end by itself after its signal, before it is cancelled."""
+"""A placeholder job may take so many seconds to end by itself after its signal. Then it is cancelled."""
 
 
 def longest_grace_s(gang: Gang, policy: Policy) -> int:
-    """What pods of a gang are given: by their namespace, else by their partition; of several, the least."""
+    """The longest grace period for pods of the gang: that of their namespace, else that of their partition. If there
+    are several, the shortest.
+    """
     by_partition = policy.partition_grace_s
     partitions = (gang.options.partition or policy.default_partition).split(",")
     return gang.longest_grace_s or min(by_partition.get(name, policy.longest_grace_s) for name in partitions)
@@ -51,8 +53,8 @@ def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
 
 
 def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
-    """That period, or the rest that a pod which is being deleted still has: with a longer period the kubelet would
-    start again.
+    """The grace period `longest_s`, or what is left of the pod's own if it is being deleted already: with a longer one
+    the kubelet would start again.
 
     A pod whose time is up and that is still there has a kubelet that learned of the deletion late. `now` is wall-clock
     time: when the pod has to be gone, only the apiserver has noted, and a new leader knows no more.
@@ -71,7 +73,7 @@ def _grace_to_give(pod: Pod, longest_s: int) -> int | None:
 
 
 def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
-    """Before the pod starts: it will not be given what it asks for."""
+    """Warn before the pod starts that its grace period will be shorter than it asks for."""
     if grace_s(pod) <= longest_s:
         return None
     note = (
@@ -113,8 +115,8 @@ def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:
-    """Each with a bounded grace period; those that are being deleted already come first, so that all others are evicted
-    at once.
+    """Give each eviction a bounded grace period, and put pods that are being deleted already first, so that all others
+    are evicted at once.
     """
     bounded_ones = [with_shorter_grace(eviction, longest_grace_s(gang, policy)) for eviction in evictions]
     return sorted(bounded_ones, key=lambda action: isinstance(action, Evict))

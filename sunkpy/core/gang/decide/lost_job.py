@@ -21,7 +21,7 @@ from sunkpy.core.gang.snapshot import Snapshot
 
 
 def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """What to do about pods that have nodes and no job."""
+    """Decide about a gang with pods that have nodes but no job."""
     # 1. Slurm has given one of the nodes to another job: the gang goes together.
     if any(node in snapshot.displaced for node in snapshot.holding.values()):
         return _evict_for_another(snapshot, gang, policy)

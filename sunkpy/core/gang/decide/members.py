@@ -45,7 +45,7 @@ def report_all(gang: Gang, message: str, cause: WaitCause, *, needs_node: bool =
 
 
 def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
-    """Its node has just refused it: why it waits, until that node is to be asked again."""
+    """Report why the pod waits whose node has just refused it. None once that node is to be tried again."""
     refusal = snapshot.refusals.get(pod.uid)
     if refusal is None or snapshot.now >= refusal.again_at:
         return None
@@ -53,7 +53,7 @@ def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
 
 
 def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Each pod onto the node that its affinity names: Slurm has no say in it."""
+    """Bind each pod to the node that its affinity names: Slurm has no say in it."""
     actions: list[GangAction] = []
     for pod in waiting(gang):
         node = matching.named_node(pod.spec)
@@ -105,7 +105,7 @@ def too_large(pod: Pod, job: Job, why: str) -> Warn:
 
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """It is not known which pods belong on the nodes of the job. The job keeps them for a while."""
+    """Keep the job for a while: nobody knows which pods belong on its nodes."""
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [
             Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s it was not known for which pods it is: {gang.refused}")
@@ -114,5 +114,5 @@ def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
 
 
 def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
-    """How the owner is suspended when the gang is preempted, if that is wished, possible and allowed."""
+    """How to suspend the owner when the gang is preempted; None unless this is wanted, possible and allowed."""
     return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None

@@ -59,12 +59,14 @@ ReqNodeNotAvail is also said of nodes that there could be. One that waits for a 
 (`Priority`) would not.
 """
 _ASKED_FOR_BY_NODESETS = ("Resources", "ReqNodeNotAvail", "PartitionConfig")
-"""Where a NodeSet grows, its status asks for the nodes of such a job: autoscalers that also heard of its pods would buy
-twice as many. A job with `BadConstraints` is held, and only its pods can say what it lacks."""
+"""With these pending reasons, and a NodeSet that grows, the status of the NodeSet asks for the nodes of the job. If
+autoscalers also heard of its pods, they would buy twice as many nodes. A job with `BadConstraints` is not here: Slurm
+holds it, and only its pods can say what it lacks.
+"""
 
 
 def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """What to do about a gang none of whose pods has a node."""
+    """Decide about a gang without pods that have nodes."""
     warnings: list[GangAction] = [
         Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))
         for problem in gang.problems

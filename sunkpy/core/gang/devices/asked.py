@@ -53,7 +53,7 @@ def claim_names(pod: Pod) -> dict[str, str]:
 
 
 def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
-    """Which claim the pod waits for; empty when all are there."""
+    """The claim that the pod waits for; empty if all its claims are there."""
     for name, object_name in claim_names(pod).items():
         if name not in claims:
             return (
@@ -71,7 +71,7 @@ def with_devices(gang: Gang, claimed: Claimed) -> Gang:
 
 
 def devices_counted(pod: Pod) -> int:
-    """How many devices of claims are counted in the requests of a pod of such a gang."""
+    """How many devices of claims count among the requests of a pod of such a gang."""
     return sum(int(amount) for name, amount in pod.spec.resources.requests.items() if name.startswith(CLAIMED))
 
 

@@ -102,12 +102,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> ExtendedClaimStatus | None:
-        """What the pod's status has to say of a claim that is made for it; None of one that it names itself."""
+        """What the pod's status has to say about a claim that was made for the pod; None for a claim that the pod names
+        itself.
+        """
         name, mappings = self.claim.name, self.mappings
         return ExtendedClaimStatus(resource_claim_name=name, request_mappings=mappings) if mappings else None
 
     def status(self, classes: Mapping[str, DeviceClass]) -> dict[str, object]:
-        """What is written, as kube-scheduler would."""
+        """The status to write to the claim, as kube-scheduler writes it."""
         wanted = self.claim.spec.devices
         of_class = [
             {"source": "FromClass", "requests": [request.name], **_opaque(config.opaque)}
@@ -152,7 +154,7 @@ def choose_devices(
 
 
 def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
-    """By uid of the pod, its devices as they are noted on it: `node-1/gpu-0,node-1/gpu-3`."""
+    """For each pod (by uid), the text that names its devices on the pod: `node-1/gpu-0,node-1/gpu-3`."""
     notes: dict[str, list[str]] = {}
     for each in chosen:
         notes.setdefault(each.pod.uid, []).extend(str(device.id) for device in each.devices)

@@ -36,7 +36,7 @@ class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
-    """How many each container of a pod asks for, of those that ask.
+    """How many GPUs each container of a pod asks for; containers that ask for none are left out.
 
     Raises:
         BadQuantity: an amount cannot be read.
@@ -47,7 +47,7 @@ def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
 
 
 def holds_up(pod: Pod, resource: str) -> bool:
-    """It is on a node, and the kubelet has yet to ask for its GPUs."""
+    """True if the pod is on a node and the kubelet has not asked for its GPUs yet."""
     is_admitted = pod.is_finished or pod.status.start_time is not None
     return bool(pod.spec.node_name) and not is_admitted and bool(gpus_asked(pod.spec, resource))
 
@@ -109,7 +109,7 @@ def _noted(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[
 
 
 def devices_on(pod: Pod) -> frozenset[str]:
-    """What is noted on it, as `<node>/<device>`."""
+    """The devices noted on the pod, each as `<node>/<device>`."""
     return frozenset(filter(None, pod.annotations.get(names.ANNOTATION_DEVICES, "").split(",")))
 
 

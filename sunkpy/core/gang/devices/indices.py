@@ -35,8 +35,8 @@ def assign_devices(
     *,
     gpu_resources: Mapping[str, str],
 ) -> dict[str, str]:
-    """By uid, what should be noted on each seated member: `0,1`; of a GRES other than `gpu` with its name: `nic:0`, and
-    with its type where the member asks for one: `gpu:h100:0`.
+    """For each seated member (by uid), the text about its GPUs that should be on it: `0,1`. A GRES other than `gpu` has
+    its name before the index: `nic:0`; and its type, if the member asks for one: `gpu:h100:0`.
 
     For members on nodes whose devices Slurm has reported. A member has no note when it asks for none, or when Slurm has
     not reported as many as it asks for.
@@ -69,7 +69,7 @@ def assign_devices(
 
 
 def noted_on(pod: Pod) -> str:
-    """What stands on the pod."""
+    """The text about GPUs that is on the pod now."""
     return pod.annotations.get(names.ANNOTATION_GPU_INDICES, "")
 
 

@@ -54,7 +54,7 @@ def asks_for_devices(spec: PodSpec) -> bool:
 
 
 def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimRequestMapping, DeviceRequest]]:
-    """Each request of the claim that a pod needs, and whose it is.
+    """Each request of the claim that a pod needs, with the container whose request it is.
 
     Args:
         spec: of the pod.

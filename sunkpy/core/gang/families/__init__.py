@@ -137,7 +137,7 @@ def assemble_beside(
     families: Families = FAMILIES,
     largest: int = LARGEST_GANG,
 ) -> Gang:
-    """As `assemble`; `apart`: pods of the gang that were set apart, which are not missing where one would be."""
+    """Like `assemble`. `apart`: pods that were set apart from the gang; they do not count as missing."""
     gang = assemble(id, pods, owners, families=families, largest=largest)
     if not apart or not gang.is_sized or not gang.missing:
         return gang
@@ -159,7 +159,7 @@ def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
-    """What the pod says now still makes it one of this gang; its people may change labels and annotations."""
+    """True if the pod, as it is now, still belongs to this gang: people may change its labels and annotations."""
     return id.unit in (extra_unit(pod), apart_unit(pod)) or _is_same(_family_of(pod, owners, families)[1], id)
 
 

@@ -41,7 +41,7 @@ def reference_to(pod: Pod, kind: Kind) -> OwnerReference | None:
 
 
 def made_by(pod: Pod, kind: Kind, owners: Owners = ()) -> OwnerReference | None:
-    """Who of this kind is responsible for the pod, directly or through one of these owners."""
+    """The owner of this kind that is responsible for the pod, directly or through one of these owners."""
     for child in (pod, *owners):
         for each in child.metadata.owner_references:
             if each.controller and _kind_of(each) == kind:
@@ -65,7 +65,7 @@ def nearest(owners: Owners, *kinds: Kind) -> Owner | None:
 
 
 def controllers(pod: Pod, owners: Owners) -> tuple[Owner, ...]:
-    """Those of the owners that made the pod, nearest first; not those that it only refers to."""
+    """The owners that made the pod, nearest first. Owners to which it only refers are left out."""
     by_uid = {owner.uid: owner for owner in owners}
     found: list[Owner] = []
     references = pod.metadata.owner_references
@@ -76,7 +76,7 @@ def controllers(pod: Pod, owners: Owners) -> tuple[Owner, ...]:
 
 
 def top(pod: Pod, owners: Owners) -> str:
-    """What people call the pod's workload: `Deployment default/web`, or empty for a bare pod."""
+    """The name that people use for the pod's workload: `Deployment default/web`; empty for a bare pod."""
     above = controllers(pod, owners)
     if above:
         return f"{above[-1].kind} {'/'.join(above[-1].key)}"

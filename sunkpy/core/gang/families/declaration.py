@@ -37,7 +37,8 @@ _INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubern
 
 
 class BadDeclaration(ValueError):
-    """What is declared makes no gang, or cannot be read; the text is for its people.
+    """What an owner or annotation declares makes no gang, or cannot be read. The text is for the people of the
+    workload.
 
     `annotation`: the one that says so, where it is one. Who catches it has `problem`.
     """
@@ -49,7 +50,7 @@ class BadDeclaration(ValueError):
 
 @contextlib.contextmanager
 def about(whose: str = "", *, annotation: str = "") -> Iterator[None]:
-    """What is wrong in here is wrong with that object, or with that annotation."""
+    """Errors raised inside this block are reported as errors of that object, or of that annotation."""
     try:
         yield
     except BadDeclaration as error:
@@ -66,7 +67,7 @@ class Template(Wire, frozen=True, kw_only=True):
 
     @property
     def shape(self) -> PodSpec:
-        """What its pods will ask for.
+        """What the pods of the role will ask for.
 
         Raises:
             msgspec.ValidationError: it is no template.

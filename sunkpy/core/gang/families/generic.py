@@ -104,7 +104,7 @@ class RoleRule(_Table, frozen=True, kw_only=True):
 
     @property
     def index(self) -> GroupKey | None:
-        """Where the number of a pod stands, if it has one."""
+        """Where the number of a pod stands, if the pod has one."""
         if not self.index_label and not self.index_annotation:
             return None
         return GroupKey(label=self.index_label, annotation=self.index_annotation)

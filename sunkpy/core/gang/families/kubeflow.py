@@ -21,13 +21,13 @@ LAUNCHER: Final = "launcher"
 
 
 class SchedulingPolicy(Wire, frozen=True, kw_only=True):
-    """How many pods must start together, of all roles; the others are elastic."""
+    """How many pods of all roles must start together; the others are elastic."""
 
     min_available: int | None = None
 
 
 class RunPolicy(Wire, frozen=True, kw_only=True):
-    """What happens to the whole."""
+    """What happens to the workload as a whole."""
 
     suspend: bool | None = False
     backoff_limit: int | None = None

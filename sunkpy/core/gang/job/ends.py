@@ -21,7 +21,7 @@ NEWEST_ASKED: Final = 5
 mostly just been submitted.
 """
 NEWEST_KNOWN: Final = 50
-"""And among that many jobs that are known already, which cost no request."""
+"""Among the jobs that are known already, so many are looked at as well: they cost no request."""
 
 IsKnown = Callable[[JobId], bool]
 
@@ -71,7 +71,7 @@ _BY_FLAG: Final = (
 
 
 def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
-    """What ended a job that is in `state`."""
+    """The cause that is told to people when a job has ended in `state`."""
     for flag, reason, text in _BY_FLAG:
         if flag in state:
             return EndCause(reason=reason, message=f"Slurm job {job} {text}")
@@ -113,14 +113,14 @@ def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown
 def begun_to_look_at(
     states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Those that waited and wait no more, newest first, at most as many as of those that wait."""
+    """Jobs that waited before and wait no more, newest first, as many as `newest_first` takes."""
     return newest_first((job for job in waited if has_begun(states.get(job))), is_known)
 
 
 def begun_between(
     before: Mapping[JobId, frozenset[str]], states: Mapping[JobId, frozenset[str]], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Those that began, and may have ended, from one answer to the next, newest first, as many."""
+    """Jobs that began between two answers, and may have ended, newest first, as many as `newest_first` takes."""
     begun = (job for job, state in states.items() if has_begun(state) and not has_begun(before.get(job)))
     return newest_first(begun, is_known)
 

@@ -22,7 +22,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 
 MISSING_OBSERVATIONS: Final = 2
-"""So many fresh answers of Slurm without the job prove that it does not know it."""
+"""After so many fresh answers of Slurm without the job, it is proved that Slurm does not know it."""
 
 WAITS_FOR_PROLOG: Final = "Prolog"
 """Reason of a job whose prologs still run (man squeue, JOB REASON CODES)."""
@@ -66,23 +66,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> JobId:
-        """Its id."""
+        """The Slurm job id."""
         return self.slurm.id
 
     @property
     def state(self) -> frozenset[str]:
-        """Its state, by Slurm's last word."""
+        """The flags of its state, as Slurm last reported them."""
         return self.slurm.state
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Its Slurm nodes, by Slurm's last word."""
+        """Its Slurm nodes, as Slurm last reported them."""
         return self.slurm.nodes
 
     # ------------------------------------------------------------- what becomes known
 
     def observed(self, state: frozenset[str] | None, *, asked_at: float) -> Job:
-        """After an answer of Slurm to a question sent at `asked_at`; None: it did not know the job."""
+        """The job after an answer of Slurm. `state` is None if Slurm did not know the job. `asked_at`: when the
+        question was sent.
+        """
         is_same = bool(state) and state == self.slurm.state and not self.missing
         if is_same and not (state and "PENDING" in state and (self.prologs or self.epilogs or self.nodes)):
             # Nothing new: so with nearly all of tens of thousands in each poll.
@@ -105,7 +107,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return _with(job, slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
 
     def read(self, slurm: SlurmJob, *, at: float) -> Job:
-        """After it was read in full, as it was at `at`, unless it is known as it was later."""
+        """The job after Slurm has described it in full, as it was at `at`; unchanged if something later is known."""
         if at < self.as_of:
             return self
         known = _with(
@@ -142,12 +144,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> AskedTerms:
-        """What is noted on pods."""
+        """What the job asks for, as it is noted on pods."""
         return AskedTerms(job=self.id, turn=self.turn, terms=self.spec or JobSpec())
 
     @property
     def has_started(self) -> bool:
-        """It has nodes, or had some: no pass over it may wait for those that are only queued."""
+        """True if the job has or had nodes: no pass over it may wait for jobs that are only queued."""
         # An allocation has its nodes before anybody has read its state.
         is_known = self.is_allocation or bool(self.state)
         return bool(self.prologs or self.epilogs) or (is_known and not slurm_states.is_job_pending(self.state))
@@ -164,12 +166,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """It has ended, or ends now: an epilog runs. Never true for a job that was lost or only could not be read."""
+        """True if the job has ended or is ending: an epilog runs. False for a job that was lost or could
+        not be read.
+        """
         return self.phase in OVER
 
     @property
     def is_lost(self) -> bool:
-        """It ended without anybody wanting it: its node fell silent or was set DOWN, or Slurm has forgotten it.
+        """True if the job ended although nobody wanted that: its node fell silent or was set DOWN, or Slurm has
+        forgotten it.
 
         Forgotten: several answers did not contain it, or its id is another job's, and nobody reported its end.
         """
@@ -177,7 +182,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """It holds or may come to hold resources, as far as is known."""
+        """True if the job holds resources or may get some, as far as is known."""
         return self.phase in LIVE
 
     @property
@@ -187,12 +192,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> JobKind | None:
-        """What it was asked for, as its comment says; None: it does not, or is not known yet."""
+        """How its slots were chosen (whole, named, shared, replacement), by its comment; None if that is not known."""
         return kind_in(self.spec.comment) if self.spec is not None else None
 
     @property
     def is_replacement(self) -> bool:
-        """It was made for the members that had nodes then: others have no slot there."""
+        """True if the job was made for the members that had nodes at that time: it has no slot for others."""
         return self.kind == REPLACEMENT
 
     @property
@@ -207,7 +212,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_let_go(self) -> bool:
-        """It got a signal to end or was cancelled: no pod comes to it any more."""
+        """True if the job got a signal to end or was cancelled: no more pods are bound under it."""
         return self.cancelled_at is not None or self.told_at is not None
 
     @property

@@ -308,7 +308,9 @@ OPTIONS: Final[dict[str, Option]] = {
         "on_preemption", _on_preemption, "`evict` the pods, or `suspend` their owner, with `scheduler.suspendOwners`."
     ),
 }
-"""What the annotation `sunkpy.dev/<name>` asks; `tools/make-reference` makes docs/reference/annotations.md of it."""
+"""For each annotation `sunkpy.dev/<name>`, what it asks for. `tools/make-reference` makes docs/reference/annotations.md
+of it.
+"""
 
 _IN_SECONDS: Final = SUNK + "timeout"
 """An alias whose text has another form than that of our annotation."""
@@ -336,7 +338,7 @@ _ANSWERS: Final = {
     SLINKY + "gres": f"ignored: GPUs come from the requests of the pods; {names.PREFIX}gpu-type says which kind",
     SLINKY + "priority": "ignored: the priority of a job comes from its partition, account and QoS",
 }
-"""What others have and we do not do, and why."""
+"""Annotations of other projects that sunkpy does not follow, each with the reason."""
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from sunkpy.core.gang.phases import Phase
 
 
 class JobPhase(Phase):
-    """How far a job is."""
+    """Where a job is in its life."""
 
     SUBMITTED = ("submitted", "Slurm has not said anything about it yet")
     PENDING = ("pending", "it waits in the queue")

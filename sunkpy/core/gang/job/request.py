@@ -35,7 +35,7 @@ wait "$held"
 
 
 class GpuSharing(enum.StrEnum):
-    """Who may use the other GPUs of a node when pods ask for some by number: nobody, or others.
+    """Who may use the other GPUs of a node if pods ask for GPUs by number: nobody, or others.
 
     Slurm counts them, and the device plugin chooses: where two owners share a node it may give one what the other has.
     Not so sunkpy's own plugin, which hands out what Slurm gave.
@@ -103,7 +103,7 @@ def plan_for_nodes(
 
 
 def needs_on_nodes(gang: Gang, placed: Mapping[str, str]) -> dict[str, matching.Amounts]:
-    """What members need together on each of their nodes; `placed` as in `plan_for_nodes`."""
+    """What the members need together on each of their nodes. `placed` as in `plan_for_nodes`."""
     on_node: dict[str, matching.Amounts] = {}
     for pod in gang.members:
         if node := placed.get(pod.uid):
@@ -114,7 +114,7 @@ def needs_on_nodes(gang: Gang, placed: Mapping[str, str]) -> dict[str, matching.
 def plan_terms(
     gang: Gang, policy: Policy, eligibility: Eligibility | None = None, *, kind: JobKind | None = None
 ) -> JobSpec:
-    """What is asked of a job of that kind, but for its size."""
+    """All that the scheduler asks of a job of this kind, except its size."""
     options = gang.options
     return msgspec.structs.replace(
         options,
@@ -128,7 +128,7 @@ def plan_terms(
 
 
 def counts_gpus(needs: Mapping[str, int], policy: Policy) -> bool:
-    """There are GPUs by number among these; those of claims are allocated one by one."""
+    """True if these needs have GPUs by number. GPUs of claims do not count: they are allocated one by one."""
     return any(count_gres(matching.of_kubelet(needs), policy.gpu_resources).values())
 
 

@@ -22,7 +22,7 @@ from sunkpy.core.model.states import JobId, SlurmJob
 
 _LONGEST_NOTE: Final = 16384
 _LAST_TURN: Final = 10**9
-"""Who notes more has not counted: of numbers without end the next one may be too long to write down."""
+"""A higher count that is noted on a pod is not sunkpy's own: the next number might be too long to write."""
 
 
 _FIXED: Final = {
@@ -32,7 +32,7 @@ _FIXED: Final = {
     "gpu_type": "gpu-type: the GPUs of a job are part of its size",
     "user": "user: a job stays that of the user who submitted it",
 }
-"""What cannot be changed, under the name of its annotation, and why."""
+"""Options that cannot change after the submit, by the name of their annotation, each with the reason."""
 
 _FIELDS: Final = (
     "name", "comment", "partition", "account", "qos", "reservation", "constraint", "licenses", "dependency", "switches",
@@ -60,7 +60,7 @@ class AskedTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
-    """To what a job is changed, and what was `asked` for.
+    """How a job is to be changed. `asked`: what was asked for at that.
 
     `fields` are to be sent. `fixed` is asked for otherwise now, and cannot be so. A partition, an account, a QoS and a
     time limit that are gone from the annotations stay: a job has them in any case, so there is nothing to go back to.
@@ -90,7 +90,7 @@ def takes_features(constraint: str) -> bool:
 
 
 def with_features(constraint: str, features: Sequence[str]) -> str:
-    """What was asked for, on nodes that have one of the features (man sbatch, --constraint)."""
+    """The constraint that was asked for, limited to nodes with one of the features (man sbatch, --constraint)."""
     if not features:
         return constraint
     any_of = "|".join(features)
@@ -100,7 +100,7 @@ def with_features(constraint: str, features: Sequence[str]) -> str:
 
 
 def spec_of(job: SlurmJob) -> JobSpec:
-    """What a job was asked for, by Slurm's word; not its size."""
+    """What a job was asked for, as Slurm reports it, without its size."""
     return JobSpec(
         name=job.name,
         comment=job.comment,
@@ -117,7 +117,7 @@ def spec_of(job: SlurmJob) -> JobSpec:
 
 
 def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> AskedTerms | None:
-    """For what an earlier leader has asked last, by what it noted on pods; None when nothing readable is noted."""
+    """What an earlier leader last asked for, by its notes on the pods; None if no readable note is there."""
     asked = [found for text in notes if (found := _read_note(text)) is not None and found.job == job]
     newest = max(asked, key=lambda each: each.turn, default=None)
     if newest is None:
@@ -133,7 +133,7 @@ def _read_note(text: str) -> AskedTerms | None:
 
 
 def find_change(has: JobSpec, wants: JobSpec) -> TermsChange | None:
-    """What to change in a job; None when it is as its annotations say."""
+    """What to change in a job; None if it is as its annotations say."""
     unlike = [field for field in _FIELDS if _is_unlike(field, has, wants)]
     # What nobody asks for may be Slurm's own choice.
     given = [field for field in unlike if getattr(wants, field) not in ("", None)]

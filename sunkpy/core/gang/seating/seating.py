@@ -39,7 +39,7 @@ class Seat(msgspec.Struct, frozen=True):
 
 
 class Seating(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sits where under one job, by uid.
+    """Which pod (by uid) has which seat under one job.
 
     Args:
         seats: of members that have nodes, and of those that may take a seat now. Who finds none that is free and for

@@ -45,13 +45,13 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ask(self) -> tuple[int, int, int]:
-        """What all slots ask together, as it is compared: devices, cpus, memory."""
+        """What all slots ask for together, in the order of comparison: devices, cpus, memory."""
         devices, cpus, memory = size_of(self.needs)
         return (self.count * devices, self.count * cpus, self.count * memory)
 
 
 def size_of(needs: Mapping[str, int]) -> tuple[int, int, int]:
-    """As amounts are compared: all extended resources count as devices, which go before cpus and memory."""
+    """Devices, cpus and memory, in the order in which sizes are compared. Extended resources count as devices."""
     devices = sum(amount for name, amount in needs.items() if "/" in name)
     return (devices, needs.get("cpu", 0), needs.get("memory", 0))
 
@@ -71,7 +71,7 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources
 
 
 def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[SeatId, int]:
-    """In which slot each seat is in a job with that many slots; a seat without a slot gets a number beyond them.
+    """For each seat, its slot in a job with so many slots. A seat without a slot gets a number beyond them.
 
     The gang may be another than the job was made for. Who has no slot there that was asked for has none.
     """
@@ -112,7 +112,7 @@ def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
 
 
 def needs_of_seats(role: Role) -> list[matching.Amounts]:
-    """What each seat must have room for, each pod rounded up alone: first those with a pod, the largest first.
+    """What each seat must have room for, each pod rounded up by itself: seats with a pod first, the largest first.
 
     If a seat had several pods, the last one counts. A seat without a pod needs at least the owner's template says and
     any pod of the role, to which something may have been added on its way.
