@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class PluginMetrics:
-    """What kubelets asked for, and what there is."""
+    """Metrics of the device plugin: what kubelets asked for, and which GPUs there are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.allocations = Counter(

@@ -38,7 +38,7 @@ class PluginServer:
         self._log = structlog.get_logger("device-plugin")
 
     def explain_unready(self) -> str | None:
-        """What is wrong; None while the kubelet knows this plugin."""
+        """What is wrong; None as long as the kubelet knows this plugin."""
         return None if self._is_registered else f"no kubelet answers in {self._folder}"
 
     async def run(self) -> None:

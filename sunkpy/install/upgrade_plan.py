@@ -33,13 +33,13 @@ EFFECTS: Final[Mapping[str, str]] = {
     "slurmrestd": "syncer and scheduler wait a moment",
     "syncer": "states are mirrored again a moment later",
 }
-"""By the label `app.kubernetes.io/component`."""
+"""Component (label `app.kubernetes.io/component`) → what people notice when its pods are replaced."""
 _KINDS: Final = ("DaemonSet", "Deployment", "StatefulSet", "NodeSet")
 _NODESET_GOES: Final = "Its nodes are drained, and each slurmd pod goes when the jobs there have ended"
 
 
 class HelmFailed(Exception):
-    """What helm said."""
+    """helm ended with an error; the text is what it printed."""
 
 
 class Restart(msgspec.Struct, frozen=True, order=True):

@@ -21,7 +21,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 async def may_get(kube: Kube, user: UserInfo, resource: str, *, group: str = "", namespace: str = "") -> bool:
-    """Whether somebody may get objects of a kind, in a namespace or in all.
+    """True if the user may get objects of a kind, in one namespace or (empty) in all.
 
     Raises:
         Forbidden: we may not create SubjectAccessReviews.

@@ -98,7 +98,7 @@ class Kube:
         may_be_old: bool = False,
         not_older_than: str = "",
     ) -> list[U]:
-        """All objects under a collection path, in one consistent read.
+        """List all objects under a collection path, in one consistent read.
 
         Args:
             path: the collection.
@@ -128,7 +128,7 @@ class Kube:
     async def pages(
         self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", are_large: bool = False
     ) -> AsyncIterator[decoding.ListPage]:
-        """All objects, as they were at one moment, in parts; there is at least one. See `list_objects`.
+        """List all objects, as they were at one moment, in parts; there is at least one part. See `list_objects`.
 
         What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
         If they `are_large`, up to 1.5 MB, the first part has a few, and none more than a leader has memory for.

@@ -33,15 +33,17 @@ JSON: Final = "application/json"
 
 TIMEOUT_S: Final = 20.0
 _CONNECTIONS = 32
-"""For requests at once; each watch has one more."""
+"""So many connections are for requests at once; each watch has one more."""
 _UNUSABLE: Final = (config.ConfigException, yaml.YAMLError, TypeError, AttributeError)
-"""What the official client raises for a kubeconfig that is none: of a file that is no map of lists, Python's own."""
+"""The errors of the official client for a kubeconfig that is invalid. For a file that is not a map of lists it raises
+Python's own.
+"""
 _OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent; as text it is what an error says was tried."""
+    """A request to the apiserver. As text it says in an error what was tried."""
 
     method: str
     path: str
@@ -55,12 +57,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """All but GET: also the reviews, which only the leader asks for."""
+        """True for every method but GET. It is true for reviews, too, which only the leader sends."""
         return self.method != "GET"
 
 
 class Connection:
-    """To one apiserver, as one identity. Close it when done. A watch may take longer than `timeout_s`."""
+    """A connection to one apiserver, as one identity. Close it when done. A watch may take longer than `timeout_s`."""
 
     def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
@@ -72,7 +74,7 @@ class Connection:
     async def open(
         cls, kubeconfig: Path | None, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S
     ) -> Self:
-        """With the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
+        """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
         Raises:
             Unavailable: there is none of these, or it cannot be used.

@@ -51,7 +51,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """What the apiserver serves, by one answer.
+    """The kinds that the apiserver serves, according to one answer.
 
     `resources`: each kind in its versions, the preferred one first. `uncertain`: groups that could not be read.
     """
@@ -60,7 +60,9 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     uncertain: frozenset[str] = frozenset()
 
     def find(self, kind: Kind, *, rather: Resource | None = None) -> Resource | None:
-        """Where the kind lives: `rather` there as long as it is served there; None when this answer lacks the kind."""
+        """Where the kind is served; None if this answer lacks it. `rather`: the place to keep as long as the kind is
+        served there.
+        """
         found = self.resources.get(kind, ())
         return rather if rather in found else next(iter(found), None)
 

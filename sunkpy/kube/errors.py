@@ -62,7 +62,7 @@ class TooMany(KubeError):
 
 
 class Unavailable(KubeError):
-    """No answer, or 5xx: nothing is known about whether the request was carried out."""
+    """The apiserver did not answer, or answered 5xx: nobody knows whether the request was carried out."""
 
 
 class UnreadableAnswer(KubeError):

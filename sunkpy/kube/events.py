@@ -79,11 +79,11 @@ class EventRecorder:
             self._unwritten = None
 
     async def normal(self, about: KubeObject, kind: str, *, reason: str, action: str, note: str) -> None:
-        """Something happened as it should."""
+        """An Event of type Normal: something happened as it should."""
         await self._record(about, kind, _Words(type="Normal", reason=reason, action=action, note=note))
 
     async def warning(self, about: KubeObject, kind: str, *, reason: str, action: str, note: str) -> None:
-        """Something a person may have to look at."""
+        """An Event of type Warning: a person may have to look at something."""
         await self._record(about, kind, _Words(type="Warning", reason=reason, action=action, note=note))
 
     async def _record(self, about: KubeObject, kind: str, words: _Words) -> None:

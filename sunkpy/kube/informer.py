@@ -106,7 +106,7 @@ class Informer(Generic[T]):
         return self._store.get((namespace, name))
 
     def values(self) -> Iterable[T]:
-        """All objects as last seen, in no order. Do not await while iterating: the watch changes them."""
+        """All objects as last seen, in no order. Do not await while iterating, because the watch changes them."""
         return self._store.values()
 
     @property

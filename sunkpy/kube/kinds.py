@@ -34,11 +34,13 @@ from sunkpy.kube.discovery import Resource, Served, explain_absent, read_served
 
 _RETRY_FIRST_S: Final = 0.2
 MOST_KINDS: Final = 64
-"""Each is a watch, and all objects of the kind in the cluster: whoever makes pods may name any kind that is served."""
+"""At most so many kinds are followed. Each is a watch, with all objects of the kind in the cluster, and whoever makes
+pods may name any kind.
+"""
 
 
 class KindTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """In seconds.
+    """How long this part waits, in seconds.
 
     * `again_s`: kinds are looked for again while one is missing, and one that may not be read is tried again.
     * `sure_after_s`: answers lack a kind for so long, two at least, before it is taken for absent.
@@ -112,7 +114,7 @@ class OwnerKinds:
     # ------------------------------------------------------------- questions
 
     def where(self, kind: Kind) -> Resource | None:
-        """Where the kind was last read; None if it could be read nowhere."""
+        """The resource by which the kind was last read; None if it could not be read."""
         return self._known[kind].resource if kind in self._known else None
 
     def is_missing(self, kind: Kind) -> bool:
@@ -120,13 +122,13 @@ class OwnerKinds:
         return kind in self._known and self._known[kind].missing_since is not None
 
     def problem(self, kind: Kind) -> str:
-        """What a person has to change before the kind can be read; empty when nothing is known of that."""
+        """What a person has to change before the kind can be read; empty if nothing like that is known."""
         return self._known[kind].problem if kind in self._known else ""
 
     # ------------------------------------------------------------- following
 
     def follow(self, kind: Kind, *, for_good: bool = False) -> None:
-        """Somebody needs the kind, now or for good: find it, now and whenever it moves."""
+        """Find the kind, now and whenever it moves, because somebody needs it. `for_good`: they need it for ever."""
         if kind not in self._known:
             self._known[kind] = _Known()
             place = self._served.find(kind) if self._served is not None else None
@@ -152,17 +154,19 @@ class OwnerKinds:
         return unneeded
 
     def follows(self, kind: Kind) -> bool:
-        """Somebody needs the kind."""
+        """True if the kind is followed."""
         return kind in self._known
 
     def doubt(self, kind: Kind) -> None:
-        """Somebody has heard that there is nothing where the kind was: it is missing until it is found."""
+        """Take the kind for missing until it is found again, because somebody has heard that it is not there."""
         if kind in self._known:
             self._miss(kind)
             self._wanted.set()
 
     async def until_served(self, kind: Kind) -> None:
-        """As `doubt`, and returns when it is there again. If it is found elsewhere, `on_change` is called instead."""
+        """Like `doubt`, but wait until the kind is served again. If it is found elsewhere, `on_change` is called
+        instead.
+        """
         known = self._known.get(kind)
         if known is None:
             return  # forgotten: who waits here is about to be cancelled

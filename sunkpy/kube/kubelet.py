@@ -19,7 +19,7 @@ _GATE: Final = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} (
 
 
 async def feature_gates(address: str, port: int, *, token: str) -> Mapping[str, bool]:
-    """Which feature gates are on.
+    """Ask the kubelet which feature gates are on.
 
     Raises:
         Unavailable: it does not answer, or refuses.

@@ -100,7 +100,7 @@ def statefulsets(namespace: str) -> str:
 
 
 def scale(namespace: str, statefulset: str) -> str:
-    """How many pods a StatefulSet has, and nothing else of it."""
+    """The path of the scale of a StatefulSet: how many pods it has, and nothing else of it."""
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 
@@ -155,12 +155,12 @@ def lease(namespace: str, name: str) -> str:
 
 
 def root(api_version: str) -> str:
-    """What begins all paths of a group and version, such as `apps/v1`, or `v1`."""
+    """The beginning of all paths of a group and version, such as `apps/v1`, or `v1`."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def collection(api_version: str, resource: str, namespace: str = "") -> str:
-    """All objects of a resource, in any group; of one namespace, if it is given."""
+    """The path of all objects of a resource, in any group; if a namespace is given, only of this one."""
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{root(api_version)}{within}/{resource}"
 

@@ -38,7 +38,7 @@ class Pulse:
             self._heard_at = None
 
     def problem(self) -> str | None:
-        """In words for people; None while answers come, and while nobody asks."""
+        """Say that no answer comes, in words for people; None as long as answers come, or nobody asks."""
         silent_s = self._clock() - self._heard_at if self._heard_at is not None else 0.0
         if silent_s <= SILENT_S:
             return None

@@ -15,7 +15,7 @@ _REQUIRED = ["exp", "aud", "iss"]
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """Who a token belongs to; `extra` tells the pod of a bound service-account token."""
+    """The user to whom a token belongs. `extra` names the pod of a bound service-account token."""
 
     username: str = ""
     uid: str = ""

@@ -17,11 +17,11 @@ from sunkpy.kube.informer import Informer
 from sunkpy.logins.settings import LoginsSettings
 
 ASKED_FOR_S: Final = 30.0
-"""How long a request lasts. `my-login` repeats it each second."""
+"""A request for a login pod lasts so many seconds. `my-login` repeats it each second."""
 
 
 def trim_pod(pod: Pod) -> Pod:
-    """Only what is read of a pod."""
+    """The pod without the parts that nobody reads."""
     return msgspec.structs.replace(pod, spec=PodSpec())
 
 
@@ -46,7 +46,7 @@ class Collector:
         self._people = {person.stateful_set: name for name, person in settings.people.items()}
 
     def view(self, person: str) -> LoginView:
-        """All that is known of the pod of one of the people."""
+        """All that is known of the login pod of one person."""
         settings = self._settings.people[person]
         namespace, name = self._settings.namespace, settings.stateful_set
         return LoginView(

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 
 class LoginsMetrics:
-    """What was done to the pods, and the answers to people."""
+    """Metrics about login pods: what was done to them, and the answers to people."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter(

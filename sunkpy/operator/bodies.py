@@ -61,7 +61,9 @@ def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
 
 
 def nodeset_status(status: NodeSetStatus) -> Json:
-    """All of a NodeSet's status that is the operator's: numbers that became 0 and conditions that went, too."""
+    """The operator's part of a NodeSet's status, whole: numbers that became 0 and conditions that went
+    are in it, too.
+    """
     numbers: Mapping[str, object] = {
         "desiredNumberScheduled": status.desired_number_scheduled,
         "numberFeasible": status.number_feasible,

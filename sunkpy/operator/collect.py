@@ -65,7 +65,7 @@ class Collector:
         await self._surveys.catch_up(nodeset)
 
     def world(self, nodeset: NodeSet) -> World:
-        """Everything that a pass over the NodeSet looks at, pods that were only just created included.
+        """Collect all that a pass over the NodeSet reads. Pods that were only just created are included.
 
         Raises:
             msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.
@@ -88,7 +88,7 @@ class Collector:
         )
 
     def any_node(self) -> Node | None:
-        """Any node, to build an example pod for it."""
+        """Give any node, to build an example pod for it."""
         return next(iter(self._nodes.values()), None)
 
     def node_and_pod(self, name: str) -> tuple[Node | None, Pod | None]:

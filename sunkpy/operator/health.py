@@ -17,7 +17,7 @@ from sunkpy.operator.node_cap import NodeCap
 from sunkpy.operator.settings import HealthSettings
 
 WindowsOf = Callable[[Pod], Sequence[Window] | None]
-"""Those of the NodeSet of a slurmd pod; None while they are not known."""
+"""Gives the windows of the NodeSet of a slurmd pod; None as long as they are not known."""
 
 
 class HealthWatch:
@@ -55,7 +55,7 @@ class HealthWatch:
             del self._closing_since_s[old.name]
 
     def asks(self, node: Node, pod: Pod) -> bool:
-        """It has to be known whether anything runs there now: the answer is a write each ten seconds."""
+        """True if it must be known whether anything runs on the node now. The answer costs a write each ten seconds."""
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:
             return remedy is not None

@@ -180,7 +180,7 @@ class Wakes:
             self.asks.add(nodeset.key)
 
     def windows_of(self, pod: Pod) -> Sequence[Window] | None:
-        """When a roll may take nodes of the pod's NodeSet; None while the NodeSet is not known."""
+        """The windows in which a roll may take nodes of the pod's NodeSet; None as long as the NodeSet is not known."""
         key = nodeset_key(pod)
         nodeset = self._known.get(key) if key is not None else None
         return nodeset.spec.update_strategy.rolling_update.windows if nodeset is not None else None

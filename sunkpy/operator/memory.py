@@ -19,13 +19,16 @@ from sunkpy.core.nodeset.world import WAVE
 from sunkpy.operator.pod_index import nodeset_key
 
 GUARD_LASTS_S = 300.0
-"""After so long a disruption budget is written again: whoever deleted it may have forgotten that jobs need it."""
+"""After so many seconds a disruption budget is written again: whoever deleted it may have forgotten that jobs need it.
+"""
 
 _SMALLEST_WAVE = 50  # each pass has its price, and each wave its Event
 
 CREATED_PER_S = WAVE
-"""Each slurmd fetches its configuration and registers when it starts, the latter under slurmctld's write lock for
-nodes, in which nothing else of Slurm moves. A burst is bounded by `WAVE`, the rate by this."""
+"""At most so many slurmd pods are created a second. Each slurmd fetches its configuration and registers when it starts.
+It registers under slurmctld's write lock for nodes, and meanwhile nothing else of Slurm moves. A burst is bounded by
+`WAVE`, the rate by this.
+"""
 
 
 @dataclass
@@ -96,7 +99,9 @@ class Memory:
     # ----------------------------------------------------------------- waves
 
     def room_to_create(self, nodeset: NodeSet) -> int:
-        """How many pods may be created now: a wave at first, then `CREATED_PER_S`; a few are saved up to more."""
+        """How many pods may be created now: at first a wave, then `CREATED_PER_S`; a few are saved up to make more at
+        once.
+        """
         notes, now_s = self._of(nodeset), self._clock()
         notes.room = min(WAVE, notes.room + (now_s - notes.room_at_s) * CREATED_PER_S)
         notes.room_at_s = now_s
@@ -114,7 +119,7 @@ class Memory:
         return notes.guarded_uid == nodeset.uid and self._clock() - notes.guarded_at_s < GUARD_LASTS_S
 
     def note_guarded(self, nodeset: NodeSet) -> None:
-        """Its disruption budget was written, or was refused; either way it is not tried again soon."""
+        """Note that the NodeSet's disruption budget was written or refused: it is not tried again soon."""
         notes = self._of(nodeset)
         notes.guarded_uid, notes.guarded_at_s = nodeset.uid, self._clock()
 

@@ -37,7 +37,7 @@ class NodeCap:
             self._settle(old.name)
 
     def has_room(self, node: Node, pod: Pod | None) -> bool:
-        """Whether this Node may be closed too; decide on it and `note` without an await between."""
+        """True if this Node may be closed, too. Decide on the answer and call `note` without an await between."""
         self._settle(node.name)
         if self._is_closed(node):
             return True
@@ -48,7 +48,7 @@ class NodeCap:
         return closed < max(CLOSED_FLOOR, math.ceil(self._max_percent * self._pool[cluster] / 100))
 
     def note(self, node: Node, pod: Pod | None) -> None:
-        """This Node is being closed: it counts although the watch does not show it yet."""
+        """Count this Node as closed now, although the watch does not show it yet."""
         cluster = _cluster_of(node, pod)
         self._under_way[node.name] = cluster
         self._deciding[cluster] += 1

@@ -24,7 +24,7 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 class NodeDevices:
-    """By node and driver. `on_change` is called with the node of a slice that has changed."""
+    """The devices of each node and driver. When a slice changes, `on_change` is called with the name of its node."""
 
     def __init__(self, on_change: Callable[[str], None] = lambda _: None) -> None:
         self._on_change = on_change
@@ -61,7 +61,7 @@ class NodeDevices:
 
 
 def trim_slice(found: ResourceSlice) -> ResourceSlice:
-    """What is read of a slice: attributes that are texts."""
+    """The slice without the parts that nobody reads: of its attributes, only texts are kept."""
     devices = [
         msgspec.structs.replace(
             device,

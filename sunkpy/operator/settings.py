@@ -15,7 +15,9 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
-    """What drains from Slurm's side do to Nodes, and to how many at once: a percentage of the pool, at least three."""
+    """What happens to Nodes when Slurm's side drains them, and to how many of the pool at once: a percentage, at least
+    three.
+    """
 
     policy: DrainPolicy = DrainPolicy.CORDON
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
@@ -25,7 +27,8 @@ SignalSource = Literal["nodeProblemDetector", "eks", "aks", "nvsentinel", "hyper
 
 
 class HealthSettings(Settings, frozen=True, kw_only=True):
-    """What says that a node is sick, and how it comes back: `sunkpy.core.health`. Without signals nothing happens.
+    """Which signals say that a node is sick, and how it comes back (`sunkpy.core.health`). Without signals nothing
+    happens.
 
     `sources`: whose signals count as `core.health.known` has them, but for those `without`. `signals`: more of them, or
     in place of one of that name; they name `remedies`. `drain_requests`: those of another program, to be answered.
@@ -49,7 +52,7 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> HealthRules:
-        """All rules; those that values give by name come first."""
+        """All rules. Those that the values give by name come first."""
         known = {name: rule for source in self.sources for name, rule in KNOWN[source].items()}
         if self.drain_requests.api_version:
             known["DrainRequest"] = Rule(is_drain_request=True)

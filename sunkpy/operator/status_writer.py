@@ -40,7 +40,7 @@ class StatusWriter:
         self._reported_s: dict[Key, float] = {}
 
     def due_in_s(self, nodeset: NodeSet) -> float:
-        """When the NodeSet may report again; 0 is now."""
+        """After how many seconds the NodeSet may report again; 0 is now."""
         last_s = self._reported_s.get(nodeset.key)
         return 0.0 if last_s is None else max(last_s + _REPORTED_EACH_S - self._clock(), 0.0)
 

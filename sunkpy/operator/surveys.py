@@ -48,7 +48,7 @@ class Surveys:
             running.stale.add(node)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """As `touch`, of the watch of Nodes."""
+        """Like `touch`, for the watch of Nodes."""
         for node in (old, new):
             if node is not None:
                 self.touch(node.name)

@@ -41,7 +41,9 @@ def is_heartbeat(old: Node, new: Node) -> bool:
 
 
 def trim_pod(pod: Pod) -> Pod:
-    """What decisions read: of a slurmd pod most of it; of any other pod its requests and the job in its annotation."""
+    """The parts of a pod that decisions read: most of a slurmd pod; of any other pod its requests, and the job in its
+    annotation.
+    """
     meta, status = pod.metadata, pod.status
     room = _room(msgspec.json.encode(as_much(pod.spec)))
     spec = PodSpec(containers=(room,), node_name=sys.intern(pod.spec.node_name))

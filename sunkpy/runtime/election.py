@@ -53,7 +53,9 @@ class LeadershipLost(Exception):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Its holder (empty when free), how long a renewal is valid, and a version that each write changes."""
+    """A lease: its holder (empty if it is free), for how long a renewal is valid, and a version that each write
+    changes.
+    """
 
     holder: str
     version: str
@@ -63,7 +65,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseLock(Protocol):
-    """Where the lease is kept. Both methods raise LockUnavailable."""
+    """The object that holds the lease. Both methods raise LockUnavailable."""
 
     async def read(self) -> LeaseRecord | None:
         """The record, or None when there is none."""
@@ -73,7 +75,7 @@ class LeaseLock(Protocol):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who stands for election.
+    """A candidate in an election.
 
     `name` belongs to one living process at a time; `address` tells where the leader can be reached.
     """
@@ -122,7 +124,7 @@ class Election:
         return self.remaining_s() > 0
 
     def remaining_s(self) -> float:
-        """For how long this process may still work and write; 0 when it does not lead. A `Deadline`."""
+        """For how many seconds this process may still work and write; 0 if it does not lead. This is a `Deadline`."""
         return max(0.0, self._works_until_s - self._clock())
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:

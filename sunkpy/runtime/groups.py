@@ -14,14 +14,14 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class Groups(dict[K, dict[Id, V]]):
-    """For each key that has any, the values by what tells them apart."""
+    """Each key has values, under an id each. A key without values is dropped."""
 
     def put(self, key: K, id: Id, value: V) -> None:
         """The value is one of the key's, in place of what was there under the id."""
         self.setdefault(key, {})[id] = value
 
     def drop(self, key: K, id: Id) -> None:
-        """What was there under the id is not the key's any more."""
+        """Remove the value of the key that has this id."""
         group = self.get(key, {})
         group.pop(id, None)
         if not group:

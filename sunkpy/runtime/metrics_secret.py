@@ -35,7 +35,9 @@ class MetricsSecret:
             ) from error
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection. The certificate before stays while a new one cannot be used."""
+        """The TLS context for the next connection. As long as a new certificate cannot be used, the one
+        before stays.
+        """
         try:
             if (changed := self._changed_ns()) != self._seen:
                 self._seen = changed
@@ -45,7 +47,7 @@ class MetricsSecret:
         return self._context
 
     def admits(self, authorization: str) -> bool:
-        """Whether this header has the token. Nobody is admitted while the token is missing or empty."""
+        """True if this header has the token. Nobody is admitted if the token is missing or empty."""
         try:
             token = self._token.read_bytes().strip()
         except OSError:

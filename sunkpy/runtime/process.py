@@ -30,11 +30,12 @@ from sunkpy.runtime.settings import LogSettings, ProcessSettings
 from sunkpy.runtime.watchdog import ExitWatchdog
 
 _FAST = 1
-"""How hard gzip tries."""
+"""The level of gzip that costs least time."""
 _COLLECT_S = 0.2
 _TURNS_TO_MIDDLE = 5
 _SAME_S = 0.2
-"""How long the same text is served, so that a client that asks all the time does not keep the process busy."""
+"""For so many seconds the same text is served, so that a client that asks all the time does not keep the process busy.
+"""
 
 AliveCheck = Callable[[], str | None]
 """Says what is wrong, or None."""
@@ -83,11 +84,11 @@ class Process:
         self.election: Election | None = None
 
     def add_ready_check(self, name: str, check: AliveCheck) -> None:
-        """Not ready while the check says something."""
+        """Add a check: the process is not ready as long as the check returns a text."""
         self._ready_checks[name] = check
 
     def add_alive_check(self, name: str, check: AliveCheck) -> None:
-        """Not alive while the check says something and this replica holds the lease.
+        """Add a check: the process is not alive if the check returns a text while this replica holds the lease.
 
         Without election a restart would mend nothing: whatever keeps the answers away keeps them from the next one.
         """
@@ -98,7 +99,9 @@ class Process:
         self._figures = figures
 
     def remaining_s(self) -> float:
-        """For how long this replica leads, as the `Deadline` of all its writes; without end when election is off."""
+        """For how many seconds this replica leads: the `Deadline` of all its writes. It has no end if
+        election is off.
+        """
         if not self.settings.leader_election.enabled:
             return math.inf
         return self.election.remaining_s() if self.election is not None else 0.0
@@ -185,7 +188,8 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
 
 
 def settle_garbage_collector() -> None:
-    """What is there at the start stays; and caches that only grow shall not be walked all the time.
+    """Freeze what is there after the start, and collect seldom: caches that only grow should not be walked all the
+    time.
 
     A walk of the middle generation, at most 120,000 objects that stayed, holds the loop for some 15 ms.
     """

@@ -24,7 +24,7 @@ ENCRYPTED_FROM_ONE_ADDRESS: Final = 256
 FIRST_BYTE_S: Final = 10.0
 
 Certificate = Callable[[], ssl.SSLContext]
-"""That of the next connection."""
+"""Gives the TLS context of the next connection."""
 
 
 async def serve_app(

@@ -28,7 +28,9 @@ class LogSettings(Settings, frozen=True, kw_only=True):
 
 
 class HttpSettings(Settings, frozen=True, kw_only=True):
-    """Where /healthz, /readyz and /metrics are served; with `secret_folder` over TLS, and /metrics for its token."""
+    """Where /healthz, /readyz and /metrics are served. With `secret_folder` they use TLS, and /metrics
+    wants its token.
+    """
 
     port: int = 8080
     secret_folder: str = ""
@@ -44,7 +46,7 @@ class LeaderElectionSettings(Settings, frozen=True, kw_only=True):
 
 
 class ProcessSettings(Settings, frozen=True, kw_only=True):
-    """What every process has; a process adds its own keys to these."""
+    """The settings that every process has. A process adds its own keys to these."""
 
     namespace: str = "default"
     log: LogSettings = LogSettings()
@@ -53,7 +55,7 @@ class ProcessSettings(Settings, frozen=True, kw_only=True):
 
 
 class SlurmSettings(Settings, frozen=True, kw_only=True):
-    """How to reach slurmrestd.
+    """How the process reaches slurmrestd.
 
     Exactly one of `jwt_key_file` (tokens are made from it) and `token_file` (a token that somebody else renews; read
     for each request). `reader`: the Slurm user for requests that change nothing, if it is not `user`. slurmctld counts
@@ -75,7 +77,8 @@ class SlurmSettings(Settings, frozen=True, kw_only=True):
 
 
 class TopologySettings(Settings, frozen=True, kw_only=True):
-    """Who says where nodes stand: values `topology` of the chart. Without a `source` it is a hand-written file, if any.
+    """Which source says where nodes stand: values `topology` of the chart. Without a `source` it is a hand-written
+    file, if any.
 
     `levels`, `block_labels`: label keys, widest first, with `labels`. `name`: of Kueue's Topology, or of a ConfigMap.
     `config_map`: ours, into which the file for slurmctld goes. `file`: the one that a person wrote, `file_name` which.

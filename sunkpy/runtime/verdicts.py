@@ -42,8 +42,8 @@ class CachedVerdict(Generic[T, V]):
 
 
 class Verdicts(Generic[T, V]):
-    """Those of one question; `work_out` answers it. `topics` says what a template is about: a change of one thing looks
-    only at those that are about it.
+    """Kept answers to one question, each for a template. `work_out` finds an answer. `topics` names what a template is
+    about, so that a change looks only at templates with its topic.
     """
 
     def __init__(self, work_out: Callable[[T], V], *, topics: Callable[[T], Iterable[Hashable]] = lambda _: ()) -> None:
@@ -74,7 +74,7 @@ class Verdicts(Generic[T, V]):
         return self._known.get(template.key) is template and self._now(template) is verdict.value
 
     def forget(self, topic: Hashable | None = None) -> None:
-        """None holds any more, or none that is about a topic: something else has changed that decides with them."""
+        """Drop the answers about a topic, or all, because something else that decides with them has changed."""
         if topic is None:
             self._known.clear()
             self._about.clear()

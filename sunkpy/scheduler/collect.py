@@ -29,7 +29,9 @@ from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
 _CLAIM_S = 3.0
-"""After that time a pod's condition says that its claim is missing: a claim from a template is made within a moment."""
+"""After so many seconds a pod's condition says that its claim is missing. A claim from a template is made within a
+moment.
+"""
 
 
 class Collector:

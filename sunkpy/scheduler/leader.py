@@ -17,8 +17,8 @@ from sunkpy.slurm import Slurm
 
 @dataclass(frozen=True, kw_only=True)
 class Leader:
-    """What a leader works with: clients, settings, what it remembers of gangs, and where it writes; `clock` is
-    monotonic, in seconds.
+    """The things with which a leader works: clients, settings, what it remembers of gangs, and where it writes. `clock`
+    is monotonic, in seconds.
     """
 
     kube: Kube
@@ -38,5 +38,5 @@ class Leader:
 
     @property
     def times(self) -> Times:
-        """How long its parts wait."""
+        """How long the parts of the scheduler wait."""
         return self.settings.times

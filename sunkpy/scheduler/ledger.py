@@ -33,7 +33,7 @@ class Ledger:
         self._generations: Groups[GangId, GangId, GangId] = Groups()
         self.due = DueJobs()
         self.all_jobs_known = False
-        """All jobs of gangs are known: before that, none is submitted."""
+        """True once all jobs of gangs are known. Before that, no job is submitted."""
 
     def __iter__(self) -> Iterator[GangRecord]:
         return iter(tuple(self._gangs.values()))
@@ -53,7 +53,7 @@ class Ledger:
         return self._gangs[id]
 
     def urgency(self, id: GangId) -> Urgency:
-        """How urgent the gang is: whether it goes before others."""
+        """Whether the gang goes before others in the queue."""
         record = self._gangs.get(id)
         return record.urgency if record is not None else Urgency.NONE
 
@@ -63,7 +63,7 @@ class Ledger:
         return self._gangs.get(id) if id else None
 
     def details(self, job: JobId) -> SlurmJob | None:
-        """What Slurm said of a job of ours when it was last read in full; None when it was not."""
+        """The record of one of our jobs, as Slurm last described it in full; None if it was never read so."""
         record = self.by_job(job)
         known = record.jobs.get(job) if record is not None else None
         return known.slurm if known is not None and known.slurm.partition else None

@@ -33,9 +33,13 @@ _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _CHANGES_LAST_S = 3600.0
 _MOST_ALIKE = 3
 _ALIKE_AGAIN_S = 3600.0
-"""Not all that refuses a pod can be watched: a policy, a gate of the kubelet, a driver."""
+"""After `_MOST_ALIKE` jobs in a row were given back for one reason, the next is submitted after so many seconds. Not
+everything that refuses a pod can be watched: a policy, a gate of the kubelet, a driver.
+"""
 _NODE_AGAIN_LAST_S = 30.0
-"""Each try lists the pods of the node, and no event tells when one of them has left room."""
+"""The longest pause before a pod is tried again on a node: each try lists the pods of the node, and no event tells that
+one of them has left room.
+"""
 
 
 class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +99,7 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
-    """On what it was decided last where a gang may go; empty while it looks for no nodes.
+    """The facts on which it was last decided where a gang may go; empty as long as the gang looks for no nodes.
 
     Args:
         templates: where its pods might run.
@@ -177,7 +181,7 @@ class GangRecord:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberRecord:
-        """What is remembered of a pod, made known if it was not."""
+        """What is remembered of a pod. A new record is made if there is none."""
         return self.members.setdefault(pod.uid, MemberRecord(key=pod.key))
 
     def assume(self, bindings: Sequence[SentBinding]) -> None:
@@ -221,8 +225,9 @@ class GangRecord:
 
     @property
     def urgency(self) -> Urgency:
-        """Whether nodes wait: first those that wait for pods to go, for others are to have them, then those that wait
-        for pods to be bound, which may be thousands at once. A gang that only queues keeps no node waiting.
+        """Whether nodes wait for the gang. First come gangs whose pods have to go, because others are to have the nodes.
+        Then come gangs whose pods have to be bound; these may be thousands at once. A gang that only queues keeps no
+        node waiting.
         """
         own = self.jobs.get(self.bound_to) if self.bound_to is not None else None
         if own is not None and (own.epilogs or states.is_job_ended(own.state)):
@@ -242,19 +247,19 @@ class GangRecord:
         return assumed.pod if assumed is not None else pod
 
     def wait_for_nothing(self, *, but: Container[str] = ()) -> None:
-        """No member waits for its kubelet any more, except those with these uids."""
+        """Note that no member waits for its kubelet any more, except those with these uids."""
         for uid, member in self.members.items():
             if uid not in but:
                 member.waits_since = member.volume_since = None
 
     def forget_refusals(self, *, but: Container[str]) -> None:
-        """No member is to be tried again on the node that refused it, except those with these uids."""
+        """Note that no member is to be tried again on the node that refused it, except those with these uids."""
         for uid, member in self.members.items():
             if uid not in but:
                 member.refusal = None
 
     def note_refusal(self, pod: Pod, why: str, *, now: float, first_s: float) -> None:
-        """Its node would not have a member, which is tried there again, each time later."""
+        """Note that its node refused a member. It is tried there again, each time after a longer pause."""
         member = self.member(pod)
         since, times = (member.refusal.since, member.refusal.times) if member.refusal is not None else (now, 0)
         again_at = now + backoff_s(times, first_s=first_s, last_s=_NODE_AGAIN_LAST_S)
@@ -285,7 +290,7 @@ class GangRecord:
                     await self._changed.wait()
 
     def back_off(self, why: str, *, now: float, first_s: float = _BACKOFF_FIRST_S) -> float:
-        """No submit for a while, longer each time; the delay in seconds."""
+        """Submit nothing for a while, which is longer each time. Returns the pause in seconds."""
         delay_s = backoff_s(self.failures, first_s=first_s, last_s=_BACKOFF_LAST_S)
         self.failures += 1
         self.retry_at = now + delay_s
@@ -312,11 +317,11 @@ class GangRecord:
         return then
 
     def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool:
-        """Its jobs were given back again and again, and it may use other nodes now."""
+        """True if the gang may go on after its jobs were given back again and again: it may use other nodes now."""
         return self.halt is not None and now >= self.halt.again_at and usable != self.halt.usable
 
     def next_try_at(self, now: float) -> float:
-        """When a job may be submitted, or when that may depend on the nodes."""
+        """When a job may be submitted, or when that may have changed with the nodes."""
         if self.halt is None or now >= self.halt.again_at:
             return self.retry_at
         return min(self.halt.again_at, self.retry_at)
@@ -326,13 +331,14 @@ class GangRecord:
         self.retry_at, self.refused, self.halt = 0.0, "", None
 
     def forgive(self) -> None:
-        """Something has changed that may help: try again at once."""
+        """Try again at once: something has changed that may help."""
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
         self.given_back, self.halt = ("", 0), None
 
     def forgive_change(self, *, now: float) -> None:
-        """Its pods or their owner have changed, which may help: try again at once. As long as no pod gets a node, that
-        is later each time, for something may change all the time, and each try takes nodes from others.
+        """Try again at once: the pods or their owner have changed, which may help. As long as no pod gets a node, the
+        next such try comes later each time, because something may change all the time, and each try takes nodes from
+        others.
         """
         if now >= self.retry_at and not self.failures:
             return

@@ -19,14 +19,16 @@ from sunkpy.kube.kinds import KIND_TIMES, KindTimes
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 _FREEING_S: Final = 30.0
-"""What an epilog waits beyond the grace period of a pod: the eviction may be sent a second time (5 s), the kubelet may
-have to try twice to free what the pod held (10 s apart, and half of that more: `backOffPeriod`), and tells of it within
-ten more.
+"""How many seconds an epilog waits beyond the grace period of a pod. The eviction may be sent a second time (5 s). The
+kubelet may have to try twice to free what the pod held (10 s apart, and half of that more: `backOffPeriod`), and
+reports it within ten more.
 """
 
 
 _GRACE_S: Final = 300
-"""What a pod that has lost its node is given to end, if nobody says otherwise: meanwhile Slurm starts nothing there."""
+"""The grace period in seconds of a pod that has lost its node, if nobody says otherwise: meanwhile Slurm starts nothing
+there.
+"""
 
 
 class HooksSettings(Settings, frozen=True, kw_only=True):
@@ -62,7 +64,9 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def longest_grace_s(self) -> int:
-        """What a pod is given to end at most. The rest of the epilog's time is the kubelet's, to free what it held."""
+        """The longest time that a pod gets to end. The rest of the epilog's time is for the kubelet, which frees what
+        the pod held.
+        """
         return self.longest_grace_seconds or min(_GRACE_S, self._most_s)
 
     @property
@@ -179,7 +183,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> dict[str, str]:
-        """Everything that Slurm counts as GRES: extended resources, and the devices of claims by their class."""
+        """All resources that Slurm counts as GRES: extended resources, and the devices of claims by their class."""
         return self.gpu_resources | {f"{CLAIMED}{name}": gres for name, gres in self.device_classes.items()}
 
     @property
@@ -194,7 +198,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def policy(self) -> Policy:
-        """What decisions about gangs go by."""
+        """The settings that decisions about gangs use."""
         return Policy(
             gpu_resources=self.counted,
             default_partition=self.default_partition,
@@ -208,15 +212,17 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def submits_as_people(self) -> bool:
-        """Some jobs of pods may belong to others than the scheduler's own Slurm user."""
+        """True if jobs of pods may belong to others than the scheduler's own Slurm user."""
         return self.annotated_access or any(rule.users for rule in self.access)
 
     @property
     def reads_namespaces(self) -> bool:
-        """What a namespace is called does not say all that counts."""
+        """True if the name of a namespace does not say everything that counts: its labels and annotations are read,
+        too.
+        """
         return self.annotated_access or any(rule.namespace_labels for rule in self.access)
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
-        """Every name that makes a pod ours, each once."""
+        """Every scheduler name that makes a pod ours, each once."""
         return tuple(dict.fromkeys((self.scheduler_name, *self.aliases)))

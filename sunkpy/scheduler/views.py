@@ -35,11 +35,11 @@ class RecordView(Protocol):
 
     @property
     def refusals(self) -> Mapping[str, tuple[str, float]]:
-        """By Slurm node, why a kubelet refused it, and until when that counts."""
+        """Slurm node → why a kubelet refused the gang there, and until when that counts."""
 
     @property
     def grounds(self) -> Grounds:
-        """What the last decision about the gang's nodes was based on."""
+        """The facts on which the last decision about the gang's nodes was based."""
 
     @property
     def recognised(self) -> Recognised:
@@ -47,7 +47,7 @@ class RecordView(Protocol):
 
     @property
     def is_doubted(self) -> bool:
-        """Something that this was worked out from has changed since."""
+        """True if something from which the gang was worked out has changed since."""
 
     @property
     def ended(self) -> Mapping[str, Pod]:
@@ -57,7 +57,7 @@ class RecordView(Protocol):
         """A member with the binding that was sent."""
 
     def eligibility(self, eligibility: Eligibility) -> Eligibility:
-        """Without the nodes that refused it."""
+        """The eligibility without the nodes that refused the gang."""
 
     def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool:
         """Jobs of it are submitted again, after many that were given back for one reason."""
@@ -71,7 +71,7 @@ class LedgerView(Protocol):
 
     @property
     def all_jobs_known(self) -> bool:
-        """Before that, no job is submitted."""
+        """True once all jobs of gangs are known. Before that, no job is submitted."""
 
     def other_generations(self, id: GangId) -> Sequence[RecordView]:
         """The gangs of the same owner and unit."""

@@ -35,7 +35,9 @@ _USAGE: Final = {"Include usage": "true"}
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used below an account (no `user`), or by a user in it. `tres_seconds` by Slurm's name of the TRES."""
+    """What jobs of an account (no `user`), or of a user in it, have used. `tres_seconds`: by Slurm's
+    name of the TRES.
+    """
 
     account: str
     user: str
@@ -54,7 +56,8 @@ class AccountingCalls:
     _transport: Transport
 
     async def accounting(self, cluster: str) -> Accounting:
-        """All that slurmdbd keeps of one cluster, but usage. Five questions, so not of one moment.
+        """Read all that slurmdbd keeps of one cluster, except usage. It asks five questions, so the answer is not of
+        one moment.
 
         Associations with a partition are left out: values do not make them.
 
@@ -77,7 +80,7 @@ class AccountingCalls:
         )
 
     async def usage(self, cluster: str, *, start_s: int, end_s: int) -> list[Usage]:
-        """What was used between two moments, in whole hours: slurmdbd adds it up when an hour is over."""
+        """The usage between two moments, in whole hours: slurmdbd adds up usage when an hour is over."""
         params: dict[str, str | int] = {**_USAGE, "usage_start": start_s, "usage_end": end_s}
         reply = await self._associations(cluster, params)
         return [
@@ -87,7 +90,7 @@ class AccountingCalls:
         ]
 
     async def job_record(self, job_id: JobId) -> JobRecord | None:
-        """What slurmdbd has of a job, to its owner; None: nothing.
+        """The record that slurmdbd has of a job, as its owner may see it; None if there is none.
 
         Raises:
             Unreachable: slurmdbd is away; with HTTP status 404, slurmrestd has no slurmdbd to ask.

@@ -37,10 +37,10 @@ QOS_FLAGS: Final = {
     "REQUIRED_RESERVATION": "RequiresReservation",
     "USAGE_FACTOR_SAFE": "UsageFactorSafe",
 }
-"""What the API calls a flag of a QoS, and what sacctmgr(1) does."""
+"""Name of a QoS flag in the API → its name in sacctmgr(1)."""
 
 PREEMPT_MODE_OF_CLUSTER: Final = "DISABLED"
-"""What the API calls the mode of a QoS that leaves it to slurm.conf."""
+"""The API's name for the mode of a QoS that leaves preemption to slurm.conf."""
 
 
 class WireTres(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
         return used
 
     def to_core(self) -> AssociationRecord:
-        """As it stands, without what it inherits, when it was asked for so."""
+        """The association as it stands; without what it inherits, if it was asked for so."""
         jobs, tres = self.max.jobs.per, self.max.tres
         return AssociationRecord(
             account=self.account,
@@ -383,7 +383,7 @@ class WireShare(msgspec.Struct, frozen=True, kw_only=True):
     fairshare: FairShare = FairShare()
 
     def to_core(self) -> Share:
-        """As figures read it."""
+        """The record as figures read it."""
         is_user = "USER" in self.type
         return Share(
             account=self.parent if is_user else self.name,

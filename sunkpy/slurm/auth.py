@@ -28,7 +28,7 @@ RENEW_BEFORE_S = 60
 _SEAL = b"sunkpy seal"
 _PAGE = b"sunkpy page"
 _AS_PRINTED = "SLURM_JWT="
-"""What `scontrol token` puts before the token, for a shell."""
+"""The word that `scontrol token` puts before the token, for a shell."""
 
 
 class TokenSource(Protocol):
@@ -44,11 +44,11 @@ class TokenSource(Protocol):
         """The last token was refused: forget it."""
 
     def explain_refusal(self) -> str:
-        """What a person should do when a renewed token is refused."""
+        """What a person should do if a renewed token is refused."""
 
     @property
     def user(self) -> str:
-        """Whose tokens these are, by the token; empty when it cannot be read."""
+        """The user of these tokens, as the token says; empty if it cannot be read."""
 
 
 class MintedToken:
@@ -92,7 +92,9 @@ class MintedToken:
         return hashlib.sha256(_read_key(self._key_file) + _SEAL).hexdigest()
 
     def page_key(self) -> str:
-        """What the page signs its sessions with. It follows from the key, which does not follow from it."""
+        """The key with which the page signs its sessions. It follows from the cluster's key, which does not follow from
+        it.
+        """
         return hmac.new(_read_key(self._key_file), _PAGE, hashlib.sha256).hexdigest()
 
     def renew(self) -> None:
@@ -119,7 +121,7 @@ class TokenFile:
         self._wall_clock = wall_clock
 
     def token(self, user: str = "") -> str:
-        """What the file holds now."""
+        """The token that the file holds now."""
         if user:
             raise _needs_key(f"make a token for Slurm user {user}")
         try:
@@ -139,7 +141,7 @@ class TokenFile:
         raise _needs_key("make the seal of a job")
 
     def renew(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no token is kept."""
 
     def explain_refusal(self) -> str:
         """See TokenSource. The text names the token's file, and its expiry when it has passed."""

@@ -74,7 +74,7 @@ class NodeCache:
 
     @property
     def turn_s(self) -> float:
-        """How old the newest answer can be, at the pace that Slurm allows now."""
+        """How many seconds old the newest answer may be, at the pace that Slurm allows now."""
         return pace.turn_s(self._poll_s, self._cost)
 
     async def run(self) -> None:

@@ -31,7 +31,7 @@ _REMEMBERED: Final = 1024
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answered: `version` is that of the API, `release` that of Slurm. `is_up`: some slurmctld responds."""
+    """The answer to a ping. `version` is that of the API, `release` that of Slurm. `is_up`: some slurmctld responds."""
 
     version: str
     release: str
@@ -101,7 +101,7 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
         return sum(rpc.total_time for rpc in reply.statistics.rpcs_by_message_type if rpc.is_read_of_nodes) / 1e6
 
     async def partitions(self) -> list[Partition]:
-        """All partitions. 2–4 ms."""
+        """Read all partitions. 2–4 ms."""
         request = Request(what="read the partitions", method="GET", endpoint="partitions/")
         reply = await self._transport.ask(request, wire.PartitionsReply)
         return [

@@ -32,7 +32,7 @@ _CLOSES: Final = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came back, whatever it says."""
+    """The answer of slurmrestd, whatever it says."""
 
     status: int
     content: bytes = b""
@@ -49,7 +49,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class NoAnswer(Exception):
-    """No answer, or not in time; the text says how. The request may have been carried out. `hint`: what to do next."""
+    """slurmrestd did not answer, or not in time; the text says how. The request may have been carried out. `hint`: what
+    to do next.
+    """
 
     hint = "is slurmrestd running?"
 

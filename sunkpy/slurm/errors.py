@@ -74,11 +74,11 @@ class Unauthorized(SlurmError):
 
 
 class NotFound(SlurmError):
-    """No such job or node."""
+    """There is no such job or node."""
 
 
 class Busy(SlurmError):
-    """Not now: the node has jobs, or the job is just changing state."""
+    """Slurm cannot do it now: the node has jobs, or the job is just changing state."""
 
 
 class AlreadyDone(SlurmError):

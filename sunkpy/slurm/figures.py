@@ -41,7 +41,7 @@ class NodeNames(msgspec.Struct, frozen=True):
 
 
 class Holdings(msgspec.Struct, frozen=True):
-    """What a job has, once it runs."""
+    """The resources that a job has, once it runs."""
 
     nodes: NodeNames | None = None
 
@@ -60,7 +60,8 @@ class WireJobRow(WireWaiting, frozen=True, kw_only=True):
     start_time: Number = Number()
 
     def to_core(self, scheduler: str, started: int | None = 0) -> JobRow:
-        """As figures read it; `scheduler` is the Slurm user of the scheduler, whose comments are its own.
+        """The job as figures read it. `scheduler`: the Slurm user of the scheduler, whose comments nobody else can have
+        written.
 
         `started`: how many tasks of its array run; None if nobody asks what it waits for.
         """
@@ -103,7 +104,7 @@ class JobRowsReply(Reply, frozen=True, kw_only=True):
 
 
 class RowNodes(msgspec.Struct, frozen=True):
-    """Which nodes a partition has, in Slurm's range syntax."""
+    """The nodes of a partition, in Slurm's range syntax."""
 
     configured: str = ""
 
@@ -122,7 +123,7 @@ class WirePartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     priority: RowPriority = RowPriority()
 
     def to_core(self) -> PartitionRow:
-        """As figures read it."""
+        """The partition as figures read it."""
         nodes = _expand(self.nodes.configured)
         return PartitionRow(name=self.name, nodes=nodes, tier=self.priority.tier)
 
@@ -201,13 +202,13 @@ class FigureCalls:
         return [job.to_core(scheduler, started if with_waits else None) for job in jobs]
 
     async def partition_rows(self) -> list[PartitionRow]:
-        """All partitions with their nodes. 2–4 ms."""
+        """Read all partitions with their nodes. 2–4 ms."""
         request = Request(what="count the partitions", method="GET", endpoint="partitions/", attempts=1)
         reply = await self._transport.ask(request, PartitionRowsReply)
         return await asyncio.to_thread(lambda: [each.to_core() for each in reply.partitions])
 
     async def licenses(self) -> list[License]:
-        """All licenses. 2–4 ms."""
+        """Read all licenses. 2–4 ms."""
         request = Request(what="count the licenses", method="GET", endpoint="licenses/", attempts=1)
         reply = await self._transport.ask(request, LicensesReply)
         return [
@@ -216,7 +217,7 @@ class FigureCalls:
         ]
 
     async def reservations(self) -> list[Reservation]:
-        """All reservations. 2–4 ms."""
+        """Read all reservations. 2–4 ms."""
         request = Request(what="count the reservations", method="GET", endpoint="reservations/", attempts=1)
         reply = await self._transport.ask(request, ReservationsReply)
         return [
@@ -225,7 +226,7 @@ class FigureCalls:
         ]
 
     async def statistics(self) -> Statistics:
-        """What slurmctld says of itself. 2–4 ms."""
+        """Read slurmctld's statistics about itself. 2–4 ms."""
         request = Request(what="read slurmctld's statistics", method="GET", endpoint="diag/", attempts=1)
         said = (await self._transport.ask(request, StatisticsReply)).statistics
         return Statistics(

@@ -75,7 +75,8 @@ class JobCalls:
             raise errors.UnreadableJob(request.what, endpoint=request.label, text=str(error), job=job) from error
 
     async def jobs(self) -> list[SlurmJob]:
-        """All jobs in full, each task of an array by itself. Seconds for thousands: for a person, not for a loop.
+        """Read all jobs in full, each task of an array by itself. It takes seconds for thousands of jobs: use it for a
+        person, not in a loop.
 
         One whose nodes cannot be read is there without them.
         """

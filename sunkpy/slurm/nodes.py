@@ -19,7 +19,7 @@ _NONE: Mapping[str, SlurmNode] = MappingProxyType({})
 
 
 class NodesSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes at one moment; `last_update_s` is what to ask `nodes(since_s=…)` with."""
+    """All nodes at one moment. `last_update_s`: the value for the next `nodes(since_s=…)`."""
 
     nodes: dict[str, SlurmNode]
     last_update_s: int
@@ -47,7 +47,7 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """What changes, for the text of an error: `DRAIN k8s: cordon`. A comment is named, not quoted."""
+        """The change in words, for the text of an error: `DRAIN k8s: cordon`. A comment is named, not quoted."""
         parts = [*self.state, self.reason, "comment" if self.comment is not None else "", *self.address]
         parts += [f"topology {self.topology_str or 'none'}"] if self.topology_str is not None else []
         return " ".join(part for part in parts if part) or "no change"
@@ -65,7 +65,7 @@ RESUME = NodeChange(state=("RESUME",), reason=" ")
 
 
 def drain(reason: str) -> NodeChange:
-    """No new jobs on the node; running ones go on. Replaces the reason when it is drained already."""
+    """Let no new job start on the node; running jobs go on. If the node is drained already, replace the reason."""
     return NodeChange(state=("DRAIN",), reason=reason)
 
 
@@ -75,7 +75,8 @@ class NodeCalls:
     _transport: Transport
 
     async def nodes(self, *, since_s: int = 0, known: Mapping[str, SlurmNode] = _NONE) -> NodesSnapshot | NotModified:
-        """All nodes; NotModified when none has changed since `since_s`. 6 ms unchanged, 0.8 s per 5,000 nodes else.
+        """Read all nodes; NotModified if none has changed since `since_s`. 6 ms unchanged, otherwise 0.8 s per 5,000
+        nodes.
 
         A node that is as it was in `known` is the same object. Sent once, because a caller that reads all nodes reads
         them again soon. Slurm before 26.05.3 answers 500 when nodes have changed but partitions have not: then asked

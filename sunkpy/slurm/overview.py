@@ -61,7 +61,9 @@ class OverviewCalls:
     _transport: Transport
 
     async def queued_jobs(self, *, scheduler: str) -> list[QueuedJob]:
-        """All jobs that Slurm remembers. Seconds for thousands: for a person, not for a loop."""
+        """Read all jobs that Slurm remembers. It takes seconds for thousands of jobs: use it for a person, not in a
+        loop.
+        """
         request = Request(what="read the queue", method="GET", endpoint="jobs/", attempts=1)
         reply = await self._transport.ask(request, QueuedJobsReply)
         return await asyncio.to_thread(lambda: [job.to_queue(scheduler) for job in reply.jobs])

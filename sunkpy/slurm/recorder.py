@@ -21,7 +21,7 @@ class Recorder(Protocol):
 
 
 class Silent:
-    """For tests and programs without metrics."""
+    """A recorder that records nothing, for tests and for programs without metrics."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
         """See Recorder."""

@@ -42,7 +42,7 @@ _NO_MESSAGE: Final = (asyncio.IncompleteReadError, msgspec.DecodeError)
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Whose requests these are, where none is named."""
+    """The relay's first message. `user`: the Slurm user of requests that name none."""
 
     user: str
 
@@ -59,7 +59,7 @@ class RelayRequest(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What came back, compressed; or why nothing did."""
+    """The answer to a request, compressed; or why there is none (`problem`)."""
 
     id: int
     status: int = 0
@@ -127,18 +127,18 @@ class Relay:
             await self._running.end()
 
     def token(self, user: str = "") -> str:
-        """Not a token: the relay makes one for this user."""
+        """The name of the user in place of a token: the relay makes the token."""
         return user
 
     def seal(self) -> str:
-        """No seal: there is no key on this side."""
+        """Raise an error, because there is no key on this side."""
         raise Unauthorized("make the seal of a job", text="the key stays in the pod")
 
     def renew(self) -> None:
         """The relay renews its own when one is refused."""
 
     def explain_refusal(self) -> str:
-        """What to do when slurmrestd refuses the relay's own token."""
+        """What to do if slurmrestd refuses the relay's own token."""
         return "the token of the pod that was asked is refused: see the log of its process"
 
 

@@ -9,7 +9,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 Api = Literal["slurm", "slurmdb"]
-"""Who answers behind slurmrestd: slurmctld (`/slurm/`), or slurmdbd (`/slurmdb/`). Both have the same versions."""
+"""The daemon behind slurmrestd that answers: slurmctld (`/slurm/`) or slurmdbd (`/slurmdb/`). Both have the same
+versions.
+"""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def query(self) -> str:
-        """What follows the path: `?job_id=1&job_id=2`, or nothing."""
+        """The query that follows the path: `?job_id=1&job_id=2`; or nothing."""
         return f"?{urlencode(self.params, doseq=True)}" if self.params else ""
 
     def path(self, version: str) -> str:

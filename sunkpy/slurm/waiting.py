@@ -63,7 +63,9 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.state_reason == "None" else self.state_reason
 
     def waits(self, started: int) -> WaitingJob | None:
-        """None if it has nodes, or what is left of its last run has. `started`: how many tasks of its array have."""
+        """What the job waits for; None if it has nodes, or if something of its last run still has. `started`: how many
+        tasks of its array have started.
+        """
         state = flags(self.job_state)
         if not is_job_pending(state) or is_job_completing(state):
             return None

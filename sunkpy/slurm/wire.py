@@ -41,7 +41,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What Slurm said: its name for the error, then the description."""
+        """Slurm's name for the error, then its description."""
         return ": ".join(part for part in (self.error, self.description) if part)
 
 
@@ -59,7 +59,7 @@ class MetaData(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What every answer has. Success is 2xx and no errors."""
+    """The parts that every answer has. Success is 2xx and no errors."""
 
     meta: MetaData = MetaData()
     errors: tuple[Failure, ...] = ()
@@ -154,14 +154,14 @@ class ExitSignal(msgspec.Struct, frozen=True):
 
 
 class ExitCode(msgspec.Struct, frozen=True):
-    """How a job ended: by itself with a code, or by a signal."""
+    """The end of a job: an exit code of its own, or a signal."""
 
     return_code: Number = Number()
     signal: ExitSignal = ExitSignal()
 
     @property
     def value(self) -> int:
-        """As a shell gives it: 128 + n for signal n."""
+        """The code as a shell gives it: 128 + n for signal n."""
         signal = self.signal.id.value
         return 128 + signal if signal else self.return_code.value
 
@@ -179,7 +179,7 @@ class AllocatedMemory(msgspec.Struct, frozen=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has of one node."""
+    """The resources that a job has on one node."""
 
     name: str = ""
     cpus: AllocatedCpus = AllocatedCpus()
@@ -193,7 +193,7 @@ class AllocatedNodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobResources(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has, once it runs."""
+    """The resources that a job has, once it runs."""
 
     nodes: AllocatedNodes | None = None
 
@@ -234,7 +234,9 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> Layout:
-        """How its tasks lie on its nodes; empty before it has any. `gres_detail` is in the order of the nodes."""
+        """How the tasks of the job lie on its nodes; empty before it has any. `gres_detail` is in the order of the
+        nodes.
+        """
         allocation, details = self._allocation, self._details
         gres = [gres_count(text) for text in details] if details else [0] * len(allocation)
         shares = [JobShare(node=a.name, cpus=a.cpus.count, gres=n) for a, n in zip(allocation, gres, strict=True)]
@@ -243,13 +245,13 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def devices(self) -> dict[str, Indices]:
-        """Which devices it has on each node; empty before it has any."""
+        """The devices of the job on each node; empty before it has any."""
         pairs = zip(self._allocation, self._details, strict=False)
         return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
 
     @property
     def capacity(self) -> dict[str, Capacity]:
-        """How much it has of each node; empty before it has any. A job without GRES has no details at all."""
+        """How much of each node the job has; empty before it has any. A job without GRES has no details at all."""
         allocation, details = self._allocation, self._details
         if self.gres_detail and not details:
             gres: list[dict[str, int] | None] = [None] * len(allocation)
@@ -368,7 +370,7 @@ class KillFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KillStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one job of a DELETE; the answer as a whole may be 200 all the same."""
+    """The result for one job of a DELETE. The answer as a whole may be 200 even if this failed."""
 
     error: KillFailure = KillFailure()
 
@@ -392,7 +394,7 @@ class PingReply(Reply, frozen=True, kw_only=True):
 
 
 class PartitionNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes a partition has, in Slurm's range syntax."""
+    """The nodes of a partition, in Slurm's range syntax."""
 
     configured: str = ""
 
@@ -418,14 +420,14 @@ class PartitionsReply(Reply, frozen=True, kw_only=True):
 
 
 class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
-    """How much slurmctld worked for one type of message; microseconds, as in sdiag(1)."""
+    """How long slurmctld worked on one type of message, in microseconds, as in sdiag(1)."""
 
     message_type: str = ""
     total_time: int = 0
 
     @property
     def is_read_of_nodes(self) -> bool:
-        """What slurmrestd asks for when it is asked for all nodes."""
+        """True for the messages that slurmrestd sends when it is asked for all nodes."""
         return self.message_type in ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO")
 
 

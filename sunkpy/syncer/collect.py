@@ -58,7 +58,7 @@ class Collector:
         pods.add_handler(self._pod_changed)
 
     def view(self, name: str) -> View:
-        """All that is known of one name now."""
+        """All that is known now about one name."""
         answer = self._answer(name)
         topology, place = self._topology.wish(name, answer.node if answer is not None else None)
         return View(
@@ -88,7 +88,7 @@ class Collector:
 
     @property
     def slurm_node_count(self) -> int:
-        """How many nodes Slurm listed last."""
+        """How many nodes Slurm listed in its last answer."""
         observation = self._nodes.observation
         return len(observation.nodes) if observation else 0
 

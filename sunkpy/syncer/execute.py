@@ -48,7 +48,7 @@ from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.slurm_writer import SlurmWriter, WriteOutcome
 
 _REQUESTS_AT_ONCE = 16
-"""To the apiserver, however many names are at work."""
+"""At most so many requests go to the apiserver at once, however many names are at work."""
 _LOOKS_AT_ONCE = 4
 """Reads of nodes before their receipts, at once; the rest of the connections is for the poll."""
 

@@ -69,7 +69,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TermTotals:
-    """What adds up over a term."""
+    """The figures that add up over a term."""
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._waits = WaitTimes()
@@ -77,7 +77,7 @@ class TermTotals:
         self._lost = LostWork(nodeset_of)
 
     def families(self, read: Read, now_s: float) -> Iterator[MetricFamily]:
-        """All of it, with one more read."""
+        """All figures that add up, with one more read."""
         self._drains.add(read.nodes, now_s)
         slurm_s = int(read.statistics.figures.get("req_time", 0))
         jobs, is_whole = read.jobs or (), read.jobs is not None and not read.unread_jobs
@@ -155,7 +155,7 @@ class FigureFeed:
         self._is_due_soon = True
 
     def due_in_s(self, took_s: float) -> float:
-        """When the next read is due after one that took so long."""
+        """After how many seconds the next read is due, if the last one took `took_s`."""
         self._turn_s = max(self._settings.seconds, SHARE * took_s)
         soon_s = max(min(_SOON_S, self._settings.seconds), SHARE * took_s)
         self._is_due_soon, is_soon = False, self._is_due_soon
@@ -201,7 +201,7 @@ class FigureFeed:
 
 
 def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[MetricFamily]:
-    """What is not shown, and why."""
+    """Figures that say how many series are not shown, and why."""
     yield single(
         "sunkpy_figures_series_limit", "syncer.metrics.seriesPerName: series of one name", settings.series_per_name
     )

@@ -85,7 +85,7 @@ class GrowthWriter:
         return not self._nodesets.synced.is_set() or any(most_nodes(each) for each in self._own())
 
     async def run(self) -> None:
-        """Until cancelled: wish for less as nodes come."""
+        """Until cancelled, wish for fewer nodes as nodes come."""
         try:
             while True:
                 await self._came.wait()

@@ -42,7 +42,7 @@ from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.settings import IdleCheckSettings
 
 _USER = "root"
-"""Whose jobs they are: a check before slurmd is root's as well."""
+"""The user of the jobs. A check before slurmd runs as root as well."""
 
 
 class IdleChecks:

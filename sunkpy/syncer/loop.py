@@ -28,7 +28,7 @@ _CAPPED_AGAIN_S = 10.0
 _FIRST_ANSWER_AGAIN_S = 0.5
 _AGE_EACH_S = 1.0
 _WORKERS = 1024
-"""So many that no name waits for a worker while a rack is drained and its Events are written."""
+"""With so many workers no name waits for one while a rack is drained and its Events are written."""
 _DECIDE_AT_ONCE = 8
 
 

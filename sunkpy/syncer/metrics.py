@@ -13,7 +13,7 @@ from sunkpy.slurm import NodeCache
 
 
 class SyncerMetrics:
-    """What was done, what was postponed, and whether Slurm is readable and plausible."""
+    """Metrics of the syncer: what was done, what was postponed, and whether Slurm is readable and plausible."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter(
@@ -74,7 +74,7 @@ class NodeCollector(Collector):
         self._cache = cache
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Only the age until Slurm has answered: no answer is not the same as zero nodes."""
+        """Give only the age until Slurm has answered: no answer is not the same as zero nodes."""
         yield GaugeMetricFamily(
             "sunkpy_slurm_cache_age_seconds",
             "Age of the newest answer of Slurm. Normal is below 2, in large busy clusters below 6. 5 s above that "

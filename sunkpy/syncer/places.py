@@ -60,11 +60,11 @@ class Places:
 
     @property
     def is_on(self) -> bool:
-        """Somebody says where nodes stand."""
+        """True if somebody says where nodes stand."""
         return bool(self._settings.source)
 
     def on_change(self, changed: Changed) -> None:
-        """Who hears of nodes that may stand elsewhere."""
+        """Call this function with nodes that may stand elsewhere now."""
         self._changed = changed
 
     def of(self, slurm_node: str) -> Place | None:
@@ -88,7 +88,7 @@ class Places:
 
     @staticmethod
     def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
-        """Those that are known from the start.
+        """The sources of labels that are known from the start.
 
         Raises:
             BadSettings: nobody is known by that name.

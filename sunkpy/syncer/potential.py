@@ -31,7 +31,7 @@ from sunkpy.syncer.topology import Topology
 _LOOK_EACH_S: Final = 1.0
 _AGAIN_S: Final = 10.0
 _ALL_EACH_S: Final = 30.0
-"""What a node offers may change while none comes or goes."""
+"""All nodes are read again after so many seconds: what a node offers may change although none comes or goes."""
 _KEY: Final = "records"
 
 
@@ -83,7 +83,7 @@ class Potential:
 
     @property
     def offers(self) -> dict[str, str]:
-        """By NodeSet what a node of it offers, or did when there was one, in words of slurm.conf(5)."""
+        """For each NodeSet, what one of its nodes offers, or offered when there was one, in words of slurm.conf(5)."""
         return potential.read_offers(self._written or "")
 
     async def _try(self) -> None:

@@ -41,9 +41,9 @@ from sunkpy.slurm.nodes import RESUME, UNDRAIN, drain
 MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
 _OWN_AT_ONCE = 3
-"""Both together use one connection less than the client has: the poll of all nodes never waits for one."""
+"""Both limits together leave one connection of the client free, so that the poll of all nodes never waits for one."""
 _LOOKS_HOLD_S = 1.0
-"""How old the first read of a list may be when the list is written."""
+"""When a list is written, its first read may be at most so many seconds old."""
 
 Consent = Callable[[], Awaitable[bool]]
 """Asks the apiserver to confirm a write, right before the write."""
@@ -67,7 +67,7 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 Results = dict[str, WriteOutcome | Exception]
-"""By name: the outcome of the write, or why it failed."""
+"""Slurm node → the outcome of the write, or why it failed."""
 
 
 class _List(msgspec.Struct):

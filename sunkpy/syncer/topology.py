@@ -38,7 +38,7 @@ from sunkpy.syncer.places import Changed, ConfigMap, Places
 _LOOK_EACH_S: Final = 1.0
 _RELEASE_EACH_S: Final = 30.0
 _SINGLE_FROM: Final = "v0.0.43"
-"""From this version of slurmrestd's API on a node can be told where it stands."""
+"""The first version of slurmrestd's API with which a single node can be told where it stands."""
 
 
 class Topology:
@@ -79,7 +79,7 @@ class Topology:
         self._layouts = self._read_file() if settings.file else ()
 
     def on_change(self, changed: Changed) -> None:
-        """Who hears of nodes that may have to be told something else now."""
+        """Call this function with nodes that may have to be told something else now."""
         self._changed = changed
 
     def _read_file(self) -> tuple[files.FileTopology, ...]:
@@ -93,7 +93,7 @@ class Topology:
     # ------------------------------------------------------------------------------------------------- single nodes
 
     def wish(self, name: str, node: SlurmNode | None) -> tuple[str | None, str | None]:
-        """Where a node should stand, for Slurm and for people; see `core.mirror.view.View`."""
+        """Where a node should stand, first for Slurm, then for people; see `core.mirror.view.View`."""
         record = node.topology if node is not None else ""
         if not self._settings.source:
             return ("" if is_ours(record) else None), "/".join(files.path_in(self._layouts, name))
@@ -109,7 +109,9 @@ class Topology:
 
     @property
     def of_a_new_node(self) -> str | None:
-        """Where a node stands of which nobody has said it yet, for Slurm; None while its release is not known."""
+        """The place that Slurm gets for a new node of which nobody knows it yet; None until Slurm's
+        release is known.
+        """
         if not self._settings.source:
             return ""
         if self._takes_single is None:

@@ -33,7 +33,7 @@ class VolumesCollector(Collector):
         self._began = began
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """All of it.
+        """Give all metrics.
 
         Raises:
             OSError: a folder is not there, or is not for us.
@@ -119,6 +119,6 @@ def _of_backups(backups: BackupSettings, began: float) -> Iterator[GaugeMetricFa
 
 
 def made_at(file: str, name: str) -> float | None:
-    """When a backup was made, in seconds since 1970; None for what is no backup of this name."""
+    """When a backup was made, in seconds since 1970; None if the file is not a backup of this name."""
     found = re.fullmatch(rf"{re.escape(name)}-(\d{{8}}T\d{{6}})Z\.(?:sql|tar)\.gz", file)
     return datetime.strptime(found[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp() if found else None

@@ -37,7 +37,9 @@ V = TypeVar("V")
 _KEPT_S: Final = 60.0
 _REFUSED_S: Final = 5.0
 _USED_S: Final = 24 * 3600.0
-"""How long a token of Slurm is known to have opened the page. One of my-page lives for five minutes."""
+"""For so many seconds it is remembered that a token of Slurm has opened the page. A token of my-page lives for five
+minutes.
+"""
 _REMEMBERED: Final = 4096
 _AT_ONCE: Final = 4
 _LONGEST: Final = 16 * 1024

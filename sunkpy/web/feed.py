@@ -33,7 +33,7 @@ _FAST: Final = 4
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """What has changed since the number before, or from empty tables; `at`: when it was read, seconds since 1970."""
+    """The changes since the update before, or since empty tables. `at`: when it was read, in seconds since 1970."""
 
     number: int
     at: float
@@ -41,7 +41,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Channel:
-    """What all viewers with one sight get."""
+    """Sends to all viewers who may see the same."""
 
     def __init__(self, sight: Sight, tables: Tables, number: int, at: float) -> None:
         self.sight = sight
@@ -134,12 +134,12 @@ class Feed:
 
     @property
     def number(self) -> int:
-        """How often something was sent."""
+        """How many updates were sent."""
         return self._number
 
     @property
     def viewers(self) -> int:
-        """How many look."""
+        """How many viewers look at the page."""
         return sum(len(channel.viewers) for channel in self._channels.values())
 
     def _publish(self) -> None:

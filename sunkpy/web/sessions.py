@@ -30,7 +30,7 @@ class Sessions:
         self._wall_clock = wall_clock
 
     def begin(self, user: str) -> str:
-        """What the browser keeps.
+        """Begin a session, and return the text that the browser keeps.
 
         Raises:
             NoSession: the key cannot be read.

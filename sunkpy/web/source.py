@@ -13,14 +13,14 @@ from sunkpy.core.page.tables import PageFacts
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is said of one thing."""
+    """The text about one thing."""
 
     explanations: Sequence[Explanation] = ()
     history: History | None = None
 
 
 class PageSource(Protocol):
-    """What the page reads. All methods raise `KubeError`."""
+    """Reads for the page. All methods raise `KubeError`."""
 
     async def read(self) -> PageFacts:
         """Read both sides; what could not be read is named in the result."""

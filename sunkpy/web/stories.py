@@ -36,7 +36,9 @@ class Stories:
         return await self._once(("pod", namespace, name), lambda: self._feed.source.explain_pod(namespace, name))
 
     async def of_node(self, name: str, sight: Sight) -> Story:
-        """Who holds it, from what was read already; then its devices, where all pods may be named, and its past."""
+        """Say who holds the node, from what was read already; then its devices, if the viewer may see all pods, and its
+        past.
+        """
         all_pods = sight.namespaces is None
         read = self._feed.source.explain_node
         story = await self._once(("node", name, str(all_pods)), lambda: read(name, with_devices=all_pods))

@@ -89,8 +89,8 @@ class CounterSet(Wire, frozen=True, kw_only=True):
 
 
 class Device(Wire, frozen=True, kw_only=True):
-    """A device that a driver offers. Attributes without a domain are the driver's own. `binding_conditions`: it is attached
-    only once a scheduler has chosen it, and its pod must wait for that.
+    """A device that a driver offers. Attributes without a domain are the driver's own. `binding_conditions`: the device
+    is attached only once a scheduler has chosen it, and its pod must wait for that.
     """
 
     name: str

@@ -413,7 +413,8 @@ class Told(KubeObject, frozen=True, kw_only=True):
 
 
 _REFUSES: Final = frozenset({"NotTriggerScaleUp", "FailedScheduling"})
-"""Annotations that make the Cluster Autoscaler and Karpenter refuse the pod. kube-scheduler never sees a placeholder.
+"""Reasons of Events by which the Cluster Autoscaler and Karpenter say that no node comes for a pod. kube-scheduler
+never sees a placeholder.
 """
 
 

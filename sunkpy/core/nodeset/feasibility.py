@@ -30,8 +30,8 @@ OUR_TOLERATIONS = (
 )
 
 STAYS = Toleration(operator="Exists", effect=matching.NO_EXECUTE)
-"""The taints that a slurmd pod also tolerates, because Slurm and not a taint decides when jobs are over. A node with
-such a taint is left like any node that no longer fits.
+"""A slurmd pod also tolerates all taints with NoExecute, because Slurm and not a taint decides when jobs are over. A
+node with such a taint is left like any node that no longer fits.
 """
 
 # The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.

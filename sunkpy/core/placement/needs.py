@@ -24,13 +24,13 @@ def whole_cpus(needs: Mapping[str, int]) -> int:
 
 
 def rounded(needs: Mapping[str, int]) -> Amounts:
-    """What Slurm holds for one pod: whole cpus, whole MiB, at least the minimum of both."""
+    """What Slurm holds for one pod: whole CPUs and whole MiB, and of each at least the minimum."""
     memory_mib = max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0)))
     return {**needs, "cpu": whole_cpus(needs) * 1000, "memory": memory_mib * _MIB}
 
 
 def counted(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
-    """What Slurm counts of that: cpus, memory, and each GRES by its name."""
+    """The part of the needs that Slurm counts: CPUs, memory, and each GRES by its name."""
     held = rounded(needs)
     return {"cpu": held["cpu"], "memory": held["memory"], **count_gres(needs, gpu_resources, gpu_type=gpu_type)}
 
@@ -42,7 +42,7 @@ def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type
 
 
 def count_gres(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
-    """How many of each GRES: extended resources by the name that Slurm knows, `gpu` or `gpu:h100`.
+    """How many of each GRES the pod needs: extended resources by the name that Slurm knows, `gpu` or `gpu:h100`.
 
     `gpu_type` is that of GPUs whose resource says none.
     """

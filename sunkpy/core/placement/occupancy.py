@@ -22,7 +22,7 @@ _NOTHING: Final[dict[str, str]] = {}
 
 
 def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """What those of the pods take that have no job."""
+    """What those of the pods take that have no Slurm job."""
     total: matching.Amounts = {}
     for pod in pods:
         total = matching.added(total, taken_without_job(pod, scheduler_names=scheduler_names))
@@ -30,18 +30,18 @@ def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) ->
 
 
 def taken_without_job(pod: Pod, *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """What a pod without a job takes; daemons that name our scheduler are among them."""
+    """What a pod takes if it has no Slurm job, such as a daemon that names our scheduler; nothing for other pods."""
     is_other = pod.spec.scheduler_name not in scheduler_names or _is_without_job(pod)
     return requests(pod.spec) if is_other and _is_there(pod) else {}
 
 
 def taken_uncounted(pod: Pod, *, gpu_resources: Collection[str]) -> matching.Amounts:
-    """What a pod with a job takes and Slurm does not count."""
+    """The part of what a pod with a job takes that Slurm does not count; nothing for other pods."""
     return uncounted(pod.spec, gpu_resources=gpu_resources) if _is_there(pod) and not _is_without_job(pod) else {}
 
 
 def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> matching.Amounts:
-    """What such a pod requests and Slurm does not count; at least a pod."""
+    """The part of what such a pod requests that Slurm does not count; at least a pod."""
     return {name: n for name, n in requests(spec).items() if name not in _COUNTED and name not in gpu_resources and n}
 
 
@@ -60,7 +60,7 @@ def full_nodes(
 
 
 def requests(spec: PodSpec) -> matching.Amounts:
-    """What such a pod takes of a node."""
+    """All that such a pod takes of a node."""
     try:
         return matching.pod_requests(spec)
     except BadQuantity:  # the apiserver would not have stored it

@@ -31,8 +31,8 @@ from sunkpy.core.placement.free_storage import Asked, FreeRoom
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of claims, volumes and classes; None for what is not there. `user_of`: which pod on a node uses the
-    claim of a pod, other than that; empty when none does. `free`: where there is room.
+    """What is known of claims, volumes and classes; None for an object that does not exist. `user_of`: the other pod on
+    a node that uses the claim of a pod; empty if none does. `free`: where new volumes have room.
     """
 
     claim: Callable[[Key], Claim | None]
@@ -44,7 +44,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Bound = tuple[NodeSelector, str]
-"""Where a pod must be for one of its claims, and how that is said of the other nodes."""
+"""Where a pod must be for one of its claims, and the words that say it about all other nodes."""
 
 
 def has_claims(spec: PodSpec) -> bool:
@@ -108,7 +108,7 @@ def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, s
 
 
 def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
-    """Those for which a volume is made once it is known on which node the pod will be."""
+    """The claims of the pod whose volumes are made once its node is known."""
     claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
     return [claim for claim in claims if claim is not None and not claim.selected_node and _waits(claim, storage)]
 
@@ -119,7 +119,7 @@ def given_back(before: Claim, now: Claim) -> str:
 
 
 def claims_under_way(pod: Pod, storage: Storage) -> list[Claim]:
-    """Those for which a volume is being made, or has just been, and nothing is known of it yet."""
+    """The claims of the pod whose volumes are being made, or have just been made and are not known yet."""
     claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
     return [claim for claim in claims if claim is not None and _is_under_way(claim, storage)]
 
@@ -137,7 +137,7 @@ def room_asked(claim: Claim) -> tuple[Asked, ...]:
 
 
 def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
-    """Which other pod on a node uses the claim; empty when none of these does."""
+    """The other pod on a node that uses the claim; empty if none of these pods does."""
     return next((pod.name for pod in pods if pod.uid != but.uid and claim in claims_used(pod)), "")
 
 

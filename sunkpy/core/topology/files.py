@@ -119,7 +119,7 @@ def read(name: str, text: str) -> tuple[FileTopology, ...]:
 
 
 def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
-    """Where a file of somebody else has the node, in names of ours, which carry their path."""
+    """The place of a node in a topology file that somebody else wrote, under our names, which carry their path."""
     path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
     problem = "" if path or block else "not in the topology file"
@@ -137,7 +137,7 @@ def paths_in(layouts: Iterable[FileTopology]) -> dict[str, tuple[str, ...]]:
 
 
 def nodes_in(layouts: Iterable[FileTopology]) -> frozenset[str]:
-    """All that the file names."""
+    """All nodes that the file names."""
     return frozenset(node for layout in layouts for node in (*layout.paths, *layout.blocks))
 
 

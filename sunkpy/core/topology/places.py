@@ -50,12 +50,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """For people, however long it is: `sp1/leaf4`."""
+        """The path for people, whatever its length: `sp1/leaf4`."""
         return "/".join(self.levels) or self.leaf or self.spec or self.block
 
 
 def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_block: bool = False) -> Place:
-    """Where the Node with these labels stands by the first of these sources that knows it.
+    """The place of the Node with these labels, by the first of these sources that knows it.
 
     Without one the problem is that of the source that knows most of it.
     """
@@ -96,7 +96,7 @@ def topology_str_of(place: Place, plugins: Sequence[str], record: str = "") -> s
 
 
 def units_of(spec: str) -> dict[str, str]:
-    """By topology, the unit that a record or annotation names: `{"tree": "all:sp1/:sp1/leaf4"}`."""
+    """Topology → the unit that a record or annotation names in it: `{"tree": "all:sp1/:sp1/leaf4"}`."""
     pairs = (part.partition(":") for part in spec.split(",") if part)
     return {name: unit for name, _, unit in pairs}
 
@@ -121,7 +121,7 @@ def path_told(text: str) -> tuple[str, ...]:
 
 
 def problem_told(text: str) -> str:
-    """What `tell` said is wrong with the labels of the Node; empty if they are well."""
+    """The problem with the labels of the Node, as `tell` wrote it; empty if there is none."""
     problem = text.partition("(")[2].rpartition(")")[0]
     return problem if problem != FILE_LACKS_IT else ""
 

@@ -15,11 +15,12 @@ from typing import Final
 from sunkpy.core.topology.places import ROOT, TREE, units_of
 
 Paths = Mapping[str, tuple[str, ...]]
-"""By node the switches above it, the root first."""
+"""Node → the switches above it, the root first."""
 _NAME_S: Final = 1e-7
 _DISTANCE_S: Final = 7.5e-10
-"""For one name, and for one way between two switches over a third. With 10,000 nodes in 625 leaves 26.05.5 took 37 s of
-a core for all, 4.8 s where its file had the switches alone, 4.3 s where it lacked 400 nodes in 25 leaves, else 0.4 s.
+"""Seconds for one name, and for one way between two switches over a third. With 10,000 nodes in 625 leaves, a start of
+26.05.5 took 37 s of a core for all, 4.8 s where its file had the switches alone, 4.3 s where it lacked 400 nodes in 25
+leaves, otherwise 0.4 s.
 """
 
 
@@ -38,7 +39,7 @@ def takes_s(records: Paths, in_file: Paths) -> float:
 
 
 def paths_of(records: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Of the places in records of nodes those that we have named: others may be no tree."""
+    """Of the places in the nodes' records, those that sunkpy has named. Others may be no tree."""
     found = {record: _path(record) for record in {*records.values()}}
     return {node: path for node, record in records.items() if (path := found[record])}
 

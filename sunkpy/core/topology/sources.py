@@ -34,7 +34,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> frozenset[str]:
-        """All that it reads of a Node."""
+        """All labels that the source reads of a Node."""
         return frozenset({*self.levels, self.longer, *self.blocks} - {""})
 
 
@@ -103,7 +103,9 @@ SOURCES: Final = (
     ),
     Source(name="gpu-clique", levels=(_CLIQUE,), blocks=(_CLIQUE,)),
 )
-"""In the order in which `auto` tries them on a Node. A host is no level: each node would be a leaf of its own."""
+"""The known sources, in the order in which `auto` tries them on a Node. A host is not a level: each node would be a
+leaf of its own.
+"""
 
 
 class _Level(Wire, frozen=True, kw_only=True):

@@ -44,7 +44,9 @@ from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.slurm import Slurm
 
 Keeps = Callable[[str, JobId], str | None]
-"""What is still waited for on a Kubernetes node of pods of a job that were deleted by force; None when nothing."""
+"""Says what a Kubernetes node still waits for, because pods of a job were deleted there by force; None if it waits for
+nothing.
+"""
 SlurmdOf = Callable[[str], Pod | None]
 """The slurmd pod of a Slurm node, as it was watched."""
 
@@ -85,7 +87,7 @@ class Allocator:
         self._maker = maker
 
     async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> DevicePlan:
-        """Which devices the claims of these pods get.
+        """Choose the devices that the claims of these pods get.
 
         Raises:
             SlurmError: a Slurm node could not be read.

@@ -38,7 +38,7 @@ class Handout:
     async def plan(
         self, job: JobId, placed: Sequence[tuple[Binding, Node]], listed: Mapping[str, SlurmNode]
     ) -> tuple[dict[str, str], dict[str, Admission]]:
-        """What is noted on the pods, by uid; and which of them cannot be bound now, or at all.
+        """Choose the text that is noted on each pod (by uid), and find the pods that cannot be bound now, or at all.
 
         Raises:
             KubeError: the pods of a node could not be listed.

@@ -49,8 +49,8 @@ _ABSENT_AGAIN_S = 15.0
 
 
 class Devices:
-    """Each leader has its own. `on_claim` is called with each own pod whose claim changed, `on_classes` when what a
-    DeviceClass says has changed.
+    """Follows ResourceClaims, devices and DeviceClasses; each leader has its own. `on_claim` is called with each of our
+    pods whose claim changed, `on_classes` when a DeviceClass says something else.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Devices:
         return any(map(self._may_ask, (*shapes, *(pod.spec for pod in gang.members))))
 
     def claimed(self, gang: Gang) -> Claimed | None:
-        """What is known of the claims of a gang; None where none can be allocated, or it has none."""
+        """What is known of the claims of a gang; None if none can be allocated, or if the gang has none."""
         shapes = [role.shape for role in gang.roles if role.shape is not None and self._may_ask(role.shape)]
         pods = [pod for pod in gang.members if self._may_ask(pod.spec)]
         if (self._is_absent and not self._claims.synced.is_set()) or not (pods or shapes):
@@ -148,7 +148,7 @@ class Devices:
         return next((each for each in self.users.of(_made_key(pod)) if each.uid == pod.uid), pod)
 
     def missing(self, pods: Iterable[Pod]) -> str:
-        """Which claim of one of these pods is not there yet; empty when all are."""
+        """The claim of one of these pods that is not there yet; empty if all are."""
         free = (pod for pod in pods if not pod.spec.node_name)
         asking = [pod for pod in free if self._may_ask(pod.spec) or devices_counted(pod)]
         if (
@@ -166,7 +166,7 @@ class Devices:
         return frozenset(pod.uid for pod, claims in found if any(c.is_for(pod.uid) for c in claims.values()))
 
     def lost(self, pods: Iterable[Pod]) -> dict[str, str]:
-        """By uid, why devices of a pod on its node are not its own any more (`explain_loss`)."""
+        """For each pod (by uid) on a node whose devices are not its own any more, the reason (`explain_loss`)."""
         if not self._claims.synced.is_set():
             return {}
         found = {}
@@ -191,11 +191,11 @@ class Devices:
         return None
 
     def counters(self, node: str) -> dict[CounterId, int]:
-        """How much there is of what the devices of a Kubernetes node share."""
+        """The total amount of each counter that devices of a Kubernetes node share."""
         return current_counters(self._slices_on.of(node))
 
     def offered(self, node: str) -> dict[DeviceId, Device]:
-        """What the drivers offer on a Kubernetes node."""
+        """The devices that drivers offer on a Kubernetes node."""
         return current_devices(self._slices_on.of(node))
 
     def owner_but(self, uids: Container[str]) -> OwnerOf:

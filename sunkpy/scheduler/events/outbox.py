@@ -41,7 +41,7 @@ Write = Callable[[], Awaitable[None]]
 
 
 class Outbox:
-    """Each leader has its own. `find` gives a pod as the watch has it."""
+    """Writes Events and conditions; each leader has its own. `find` gives a pod as the watch has it."""
 
     def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
         self._leader = leader

@@ -66,7 +66,7 @@ class HookSnapshot:
     _prologs: dict[JobId, dict[str, str]] = field(default_factory=dict)
 
     def prolog_waits_for(self, job: JobId, slurm_node: str) -> str | None:
-        """What the prolog of the job on a node waits for; None when it may end."""
+        """What the prolog of the job on a node waits for; None if it may end."""
         if job not in self._prologs:
             self._prologs[job] = prologs_wait_for(self.snapshot, job)
         return self._prologs[job].get(slurm_node)

@@ -40,7 +40,7 @@ from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm.errors import NotFound
 
 MOST_IDS = 500
-"""For more jobs than these the request would get too long: then the states of all jobs are read."""
+"""A request with the ids of more jobs than this would be too long: then the states of all jobs are read."""
 
 
 class SharedStates:
@@ -101,7 +101,8 @@ class Gate:
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
-        """Whether the gate is open, or what it waits for; when it opens, which marks on the node mean nothing any more.
+        """Answer whether the gate is open, or what it waits for. If it opens, the answer names the marks on the node
+        that mean nothing any more.
 
         Raises:
             SlurmError: Slurm could not be asked about a mark whose job is not known here.

@@ -7,7 +7,7 @@ import msgspec
 from sunkpy.core.model.states import JobId
 
 LONG_POLL_S = 20.0
-"""So long a call waits at most; then it is answered that it should ask again."""
+"""A call waits at most so many seconds. Then the answer is that it should ask again."""
 
 
 class HookCall(msgspec.Struct, frozen=True):
@@ -45,7 +45,8 @@ ELSEWHERE = HookAnswer(done=True, why="Slurm does not have the job on this node:
 call: as long as the mark stays, the gate looks for pods.
 """
 FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
-"""It never said that it ended, or knows another job under its number: the call proves nothing."""
+"""The node's Slurm never said that the job ended, or it knows another job under that number: the call proves nothing.
+"""
 
 
 class Denied(Exception):

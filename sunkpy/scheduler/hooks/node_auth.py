@@ -30,7 +30,9 @@ _LONGEST_LIFE_S = 86400.0
 
 
 class Buckets:
-    """For each key `at_once`, and `each_s` more in each second after that. Only the newest keys are remembered."""
+    """A bucket for each key: `at_once` tries, and `each_s` more with each second. Only the newest keys
+    are remembered.
+    """
 
     def __init__(self, *, at_once: float, each_s: float, clock: Callable[[], float]) -> None:
         self._at_once = at_once
@@ -65,7 +67,7 @@ class ReviewLimits:
         self._suspects: cachetools.TTLCache[str, bool] = cachetools.TTLCache(_REMEMBERED, ttl=_SUSPECT_S, timer=clock)
 
     def may_ask(self, peer: str, uid: str) -> bool:
-        """Whether the apiserver may be asked about one more token of this pod from there."""
+        """True if the apiserver may be asked about one more token of this pod from this address."""
         if not self._of_pods.take((peer, uid)):
             return False
         return peer not in self._suspects or self._of_suspects.take(peer)

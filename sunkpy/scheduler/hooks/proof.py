@@ -16,7 +16,7 @@ from sunkpy.slurm.errors import NotFound
 
 
 class HookProof:
-    """What calls say, checked against Slurm."""
+    """Checks what hooks say against Slurm."""
 
     def __init__(self, leader: Leader) -> None:
         self._reads = FreshAnswers(leader.slurm.job, clock=leader.clock)

@@ -106,8 +106,8 @@ def waits_for_poll(job: Job) -> bool:
 
 
 def details_due_at(job: Job) -> float | None:
-    """When to read it: why it waits, now and then; where it runs, when not all prologs have called. None: not before it
-    changes.
+    """When to read the job in full: if it waits, now and then, for the reason; if it runs and not all prologs have
+    called, for its nodes. None: not before it changes.
     """
     if job.is_anothers:
         return None

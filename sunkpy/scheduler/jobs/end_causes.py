@@ -117,8 +117,8 @@ class EndCauses:
         return self._states
 
     async def by_whom(self, preempted: Mapping[JobId, str], states: JobStates) -> dict[JobId, SlurmJob]:
-        """Which job took the place of each of these, for each of which one node is given; those without a found job are
-        left out.
+        """For each of these jobs, which job took its place on the node that is given with it. A job whose preemptor is
+        not found is left out.
 
         Takes seconds at most; what is not known by then stays unknown.
 

@@ -48,7 +48,7 @@ class _Line:
 
 
 class SubmitLines:
-    """Each leader has its own. A turn comes every `again_s`."""
+    """Lines of gangs that wait for a turn to submit; each leader has its own. A turn comes every `again_s`."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader

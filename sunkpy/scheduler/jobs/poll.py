@@ -88,7 +88,7 @@ class JobPoller:
 
     @property
     def pause_s(self) -> float:
-        """Until the next poll, at least: states are not read for more than a share of the time."""
+        """Seconds until the next poll, at least: reading states takes only a share of the time."""
         return max(self._poll_s, pace.Cost(took_s=self._took_s).pause_s)
 
     @property

@@ -26,7 +26,7 @@ from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
 AGAIN_S: Final = 1.0
 NOBODY: Final = GangId(namespace="", name="", uid="")
-"""Whose a job is that is no gang's."""
+"""Stands in the place of a gang for a job that belongs to none."""
 
 _WORKERS: Final = 8
 _ONLY_URGENT: Final = 4

@@ -35,7 +35,7 @@ class NotSubmitted(Exception):
 
 
 class JobWriter:
-    """Each write may be repeated: what Slurm has done already is no error.
+    """Writes jobs to Slurm. Each write may be repeated: what Slurm has done already is not an error.
 
     All that is done to a job is done as its owner, so that Slurm allows no more than it allows them.
     """

@@ -20,8 +20,8 @@ from sunkpy.slurm import NodeCache
 
 
 class Held:
-    """What pods hold of each Kubernetes node, by their watches: the sum of what `amounts_of` says of each pod there.
-    `on_change` gets the node.
+    """For each Kubernetes node, what pods hold of it according to the watches: the sum of `amounts_of` over its pods.
+    `on_change` is called with the node.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Candidates:
         return self._lasting
 
     def invalidate(self) -> None:
-        """Something that lasts has changed."""
+        """Drop what was worked out: something that lasts has changed."""
         self._is_fresh = False
 
     def differ(self, changed: Iterable[str]) -> bool:

@@ -150,7 +150,7 @@ class Cluster:
         return all(part.connected and part.connected_s >= settles_s for part in self._everybody.parts)
 
     def namespace_of(self, name: str) -> Namespace | None:
-        """What `scheduler.access` looks at; None when a pod was seen before its namespace."""
+        """The namespace with what `scheduler.access` reads; None if a pod was seen before its namespace."""
         if not self._settings.reads_namespaces:
             return Namespace(name=name)
         found = self._namespaces.get("", name)
@@ -175,7 +175,7 @@ class Cluster:
 
     @property
     def has_paths(self) -> bool:
-        """Somebody says which switches are above nodes."""
+        """True if somebody says which switches are above nodes."""
         return bool(self._settings.switch_label) or self._has_paths
 
     def slurm_node_on(self, node: str) -> str:
@@ -195,7 +195,7 @@ class Cluster:
         return msgspec.structs.replace(pod, spec=seen.spec) if seen is not None and seen.uid == pod.uid else pod
 
     def eligibility(self, spec: PodSpec) -> CachedVerdict[PodSpec, Eligibility] | None:
-        """Where a pod may run; None while Slurm's nodes have not been read."""
+        """The nodes on which a pod may run; None until Slurm's nodes have been read."""
         if self._slurm_nodes.observation is None:
             return None
         return self._eligible.of(_signature(spec), spec)
@@ -210,11 +210,13 @@ class Cluster:
         return verdicts.of(msgspec.json.encode(list(map(self._around_which, kinds)), order="sorted"), kinds)
 
     def may_run_as_before(self, verdict: CachedVerdict[PodSpec, Eligibility]) -> bool:
-        """Nothing has changed for pods that ask so."""
+        """True if nothing has changed for pods that ask the same."""
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
     def avoid_as_before(self, verdict: CachedVerdict[Sequence[Pod], Mapping[str, str]]) -> bool:
-        """Nothing has changed for pods that avoid or seek these; without a template: for pods that all leave alone."""
+        """True if nothing has changed for pods that avoid or seek these. Without a template: for pods that all others
+        leave alone.
+        """
         if verdict.template is None:
             return self.neighbours.is_open
         return self._looking.holds(verdict) or self._shut_out.holds(verdict)
@@ -252,7 +254,7 @@ class Cluster:
         return (pod.metadata.namespace, labels, terms, shut_out_by(pod), pod.spec.host_ports, spreads_by(pod))
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
-        """Who is on which node; `listed`: all pods of some nodes, as they were just read."""
+        """Which pods are on which node. `listed`: all pods of some nodes, as they were just read."""
         if self._by_name is None:
             self._by_name = {node.name: node for node in self.nodes.values()}
         around = self.neighbours.around(self._by_name, listed=listed)

@@ -25,7 +25,7 @@ Full = Mapping[str, str]
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """What pods ask for, and what was found of each node, with what decided that."""
+    """What pods ask for, and the answer for each node with what decided it."""
 
     needs: matching.Amounts
     known: dict[str, tuple[Candidate, matching.Amounts | None, str]] = field(default_factory=dict)

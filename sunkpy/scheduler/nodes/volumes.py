@@ -94,12 +94,14 @@ class Volumes:
 
     @property
     def storage(self) -> Storage | None:
-        """What exists; None before all of it has been listed. Only pods with claims wait for that."""
+        """The claims, volumes and classes that exist; None until all were listed. Only pods with claims
+        wait for that.
+        """
         is_listed = all(each.synced.is_set() for each in (self._claims, self._volumes, self._classes))
         return self._storage if is_listed else None
 
     def user_of(self, claim: Key, but: Pod) -> str:
-        """Which pod on a node uses the claim, other than this; empty when none does."""
+        """The other pod on a node that uses the claim; empty if none does."""
         return find_user(claim, but, self.used.of(claim))
 
     async def run(self) -> None:
@@ -119,7 +121,7 @@ class Volumes:
         return why_out_of_reach(pod, node, self._storage) if self.storage is not None else ""
 
     def under_way(self, pod: Pod) -> str:
-        """For which volume of the pod its node was named, and that is not there yet, in words; empty for none."""
+        """Which volume of the pod is being made for its node and is not there yet, in words; empty if none is."""
         waits = claims_under_way(pod, self._storage)
         waits += (claim for claim in claims_to_place(pod, self._storage) if claim.uid in self._chosen)
         first = next(iter(waits), None)

@@ -38,7 +38,7 @@ class OwnerIndex:
         watches.is_needed = lambda kind, name: (kind, name) in self._links
 
     def of(self, pod: Pod) -> gang.Owners | None:
-        """What stands above a pod; None while that is not known."""
+        """The objects above a pod; None as long as they are not known."""
         above = self._above.get(pod.uid)
         if above is None or above.waits_for is not None:
             above = self._climb(pod)
@@ -47,7 +47,7 @@ class OwnerIndex:
         return tuple(self._newest(link) for link in above.links)
 
     def is_looking(self, uid: str) -> bool:
-        """What stands above the pod is not known yet, and will be without anybody's help."""
+        """True if the objects above the pod are not known yet, and will be known without anybody's help."""
         above = self._above.get(uid)
         if above is None or above.waits_for is None or self._watches.is_missing(above.waits_for.kind):
             return False
@@ -58,7 +58,7 @@ class OwnerIndex:
         await self._change.wait()
 
     def why_unknown(self, uid: str) -> str:
-        """In words for people, why it is not known what stands above a pod; empty when it is."""
+        """Why the objects above a pod are not known, in words for people; empty if they are known."""
         above = self._above.get(uid)
         if above is None or above.waits_for is None:
             return ""

@@ -20,8 +20,8 @@ from sunkpy.scheduler.owners.watch import OwnerWatches
 
 
 class Suspensions:
-    """Each leader has its own. `kinds`: kinds of owners that an earlier leader may have suspended. `has_pods`: whether
-    an owner has pods that have not ended.
+    """Suspends owners and resumes them; each leader has its own. `kinds`: kinds of owners that an earlier leader may
+    have suspended. `has_pods`: whether an owner has pods that have not ended.
     """
 
     def __init__(

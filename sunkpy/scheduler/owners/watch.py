@@ -127,7 +127,8 @@ class OwnerWatches:
         return self._wholes.of(owner) if isinstance(owner, CutOwner) else owner
 
     async def read(self, link: Link) -> Owner | None:
-        """All of an object that a watch shows; asked for if it is not at hand, and not remembered.
+        """The whole of an object that a watch shows. If it is not at hand, the apiserver is asked, and the answer is
+        not kept.
 
         Raises:
             KubeError: it could not be asked for.
@@ -173,12 +174,12 @@ class OwnerWatches:
         return self._kinds.is_missing(kind)
 
     def why_unreadable(self, link: Link) -> str:
-        """What a person has to change before the object, or any of its kind, can be read."""
+        """What a person has to change before the object, or any object of its kind, can be read."""
         owner = self.shown(link)
         return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._kinds.problem(link.kind)
 
     def forget(self, link: Link) -> None:
-        """No pod is below it any more."""
+        """Forget an object, because no pod is below it any more."""
         self._read.pop(link, None)
         self._asked_for.discard(link)
         if (owner := self.shown(link)) is not None:

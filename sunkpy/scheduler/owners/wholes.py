@@ -57,7 +57,7 @@ class Wholes:
         self._lately.pop((kind, key), None)
 
     def let_go(self, kind: Kind, key: Key) -> None:
-        """No pod of ours is below it any more."""
+        """Drop an object, because none of our pods is below it any more."""
         if (owner := self._needed.pop((kind, key), None)) is not None:
             self._keep_a_while((kind, key), owner)
 

@@ -49,7 +49,9 @@ class _Locks:
 
 
 class Binder:
-    """Each leader has its own. It binds to a node one gang at a time, so that no two pods count on the same room."""
+    """Binds pods; each leader has its own. It binds to a node one gang at a time, so that no two pods count on the same
+    room.
+    """
 
     def __init__(self, leader: Leader, cluster: Cluster, allocator: Allocator, outbox: Outbox) -> None:
         self._leader = leader

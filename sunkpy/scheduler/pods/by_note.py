@@ -42,7 +42,7 @@ class PodsByNote:
         return [pod for pod in pods if pod is not None]
 
     def done(self, job: JobId) -> set[GangId]:
-        """When it is known whose the job is: the gangs on whose pods it is noted, returned once."""
+        """The gangs of the pods on which the job is noted, returned once: it is known now whose job it is."""
         ids = {self._members.find_id(pod) for pod in self.noting(job)}
         self._noted.pop(job, None)
         return {id for id in ids if id is not None}

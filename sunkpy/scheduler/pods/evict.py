@@ -40,8 +40,8 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evictor:
-    """Each leader has its own. Each pod is evicted at most once in `again_s`. `on_evicted` is called with those that
-    were evicted.
+    """Evicts pods, each at most once in `again_s`; each leader has its own. `on_evicted` is called with the evicted
+    pods.
     """
 
     def __init__(

@@ -26,7 +26,9 @@ from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.wake import Wake
 
 LEFT_OUT_S: Final = 2.0
-"""So long a pod must have had no seat to be an extra: the owner that declares more may be seen a little later."""
+"""A pod that has had no seat for so many seconds is an extra. The watch may show an owner that declares more seats a
+little later.
+"""
 _MOST_AT_ONCE: Final = 256
 """Pods that get a gang of their own in one turn; a gang of two may have thousands, at 40 µs each."""
 _FIRST_LOOK_S: Final = 15.0
@@ -144,7 +146,9 @@ class PodsByGang:
         return self._ids.get(pod.uid)
 
     def says(self, pod: Pod, id: GangId) -> bool:
-        """By its labels, annotations and owners of now the pod belongs to this gang, as a member or as a solo gang."""
+        """True if the pod belongs to this gang, as a member or as a solo gang, by its present labels, annotations and
+        owners.
+        """
         said = self._recognition.identify(pod)
         return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
 

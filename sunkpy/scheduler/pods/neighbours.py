@@ -59,7 +59,7 @@ class Neighbours:
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
-        """Who is where; `listed`: all pods of some nodes, as the apiserver has them now."""
+        """Which pods are on which node. `listed`: all pods of some nodes, as the apiserver has them now."""
         listed = listed or {}
         further = [*(pod for pods in listed.values() for pod in pods), *self._sent.values()]
 
@@ -84,7 +84,7 @@ class Neighbours:
 
     @property
     def is_open(self) -> bool:
-        """No pod on a node shuts out others by their labels."""
+        """True if no pod on a node keeps others away by their labels."""
         return not self._shutting_out
 
     def labels_asked(self, pod: Pod) -> set[str]:

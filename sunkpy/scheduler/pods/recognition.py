@@ -55,7 +55,7 @@ class Recognition:
         return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
 
     def why_unknown(self, uid: str) -> str:
-        """In words for people, why it is not known to which gang a pod belongs; empty when it is."""
+        """Why it is not known to which gang a pod belongs, in words for people; empty if it is known."""
         return self._odd.get(uid) or self._owners.why_unknown(uid)
 
     def forget(self, uid: str) -> None:

@@ -135,7 +135,7 @@ class Vanished:
         return (record.bound_to if record is not None else None) or noted_job(pod)
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
-        """What is still waited for on a node, of one job or of any; None when nothing."""
+        """What a node still waits for, for one job or for any; None if for nothing."""
         for gone in self._on(node):
             if job is None or gone.job == job:
                 if gone.until == inf:

@@ -31,7 +31,7 @@ _GATHERED_S: Final = 0.0001
 and its pods come and go one after the other.
 """
 _QUIET_S: Final = 0.2
-"""For so long changes are gathered from which nothing follows."""
+"""Changes from which nothing follows are gathered for so many seconds."""
 
 _OURS = frozenset({*names.BINDING_NOTE, names.ANNOTATION_ASKED})
 _OF_ITS_NODE = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone"})

@@ -67,7 +67,8 @@ class PodWriter:
         return await self._kube.list_objects(paths.pods(namespace), Pod)
 
     async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
-        """Every pod on a node that has not ended, as the apiserver has it now, or had it at a resourceVersion or later.
+        """All pods on a node that have not ended, as the apiserver has them now, or had them at that resourceVersion or
+        later.
 
         The former makes an apiserver whose etcd cannot report progress (before 3.4.31) read all pods there are. But the
         cache of such a one does not come to the version of a list until the next pod changes.
