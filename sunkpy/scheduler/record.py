@@ -225,9 +225,9 @@ class GangRecord:
 
     @property
     def urgency(self) -> Urgency:
-        """Whether nodes wait for the gang. First come gangs whose pods have to go, because others are to have the nodes.
-        Then come gangs whose pods have to be bound; these may be thousands at once. A gang that only queues keeps no
-        node waiting.
+        """Whether nodes wait for the gang. First come gangs whose pods have to go, because others are to have the
+        nodes. Then come gangs whose pods have to be bound; these may be thousands at once. A gang that only queues
+        keeps no node waiting.
         """
         own = self.jobs.get(self.bound_to) if self.bound_to is not None else None
         if own is not None and (own.epilogs or states.is_job_ended(own.state)):
