@@ -17,7 +17,7 @@ class LoginsMetrics:
         )
         self.requests = Counter(
             "sunkpy_logins_requests",
-            "Requests by people. `status` 202: somebody waits for a pod; 404: they have none",
+            "Requests of people for their login pod, by `status`. 202: they wait for the pod. 404: they may have none",
             ["status"],
             registry=registry,
         )

@@ -17,15 +17,15 @@ from sunkpy.core.model.objects import Key, Node
 from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 
 _GAUGES = {
-    "kube_sunk_nodeset_desired": ("desired_number_scheduled", "Pods wanted"),
+    "kube_sunk_nodeset_desired": ("desired_number_scheduled", "slurmd pods that the NodeSet wants"),
     "kube_sunk_nodeset_feasible": ("number_feasible", "Nodes that could carry a pod"),
-    "kube_sunk_nodeset_current": ("current_number_scheduled", "Pods on feasible nodes"),
-    "kube_sunk_nodeset_ready": ("number_ready", "Pods that are ready"),
-    "kube_sunk_nodeset_drained": ("number_drain", "Pods whose Slurm node drains or is drained"),
-    "kube_sunk_nodeset_running": ("number_running", "Pods whose Slurm node runs jobs"),
-    "kube_sunk_nodeset_misscheduled": ("number_misscheduled", "Pods on nodes that are not feasible"),
-    "kube_sunk_nodeset_unavailable": ("number_unavailable", "Pods missing, not ready or about to go"),
-    "kube_sunk_nodeset_updated": ("updated_number_scheduled", "Pods of the current template"),
+    "kube_sunk_nodeset_current": ("current_number_scheduled", "slurmd pods on feasible nodes"),
+    "kube_sunk_nodeset_ready": ("number_ready", "slurmd pods that are ready"),
+    "kube_sunk_nodeset_drained": ("number_drain", "slurmd pods whose Slurm node drains or is drained"),
+    "kube_sunk_nodeset_running": ("number_running", "slurmd pods whose Slurm node runs jobs"),
+    "kube_sunk_nodeset_misscheduled": ("number_misscheduled", "slurmd pods on nodes that are not feasible"),
+    "kube_sunk_nodeset_unavailable": ("number_unavailable", "slurmd pods that are missing, not ready or being removed"),
+    "kube_sunk_nodeset_updated": ("updated_number_scheduled", "slurmd pods of the current template"),
 }
 _LABELS = ("namespace", "nodeset", "cluster")
 
@@ -36,11 +36,15 @@ class OperatorMetrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         self._statuses: dict[Key, tuple[str, NodeSetStatus]] = {}
         self.created = Counter(
-            "sunkpy_nodeset_pods_created", "slurmd pods created", ["namespace", "nodeset"], registry=registry
+            "sunkpy_nodeset_pods_created",
+            "slurmd pods that the operator has created",
+            ["namespace", "nodeset"],
+            registry=registry,
         )
         self.deleted = Counter(
             "sunkpy_nodeset_pods_deleted",
-            "slurmd pods deleted. `why` is `failed`, and rising: pods die at start; `drain-timeout`: jobs were killed",
+            "slurmd pods deleted, by `why`. If `failed` rises, pods die at their start. `drain-timeout`: "
+            "jobs were killed",
             ["namespace", "nodeset", "why"],
             registry=registry,
         )
@@ -66,7 +70,9 @@ class OperatorMetrics(Collector):
             for key, (cluster, status) in self._statuses.items()
         )
         yield self._family(
-            "sunkpy_nodeset_removal_held", "1: too many pods would have to leave at once; see RemovalHeld", held
+            "sunkpy_nodeset_removal_held",
+            "1: the operator removes no pod, because too many would have to leave at once; see RemovalHeld",
+            held,
         )
 
     def _family(self, name: str, help_text: str, rows: Iterable[tuple[Key, str, float]]) -> GaugeMetricFamily:
@@ -87,25 +93,25 @@ class HealthMetrics(Collector):
         self._nodes: Counts[tuple[str, ...]] = Counts()
         self.steps = Counter(
             "sunkpy_health_steps",
-            "Nodes that came to `state`, because of `signal`; `well` is a return",
+            "Nodes that came to `state` because of `signal`. `well`: the Node has returned",
             ["state", "signal"],
             registry=registry,
         )
         self.failures = Counter(
             "sunkpy_health_failures",
-            "Nodes that were closed because of `signal`; a check that somebody asks for is none",
+            "Nodes that were closed because of `signal`. A check that somebody asks for does not count",
             [*_LABELS, "signal"],
             registry=registry,
         )
         self.spent = Counter(
             "sunkpy_health_state_seconds",
-            "Seconds that Nodes stood at `state` on their way back, added when they leave it",
+            "Seconds that Nodes stayed in `state` on their way back. They are added when a Node leaves the state",
             [*_LABELS, "state"],
             registry=registry,
         )
         self.drained_after = Histogram(
             "sunkpy_health_drain_seconds",
-            "From the end of a signal's patience until Slurm showed the drain",
+            "Seconds from the end of a signal's patience until Slurm showed the drain",
             buckets=_DRAINED_WITHIN_S,
             registry=registry,
         )

@@ -60,7 +60,7 @@ class Process:
         self.log = structlog.get_logger(name)
         self._leader_gauge = Gauge(
             "sunkpy_leader",
-            "1 while this replica leads. No 1 among the replicas of a process: nobody works",
+            "1: this replica leads. If no replica of a process has 1, the process does no work",
             registry=self.registry,
         )
         self._refused = Counter(
@@ -71,8 +71,8 @@ class Process:
         folder = settings.http.secret_folder
         self.lost_events = Counter(
             "sunkpy_events_lost",
-            "Events that were not written, by `why`. `failed`: the log has the reason; `too many`: Events are taken "
-            "more slowly than they are made, and no work waits for them",
+            "Events that were not written, by `why`. `failed`: the log has the reason. `too many`: the "
+            "apiserver takes Events more slowly than the process makes them, and no work waits for Events",
             ["why"],
             registry=self.registry,
         )

@@ -51,17 +51,19 @@ class QueueMetrics:
         self.clock = clock
         self._depth = Gauge(
             "sunkpy_queue_depth",
-            "Keys that wait. Growing: too much to do, or the other side is slow",
+            "Keys that wait for a worker. If it grows, there is too much to do, or the other side is slow",
             ["queue"],
             registry=registry,
         )
         self._reconciles = Counter(
             "sunkpy_reconcile",
-            "Passes, by `result`. `error`: the log has the reason",
+            "Passes that have ended, by `result`. `error`: the log has the reason",
             ["queue", "result"],
             registry=registry,
         )
-        self._seconds = Histogram("sunkpy_reconcile_seconds", "Time of one pass", ["queue"], registry=registry)
+        self._seconds = Histogram(
+            "sunkpy_reconcile_seconds", "Seconds that one pass takes", ["queue"], registry=registry
+        )
 
     def reconciled(self, queue: WorkQueue[K], result: str, *, started_s: float) -> None:
         """Count one reconcile that has ended, `ok` or `error`."""

@@ -15,15 +15,17 @@ class SchedulerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
-        self.bind_seconds = seconds("sunkpy_scheduler_bind_seconds", "From first seeing a pod to its binding")
-        self.handover_seconds = seconds(
-            "sunkpy_scheduler_handover_seconds", "From a job's epilog to the moment its pods are gone"
+        self.bind_seconds = seconds(
+            "sunkpy_scheduler_bind_seconds", "Seconds from when the scheduler first sees a pod to its binding"
         )
-        handing_over = "Gangs, by `state`. Many `handing-over` for long: pods that do not end"
+        self.handover_seconds = seconds(
+            "sunkpy_scheduler_handover_seconds", "Seconds from a job's epilog until its pods are gone"
+        )
+        handing_over = "Gangs, by `state`. If many stay `handing-over`, their pods do not end"
         self.gangs = gauge("sunkpy_scheduler_gangs", handing_over, ["state"])
         results = "Jobs submitted, by `result`: `queued`, `at once` (allocations), `failed`"
         self.submits = counter("sunkpy_scheduler_submits", results, ["result"])
-        self.binds = counter("sunkpy_scheduler_binds", "Bindings, by `result`. Watch `failed`", ["result"])
+        self.binds = counter("sunkpy_scheduler_binds", "Bindings of pods, by `result`. Watch `failed`", ["result"])
         claims = "ResourceClaims, by `result`: `allocated`, `taken back` (from pods that were not bound), `failed`"
         self.claims = counter("sunkpy_scheduler_claims", claims, ["result"])
         self.device_refusals = counter(
@@ -32,17 +34,26 @@ class SchedulerMetrics:
             "device would have had two owners",
             ["reason"],
         )
-        self.evictions = counter("sunkpy_scheduler_evictions", "Pods evicted, by `reason`", ["reason"])
-        self.cancels = counter("sunkpy_scheduler_cancels", "Jobs cancelled")
-        codes = "Hook calls. `code` 401 or 403: tokens; 503: a side that cannot be read"
+        self.evictions = counter(
+            "sunkpy_scheduler_evictions", "Pods that the scheduler has evicted, by `reason`", ["reason"]
+        )
+        self.cancels = counter("sunkpy_scheduler_cancels", "Jobs that the scheduler has cancelled")
+        codes = (
+            "Calls of Prologs and Epilogs, by `code`. 401 or 403: a token is refused. 503: Slurm or "
+            "Kubernetes cannot be read"
+        )
         self.hooks = counter("sunkpy_scheduler_hooks", codes, ["hook", "code"])
         self.failed_looks = counter(
             "sunkpy_scheduler_failed_looks",
-            "Above 0: a bug, or a node with impossible data. The log line `not judged again` names gang and error",
+            "Gangs that could not be judged again. Above 0 it is a bug, or a node with impossible data. The "
+            "log line `not judged again` names gang and error",
         )
-        odd = "Objects that cannot be read or handled, by `kind`. They are left alone; see the log line `odd object`"
+        odd = (
+            "Objects that the scheduler cannot read or handle, by `kind`. It leaves them alone; see the log "
+            "line `odd object`"
+        )
         self.odd_objects = counter("sunkpy_scheduler_odd_objects", odd, ["kind"])
         self.poll_age_seconds = gauge(
             "sunkpy_scheduler_poll_age_seconds",
-            "Age of the newest job states. Above ten seconds while pods run: Slurm cannot be read",
+            "Age of the newest job states. If it is above ten seconds while pods run, Slurm cannot be read",
         )

@@ -13,7 +13,7 @@ class PrometheusRecorder:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "sunkpy_slurm_request_seconds",
-            "Time of one request to slurmrestd. Watch `code` other than `ok`",
+            "Seconds that one request to slurmrestd takes. Watch any `code` other than `ok`",
             ["endpoint", "code"],
             registry=registry,
         )
@@ -22,7 +22,7 @@ class PrometheusRecorder:
         )
         self._bytes = Counter(
             "sunkpy_slurm_bytes",
-            "Bytes of requests to slurmrestd and of answers, by `endpoint`",
+            "Bytes of requests to slurmrestd and of its answers, by `endpoint`",
             ["endpoint"],
             registry=registry,
         )

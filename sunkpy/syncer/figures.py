@@ -203,13 +203,15 @@ class FigureFeed:
 def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[MetricFamily]:
     """Figures that say how many series are not shown, and why."""
     yield single(
-        "sunkpy_figures_series_limit", "syncer.metrics.seriesPerName: series of one name", settings.series_per_name
+        "sunkpy_figures_series_limit",
+        "The most series that one metric may have (syncer.metrics.seriesPerName)",
+        settings.series_per_name,
     )
     yield MetricFamily(
         name="sunkpy_figures_series_cut",
-        help="Series that the limit leaves out, by `name`",
+        help="How many series the limit leaves out, by `name` of the metric",
         labels=("name",),
         samples=[Sample((name,), count) for name, count in page.cut.items()],
     )
-    text = "Jobs that were not read yet. Above 0 for long: more come than syncer.metrics.jobReads"
+    text = "Jobs that were not read yet. If it stays above 0, more jobs come than syncer.metrics.jobReads allows"
     yield single("sunkpy_figures_jobs_unread", text, read.unread_jobs)

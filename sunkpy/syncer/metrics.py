@@ -17,17 +17,20 @@ class SyncerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter(
-            "sunkpy_syncer_actions", "Actions carried out, by `action`", ["action"], registry=registry
+            "sunkpy_syncer_actions",
+            "Actions that the syncer has carried out, by `action`",
+            ["action"],
+            registry=registry,
         )
         self.capped = Counter(
             "sunkpy_syncer_capped",
-            "Actions delayed because too many were due at once. Rising: see TooManyAtOnce",
+            "Actions that the syncer delayed because too many were due at once. If it rises, see TooManyAtOnce",
             ["action"],
             registry=registry,
         )
         self.believed = Gauge(
             "sunkpy_syncer_slurm_believed",
-            "0: Slurm answers without its nodes, and nothing is written; see SlurmNotBelieved",
+            "0: Slurm's answers lack too many nodes, so the syncer writes nothing; see SlurmNotBelieved",
             registry=registry,
         )
         self.believed.set(1)
@@ -77,8 +80,8 @@ class NodeCollector(Collector):
         """Give only the age until Slurm has answered: no answer is not the same as zero nodes."""
         yield GaugeMetricFamily(
             "sunkpy_slurm_cache_age_seconds",
-            "Age of the newest answer of Slurm. Normal is below 2, in large busy clusters below 6. 5 s above that "
-            "nothing is written to Slurm, 10 s above that nothing is written to pods",
+            "Age of the newest answer of Slurm. Below 2 is normal, below 6 in large busy clusters. If it is "
+            "5 s above that, the syncer writes nothing to Slurm; if 10 s, nothing to pods",
             value=self._cache.age_s,
         )
         observation = self._cache.observation

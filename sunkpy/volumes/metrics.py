@@ -48,10 +48,16 @@ class VolumesCollector(Collector):
 
 
 def _of_volumes(volumes: dict[str, str]) -> Iterator[GaugeMetricFamily]:
-    size = GaugeMetricFamily("sunkpy_volume_size_bytes", "Size of a volume", labels=[CLAIM])
-    free = GaugeMetricFamily("sunkpy_volume_free_bytes", "What may still be written to it", labels=[CLAIM])
-    inodes = GaugeMetricFamily("sunkpy_volume_inodes", "Files that it could hold; 0: no limit", labels=[CLAIM])
-    unused = GaugeMetricFamily("sunkpy_volume_free_inodes", "Files that may still be made", labels=[CLAIM])
+    size = GaugeMetricFamily("sunkpy_volume_size_bytes", "Bytes that the volume can hold", labels=[CLAIM])
+    free = GaugeMetricFamily(
+        "sunkpy_volume_free_bytes", "Bytes that may still be written to the volume", labels=[CLAIM]
+    )
+    inodes = GaugeMetricFamily(
+        "sunkpy_volume_inodes", "How many files the volume can hold; 0: no limit", labels=[CLAIM]
+    )
+    unused = GaugeMetricFamily(
+        "sunkpy_volume_free_inodes", "How many more files may be made on the volume", labels=[CLAIM]
+    )
     for claim, folder in volumes.items():
         found = os.statvfs(folder)
         size.add_metric([claim], found.f_blocks * found.f_frsize)
@@ -64,8 +70,8 @@ def _of_volumes(volumes: dict[str, str]) -> Iterator[GaugeMetricFamily]:
 def _job_state(file: Path) -> GaugeMetricFamily:
     saved = GaugeMetricFamily(
         "sunkpy_job_state_saved_timestamp_seconds",
-        "When slurmctld last saved its jobs: each 5 minutes, and after changes. Older while it is up: what has "
-        "changed since is lost with its process",
+        "When slurmctld last saved its jobs, which it does each 5 minutes and after changes. If it is "
+        "older while slurmctld runs, slurmctld loses the changes since then when its process ends",
     )
     with contextlib.suppress(FileNotFoundError):
         saved.add_metric([], file.stat().st_mtime)
@@ -87,15 +93,15 @@ def _of_backups(backups: BackupSettings, began: float) -> Iterator[GaugeMetricFa
     made = GaugeMetricFamily(
         "sunkpy_backup_made_timestamp_seconds", "When the newest backup on the volume was made", labels=["of"]
     )
-    size = GaugeMetricFamily("sunkpy_backup_size_bytes", "Bytes of that backup", labels=["of"])
+    size = GaugeMetricFamily("sunkpy_backup_size_bytes", "Bytes of the newest backup on the volume", labels=["of"])
     copied = GaugeMetricFamily(
         "sunkpy_backup_copied_timestamp_seconds",
-        "When the bucket last had all backups; none without a bucket, 0: not yet",
+        "When the bucket last had all backups; 0 if it never had. The metric does not exist without a bucket",
         labels=["of"],
     )
     failed = GaugeMetricFamily(
         "sunkpy_backup_failed_timestamp_seconds",
-        "When the last run failed, wholly or in part; none where it ended well",
+        "When the last run failed, wholly or in part. The metric does not exist if it ended well",
         labels=["of"],
     )
     late = GaugeMetricFamily(

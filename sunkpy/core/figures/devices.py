@@ -32,7 +32,10 @@ def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> Met
     for job in jobs:
         if is_job_running(job.state) and job.devices:
             samples += [Sample(labels, 1) for labels in _labels(job, nodes, known)]
-    text = "A GPU that a running job has; join with DCGM by uuid, which is empty where its slurmd does not publish it"
+    text = (
+        "1 for each GPU that a running job has. Join it with DCGM by uuid; uuid is empty if the slurmd "
+        "does not publish it"
+    )
     return MetricFamily(name="sunkpy_job_gpu", help=text, labels=_LABELS, samples=samples)
 
 

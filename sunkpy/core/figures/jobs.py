@@ -187,7 +187,7 @@ def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[M
     yield from _labelled("slurm_partition_jobs", "partition", parts)
     yield MetricFamily(
         name="sunkpy_jobs_pending",
-        help="Jobs that wait, by partition and by Slurm's reason; each task of a job array counts",
+        help="Jobs that wait, by partition and by Slurm's reason. Each task of a job array counts",
         labels=("partition", "reason"),
         samples=[Sample(labels, count) for labels, count in waiting.items()],
     )

@@ -60,13 +60,13 @@ class LostWork:
         """`sunkpy_jobs_lost_total` and `sunkpy_job_lost_seconds_total`."""
         yield MetricFamily(
             name="sunkpy_jobs_lost_total",
-            help="Jobs whose run ended as a node failed: `failed` or `requeued`, by `how`",
+            help="Jobs whose run ended because a node failed, by `how`: `failed` or `requeued`",
             labels=("nodeset", "how"),
             samples=[Sample(key, count) for key, count in self._jobs.items()],
         )
         yield MetricFamily(
             name="sunkpy_job_lost_seconds_total",
-            help="What these runs had taken until then, in seconds of a `cpu` or `gpu`, by `of`",
+            help="Seconds of CPUs or GPUs that these runs had used when their node failed, by `of` (`cpu`, `gpu`)",
             labels=("nodeset", "how", "of"),
             samples=[Sample(key, seconds) for key, seconds in self._seconds.items()],
         )

@@ -132,7 +132,7 @@ def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int])
     yield MetricFamily(name="slurm_node_gpus_alloc", help="GPUs that jobs have", labels=("node",), samples=samples)
     yield MetricFamily(
         name="sunkpy_node_state",
-        help="The state of a Slurm node; where it takes no work, Slurm's reason",
+        help="The state of a Slurm node. If the node takes no work, `reason` is Slurm's reason",
         labels=("node", "state", "reason"),
         samples=[Sample((node.name, _text(node.state), node.reason), 1) for node in nodes.values()],
     )

@@ -38,9 +38,9 @@ _OF_LICENSE: Final[Mapping[str, tuple[str, Callable[[License], int]]]] = {
     "reserved": ("Licenses that reservations keep", lambda each: each.reserved),
 }
 _OF_RESERVATION: Final[Mapping[str, tuple[str, Callable[[Reservation], int]]]] = {
-    "nodes": ("Nodes of the reservation", lambda each: each.nodes),
-    "start_seconds": ("When it begins, in seconds since 1970", lambda each: each.starts_s),
-    "end_seconds": ("When it ends, in seconds since 1970", lambda each: each.ends_s),
+    "nodes": ("How many nodes the reservation has", lambda each: each.nodes),
+    "start_seconds": ("When the reservation begins, in seconds since 1970", lambda each: each.starts_s),
+    "end_seconds": ("When the reservation ends, in seconds since 1970", lambda each: each.ends_s),
 }
 
 
