@@ -7,7 +7,8 @@ from sunkpy.runtime.settings import ProcessSettings, SlurmSettings
 
 
 class AccountsSettings(ProcessSettings, frozen=True, kw_only=True):
-    """One of them serves one Slurm cluster. `cluster` is Slurm's ClusterName, `wanted` what slurmdbd should say.
+    """The settings of `sunkpy accounts`: one process serves one Slurm cluster. `cluster`: Slurm's ClusterName.
+    `wanted`: the accounts, QoS and users that slurmdbd should have.
 
     Every `poll_seconds` slurmdbd is read again, because somebody may have changed it. `is_guest`: it is another
     release's, which keeps what is one for all its clusters.

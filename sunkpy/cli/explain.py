@@ -130,7 +130,7 @@ class Explainer:
         return cls(sides.kube, namespace, slurm=sides.slurm, settings=sides.settings, not_asked=sides.not_asked)
 
     async def pod(self, name: str) -> Explanation:
-        """One pod.
+        """The request for one pod.
 
         Raises:
             KubeError: what it is about could not be read.

@@ -32,7 +32,7 @@ AskPool = Callable[[PoolReader, Form], Awaitable[Shown]]
 
 
 async def status(reader: PoolReader, form: Form) -> Shown:
-    """The pool at this moment."""
+    """Show the pool at this moment."""
     facts = await reader.read()
     pool = pool_of(facts)
     is_wide = form == "wide"
@@ -55,7 +55,7 @@ def _exit_code(facts: PoolFacts) -> int:
 
 
 def pool_of(facts: PoolFacts) -> PoolView:
-    """The pool, as it is shown."""
+    """The pool in the form in which it is shown."""
     return PoolView(
         nodes=find_nodes(facts),
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
@@ -139,7 +139,7 @@ async def absent_node(
 
 
 async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
-    """One answer.
+    """Ask once, and return the answer.
 
     Raises:
         BadSettings, KubeError: there is none.

@@ -85,7 +85,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_SLURM_STATE, "") for pod in pods}
 
     def slurm_node_of(self, pod: Pod) -> str:
-        """The Slurm node on whose Kubernetes node a pod is; where that cannot be read, as the pod itself says."""
+        """The Slurm node on whose Kubernetes node a pod is. If that cannot be read, it is what the pod itself says."""
         on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
         return next(map(slurm_node_of, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
 

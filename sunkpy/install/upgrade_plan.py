@@ -90,7 +90,7 @@ def _part(manifest: Manifest) -> str:
 
 
 def describe(found: Sequence[Restart]) -> str:
-    """A line for each."""
+    """The plan as text, with a line for each workload."""
     if not found:
         return "No pod restarts."
     words = {"anew": "pods are replaced", "new": "made", "removed": "removed"}

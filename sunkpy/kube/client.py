@@ -31,7 +31,7 @@ _PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Kube:
-    """One apiserver, as one identity. Close it, or use it in `async with`.
+    """A client of one apiserver, as one identity. Close it, or use it in `async with`.
 
     All methods raise `sunkpy.kube.errors.KubeError`; the docstrings name the kinds a caller should tell apart.
     """
@@ -75,7 +75,7 @@ class Kube:
     # ------------------------------------------------------------------ reads
 
     async def get(self, path: str, type_: type[T], *, accept: str = JSON) -> T:
-        """One object, or what else is there; `accept`: in which form.
+        """Read one object, or something else that has a path. `accept`: the form of the answer.
 
         Raises:
             NotFound, Forbidden, Unavailable.

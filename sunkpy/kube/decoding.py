@@ -18,7 +18,7 @@ from sunkpy.core.model.objects import Key, KubeObject
 T = TypeVar("T", bound=KubeObject)
 
 LEVELS: Final = 32
-"""Metadata ends well above it."""
+"""So many levels of nesting are read: metadata ends well above that."""
 
 _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TOKEN: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
@@ -27,7 +27,7 @@ TOO_DEEP: Final = "it is nested too deep"
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that does not look as its kind should: what is known of it all the same, and why."""
+    """An object that does not look as its kind should: the known part of it, and why the rest cannot be read."""
 
     object: KubeObject
     why: str
@@ -91,7 +91,7 @@ def read_page(answer: bytes) -> ListPage:
 
 
 def read_event(line: bytes) -> WatchEvent:
-    """A line of a watch.
+    """Read a line of a watch.
 
     Raises:
         msgspec.DecodeError: it is no event.

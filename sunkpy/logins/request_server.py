@@ -20,7 +20,7 @@ from sunkpy.logins.settings import LoginsSettings
 
 
 class RequestServer:
-    """The one route."""
+    """Serves the one route, for requests of people."""
 
     def __init__(
         self, *, settings: LoginsSettings, collector: Collector, loop: LoginsLoop, metrics: LoginsMetrics

@@ -13,7 +13,8 @@ class PersonSettings(Settings, frozen=True, kw_only=True):
 
 
 class LoginsSettings(ProcessSettings, frozen=True, kw_only=True):
-    """One of them serves one Slurm cluster: the `people` by name, whose pods have the labels of `selector`.
+    """The settings of `sunkpy logins`: one process serves one Slurm cluster. `people`: by name. `selector`: labels of
+    their pods.
 
     Requests come to `requests_port`; people then connect to `ssh_port` of their pod.
     """

@@ -21,7 +21,7 @@ from sunkpy.runtime.serving import serve_app
 
 
 class Term:
-    """One in the life of the process, which ends when it loses the Lease."""
+    """A term of leadership. The process has one at most, and ends when it loses the Lease."""
 
     def __init__(self, *, kube: Kube, settings: LoginsSettings, process: Process, metrics: LoginsMetrics) -> None:
         namespace, selector = settings.namespace, settings.selector

@@ -93,7 +93,7 @@ class Asker:
             self._wake(key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass.
+        """Make one pass over a NodeSet.
 
         Raises:
             KubeError: the apiserver did not answer, or refuses us a right.

@@ -59,7 +59,7 @@ class NodeSetLoop:
         self._memory = memory
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass: the steps, then the status, once.
+        """Make one pass: carry out the steps, then write the status, once.
 
         Raises:
             KubeError: the apiserver did not answer, or refuses us a right.

@@ -82,7 +82,7 @@ class Memory:
         notes.accepted_hash = "" if text else notes.hash
 
     def is_accepted(self, nodeset: NodeSet) -> bool:
-        """The last pod that was created, or tried, was of the current template and was accepted."""
+        """True if the last pod that was created or tried was of the current template and was accepted."""
         notes = self._of(nodeset)
         return notes.accepted_hash == notes.hash
 

@@ -23,7 +23,7 @@ _REPORTED_EACH_S = 1.0
 
 
 class StatusWriter:
-    """Called in each pass that may report, after its actions."""
+    """Writes the status of NodeSets. It is called in each pass that may report, after the actions of the pass."""
 
     def __init__(
         self,

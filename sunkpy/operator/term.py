@@ -153,7 +153,7 @@ class Term:
             await asyncio.sleep(_CRD_AGAIN_S)
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """A NodeSet that kopf reports."""
+        """Handle a NodeSet that kopf reports."""
         self._pods.know(nodeset)
         self._wakes.nodeset_seen(nodeset, is_gone)
 

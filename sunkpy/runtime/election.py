@@ -120,7 +120,7 @@ class Election:
 
     @property
     def is_leader(self) -> bool:
-        """May this process work?"""
+        """True if this process may work."""
         return self.remaining_s() > 0
 
     def remaining_s(self) -> float:

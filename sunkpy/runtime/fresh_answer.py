@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class FreshAnswer(Generic[T]):
-    """One question that is asked again and again; `clock` is monotonic, in seconds."""
+    """Shares the answers to one question that is asked again and again. `clock` is monotonic, in seconds."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
@@ -50,7 +50,7 @@ class FreshAnswer(Generic[T]):
 
 
 class FreshAnswers(Generic[K, T]):
-    """The same for a question about each of many keys; what was answered is kept while somebody waits for it."""
+    """Shares the answers to a question about each of many keys. An answer is kept as long as somebody waits for it."""
 
     def __init__(self, ask: Callable[[K], Awaitable[T]], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask

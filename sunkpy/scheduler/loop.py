@@ -55,7 +55,9 @@ class GangLoop:
         self._log = structlog.get_logger("scheduler")
 
     async def reconcile(self, id: GangId) -> float | None:
-        """One pass; when to look again, in seconds. None: the next change enqueues the gang."""
+        """Make one pass over a gang. It returns after how many seconds to look again; None: the next change enqueues
+        the gang.
+        """
         record = self._ledger.get(id)
         if record is None or self._takeover.why_unknown(record) is not None:
             return None

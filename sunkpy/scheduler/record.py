@@ -90,8 +90,8 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
-    """The last jobs of a gang were all given back for one reason, and each may have taken nodes from others. There is
-    no next one while the gang may use the same nodes, nor before `again_at`.
+    """A gang whose last jobs were all given back for one reason; each of them may have taken nodes from others. It gets
+    no further job as long as it may use only the same nodes, nor before `again_at`.
     """
 
     usable: tuple[str, ...]
@@ -327,7 +327,7 @@ class GangRecord:
         return min(self.halt.again_at, self.retry_at)
 
     def was_submitted(self) -> None:
-        """Slurm has its job."""
+        """Note that Slurm has a job of the gang."""
         self.retry_at, self.refused, self.halt = 0.0, "", None
 
     def forgive(self) -> None:

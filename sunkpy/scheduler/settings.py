@@ -193,7 +193,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def families(self) -> Families:
-        """The workloads that are known."""
+        """The families of workloads that are known."""
         return configured(self.workloads, daemons_in=self.daemon_set_namespaces, gpu_resources=self.gpu_resources)
 
     @property

@@ -62,7 +62,7 @@ Answering = Callable[[Hooks | None], None]
 
 
 class Term:
-    """Made for each term. `families` are the workloads that are known; `clock` is monotonic, in seconds."""
+    """A term of leadership. `families`: the workloads that are known. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from sunkpy.scheduler.record import Grounds, Recognised
 
 
 class RecordView(Protocol):
-    """A `record.GangRecord`, where more is said of each field."""
+    """The part of a gang's `record.Record` that may be read without changing it. `Record` explains the fields."""
 
     @property
     def id(self) -> GangId:
@@ -63,11 +63,11 @@ class RecordView(Protocol):
         """Jobs of it are submitted again, after many that were given back for one reason."""
 
     def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:
-        """The value that decisions read."""
+        """The snapshot that decisions read."""
 
 
 class LedgerView(Protocol):
-    """A `ledger.Ledger`."""
+    """The part of a `ledger.Ledger` that may be read without changing it."""
 
     @property
     def all_jobs_known(self) -> bool:
@@ -78,7 +78,7 @@ class LedgerView(Protocol):
 
 
 class PodsView(Protocol):
-    """A `pods.index.PodsByGang`."""
+    """The part of a `pods.index.PodsByGang` that may be read without changing it."""
 
     def find_id(self, pod: Pod) -> GangId | None:
         """The gang of a pod."""
@@ -91,7 +91,7 @@ class PodsView(Protocol):
 
 
 class GangsView(Protocol):
-    """A `pods.gangs.Gangs`."""
+    """The part of a `pods.gangs.Gangs` that may be read without changing it."""
 
     def of(self, record: RecordView) -> Recognised:
         """A gang as it is now."""

@@ -196,7 +196,7 @@ class WireAccount(msgspec.Struct, frozen=True, kw_only=True):
     organization: str = ""
 
     def to_core(self) -> AccountRecord:
-        """The part that decisions read."""
+        """The part of the QoS that decisions read."""
         return AccountRecord(description=self.description, organization=self.organization)
 
 

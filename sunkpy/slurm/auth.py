@@ -41,7 +41,7 @@ class TokenSource(Protocol):
         """Proves to slurmctld that a job comes from a holder of the key. Raises Unauthorized without a key."""
 
     def renew(self) -> None:
-        """The last token was refused: forget it."""
+        """Forget the last token, because it was refused."""
 
     def explain_refusal(self) -> str:
         """What a person should do if a renewed token is refused."""

@@ -95,7 +95,7 @@ class NodeCache:
             await self._pause(due_s)
 
     def hasten(self, *, full: bool = False) -> None:
-        """Read again as soon as the pace allows, for Slurm has changed; `full`: see `refresh`."""
+        """Read again as soon as the pace allows, because Slurm has changed. `full`: as in `refresh`."""
         if full:
             self._full_at_s = float("-inf")
         self._hastened.set()

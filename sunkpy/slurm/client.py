@@ -48,7 +48,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
-    """One Slurm cluster. Close it when done."""
+    """A client of one Slurm cluster. Close it when done."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -85,7 +85,7 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
         return self._transport.user
 
     async def ping(self) -> Ping:
-        """Is anybody there? slurmrestd answers this without looking at the token."""
+        """Ask whether anybody answers. slurmrestd answers this without looking at the token."""
         reply = await self._transport.ask(Request(what="ping Slurm", method="GET", endpoint="ping/"), wire.PingReply)
         return Ping(
             version=await self._transport.version(),

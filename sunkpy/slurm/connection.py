@@ -63,7 +63,7 @@ class Exchange(Protocol):
         """Send a request, once; `path` is as it stands on the wire, with its query. Raises NoAnswer."""
 
     async def close(self) -> None:
-        """Give back what it holds."""
+        """Close the connection."""
 
 
 class Connection:
@@ -74,7 +74,7 @@ class Connection:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -52,7 +52,7 @@ class SlurmError(Exception):
 
     @property
     def message(self) -> str:
-        """One line for logs, Events and conditions."""
+        """The error in one line, for logs, Events and conditions."""
         number = f" (Slurm error {self.error_number})" if self.error_number else ""
         status = f" [{self.endpoint}: HTTP {self.http_status}]" if self.http_status else ""
         text = f": {self.text}" if self.text else ""

@@ -181,7 +181,7 @@ class WireRpcRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FigureCalls:
-    """The part of `sunkpy.slurm.client.Slurm` that counts."""
+    """The calls of `sunkpy.slurm.client.Slurm` that serve figures."""
 
     _transport: Transport
 

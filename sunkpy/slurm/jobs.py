@@ -56,7 +56,7 @@ class JobCalls:
         return await asyncio.to_thread(_by_id, reply.jobs) if is_long else _by_id(reply.jobs)
 
     async def job(self, job_id: JobId) -> SlurmJob:
-        """One job in full. 2–4 ms.
+        """Read one job in full. 2–4 ms.
 
         Raises:
             NotFound: Slurm does not remember it.

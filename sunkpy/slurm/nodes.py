@@ -102,7 +102,7 @@ class NodeCalls:
         return NodesSnapshot(nodes=nodes, last_update_s=reply.last_update.value)
 
     async def node(self, name: str) -> SlurmNode:
-        """One node. 2–4 ms.
+        """Read one node. 2–4 ms.
 
         Raises:
             NotFound: Slurm has no such node.

@@ -15,7 +15,7 @@ versions.
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request.
+    """A request to slurmrestd.
 
     `what` says in words what is tried, and on what. `endpoint` is a template below the version such as `node/{name}`,
     which `name` fills in. `user`: the Slurm user who asks, where it is not the process's own. Only an idempotent
@@ -38,7 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """Does it change anything in Slurm?"""
+        """True if the request changes something in Slurm."""
         return self.method != "GET"
 
     @property

@@ -34,7 +34,7 @@ async def proved_user(url: str, token: str) -> str:
 
 
 class _GivenToken:
-    """A `TokenSource` of one token that is somebody else's."""
+    """A `TokenSource` with one token, which belongs to somebody else."""
 
     def __init__(self, token: str) -> None:
         self._token = token

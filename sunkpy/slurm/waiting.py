@@ -59,7 +59,7 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Slurm's word, if it names one."""
+        """Slurm's pending reason, if it gives one."""
         return "" if self.state_reason == "None" else self.state_reason
 
     def waits(self, started: int) -> WaitingJob | None:

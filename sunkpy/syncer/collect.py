@@ -139,7 +139,7 @@ class Collector:
 
     @property
     def is_trusted(self) -> bool:
-        """The newest answer is trusted."""
+        """True if the newest answer is trusted."""
         return self._is_trusted
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:

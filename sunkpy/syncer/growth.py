@@ -36,8 +36,9 @@ from sunkpy.syncer.figures import Read
 from sunkpy.syncer.metrics import SyncerMetrics
 
 JOINS_WITHIN: Final = timedelta(minutes=10)
-"""A node whose slurmd pod is older, and which Slurm cannot use, is no longer expected: another one is wanted, unless
-several have never registered."""
+"""If a slurmd pod is older than this and Slurm cannot use its node, the node is no longer expected: another one is
+wanted, unless several have never registered.
+"""
 _COUNT_EACH_S: Final = 1.0
 
 
@@ -97,7 +98,7 @@ class GrowthWriter:
             self._metrics.wanted_nodes.clear()
 
     async def check(self, read: Read) -> None:
-        """One more answer of Slurm."""
+        """Look at one more answer of Slurm."""
         members = self._members()
         if not any(each.potential for each in members.values()):
             self._wishes, self._lacks = {}, {}

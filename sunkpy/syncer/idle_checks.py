@@ -46,7 +46,9 @@ _USER = "root"
 
 
 class IdleChecks:
-    """One pass for each answer of Slurm. `read_soon`: called while a check runs, for a failure is read quickly."""
+    """Makes one pass for each answer of Slurm. `read_soon` is called while a check runs, because a failure must be read
+    quickly.
+    """
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class IdleChecks:
         self._log = structlog.get_logger("syncer")
 
     async def check(self, read: Read) -> None:
-        """One more answer of Slurm."""
+        """Look at one more answer of Slurm."""
         rules = self._settings.node_sets
         if not rules or read.jobs is None:
             return

@@ -22,7 +22,7 @@ from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
 _AT_ONCE = 4
-"""slurmrestd answers others meanwhile."""
+"""At most so many jobs are read at once, so that slurmrestd answers others meanwhile."""
 
 States = frozenset[str]
 

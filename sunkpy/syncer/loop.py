@@ -71,7 +71,7 @@ class MirrorLoop:
             group.create_task(self._watch_age())
 
     async def reconcile(self, name: str) -> float | None:
-        """One pass over one name: collect, decide, execute; after how many seconds to look again."""
+        """Make one pass over one name: collect, decide, execute. It returns after how many seconds to look again."""
         async with self._deciding:
             await asyncio.sleep(0)  # when all names come at once, other tasks get a turn between them
             view = self._collector.view(name)
@@ -114,7 +114,7 @@ class MirrorLoop:
     # ------------------------------------------------------------------------------------------------ what changed
 
     def places_changed(self, slurm_nodes: Iterable[str]) -> None:
-        """These nodes may stand elsewhere now."""
+        """Look again at these nodes, which may stand elsewhere now."""
         self._enqueue(slurm_nodes)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:

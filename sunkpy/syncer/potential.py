@@ -71,7 +71,7 @@ class Potential:
         pods.add_handler(self._pod_changed)
 
     async def run(self) -> None:
-        """Keep it until cancelled."""
+        """Keep the ConfigMap as it should be, until cancelled."""
         if not self._path:
             return
         await self._nodesets.synced.wait()

@@ -16,7 +16,9 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class QueueWaker:
-    """One update for all nodes that an answer of Slurm shows as open, and the one before did not."""
+    """Makes slurmctld look at its queue: one update for all nodes that an answer of Slurm shows as open and the answer
+    before did not.
+    """
 
     def __init__(self, slurm: Slurm, nodes: NodeCache) -> None:
         self._slurm = slurm

@@ -92,7 +92,7 @@ class SlurmWriter:
         self._log = structlog.get_logger("syncer")
 
     async def write(self, action: SlurmAction, consent: Consent) -> WriteOutcome:
-        """Write it, together with equal changes.
+        """Write the action, together with equal changes of other nodes.
 
         Raises:
             SlurmError, KubeError: not done, or it is not known.

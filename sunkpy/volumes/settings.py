@@ -20,7 +20,7 @@ class BackupSettings(Settings, frozen=True, kw_only=True):
 
 
 class VolumesSettings(ProcessSettings, frozen=True, kw_only=True):
-    """`volumes`: where each PersistentVolumeClaim is mounted.
+    """The settings of `sunkpy volumes`. `volumes`: PersistentVolumeClaim → where it is mounted.
 
     `job_state`: the file with the jobs of slurmctld. `database`: the folder with the tables of accounting.
     """

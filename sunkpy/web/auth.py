@@ -54,7 +54,7 @@ class PageDenied(Exception):
 
 
 class Doorkeeper(Protocol):
-    """Knows who may look."""
+    """Decides who may look at the page, and what they may see."""
 
     async def sight(self, token: str) -> Sight:
         """What the bearer of the token may see.
@@ -74,7 +74,7 @@ class Doorkeeper(Protocol):
 
 
 class LocalDoor:
-    """One key, for the person who started the command; they see what they may read."""
+    """Knows one key, that of the person who started the command. They see what they may read."""
 
     def __init__(self, key: str) -> None:
         self._key = key

@@ -26,7 +26,9 @@ from sunkpy.slurm.pace import LONGEST_S, SHARE
 from sunkpy.web.source import PageSource
 
 AGAIN: Final = "again"
-"""Sent in place of a difference that is too large: the viewer reads the whole page, which is compressed."""
+"""Sent to a viewer in place of a difference that is too large: the viewer then reads the whole page, which is
+compressed.
+"""
 _LARGEST: Final = 64 * 1024
 _LINGER_S: Final = 60.0
 _FAST: Final = 4
@@ -97,7 +99,7 @@ class Feed:
         self.tables = EMPTY
 
     async def run(self) -> None:
-        """Read while somebody looks, until cancelled."""
+        """Read as long as somebody looks, until cancelled."""
         while True:
             await self._wanted.wait()
             started_s = self._clock()

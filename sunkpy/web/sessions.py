@@ -23,7 +23,7 @@ class NoSession(Exception):
 
 
 class Sessions:
-    """Begins sessions, and knows them again."""
+    """Begins sessions, and recognises them."""
 
     def __init__(self, key_file: Path, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._key_file = key_file

@@ -23,7 +23,7 @@ class PageSource(Protocol):
     """Reads for the page. All methods raise `KubeError`."""
 
     async def read(self) -> PageFacts:
-        """Read both sides; what could not be read is named in the result."""
+        """Read both sides. The result names what could not be read."""
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
         """A pod."""

@@ -19,7 +19,7 @@ AT_MOST: Final = 100
 
 
 def in_batches(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
-    """The same changes as batches, each of one kind."""
+    """The changes as batches, each with changes of one kind."""
     waiting: dict[bytes, list[Change]] = {}
     users: set[str] = set()
     for change in changes:

@@ -34,7 +34,7 @@ def describe_plan(plan: AccountsPlan) -> str:
 
 
 def describe_change(change: Change) -> str:
-    """One line."""
+    """The change in one line of text."""
     match change:
         case MakeQos():
             return f"+ QoS {change.name}{_facts(change.after)}"

@@ -59,7 +59,7 @@ class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """Made from values, and changed with them."""
+        """True if values made this QoS: the process changes it with them."""
         return is_made_by_values(self.description)
 
 
@@ -71,7 +71,7 @@ class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """Made from values, and changed with them; so is its association."""
+        """True if values made this account: the process changes it with them, and its association, too."""
         return is_made_by_values(self.description)
 
 
@@ -94,7 +94,7 @@ class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """Made from values, and changed with them. That of an account: `Accounting.is_ours`."""
+        """True if values made this association of a user. For that of an account: `Accounting.is_ours`."""
         return is_made_by_values(self.comment)
 
 
@@ -114,14 +114,14 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
     is_guest: bool = False
 
     def is_ours(self, association: AssociationRecord) -> bool:
-        """Was it made from values?"""
+        """True if values made this association."""
         if association.user or self.is_guest:
             return association.is_ours
         account = self.accounts.get(association.account)
         return account is not None and account.is_ours
 
     def is_of_others(self, account: str) -> bool:
-        """Has somebody else made this account; as a guest: has somebody else put it into this cluster?"""
+        """True if somebody else made this account; for a guest: if somebody else put the account into this cluster."""
         if self.is_guest:
             place = self.associations.get((account, ""))
             return place is not None and not place.is_ours
@@ -140,7 +140,7 @@ def mark(text: str) -> str:
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as slurmdbd has it."""
+    """A job as slurmdbd describes it."""
 
     state: frozenset[str]
     nodes: tuple[str, ...] = ()

@@ -70,7 +70,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceOwner(msgspec.Struct, frozen=True):
-    """One who has a device, in words; `uid` of the pod, if it is one."""
+    """The owner of a device, in words. `uid`: that of the pod, if the owner is a pod."""
 
     text: str
     uid: str = ""

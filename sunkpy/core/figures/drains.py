@@ -23,7 +23,7 @@ class DrainTimes:
         self._at_s = 0.0
 
     def add(self, nodes: Mapping[str, SlurmNode], now_s: float) -> None:
-        """Another read; `now_s` is monotonic. What is gone from Slurm is forgotten."""
+        """Add another read. `now_s` is monotonic. Nodes that are gone from Slurm are forgotten."""
         now = {name: state for name, node in nodes.items() if (state := _state(node))}
         for name, state in now.items():
             self._nodesets[name] = self._nodeset_of(name) or self._nodesets.get(name, "")

@@ -12,7 +12,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Sample(NamedTuple):
-    """One series: the values of the labels, in the order of the family's, and the figure."""
+    """One series of a family: the values of its labels, in the order of the family, and the figure."""
 
     labels: tuple[str, ...]
     value: float
@@ -50,7 +50,9 @@ def single(name: str, help_text: str, value: float) -> MetricFamily:
 
 
 def render(families: Iterable[MetricFamily], *, most: int) -> Page:
-    """The text format of Prometheus. Each name has at most that many series: the first ones by their labels."""
+    """Render in the text format of Prometheus. `most`: the most series of each name; the first ones by their labels are
+    kept.
+    """
     lines: list[str] = []
     cut: dict[str, int] = {}
     for family in families:

@@ -32,7 +32,9 @@ class LostWork:
         self._seconds: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode], slurm_s: int, *, is_whole: bool) -> None:
-        """Another read. `slurm_s`: Slurm's time, 0 if it did not say. `is_whole`: other jobs are gone from Slurm."""
+        """Add another read. `slurm_s`: Slurm's time, 0 if it did not say. `is_whole`: jobs that are not in this read
+        are gone.
+        """
         if not slurm_s:
             return
         running = {} if is_whole else self._running

@@ -26,7 +26,7 @@ _BASE: Final = {
     "idle": "IDLE",
     "unknown": "UNKNOWN",
 }
-"""The first that a node has counts, and no other."""
+"""The base states of a node. Only the first that a node has counts."""
 _FLAGS: Final = {
     "blocked": "BLOCKED",
     "completing": "COMPLETING",

@@ -44,7 +44,7 @@ class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     longest_grace_seconds: int = 0
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """The rule speaks of this namespace."""
+        """True if the rule is about this namespace."""
         by_name = ANY in self.namespaces or namespace in self.namespaces
         by_label = bool(self.namespace_labels) and self.namespace_labels.items() <= labels.items()
         return by_name or by_label

@@ -264,7 +264,7 @@ def is_apart(id: GangId) -> bool:
 
 
 def solo(id: GangId, pod: Pod, options: JobSpec, problems: tuple[Problem, ...] = ()) -> Gang:
-    """A gang of one."""
+    """A gang with only this pod."""
     role = Role(name="pod", seats=1, first=1, members=(Member(pod=pod, index=0),))
     return Gang(id=id, roles=(role,), options=options, problems=problems, kind=f"Pod {id}")
 

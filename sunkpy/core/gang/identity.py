@@ -132,7 +132,7 @@ def door_of(comment: str) -> str:
 
 
 LONGEST_COMMENT: Final = 1024
-"""Bytes that slurmctld takes."""
+"""The most bytes of a comment that slurmctld accepts."""
 
 LONGEST_KIND: Final = 320
 """A gang with so many roles that its kind is longer is asked for with a slot for each seat."""

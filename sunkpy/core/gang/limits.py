@@ -199,7 +199,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, nodes: Mapping[str, Node], pods: Sequence[Pod]) -> Surroundings:
-        """Made from a few pods, which are all compared for each question."""
+        """Surroundings made from a few pods, which are all compared for each question."""
         return cls(
             nodes=nodes,
             shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in shut_out_by(pod)),
@@ -321,7 +321,7 @@ def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
-    """One of the pods must not share its value of that node label with others."""
+    """True if one of the pods must not share its value of that node label with others."""
     return any(term.topology_key == label for pod in pods for term in _anti(pod.spec))
 
 

@@ -77,7 +77,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """The members that are there."""
+        """The members that exist."""
         return self.gang.members if self.gang is not None else ()
 
     @property

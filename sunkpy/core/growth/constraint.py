@@ -18,7 +18,7 @@ _DEEPEST: Final = 10
 
 
 class NotUnderstood(ValueError):
-    """Another form, such as one that counts nodes by feature."""
+    """The constraint has a form that is not understood, such as one that counts nodes by feature."""
 
 
 def satisfies(constraint: str, features: Set[str]) -> bool:

@@ -80,7 +80,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alike:
-    """Nodes of one pool of which the same is left. Once there are none it stays so."""
+    """Nodes of one pool with equal rest. If there are none left, none come."""
 
     __slots__ = ("features", "is_whole", "left", "nodes", "pool")
 
@@ -172,7 +172,7 @@ class Rooms:
         return found
 
     def take(self, job: WaitingJob, needs: Mapping[str, int], found: Iterable[Found]) -> None:
-        """Put the job there."""
+        """Put the job onto these nodes."""
         for entry, count in found:
             taken = entry.usable(job)[-count:]
             if job.excluded.nodes:

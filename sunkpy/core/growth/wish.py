@@ -54,7 +54,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """The last answer would have it be as it is."""
+        """True if the last answer alone would give the same target."""
         return self.target == self.last
 
     def wanted(self, there: int) -> int:

@@ -85,13 +85,13 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def closes(self) -> bool:
-        """One more Node is closed by this."""
+        """True if this step closes one more Node."""
         was_closed = self.before is not None and self.before.is_closed
         return self._begins(State.CLOSING) or (self._begins(State.PERSON) and not was_closed)
 
     @property
     def begins_remedy(self) -> bool:
-        """One more Node is remedied by this."""
+        """True if this step begins a remedy on one more Node."""
         return self._begins(State.REMEDY)
 
     def _begins(self, state: State) -> bool:
@@ -99,7 +99,7 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_health(view: HealthView) -> HealthStep:
-    """One step; most Nodes have no record and no signal, and none comes of that."""
+    """Decide on one step. Most Nodes have no record and no signal, and then there is no step."""
     record = read_record(view.node)
     rules = _rules_of(view)
     if record is None or record.state is State.WELL:
@@ -157,7 +157,7 @@ def next_remedy(node: Node, rules: HealthRules) -> Remedy | None:
 
 
 def is_being_verified(node: Node) -> bool:
-    """The next start of slurmd on it is waited for."""
+    """True if the next start of slurmd on the node is awaited, to see whether its check passes."""
     record = read_record(node)
     return record is not None and record.state is State.VERIFY
 

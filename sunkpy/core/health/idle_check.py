@@ -117,7 +117,7 @@ def read_idle_check(pod: Pod | None) -> IdleCheck | None:
 
 
 def failed_check(pod: Pod | None) -> IdleCheck | None:
-    """The last check, if it failed."""
+    """The last check of the idle machine, if it failed."""
     check = read_idle_check(pod)
     return check if check is not None and check.outcome is Outcome.FAILED else None
 

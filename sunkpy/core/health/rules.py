@@ -90,7 +90,7 @@ def _for_node(value: object, node: Node) -> object:
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One signal; exactly one of the first five is set.
+    """The rule of one signal. Exactly one of the first five fields is set.
 
     `condition`: a condition of the Node is one of `bad` (True if empty). `label`: that label of the Node is one of
     `bad`. `taint`: a taint of this key is there, with one of `bad` as its value (any if empty). `slurm_reason`: Slurm

@@ -52,7 +52,7 @@ class StatefulSet(KubeObject, frozen=True, kw_only=True):
 
 
 class LoginView(msgspec.Struct, frozen=True, kw_only=True):
-    """One person's pod now.
+    """The login pod of one person, as it is now.
 
     `stops`: it is stopped while unused. `is_asked`: its person asked for it recently.
     """

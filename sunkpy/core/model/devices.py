@@ -199,7 +199,9 @@ class DeviceChoice(Wire, frozen=True, kw_only=True):
 
 
 class DeviceRequest(Wire, frozen=True, kw_only=True):
-    """One of `exactly` and `first_available` is set: these devices, or the first of several choices."""
+    """A request of a claim. One of its fields is set: `exactly` (these devices), or `first_available` (the first of
+    several choices that can be had).
+    """
 
     name: str = ""
     exactly: DeviceChoice | None = None
@@ -280,7 +282,7 @@ class ResourceClaim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def held(self) -> tuple[DeviceId, ...]:
-        """The devices that are its own."""
+        """The devices that the claim has for itself."""
         allocation = self.status.allocation
         return tuple(each.id for each in allocation.devices.results if not each.admin_access) if allocation else ()
 

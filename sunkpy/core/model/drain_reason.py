@@ -12,7 +12,9 @@ cannot be killed follow.
 
 
 def our_reason(text: str) -> str:
-    """One line without spare blanks, as Slurm gives it back: else it would look like another reason for ever."""
+    """The text as one line without spare blanks, as Slurm gives it back. Otherwise it would always look like another
+    reason.
+    """
     line = " ".join(text.split())[:REASON_LIMIT].rstrip()
     return names.REASON_PREFIX + line
 

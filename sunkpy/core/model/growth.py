@@ -34,7 +34,8 @@ class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """Nodes that are wanted beside those that are there or join now, `counted_nodes`. None of it is asked for twice.
+    """The nodes that are wanted in addition to those that are there or join now (`counted_nodes`). No node is asked for
+    twice.
 
     `requests`: those of the jobs of highest priority, in its order. `reason`: which jobs cannot be helped, and why, if
     there are any. `since`: RFC 3339, from when on nodes have been wanted without a pause; empty while none are.

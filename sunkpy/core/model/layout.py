@@ -41,13 +41,15 @@ def lay_out(shares: Sequence[JobShare], *, tasks: int, task: JobShare) -> Layout
 
 
 def spread(nodes: Sequence[str], tasks: int) -> Layout:
-    """The same number on each node, one more on the first ones: when no more than the nodes is known."""
+    """The same number of tasks on each node, and one more on the first nodes. It is used if nothing but the nodes is
+    known.
+    """
     each, more = divmod(tasks, len(nodes)) if nodes else (0, 0)
     return tuple((node, max(1, each + (number < more))) for number, node in enumerate(nodes))
 
 
 def grouped(nodes: Iterable[str], path_of: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
-    """The same nodes, one group after the other at each level of their paths, in the order of the first of each.
+    """The nodes in groups at each level of their paths, in the order of the first node of each group.
 
     A path begins with the widest group; a node without one stands alone.
     """

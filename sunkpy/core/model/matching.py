@@ -193,7 +193,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
 
 
 def of_kubelet(needs: Mapping[str, int]) -> Amounts:
-    """The same without devices of claims: no node's `allocatable` counts them."""
+    """The needs without devices of claims, because no node's `allocatable` counts these."""
     return {name: amount for name, amount in needs.items() if not name.startswith(CLAIMED)}
 
 

@@ -67,7 +67,7 @@ class KubeObject(Wire, frozen=True, kw_only=True):
 
     @property
     def uid(self) -> str:
-        """Identity across re-creations under one name."""
+        """The uid: an object that is made again under the same name has another."""
         return self.metadata.uid
 
     @property
@@ -176,7 +176,7 @@ class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
 
 
 class NodeSelector(Wire, frozen=True, kw_only=True):
-    """One of the terms must match."""
+    """Terms of a node selector, of which one must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -386,7 +386,7 @@ class WaitingContainer(Wire, frozen=True, kw_only=True):
 
 
 class ContainerState(Wire, frozen=True, kw_only=True):
-    """One of them is set."""
+    """The state of a container. One of the fields is set."""
 
     waiting: WaitingContainer | None = None
     running: Running | None = None
@@ -426,7 +426,7 @@ class Pod(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Succeeded or Failed: the kubelet has stopped all containers for good."""
+        """True if the pod is Succeeded or Failed: the kubelet has stopped all containers and starts none again."""
         return self.status.phase in ("Succeeded", "Failed")
 
     def condition(self, type_: str) -> Condition | None:
@@ -434,7 +434,7 @@ class Pod(KubeObject, frozen=True, kw_only=True):
         return next((c for c in self.status.conditions if c.type == type_), None)
 
     def is_condition_true(self, type_: str) -> bool:
-        """The condition is there and True."""
+        """True if the condition exists and is True."""
         condition = self.condition(type_)
         return condition is not None and condition.status == "True"
 
@@ -508,7 +508,9 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
 
 
 class NodeDevice(Wire, frozen=True, kw_only=True):
-    """One that may be used: a word `uuid[,pci]`, and its attributes that are texts, without the driver's domain."""
+    """A device of a node that may be used: a word `uuid[,pci]`, and those of its attributes that are texts, without the
+    driver's domain.
+    """
 
     word: str
     attributes: dict[str, str] = msgspec.field(default_factory=dict)

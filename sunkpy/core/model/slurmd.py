@@ -16,7 +16,7 @@ def nodeset_owner(pod: Pod) -> OwnerReference | None:
 
 
 def nodeset_of(pod: Pod) -> KubeObject | None:
-    """The same as the object of an Event: nothing has to be read."""
+    """The NodeSet of a slurmd pod as the object of an Event: nothing has to be read for it."""
     owner = nodeset_owner(pod)
     if owner is None:
         return None

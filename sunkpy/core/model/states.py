@@ -183,7 +183,7 @@ def is_job_pending(state: frozenset[str]) -> bool:
 
 
 def is_job_running(state: frozenset[str]) -> bool:
-    """Has its nodes, and its prolog has been or is being run."""
+    """True if the job has its nodes, and its prolog has run or is running."""
     return "RUNNING" in state and "COMPLETING" not in state
 
 
@@ -198,7 +198,7 @@ def is_job_ended(state: frozenset[str]) -> bool:
 
 
 def holds_something(state: frozenset[str]) -> bool:
-    """Has nodes, or may come to have some: it has not ended, or its epilog still holds them."""
+    """True if the job has nodes or may get some: it has not ended, or its epilog still holds nodes."""
     return not is_job_ended(state) or is_job_completing(state)
 
 

@@ -31,7 +31,7 @@ class Claim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_bound(self) -> bool:
-        """The volume that it names is its own, for good."""
+        """True if the claim has its volume, which will not change."""
         return bool(self.spec.volume_name) and _BIND_COMPLETED in self.annotations
 
     @property
@@ -57,7 +57,7 @@ class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
 
 
 class ClaimReference(Wire, frozen=True, kw_only=True):
-    """The claim whose volume it is."""
+    """The claim to which a volume belongs."""
 
     namespace: str = ""
     name: str = ""

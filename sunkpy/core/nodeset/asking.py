@@ -116,14 +116,14 @@ Present = Mapping[Means, Sequence[StandIn]]
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Make this object."""
+    """The step that makes this object."""
 
     means: Means
     body: Json
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Remove exactly this object."""
+    """The step that removes exactly this object."""
 
     means: Means
     found: StandIn

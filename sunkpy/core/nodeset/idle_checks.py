@@ -38,7 +38,7 @@ from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, is_job_ended, i
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
 AGAIN_AFTER: Final = timedelta(hours=1)
-"""A check that was not made is tried again after so long."""
+"""A check that was not made is tried again after this time."""
 _MOST_A_PASS: Final = 20
 _MOST_AT_ONCE: Final = 50
 """The most checks at once, of all NodeSets. A pass reads each; it has to end well before a failed check leaves its
@@ -54,8 +54,8 @@ _MAY_START: Final = frozenset({"", "None", "Priority", "Resources"})
 
 
 class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A machine of a NodeSet is due so long after its last check; at most `max_percent` of them, or one, at once. `qos`
-    of the job, if it has to be named.
+    """When and how machines of a NodeSet are checked. At most `max_percent` of them, or one, are checked at once.
+    `qos`: that of the job, if it must be named.
     """
 
     seconds: int
@@ -104,7 +104,7 @@ class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_idle_checks(view: IdleView) -> IdlePlan:
-    """The next steps."""
+    """The next steps of all checks."""
     newest = _newest(view)
     running = {name for name, job in newest.items() if not is_job_ended(job.state)}
     untold = tuple((name, JobId(job.id)) for name, job in newest.items() if _is_news(view.pods[name], job))
@@ -188,7 +188,7 @@ def _said(comment: str) -> tuple[str, str, str]:
 
 
 def refused(pod: Pod, why: str, now: datetime) -> IdleCheck:
-    """Slurm does not take its job."""
+    """The record of a check whose job Slurm does not take."""
     before = read_idle_check(pod)
     job, passed = (before.job, before.passed) if before else (0, "")
     return IdleCheck(job=job, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=passed, text=why)

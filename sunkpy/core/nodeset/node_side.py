@@ -52,7 +52,7 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def touches_object(self) -> bool:
-        """One write: metadata, cordon and taints."""
+        """True if the patch needs a write of the object itself: metadata, cordon or taints."""
         return bool(self.labels or self.annotations) or self.unschedulable is not None or self.taints is not None
 
     @property
@@ -62,7 +62,7 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def touches_status(self) -> bool:
-        """Another write: conditions are a subresource."""
+        """True if the patch needs a write of the status: conditions are a subresource."""
         return bool(self.conditions or self.gone_conditions)
 
 

@@ -53,7 +53,7 @@ def is_replaceable(pod: Pod) -> bool:
 
 
 def is_updated(pod: Pod, wanted_hash: str) -> bool:
-    """Made from the current template, whatever the node offered then."""
+    """True if the pod was made from the current template, whatever the node offered then."""
     return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash
 
 

@@ -91,7 +91,7 @@ def most_nodes(nodeset: NodeSet) -> int:
 
 
 def write(records: Iterable[Records]) -> str:
-    """The text for slurmctld's pod."""
+    """The records as the text that slurmctld's pod reads."""
     return "".join(f"{each.line}\n" for each in records)
 
 

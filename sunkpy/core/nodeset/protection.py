@@ -60,7 +60,7 @@ def decide_evictable(node: Node | None, pod: Pod) -> Changes:
 
 
 def decide_autoscaler_marks(node: Node, pod: Pod | None, *, has_jobs: bool) -> Changes:
-    """The annotations by which autoscalers leave the Node alone, and the note of which are ours.
+    """The annotations by which autoscalers leave the Node alone, and the note that says which of them sunkpy has set.
 
     The Cluster Autoscaler reads its own on the Node (`HasNoScaleDownAnnotation` of its `eligibility.go`), Karpenter on
     Node and pod (`ValidateNodeDisruptable` of its `statenode.go`); both take `true` alone. A mark that somebody else

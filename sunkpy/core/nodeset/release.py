@@ -26,8 +26,8 @@ _KNOWN_FOR: Final = timedelta(minutes=5)
 
 
 def choose_idle(world: World, gone: Collection[str]) -> list[str]:
-    """Uids of the pods whose nodes are left to autoscalers, but for those that are `gone`, as long as no job wants
-    nodes: none on which a job runs since it was marked.
+    """Uids of the pods whose nodes are left to autoscalers, as long as no job wants nodes. Pods that are `gone`, or on
+    which a job has run since they were marked, are left out.
     """
     nodeset, survey = world.nodeset, world.survey
     if not nodeset.spec.releases or not _is_spare(nodeset.status.growth, world.now):

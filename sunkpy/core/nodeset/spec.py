@@ -227,7 +227,7 @@ class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class NodeSet(KubeObject, frozen=True, kw_only=True):
-    """One slurmd pod on each of a set of nodes."""
+    """An object that keeps one slurmd pod on each of a set of nodes."""
 
     spec: NodeSetSpec = NodeSetSpec()
     status: NodeSetStatus = NodeSetStatus()
@@ -259,7 +259,7 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
 
     @property
     def controller_reference(self) -> dict[str, str | bool]:
-        """The same to the one that is responsible for what carries it."""
+        """The reference to the NodeSet as the controller of the object that carries it."""
         return {**self.reference, "controller": True, "blockOwnerDeletion": True}
 
     @property

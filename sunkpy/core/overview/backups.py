@@ -28,8 +28,8 @@ _SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10,
 
 
 class BackupFile(msgspec.Struct, frozen=True, array_like=True):
-    """One backup: `20260801T034700Z`, its bytes, 0 where only the bucket has it, and whether a run that read it found
-    it whole.
+    """One backup: its name `20260801T034700Z`, its size in bytes (0 if only the bucket has it), and whether a run that
+    read it found it whole.
     """
 
     made: str
@@ -229,7 +229,7 @@ def backup_tables(backups: Iterable[Backup], now: datetime, *, is_wide: bool) ->
 def _row(backup: Backup, now: datetime) -> tuple[str, ...]:
     state = "look" if backup.problem else "ok"
     if backup.report is None:
-        none = "no run has ended that could be read" if backup.last_success else "no run has ended yet"
+        none = "no report of a run can be read" if backup.last_success else "no run has ended yet"
         return (backup.of, "", "", "", "", "", "", state if backup.problem else none)
     files, free = backup.report.files, in_units(backup.report.free)
     in_bucket = str(sum(file.where != "volume" for file in files)) if backup.report.bucket else ""

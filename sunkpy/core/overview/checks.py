@@ -43,7 +43,7 @@ class Level(enum.StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One check, in plain words."""
+    """The result of one check, in plain words."""
 
     name: str
     tried: str
@@ -79,7 +79,7 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 def diagnose(facts: Installation) -> Diagnosis:
-    """Each check that can be made."""
+    """Make each check that can be made."""
     return Diagnosis(checks=tuple(_check(facts, rule) for rule in _RULES if _is_asked(facts, rule)))
 
 
@@ -461,7 +461,7 @@ _RULES: Final = (
 
 
 def render_checks(checks: Iterable[Check], *, is_wide: bool = False) -> Iterator[str]:
-    """A line for each, and below what is not well what to do."""
+    """A line for each check. Below a check that is not well, it says what to do."""
     for check in checks:
         yield f"{check.level:<8}  {check.name}: {printable(check.found)}"
         if is_wide or check.level is not Level.OK:

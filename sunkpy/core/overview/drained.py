@@ -56,7 +56,7 @@ class Door(enum.StrEnum):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One who holds a node. `who`: the name, where the door records one; `since`: empty when it is not known.
+    """A hold on a node. `who`: the name of its owner, if the door records one. `since`: empty if it is not known.
 
     `by_hand`: a person lifts it, there. Else it goes when its cause does.
     """
@@ -254,7 +254,7 @@ def still_there(node: HeldNode) -> str:
 
 
 def explain_held(node: HeldNode, unread: tuple[str, ...] = ()) -> Explanation:
-    """One node, with what to do about each hold."""
+    """Say who holds one node, and what to do about each hold."""
     texts, still = held_by(node), still_there(node)
     return Explanation(
         subject=subject_of(node),
@@ -279,5 +279,5 @@ def held_by(node: HeldNode) -> tuple[str, ...]:
 
 
 def subject_of(node: HeldNode) -> str:
-    """The node by both names."""
+    """The node with both its names."""
     return f"Node {node.node}" + (f" (Slurm node {node.slurm_node}, {node.slurm})" if node.slurm_node else "")

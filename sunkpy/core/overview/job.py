@@ -57,7 +57,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_job(facts: JobFacts) -> Explanation:
-    """One job by its number."""
+    """Explain one job by its number."""
     job = facts.job
     if job is None:
         return _unknown(facts)

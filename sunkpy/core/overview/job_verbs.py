@@ -33,7 +33,9 @@ class JobVerb(enum.StrEnum):
 
 
 class JobStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One job: whose, the pods that it stands for, what follows for them; `why_not`: it is left alone, and why."""
+    """The step for one job: its owner, the pods for which it stands, and what follows for them. `why_not`: why the job
+    is left alone.
+    """
 
     job: str
     name: str = ""

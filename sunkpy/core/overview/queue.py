@@ -77,7 +77,7 @@ def _has_task(tasks: str, task: int) -> bool:
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One that waits: a job of a person, the job of pods, or pods without a job (`job` 0).
+    """Something that waits: a job of a person, a job of pods, or pods without a job (`job` 0).
 
     `place` counts from 1 in Slurm's order, 0 for what is not in it. `never_starts`: unless somebody changes something.
     """
@@ -189,7 +189,7 @@ def _time(seconds: int) -> str:
 
 
 def queue_table(waiting: Iterable[QueueEntry]) -> Table:
-    """A row for each."""
+    """The queue as a table with a row for each entry."""
     return Table(
         titles=(
             "PLACE", "DOOR", "JOB", "NAME", "USER", "ACCOUNT", "PARTITION", "QOS", "PRIORITY", "NODES", "GPUS",

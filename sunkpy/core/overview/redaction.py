@@ -52,7 +52,7 @@ def _looks_random(text: str) -> bool:
 
 
 def scrubbed(value: object) -> object:
-    """The same with each text scrubbed: of what `msgspec.to_builtins` gives."""
+    """The value with each of its texts scrubbed. It is of the kinds that `msgspec.to_builtins` gives."""
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, dict):

@@ -30,7 +30,9 @@ def render_table(table: Table, *, is_wide: bool = False) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """One line of what a terminal shows as it is: names of jobs and reasons of drains are anybody's text."""
+    """The text on one line, with only characters that a terminal shows as they are: anybody may choose names of jobs
+    and reasons of drains.
+    """
     return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
 
 

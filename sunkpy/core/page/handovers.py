@@ -31,7 +31,7 @@ _JOB: Final = re.compile(r"Slurm job (\d+) ([^;]*?)(?: by (Slurm job (\d+)[^;]*)
 def find_handovers(
     events: Iterable[Event], pool: PoolFacts, now: datetime, before: Mapping[str, msgspec.Struct]
 ) -> Mapping[str, HandOverRow]:
-    """The newest first; `before`: those that were found earlier."""
+    """The hand-overs, the newest first. `before`: those that were found earlier."""
     jobs = {job.row.id: job for job in pool.jobs or ()}
     there = {"/".join(pod.key) for pod in pool.pods if pod.spec.node_name and not has_left_node(pod)}
     found = {event.uid: _of_event(event, jobs, there) for event in events if flag_of(event.reason)}

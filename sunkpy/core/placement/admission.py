@@ -78,7 +78,9 @@ def why_node_refuses(pod: Pod, node: Node) -> str:
 
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=matching.NO_SCHEDULE)
-"""Whoever tolerates this may be put on a cordoned node, whether the node has the taint yet or not."""
+"""The taint of a cordon. A pod that tolerates it may be put on a cordoned node, whether the node has the taint yet or
+not.
+"""
 
 
 def _who_cordoned(node: Node) -> str:

@@ -55,7 +55,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def left(self) -> matching.Amounts:
-        """The same without what is taken."""
+        """What the node offers to pods without what others have taken."""
         return matching.subtracted(self.offered, self.taken)
 
     @cached_property
@@ -67,7 +67,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_free(self) -> bool:
-        """A job could start there now."""
+        """True if a job could start there now."""
         return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
 
     @cached_property
@@ -105,7 +105,7 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
     outside: frozenset[str] = frozenset()
 
     def has_room_for(self, needs: Mapping[str, int]) -> bool:
-        """One of the nodes is as large as that, when nobody else is on it."""
+        """True if the needs fit on one of the nodes when nobody else is on it."""
         return not self.rooms or any(times(needs, room) for room in self.rooms)
 
     def slots_on_smallest(self, needs: Mapping[str, int]) -> int:
@@ -182,7 +182,7 @@ def _both(one: Eligibility, other: Eligibility) -> Eligibility:
 
 
 def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
-    """The same with some nodes taken out for a reason: Slurm node → reason."""
+    """The eligibility without some nodes. `slurm_nodes`: Slurm node → why it is left out."""
     taken = {name: slurm_nodes[name] for name in eligibility.eligible if name in slurm_nodes} if slurm_nodes else {}
     if not taken:
         return eligibility
@@ -206,7 +206,7 @@ def excluded(eligibility: Eligibility) -> tuple[str, ...]:
 
 
 def by_names(eligibility: Eligibility) -> Eligibility:
-    """The same, for a job that cannot ask for features."""
+    """The eligibility for a job that cannot ask for features."""
     return msgspec.structs.replace(eligibility, features=(), outside=frozenset())
 
 

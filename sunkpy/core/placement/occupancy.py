@@ -68,8 +68,8 @@ def requests(spec: PodSpec) -> matching.Amounts:
 
 
 def as_much(spec: PodSpec) -> Container:
-    """One container that takes as much of a node as the whole pod: some have ten thousand. Of more than a hundred
-    resources those count that all pods ask for, and some.
+    """One container that takes as much of a node as the whole pod: some pods have ten thousand containers. If there are
+    more than a hundred resources, those that all pods ask for count, and some others.
     """
     asked = {name: amount for name, amount in requests(spec).items() if name != "pods"}
     if len(asked) > _MOST_RESOURCES:

@@ -123,7 +123,7 @@ class KueueTopology(KubeObject, frozen=True, kw_only=True):
 
 
 def of_kueue(topology: KueueTopology) -> Source:
-    """The same levels, without the node itself."""
+    """The levels of Kueue's Topology, without the node itself."""
     return of_keys([level.node_label for level in topology.spec.levels], name=f"Topology {topology.name}")
 
 

@@ -42,7 +42,9 @@ class Refused(Exception):
 
     @property
     def kind(self) -> str:
-        """The same text for like refusals by several nodes; empty if a refusal says nothing about the next one."""
+        """A text that is the same for similar refusals by several nodes; empty if a refusal says nothing about the next
+        node.
+        """
         if self.is_of_others:
             return ""
         return str(self).replace(self.node, "N") if self.node else str(self)

@@ -106,7 +106,7 @@ class Devices:
     # ------------------------------------------------------- what decisions read
 
     def may_claim(self, gang: Gang) -> bool:
-        """One of its pods has claims, or may get them, by its own spec or by the template of its role."""
+        """True if a pod of the gang has claims or may get some, by its own spec or by the template of its role."""
         shapes = (role.shape for role in gang.roles if role.shape is not None)
         return any(map(self._may_ask, (*shapes, *(pod.spec for pod in gang.members))))
 

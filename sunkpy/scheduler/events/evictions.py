@@ -21,8 +21,9 @@ _AT_ONCE = 4
 
 
 class EvictionEvents:
-    """Sent in the order in which they came. Those of preempted pods that come within `preemptors_each_s` of each other
-    share one search for preemptors: it is an Event's text that they wait for.
+    """Writes the Events of evicted pods, in the order of the evictions. Preempted pods that come within
+    `preemptors_each_s` of each other share one search for preemptors, because the text of the Event names the
+    preemptor.
 
     The budgets of a namespace are read once for all its pods that went within `budgets_after_s`.
     """

@@ -96,7 +96,7 @@ class HookSnapshots:
 
 
 class Hooks:
-    """Prologs and epilogs of one leader."""
+    """Answers the Prologs and Epilogs that call one leader."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class DueJobs:
         self._rest()
 
     def hurry(self) -> None:
-        """The next poll is to come at once: what it shows is over soon."""
+        """Let the next poll come at once, because the state that it shows will soon be over."""
         self._is_hurried = True
         self._changes.set()
 

@@ -62,7 +62,7 @@ class SubmitLines:
             self.next_turn()
 
     def next_turn(self) -> None:
-        """The oldest of each line asks."""
+        """Let the oldest gang of each line submit."""
         for limit, line in tuple(self._lines.items()):
             self._forget_gone(line)
             if not line.waiting:

@@ -98,7 +98,7 @@ class JobPoller:
         return not was_away and self._ledger.all_jobs_known and self._have_hooks()
 
     async def poll(self) -> None:
-        """One read of all states, and of the jobs about which more must be known."""
+        """Read all states once, and the jobs about which more must be known."""
         asked_at = self._clock()
         states = await self._leader.slurm.jobs_state()
         self._took_s = self._clock() - asked_at

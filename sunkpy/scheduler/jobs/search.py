@@ -61,8 +61,8 @@ class JobSearch:
             self._ask(job)
 
     async def all(self, *, sent_after: float) -> None:
-        """Read every job that holds something, or may come to, and that the ledger does not know, in a search that
-        began after that moment (monotonic). One search serves all callers that ask at about the same time.
+        """Read every job that holds something, or may come to hold it, and that the ledger does not know. The search
+        began after `sent_after` (monotonic). One search serves all callers that ask at about the same time.
 
         Raises:
             SlurmError: Slurm, or one of the jobs, could not be read. What was read counts when it is tried again.

@@ -78,7 +78,9 @@ class Cluster:
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
         self.reach = 0
-        """Another number whenever nodes, or storage classes, have changed so that other volumes may be within reach."""
+        """A number that changes whenever nodes or storage classes have changed so that other volumes may be within
+        reach.
+        """
         by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(

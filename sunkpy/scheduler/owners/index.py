@@ -32,7 +32,9 @@ class OwnerIndex:
         self._last: dict[Link, Owner] = {}
         self._change = asyncio.Event()
         self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
-        """Hears of changes above pods: the uid, and whether more has changed than the status of an owner."""
+        """Called when something has changed above a pod, with the uid of the pod, and whether more has changed than the
+        status of an owner.
+        """
         watches.add_listener(self._changed)
         watches.in_use = lambda: {kind for kind, _ in self._links}
         watches.is_needed = lambda kind, name: (kind, name) in self._links

@@ -136,7 +136,8 @@ class PodsByGang:
         self._solo = SoloGangs()
         self._log = structlog.get_logger("pods")
         self.on_change: Callable[[Pod | None, Pod], None] = lambda old, new: None
-        """Hears of each pod that could not be identified, whenever that was tried, and of each change of the others."""
+        """Called with each pod that could not be identified, at each attempt, and with each change of all other pods.
+        """
         owners.on_change = self._owner_changed
 
     # ------------------------------------------------------------- questions
@@ -172,7 +173,7 @@ class PodsByGang:
         return any(pod is not None and not pod.is_finished for pod in pods)
 
     def find(self, uid: str) -> Pod | None:
-        """A pod that is watched."""
+        """The pod with this uid, if it is watched."""
         id = self._ids.get(uid)
         return self._pods.get(id, {}).get(uid) if id is not None else self._unidentified.get(uid)
 

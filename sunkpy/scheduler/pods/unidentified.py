@@ -17,7 +17,7 @@ from sunkpy.scheduler.pods.writer import POD_SCHEDULED
 
 
 class Unidentified:
-    """Says what each pod waits for whose gang is not known."""
+    """Reports for each pod whose gang is not known what it waits for."""
 
     def __init__(self, leader: Leader, members: PodsByGang, recognition: Recognition, outbox: Outbox) -> None:
         self._leader = leader

@@ -58,8 +58,8 @@ class _Gone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vanished:
-    """Kept by Kubernetes node. A handler of the informer of pods, which must hear of a pod before it is forgotten whose
-    it was: `find_id` gives its gang.
+    """Remembers pods that were deleted by force, by Kubernetes node. It is a handler of the informer of pods, and must
+    hear of a pod before its gang is forgotten: `find_id` gives its gang.
     """
 
     def __init__(self, leader: Leader, *, find_id: Callable[[Pod], GangId | None]) -> None:

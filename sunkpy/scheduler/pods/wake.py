@@ -27,7 +27,7 @@ from sunkpy.scheduler.record import GangRecord
 
 _AT_ONCE: Final = 32
 _GATHERED_S: Final = 0.0001
-"""Changes of a larger gang are gathered for so long for each of its pods: to recognise it takes as long as it is large,
+"""Changes of a gang are gathered for so many seconds for each of its pods. It takes longer to recognise a larger gang,
 and its pods come and go one after the other.
 """
 _QUIET_S: Final = 0.2

@@ -105,7 +105,7 @@ def here(site: str, row: Row) -> str:
     """What becomes of a key, for a reader."""
     match row.what:
         case "taken":
-            return "taken" + (f": {row.says}" if row.says else "")
+            return "accepted" + (f": {row.says}" if row.says else "")
         case "by":
             return f"`{row.says}`" + (f": `{row.gives}`" if row.gives and row.gives != row.was else "")
         case "refused":

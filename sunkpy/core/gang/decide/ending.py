@@ -56,8 +56,8 @@ def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
     """The grace period `longest_s`, or what is left of the pod's own if it is being deleted already: with a longer one
     the kubelet would start again.
 
-    A pod whose time is up and that is still there has a kubelet that learned of the deletion late. `now` is wall-clock
-    time: when the pod has to be gone, only the apiserver has noted, and a new leader knows no more.
+    If the time of a pod is up and the pod is still there, its kubelet learned of the deletion late. `now` is wall-clock
+    time: only the apiserver has noted when the pod has to be gone, and a new leader knows no more than that.
     """
     until = pod.metadata.deletion_timestamp
     left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0

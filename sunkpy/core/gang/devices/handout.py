@@ -25,7 +25,7 @@ class HandoutRefused(Exception):
 
 
 class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A device file, and the uuid that the driver tells of it."""
+    """A device file, and the uuid that the driver gives for it."""
 
     file: str
     uuid: str = ""

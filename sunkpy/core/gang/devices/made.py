@@ -88,7 +88,7 @@ def claim_to_make(pod: Pod, by_claim: Mapping[str, str]) -> ResourceClaim | None
 
 
 def without_resources(spec: PodSpec, resources: Collection[str]) -> PodSpec:
-    """The same, asking the kubelet for none of these resources."""
+    """The spec without requests to the kubelet for these resources."""
 
     def left(containers: tuple[Container, ...]) -> tuple[Container, ...]:
         return tuple(

@@ -150,7 +150,7 @@ def count(owner: Owner, field: str, number: int, *, least: int = 0) -> int:
 
 
 def few(roles: Sequence[T], *, field: str) -> Sequence[T]:
-    """The same roles, before anything is planned for each of them.
+    """Return the roles, after a check that there are not too many.
 
     Raises:
         BadDeclaration: there are too many.
@@ -161,7 +161,7 @@ def few(roles: Sequence[T], *, field: str) -> Sequence[T]:
 
 
 def at_least(number: int, least: int, *, field: str) -> int:
-    """The same number.
+    """Return the number, after a check that it is not too small.
 
     Raises:
         BadDeclaration: it is smaller.
@@ -184,7 +184,7 @@ def size_in(text: str) -> int:
 
 
 def size(number: int) -> int:
-    """The same number, if a gang can have so few seats.
+    """Return the number, after a check that a gang can have so few seats.
 
     Raises:
         BadDeclaration: it cannot.

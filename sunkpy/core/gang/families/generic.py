@@ -72,7 +72,7 @@ class GroupKey(_Table, frozen=True, kw_only=True):
 
 
 class LabelValue(_Table, frozen=True, kw_only=True):
-    """A label with this value."""
+    """A label and the value that it must have."""
 
     key: str
     value: str
@@ -99,7 +99,7 @@ class RoleRule(_Table, frozen=True, kw_only=True):
             _check_path(self.min_path)
 
     def takes(self, pod: Pod) -> bool:
-        """The pod has this role."""
+        """True if the pod has this role."""
         return self.label is None or pod.labels.get(self.label.key) == self.label.value
 
     @property
@@ -111,7 +111,7 @@ class RoleRule(_Table, frozen=True, kw_only=True):
 
 
 class WorkloadRule(_Table, frozen=True, kw_only=True):
-    """One entry of the table; see the module's text."""
+    """One entry of `scheduler.workloads`; the text of the module explains it."""
 
     name: str
     owner_kind: OwnerKind
@@ -158,7 +158,7 @@ def read_table(table: Iterable[object]) -> tuple[WorkloadRule, ...]:
 
 
 def family(rule: WorkloadRule) -> Family:
-    """The family that an entry describes."""
+    """The family that an entry of `scheduler.workloads` describes."""
 
     def identify(pod: Pod, owners: Owners) -> GangId | None:
         return _identify(rule, pod, owners)

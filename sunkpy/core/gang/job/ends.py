@@ -28,7 +28,7 @@ IsKnown = Callable[[JobId], bool]
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 JOB_ENDED: Final = "sunkpy.dev/JobEnded"
 END_CONDITIONS: Final = (DISRUPTION_TARGET, JOB_ENDED)
-"""One of them says on an evicted pod why it has to go."""
+"""Conditions of an evicted pod: one of them says why the pod has to go."""
 
 DEVICES_LOST: Final = "DevicesLost"
 JOB_LOST: Final = "SlurmJobLost"
@@ -106,7 +106,7 @@ def describe(job: SlurmJob) -> str:
 
 
 def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown) -> tuple[JobId, ...]:
-    """The newest pending jobs, newest first: among them is the one that preempts now."""
+    """The newest pending jobs, the newest first: the job that preempts now is among them."""
     return newest_first((job for job, state in states.items() if "PENDING" in state), is_known)
 
 
@@ -131,7 +131,7 @@ def has_begun(state: frozenset[str] | None) -> bool:
 
 
 def newest_first(jobs: Iterable[JobId], is_known: IsKnown) -> tuple[JobId, ...]:
-    """The newest jobs of people, as many as are looked at."""
+    """The newest of these jobs, as many as are looked at."""
     left = {True: NEWEST_KNOWN, False: NEWEST_ASKED}
     found = []
     for job in sorted(jobs, reverse=True):

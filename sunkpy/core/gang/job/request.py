@@ -66,7 +66,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     growing_partitions: tuple[str, ...] = ()
 
     def may_grow(self, partitions: str) -> bool:
-        """One of these, as a job names them, may get nodes; with none named, the default one."""
+        """True if a NodeSet of one of these partitions may grow. The partitions are as a job names them; empty is the
+        default one.
+        """
         return not set(self.growing_partitions).isdisjoint((partitions or self.default_partition).split(","))
 
 

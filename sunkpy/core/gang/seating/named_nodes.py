@@ -17,7 +17,8 @@ from sunkpy.core.placement.eligibility import Eligibility, nowhere
 
 
 def find_named_nodes(gang: Gang, slurm_node_at: Callable[[str], str]) -> dict[str, str]:
-    """The Slurm node that each pod names, by uid; none unless all name one, and not all the same.
+    """For each pod (by uid), the Slurm node that it names. It is empty unless all pods name a node, and not
+    all the same one.
 
     Args:
         slurm_node_at: the Slurm node on the Kubernetes node with this hostname; empty when there is none.

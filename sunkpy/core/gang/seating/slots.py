@@ -28,7 +28,7 @@ from sunkpy.core.placement.eligibility import Eligibility
 from sunkpy.core.placement.needs import counted, rounded
 
 SeatId = tuple[str, int]
-"""Role and index in it."""
+"""The name of a role, and an index in it."""
 
 NO_GRES: Final[Mapping[str, str]] = {}
 

@@ -60,7 +60,7 @@ def test_a_backup_is_late_when_its_cron_job_says_so(cron, problem):
 
 @pytest.mark.parametrize(
     ("success", "says"),
-    [(None, "no run has ended yet"), ("2026-11-24T03:17:00Z", "no run has ended that could be read")],
+    [(None, "no run has ended yet"), ("2026-11-24T03:17:00Z", "no report of a run can be read")],
 )
 def test_without_a_run_to_read_it_is_said_whether_there_was_one(success, says):
     found = find_backup(cron_job(success, late="1000000000"), (), NOW)
