@@ -18,7 +18,7 @@ from sunkpy.slurm import Slurm
 
 
 async def execute(slurm: Slurm, batch: Sequence[Change], *, cluster: str) -> None:
-    """Carry out a batch of changes (`in_batches`) with one request.
+    """Carry out one batch of changes (from `in_batches`) with one request.
 
     Raises:
         SlurmError: slurmdbd is away, or refuses them; it may have carried out some.

@@ -133,7 +133,7 @@ def device_plugin(config_path: Path) -> None:
     help="The settings themselves, as YAML or JSON text (not a path). sunkpy/volumes/settings.py lists the keys.",
 )
 def volumes(settings: str) -> None:
-    """Serve how full volumes are, and how old what was saved there is (in the pods of slurmctld and MariaDB).
+    """Report in metrics how full volumes are, and how old their saved data is (in the pods of slurmctld and MariaDB).
 
     Example: sunkpy volumes --settings '{volumes: {state-slurm-slurmctld-0: /volumes/state}}'
     """
@@ -225,7 +225,8 @@ def slurm_token(key_file: Path, user: str, path: Path, page_key: Path | None) ->
 @main.command("slurm-relay")
 @_CONFIG
 def slurm_relay(config_path: Path) -> None:
-    """Carry requests to slurmrestd for a command that kubectl exec connects: people's commands start it in a pod.
+    """Pass requests on to slurmrestd, from standard input to standard output. Commands of people start it in a pod by
+    kubectl exec.
 
     Example: kubectl -n slurm exec -i deploy/slurm-scheduler -- sunkpy slurm-relay
     """

@@ -56,7 +56,9 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -> CanaryJob:
-    """A job of the Slurm user whose token is at hand; `has_gpus`: it asks for one, and compares."""
+    """Run a job of the Slurm user whose token is at hand. `has_gpus`: the job asks for a GPU, and compares the device
+    with what Slurm gave.
+    """
     try:
         job_id, no_gpu = await _submit(slurm, has_gpus=has_gpus)
     except errors.SlurmError as error:
@@ -116,7 +118,7 @@ async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> Cana
 
 
 async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, patience: Patience) -> Canary:
-    """A pod for Slurm, of the image of sunkpy itself: it is on the cluster already."""
+    """Run a pod for Slurm, with the image of sunkpy itself, because that is on the cluster already."""
     name = f"{NAME}-{time.time_ns() // 1_000_000:x}"
     try:
         await kube.create(paths.pods(namespace), _pod(name, scheduler, image, patience))

@@ -16,7 +16,7 @@ from sunkpy.slurm import Slurm
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """The apiserver, the Slurm to ask if there is one, and the settings of the scheduler where they are at hand.
+    """The apiserver, slurmrestd if it may be asked, and the settings of the scheduler if they could be read.
 
     `not_asked`: why there is no Slurm to ask, for the person.
     """

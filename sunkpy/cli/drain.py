@@ -74,7 +74,7 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
 
 
 async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
-    """Take nodes out of service at a door. A name that is none of the pool changes nothing at all.
+    """Take nodes out of service at a door. If a name is that of no node of the pool, nothing is changed.
 
     Raises:
         BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.
@@ -83,7 +83,7 @@ async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> S
 
 
 async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -> Shown:
-    """Give nodes back. If no door is named, at both.
+    """Give nodes back. If no door is named, it is done at both.
 
     Raises:
         BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.

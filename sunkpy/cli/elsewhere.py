@@ -1,4 +1,4 @@
-"""In which other namespaces there is something with the name, for a person who asked in the wrong one."""
+"""Which other namespaces have something with the name, for a person who asked in the wrong namespace."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`sunkpy explain`: pods and gangs of one namespace, explained by the functions that the scheduler decides with; a
-NodeSet by those of the operator; a job of either door; and whose the devices of a node are.
+"""`sunkpy explain`: explains pods and gangs of one namespace by the functions with which the scheduler decides, a
+NodeSet by those of the operator, a job of either door, and the owners of a node's devices.
 
 Everything is read as the person who asks, so an answer never shows more than that person may see. The scheduler is not
 asked: the answer is there when it is away. What it did is read from what it wrote on the pods; Slurm's own words come
@@ -103,7 +103,8 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explainer:
-    """Answers questions about one namespace. `slurm` is asked about jobs, if it is there; else `not_asked` is said.
+    """Answers questions about one namespace. It asks `slurm` about jobs, if it is given; otherwise the answer says
+    `not_asked`.
 
     `slurms_silence`: why it could not be read, once that was tried in vain.
     """
@@ -196,7 +197,7 @@ class Explainer:
         return explain_nodeset(facts) if facts is not None else await self._absent("NodeSet", name)
 
     async def job(self, number: str) -> list[Explanation]:
-        """A job of either door, by its number as squeue prints it; of pods, whose job it is, theirs too.
+        """Explain a job of either door, by its number as squeue prints it. If it is a job of pods, explain these, too.
 
         Raises:
             KubeError: what it is about could not be read.

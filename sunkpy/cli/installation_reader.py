@@ -263,7 +263,7 @@ class InstallationReader:
 
 
 async def probe(url: str) -> str:
-    """Empty when a server is there, whatever it answers to a GET; else why not."""
+    """Empty if a server answers a GET, whatever the answer is; otherwise why it does not."""
     try:
         limit = aiohttp.ClientTimeout(total=_PROBE_S)
         async with aiohttp.ClientSession(timeout=limit) as session, session.get(url, allow_redirects=False):

@@ -24,7 +24,7 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def act(access: Access, order: JobOrder) -> Shown:
-    """Do it, and show whose jobs these are, and what follows for pods.
+    """Do what the order says, and show whose jobs these are and what follows for pods.
 
     Raises:
         BadSettings, KubeError: the apiserver did not answer.

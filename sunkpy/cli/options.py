@@ -110,7 +110,9 @@ def _access(context: click.Context) -> Access:
 
 
 def answer_of(question: Coroutine[object, object, T]) -> T:
-    """The answer; a line and exit code 1 when nothing could be read, 3 when Slurm did not do what it has to."""
+    """The answer. If nothing could be read, the command ends with a line and exit code 1; if Slurm did not do its part,
+    with 3.
+    """
     import asyncio
 
     from sunkpy.slurm.errors import SlurmError
@@ -140,7 +142,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def present(answer: msgspec.Struct, form: Form, text: Callable[[], str], exit_code: int = 0) -> Shown:
-    """The answer for people as that text, for programs as JSON or YAML with the names of its fields."""
+    """The answer as text: for people in tables, for programs as JSON or YAML with the names of its fields."""
     if form == "yaml":
         return Shown(msgspec.yaml.encode(answer).decode().rstrip(), exit_code)
     if form == "json":

@@ -13,7 +13,7 @@ from sunkpy.kube.discovery import Served, explain_absent, read_served
 
 
 class OwnerLookup:
-    """Owners by link, each asked for when a pod is first found below it."""
+    """Owners by link. Each is asked for when a pod below it is found for the first time."""
 
     def __init__(self, kube: Kube, families: Iterable[Family]) -> None:
         self._kube = kube

@@ -28,7 +28,7 @@ _LIMIT_S: Final = 60.0
 
 
 class NoWay(LookupError):
-    """Why no such pod can be entered."""
+    """No pod can be entered; the text says why."""
 
 
 class ExecFailed(Exception):
@@ -44,7 +44,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def relay_for(kube: Kube, access: Access) -> Relay:
-    """Through the scheduler of the only Slurm cluster that the person can mean. Nothing is started yet.
+    """A relay through the scheduler of the only Slurm cluster that the person can mean. Nothing is started yet.
 
     Raises:
         NoWay: there is none, or the person may not enter its pod.
@@ -70,7 +70,7 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
 
 
 async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
-    """A ready one of the named Slurm cluster, else of the only one, which the person may enter.
+    """A ready pod that the person may enter: of the named Slurm cluster, or of the only one.
 
     Raises:
         NoWay: there is none.
@@ -89,7 +89,7 @@ async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
 
 
 def words_in(pod: OurPod, kubeconfig: Path | None, command: Sequence[str], *, takes_input: bool = False) -> list[str]:
-    """The command, run by kubectl in the first container of that pod."""
+    """The command line by which kubectl runs the command in the first container of that pod."""
     namespace, name = pod.key
     config = ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
     how = ["-i"] if takes_input else []

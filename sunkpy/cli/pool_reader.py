@@ -36,7 +36,7 @@ _USER: Final = "k8s"
 
 
 class PoolReader:
-    """Reads the pool. `namespace`: only of that one; `not_asked`: what a person reads if there is no Slurm to ask;
+    """Reads the pool. `namespace`: only this one. `not_asked`: what a person reads if there is no Slurm to ask.
     `slurms_silence`: why Slurm could not be read.
     """
 

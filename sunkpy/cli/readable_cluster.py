@@ -159,7 +159,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_nodes[node]: why for node, why in avoided.items() if node in slurm_nodes}
 
     def named_nodes(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
-        """The nodes that the pods name, and whether they may go there; none and None when they name none."""
+        """The nodes that the pods name, and whether they may go there; empty and None if they name none."""
         named = find_named_nodes(gang, self.slurm_node_at)
         each = {pod.uid: where for pod in gang.members if (where := self.eligibility([pod.spec])) is not None}
         is_known = bool(named) and each.keys() == named.keys()
@@ -275,7 +275,9 @@ class ClusterReader:
 
 
 async def read_settings(kube: Kube, at_hand: SchedulerSettings | None, unread: list[str]) -> list[SchedulerSettings]:
-    """The settings at hand, else those of all schedulers that may be read; what may not be is added to `unread`."""
+    """The settings at hand; without them, the settings of all schedulers that may be read. What may not be read is
+    added to `unread`.
+    """
     if at_hand is not None:
         return [at_hand]
     listing = kube.list_objects(_CONFIG_MAPS, _ConfigMap, label_selector=_OF_SCHEDULERS)

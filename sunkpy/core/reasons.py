@@ -242,9 +242,9 @@ EVENTS: Final = {
     ),
     "SlurmJobLost": Meaning(
         _WORKLOAD,
-        "Slurm forgot the job of a pod that has a node. The scheduler submits a replacement job, and the pod "
-        "keeps running. If the replacement has other devices than the pod was given one by one (by claims or by "
-        "sunkpy's device plugin), the pod is evicted.",
+        "Slurm forgot the job of a pod that has a node. The scheduler submits a replacement job, and the pod keeps "
+        "running. But if the pod got its devices one by one (by claims or by sunkpy's device plugin), and the "
+        "replacement job has others, the pod is evicted.",
     ),
     "BoundByOthers": Meaning(
         _WORKLOAD,

@@ -27,7 +27,7 @@ class PluginAllocator:
         self._log = structlog.get_logger("device-plugin")
 
     async def start(self) -> None:
-        """A pod that waits now may have got GPUs from the plugin before this one: it gets no others.
+        """Start anew: a pod that waits now may have got GPUs from the plugin before this one, so it gets no others.
 
         Raises:
             KubeError: the apiserver could not be asked.

@@ -21,8 +21,8 @@ def keep_token(
     sleep: Callable[[float], None] = time.sleep,
     times: int | None = None,
 ) -> None:
-    """Write a token for a Slurm user again and again, whole or not at all; `times`: how often, else for ever. And, into
-    `page_key`, what the page signs its sessions with.
+    """Write a token for a Slurm user into a file again and again, whole or not at all. `times`: how often; without it
+    for ever. `page_key`: also write the key with which the page signs its sessions.
 
     Raises:
         Unauthorized: the key cannot be read.

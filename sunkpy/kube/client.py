@@ -68,7 +68,7 @@ class Kube:
         body: Json | None = None,
         content_type: str = JSON,
     ) -> bytes:
-        """Send what no other method says; the body of the 2xx answer."""
+        """Send a request for which there is no other method, and return the body of a 2xx answer."""
         request = Request(method=method, path=path, params=params or {}, body=body, content_type=content_type)
         return await self._connection.send(request)
 
@@ -222,7 +222,7 @@ class Kube:
         await self.request("POST", f"{paths.pod(namespace, name)}/binding", body=body)
 
     async def review_token(self, token: str, *, audience: str = "") -> TokenReview:
-        """Ask the apiserver whose token this is; without an audience it is to be one for the apiserver itself.
+        """Ask the apiserver whose token this is. Without an audience the token has to be for the apiserver itself.
 
         Raises:
             Forbidden: we may not create TokenReviews.

@@ -1,4 +1,4 @@
-"""Objects out of the apiserver's JSON, each for itself: one that cannot be read must not cost its neighbours.
+"""Decodes the apiserver's JSON object by object: an object that cannot be read must not cost the others.
 
 msgspec reads with recursion, also what it only skips, and gives up at the depth of Python's stack; of a CRD without a
 schema people may write ten times as deep. What is nested deeper than `LEVELS` is then cut out, without recursion: what

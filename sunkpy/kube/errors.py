@@ -24,7 +24,9 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class KubeError(Exception):
-    """A request that did not succeed. As text: what was tried and what came of it; `message`: the words alone."""
+    """A request that did not succeed. As text it says what was tried and what came of it. `message`: only the words of
+    the answer.
+    """
 
     def __init__(self, request: str, *, status: int, message: str, reason: str = "") -> None:
         super().__init__(f"{request}: {message or reason or 'no reason given'} (HTTP {status})")
@@ -36,8 +38,8 @@ class NotFound(KubeError):
 
 
 class NotServed(KubeError):
-    """404 for the path itself. It is no `NotFound`, for it says nothing of the object: a CRD that an apiserver has not
-    read yet looks the same.
+    """404 for the path itself. It is not a `NotFound`, because it says nothing about the object: a CRD that an
+    apiserver has not read yet looks the same.
     """
 
 
@@ -70,7 +72,7 @@ class UnreadableAnswer(KubeError):
 
 
 class LeaseOver(KubeError):
-    """A write after the lease has expired. It was not sent; the process is about to end."""
+    """A write after the lease has expired was not sent. The process is about to end."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {

@@ -1,4 +1,4 @@
-"""Events: what a person sees in `kubectl describe`. Said once per object, reason and text within ten minutes.
+"""Events, which a person sees in `kubectl describe`. The same object, reason and text are sent once in ten minutes.
 
 While `EventRecorder.run` runs, callers never wait for them: they are written in order, a few at a time. When too many
 wait to be written, as when the apiserver keeps Events in an etcd of their own that is away, new ones are dropped.
@@ -47,7 +47,8 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class EventRecorder:
-    """Writes Events; one that cannot be written is logged and forgotten, for no decision may hang on it.
+    """Writes Events. An Event that cannot be written is logged and forgotten, because no decision may
+    depend on it.
 
     `lost` counts those that nobody will read, by `why`: `too many` were dropped, `failed` could not be written.
     """

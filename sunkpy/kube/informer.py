@@ -98,7 +98,7 @@ class Informer(Generic[T]):
         self._connected_at = 0.0
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Hear of each change from now on; add before `run`."""
+        """Call this function with each change from now on. Add it before `run`."""
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -250,12 +250,12 @@ class Together(Generic[T]):
         self.parts = tuple(parts)
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Hear of each change in any part."""
+        """Call this function with each change in any part."""
         for part in self.parts:
             part.add_handler(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object as last seen; of two under one name, which had different schedulers, the later."""
+        """The object as last seen. If two have one name, with different schedulers, it is the later one."""
         found = [item for part in self.parts if (item := part.get(namespace, name)) is not None]
         return max(found, key=lambda item: item.metadata.creation_timestamp, default=None)
 

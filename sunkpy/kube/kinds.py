@@ -1,4 +1,4 @@
-"""Which kinds of owners can be watched, and where: of all kinds that are followed, together.
+"""Which kinds of owners can be watched, and where they are served: for all followed kinds together.
 
 One answer of the apiserver tells of all, so what it costs to look depends neither on how many are followed nor on how
 many are missing. It is asked again while a kind is missing, and when a watch hears that nothing is there any more. A
@@ -83,7 +83,8 @@ class _Known:
 
 
 class OwnerKinds:
-    """Follows kinds. `on_change` is called with one that is found, missing, or cannot be read; must not block.
+    """Follows kinds. `on_change` is called with a kind that is found, missing, or cannot be read. It
+    must not block.
 
     `expected` are followed however many others are.
     """

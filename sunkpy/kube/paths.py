@@ -55,7 +55,7 @@ def pod(namespace: str, name: str) -> str:
 
 
 def on_node(node: str) -> str:
-    """Field selector of the pods that are on a node and have not ended: of the others anybody may leave thousands."""
+    """Field selector of the pods that are on a node and have not ended. Anybody may leave thousands that have ended."""
     return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 

@@ -42,7 +42,7 @@ class Term:
         process.add_ready_check("watches", self._problem)
 
     async def run(self) -> None:
-        """Run one term until cancelled."""
+        """Run the term until cancelled."""
         runner = await serve_app(self._server.app(), self._settings.requests_port)
         try:
             async with asyncio.TaskGroup() as group:

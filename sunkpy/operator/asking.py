@@ -53,7 +53,7 @@ _RETURNS_WITHIN_S = 60.0  # a node that was taken back gets its slurmd pod withi
 
 
 class Asker:
-    """Keys are NodeSets; one pass brings what stands for nodes in line with what is wanted."""
+    """Works on keys of NodeSets. A pass makes the objects that stand for nodes match what is wanted."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Asker:
         self._log = structlog.get_logger("operator")
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Know the slurmd pods of each NodeSet that stay; one that has come stands for a node that is there."""
+        """Note which slurmd pods of each NodeSet stay. A new one stands for a node that has come."""
         before, after = (nodeset_key(pod) if pod is not None and not leaves(pod) else None for pod in (old, new))
         if before == after:
             return

@@ -1,4 +1,4 @@
-"""From watches and memory to what a decision looks at: a `World` for a NodeSet, a Node with its slurmd pod.
+"""Collects from watches and memory what a decision looks at: a `World` for a NodeSet, a Node with its slurmd pod.
 
 The NodeSet itself is read from the apiserver at the start of each pass, for kopf only says *that* it changed. Pods
 and nodes come from the informers; `Surveys` judges them when they change. A slightly old copy does no harm: every write

@@ -1,4 +1,4 @@
-"""Follows the requests of other programs that nodes be drained, and answers each once nothing runs on its node.
+"""Follows the objects by which other programs ask for drains of nodes, and answers each once nothing runs on its node.
 
 A request is a signal for as long as it is there (`core.health`). Once its node is drained, the operator asks the syncer
 whether anything runs there, and answers the request by the syncer's answer (`core.nodeset.emptied`).
@@ -54,7 +54,7 @@ class DrainRequestWatch:
             self._on_change(node)
 
     def add_to(self, node: Node) -> Node:
-        """The Node with what is asked for it; as long as they were not listed, that is not known."""
+        """The Node with who asks for its drain. As long as the requests were not listed, that is not known."""
         if self._watch is None or not self._watch.synced.is_set():
             return node
         found = self._of_node.get(node.name, {})
@@ -71,7 +71,7 @@ class DrainRequestWatch:
         return [each for each in requests if not each.is_answered(self._settings.condition) and not each.is_deleting]
 
     async def answer(self, node: Node, pod: Pod | None) -> float | None:
-        """Answer those of a Node on which nothing runs any more, because it was closed.
+        """Answer the requests for a Node on which nothing runs any more, because it was closed.
 
         Returns:
             After how many seconds to try again, because the apiserver refused it.

@@ -120,7 +120,9 @@ class NodeLoop:
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
-        """The Node's cordon and health onto the pod, the pod's facts onto the Node; each side may be missing."""
+        """Write the Node's cordon and health onto the pod, and the pod's facts onto the Node. Each of
+        them may be missing.
+        """
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
             annotations = {**decide_pod_cordon(node, pod), **self._question(node, pod)}
@@ -159,7 +161,7 @@ class NodeLoop:
 
 
 class Wakes:
-    """The queues, and what puts which key into them."""
+    """The queues, and the handlers that put keys into them."""
 
     def __init__(self, *, settle_s: float = _SETTLE_S, gather_s: float = _GATHER_S) -> None:
         self._settle_s = settle_s
@@ -215,7 +217,7 @@ class Wakes:
         self._wake_all_nodesets()
 
     def resync_nodesets(self, listed: set[Key]) -> None:
-        """Wake all that are listed, and those that were deleted behind a broken watch."""
+        """Wake all NodeSets that are listed, and those that were deleted behind a broken watch."""
         for key in self._known.keys() | listed:
             self.nodesets.add(key)
             self.asks.add(key)

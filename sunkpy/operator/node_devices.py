@@ -75,7 +75,7 @@ def trim_slice(found: ResourceSlice) -> ResourceSlice:
 
 
 async def until_slices_are_served() -> None:
-    """Kubernetes serves them since 1.34; it is asked again from time to time."""
+    """Wait until the apiserver serves ResourceSlices, as Kubernetes does since 1.34. It is asked from time to time."""
     await asyncio.sleep(_NOT_SERVED_AGAIN_S)
 
 

@@ -40,7 +40,7 @@ class PodIndex:
         self._touched: list[Touched] = []
 
     def add_handler(self, touched: Touched) -> None:
-        """Call this with each node whose pods change, or no longer count as slurmd pods, or now do."""
+        """Call this function with each node whose pods change, or begin or cease to count as slurmd pods."""
         self._touched.append(touched)
 
     def know(self, nodeset: KubeObject) -> None:
@@ -76,7 +76,7 @@ class PodIndex:
             self._notify(node)
 
     def expire(self) -> None:
-        """An assumption ends after half a minute: the pod was there and is gone, or the watch is far behind."""
+        """End assumptions after half a minute: the pod came and is gone, or the watch is far behind."""
         limit = self._now() - _ASSUMED_FOR_S
         while self._assumed:
             key, (since_s, _) = next(iter(self._assumed.items()))

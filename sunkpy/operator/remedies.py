@@ -1,4 +1,4 @@
-"""How other programs are asked to make sick machines whole, once the record on the Node says so.
+"""Asks other programs to mend sick machines, once the record on the Node says so.
 
 A new object has one name for a Node and a time, so that whoever writes it again finds it there: the pass after this
 one, or the next leader. Annotations of one that is there may be written again.

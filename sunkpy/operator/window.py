@@ -16,7 +16,7 @@ an answer's way at a thousand writes a second, which is more than an apiserver d
 
 
 async def work_through(items: Sequence[T], act: Callable[[T], Awaitable[bool]], *, at_first: int) -> None:
-    """Act on all items. When one fails, those under way are finished and the others are not begun.
+    """Act on all items. If one fails, those under way are finished, and no other is begun.
 
     Args:
         items: what to act on.

@@ -11,7 +11,7 @@ _AT_ONCE = 16
 
 
 async def fan_out(calls: Iterable[Call], *, at_once: int = _AT_ONCE) -> None:
-    """Make all calls, a few at a time. One that fails keeps no other from being made.
+    """Make all calls, a few at a time. If one fails, all others are made all the same.
 
     Raises:
         Exception: the first error, when all have been made.

@@ -1,4 +1,4 @@
-"""Values that belong to keys, where a key goes with its last value: indexes that grow no larger than what they show."""
+"""Values that belong to keys. A key goes with its last value, so that indexes grow no larger than what they show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Groups(dict[K, dict[Id, V]]):
     """Each key has values, under an id each. A key without values is dropped."""
 
     def put(self, key: K, id: Id, value: V) -> None:
-        """The value is one of the key's, in place of what was there under the id."""
+        """Add the value to the key, in place of the one with this id."""
         self.setdefault(key, {})[id] = value
 
     def drop(self, key: K, id: Id) -> None:

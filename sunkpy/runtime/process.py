@@ -95,7 +95,7 @@ class Process:
         self._alive_checks[name] = lambda: check() if self.election is not None and self.election.is_leader else None
 
     def serve_figures(self, figures: Callable[[], bytes]) -> None:
-        """Behind the metrics of the registry comes this text, made beforehand: it may be megabytes."""
+        """Serve this text, which was made beforehand, after the metrics of the registry. It may be megabytes."""
         self._figures = figures
 
     def remaining_s(self) -> float:
@@ -200,7 +200,7 @@ def settle_garbage_collector() -> None:
 
 @contextlib.asynccontextmanager
 async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
-    """Collect what is young so often that it never holds the loop for long.
+    """Collect young objects so often that no collection holds the loop for long.
 
     Python itself collects when more objects were made than ended. Where caches replace what they have, as many end: a
     million were young when a collection began at last, and it took 0.1 s.

@@ -206,7 +206,7 @@ class WorkQueue(Generic[K]):
         return delay_s
 
     def forget_failures(self, key: K) -> None:
-        """The key went well: the next failure starts from the shortest delay."""
+        """Forget the failures of a key that went well: its next failure starts from the shortest delay."""
         self._failures.pop(key, None)
 
     async def get(self, *, only_urgent: bool = False) -> K:
@@ -224,7 +224,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The worker has let go of the key: it may be given out again, and is if it was added meanwhile."""
+        """Note that the worker has finished the key. It may be given out again, and is if it was added meanwhile."""
         self._working.discard(key)
         if key in self._again:
             self._again.discard(key)

@@ -27,7 +27,7 @@ class Turns:
 
 
 async def in_turns(items: Iterable[T], *, clock: Callable[[], float] = time.perf_counter) -> AsyncIterator[T]:
-    """The items; a mapping that may change meanwhile is to be copied first."""
+    """Walk over the items. Copy a mapping that may change meanwhile first."""
     turns = Turns(clock)
     for item in items:
         yield item

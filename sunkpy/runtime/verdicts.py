@@ -1,4 +1,5 @@
-"""What is worked out once for all pods of a template, and again when somebody asks after a change that matters to it.
+"""Answers that are worked out once for all pods of a template. They are worked out again when somebody asks after a
+change that matters to them.
 
 A value that comes out as before is the same: so it is cheap to see which gangs that wait a change concerns.
 
@@ -88,8 +89,8 @@ class Verdicts(Generic[T, V]):
     def doubt(
         self, is_concerned: Callable[[T], bool] = lambda _: True, *, about: Iterable[Hashable] | None = None
     ) -> bool:
-        """Work them out again when somebody asks; whether there are any that this concerns, among all or among those
-        that are about one of these topics.
+        """Work the answers out again when somebody asks. True if this concerns any of them, among all or among those
+        about one of these topics.
         """
         among = (
             self._known.values() if about is None else {each for topic in about for each in self._about.get(topic, ())}

@@ -46,7 +46,7 @@ class Collector:
         self._gangs = gangs
 
     def snapshot(self, record: RecordView) -> tuple[Snapshot, Grounds]:
-        """The gang as it is known now, and on what that says where it may go."""
+        """The gang as it is known now, with the facts by which it is known where it may go."""
         seen = self._gangs.of(record)
         snapshot = self._known(record, seen)
         # Pods that have their nodes look for none.
@@ -63,7 +63,7 @@ class Collector:
         return found or (snapshot, nowhere)
 
     def known(self, record: RecordView) -> Snapshot:
-        """The gang as it is known now, but for where it may go."""
+        """The gang as it is known now, without where it may go."""
         return self._known(record, self._gangs.of(record))
 
     def _known(self, record: RecordView, seen: Recognised) -> Snapshot:
@@ -98,14 +98,14 @@ class Collector:
         return record.snapshot(here, placed=placed, now=self._clock())
 
     def is_concerned(self, record: RecordView) -> bool:
-        """A node has changed since the last decision about the gang, in a way that may change that decision."""
+        """True if a node has changed since the last decision about the gang so that the decision may change."""
         found = record.grounds
         is_same = found.is_all and found.reach in (None, self._cluster.reach)
         is_same = is_same and all(map(self._cluster.may_run_as_before, found.templates))
         return not is_same or self.has_other_neighbours(record)
 
     def has_other_neighbours(self, record: RecordView) -> bool:
-        """Pods have come or gone since the last decision about the gang, in a way that may change that decision."""
+        """True if pods have come or gone since the last decision about the gang so that the decision may change."""
         found = record.grounds
         is_same = all(map(self._cluster.avoid_as_before, found.avoided))
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))

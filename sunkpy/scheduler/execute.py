@@ -46,7 +46,8 @@ class Executor:
         self._log = structlog.get_logger("scheduler")
 
     async def run_all(self, record: GangRecord, actions: Sequence[act.GangAction], *, is_gone: bool) -> None:
-        """Carry out what was decided, in its order; actions of one kind that follow each other at the same time.
+        """Carry out the actions in their order. Actions of one kind that follow each other are carried out at the same
+        time.
 
         `is_gone`: no pod of the gang is watched. Then nothing is done before the apiserver says so itself.
 

@@ -185,7 +185,7 @@ class GangRecord:
         return self.members.setdefault(pod.uid, MemberRecord(key=pod.key))
 
     def assume(self, bindings: Sequence[SentBinding]) -> None:
-        """These bindings are sent. Who is in the gang stays as it is: its pods have their nodes now."""
+        """Note that these bindings are sent. The members of the gang stay the same, and have their nodes now."""
         for each in bindings:
             self.member(each.pod).assumed = each
         gang = self.recognised.gang
@@ -271,7 +271,7 @@ class GangRecord:
         self.members = left or dict(list(self.members.items())[-1:])
 
     def now_under(self, job: JobId | None) -> None:
-        """The members run under this job: whoever was given their nodes before has nothing to do with it."""
+        """Note that the members run under this job: an earlier job that had their nodes no longer counts."""
         self.bound_to, self.failures, self.given_back = job, 0, ("", 0)
         self.changes_helped, self.change_helps_at = 0, float("-inf")
         self.displaced.clear()
@@ -298,7 +298,8 @@ class GangRecord:
         return delay_s
 
     def give_back(self, why: str, *, kind: str, now: float) -> str:
-        """A node has refused a pod, and its job is given back: when there will be another, in words.
+        """Note that a node has refused a pod and that the job is given back. Returns in words when there will be
+        another job.
 
         `kind`: the reason, without what is only of that node; empty when the next try may well do.
         """

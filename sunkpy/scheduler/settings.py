@@ -50,7 +50,7 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
             self.check_grace(longest_s)
 
     def check_grace(self, longest_s: int) -> None:
-        """A grace period that an epilog outlasts.
+        """Check that an epilog outlasts a grace period.
 
         Raises:
             ValueError: it is longer.

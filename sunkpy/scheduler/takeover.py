@@ -1,4 +1,4 @@
-"""What a new leader takes over: under which jobs the pods of an earlier one are, and which jobs nobody has noted.
+"""What a new leader takes over: the jobs under which pods of an earlier leader run, and jobs that are noted on no pod.
 
 1. The notes of all pods are read, and of each that comes later (`read_notes`).
 2. Slurm is asked for each job by itself: first for those whose hooks call, then for those that are noted, then for all

@@ -1,4 +1,6 @@
-"""What collecting sees of memory: it can read it, and write nothing of it. The type checker holds that."""
+"""The parts of the scheduler's memory that collecting may read. Collecting cannot write them: the type checker ensures
+that.
+"""
 
 from __future__ import annotations
 

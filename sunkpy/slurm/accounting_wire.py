@@ -396,7 +396,7 @@ class WireShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireShares(msgspec.Struct, frozen=True, kw_only=True):
-    """`shares`."""
+    """The answer about fair share, `shares`."""
 
     shares: tuple[WireShare, ...] = ()
 

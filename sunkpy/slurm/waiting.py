@@ -1,4 +1,4 @@
-"""What a job that waits asks of nodes, as slurmrestd tells it.
+"""What a waiting job asks of nodes, as slurmrestd reports it.
 
 Slurm counts what is asked of all nodes together in `tres_req_str`; devices are there only where accounting counts them,
 so they are read from what the job itself says. `shared` is empty from v0.0.45 on, whatever the job asks for.

@@ -131,7 +131,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1024)
 def flags(state: tuple[str, ...]) -> frozenset[str]:
-    """Thousands of nodes or jobs are in few states: each is kept once."""
+    """The flags of a state. Thousands of nodes or jobs have few states, so each set is kept once."""
     return frozenset(state)
 
 

@@ -81,7 +81,7 @@ class Executor:
         self._log = structlog.get_logger("syncer")
 
     async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:
-        """May it be done now? Actions that nobody announced are taken from the budget, or postponed."""
+        """True if the action may be done now. Actions that nobody announced are taken from the budget, or postponed."""
         if isinstance(action, PatchPod) or not _is_budgeted(action):
             return True
         self._budget, is_allowed = self._budget.spend(nodes=nodes, now_s=self._clock())

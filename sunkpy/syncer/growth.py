@@ -1,4 +1,4 @@
-"""Says on NodeSets which nodes jobs lack, by what the figures have read of Slurm anyway.
+"""Writes into the status of NodeSets which nodes jobs lack. It uses what is read of Slurm for the figures.
 
 No request to Slurm is its own. Jobs are looked at with each answer; between two answers only nodes that come and go are
 counted. What cannot be read changes nothing.

@@ -1,4 +1,4 @@
-"""Has machines checked on which nothing runs, by what the figures have read of Slurm anyway.
+"""Starts checks of machines on which nothing runs. It uses what is read of Slurm for the figures.
 
 How a check stands is asked job by job, for as many as run at once. A new leader goes on where the last one was: what is
 under way stands in Slurm, and what has ended on the slurmd pods.

@@ -24,7 +24,9 @@ _STRANGE = "Slurm no longer lists its registered nodes: did slurmctld lose its s
 
 
 class Outage:
-    """Checked each second; remembers since when Slurm cannot be read or is implausible."""
+    """Watches for outages: it is called each second, and remembers since when Slurm cannot be read or
+    is implausible.
+    """
 
     def __init__(
         self,

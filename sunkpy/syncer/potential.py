@@ -36,7 +36,9 @@ _KEY: Final = "records"
 
 
 class Potential:
-    """Keeps it until cancelled; nothing without the name of a ConfigMap. `clock`: that of `nodes`."""
+    """Keeps the text in a ConfigMap, until cancelled; nothing without the name of a ConfigMap. `clock`:
+    that of `nodes`.
+    """
 
     def __init__(
         self,

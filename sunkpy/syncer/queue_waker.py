@@ -1,4 +1,4 @@
-"""Has slurmctld look at its queue again once nodes may be given jobs.
+"""Makes slurmctld look at its queue again when nodes become free for jobs.
 
 slurmctld does not look when a new node registers. When a drain is lifted or a node is resumed it looks at once, and may
 pass over the node, for its slurmd has yet to answer. Then jobs wait for backfill. It looks after any update of any

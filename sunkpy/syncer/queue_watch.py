@@ -1,4 +1,4 @@
-"""Events on NodeSets for whose nodes many jobs wait, from what the figures have read of Slurm anyway.
+"""Sends Events about NodeSets for whose nodes many jobs wait. It uses what is read of Slurm for the figures.
 
 NodeSets are listed only when such an Event is due: at most every ten minutes.
 """

@@ -1,4 +1,4 @@
-"""Asks Slurm for the jobs of a node that a roll waits for, and whether they are services alone.
+"""Asks Slurm which jobs are on a node that a roll waits for, and whether all of them are services.
 
 Few nodes are asked about at a time, job by job, up to the first job that is no service. So a roll that waits for batch
 jobs costs one request a minute for each node, less in clusters above 1,200 nodes.

@@ -36,7 +36,8 @@ from sunkpy.syncer.topology import Topology
 
 
 class Term:
-    """Built for each term. Only the clients, and the cache that metrics read, outlive it.
+    """A term of leadership. It is built for each term; only the clients, and the cache that metrics
+    read, outlive it.
 
     `clock` is that of `nodes`: monotonic, in seconds.
     """

@@ -42,7 +42,7 @@ _SINGLE_FROM: Final = "v0.0.43"
 
 
 class Topology:
-    """Keeps it as wanted. `clock`: monotonic, in seconds."""
+    """Keeps Slurm's topology as wanted. `clock`: monotonic, in seconds."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Topology:
         return topology_str_of(Place(), self._plugins) if self._takes_single else ""
 
     def refused(self, name: str, topology: str) -> None:
-        """Slurm does not take this, for its file lacks it: it is tried again later."""
+        """Note that Slurm refuses this place, because its file lacks it. It is tried again later."""
         others, at_s = self._refused.get(name, (frozenset(), self._clock()))
         self._refused[name] = (others | {topology}, at_s)
 

@@ -1,4 +1,4 @@
-"""One reader for all viewers. It reads while somebody looks, and sends each what has changed for them.
+"""One reader for all viewers. It reads as long as somebody looks, and sends each viewer what has changed for them.
 
 Viewers with the same rights share a channel: tables are filtered, compared, encoded and compressed once for each. A
 viewer costs a queue of texts that all have in common. slurmrestd and the apiserver see one reader, however many look;

@@ -32,4 +32,4 @@ class PageSource(Protocol):
         """Gangs of that name, or below an owner of that name."""
 
     async def explain_node(self, name: str, *, with_devices: bool) -> Story:
-        """A node and its past; whose its devices are names pods of all namespaces."""
+        """A node, its past, and who has its devices: that names pods of all namespaces."""

@@ -15,7 +15,7 @@ class MakeQos(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """A QoS of ours that differs from the values. `closes`: it is only closed: the values no longer have it."""
+    """Changes a QoS of ours that differs from the values. `closes`: the values no longer have it."""
 
     name: str
     after: QosRecord
@@ -39,7 +39,7 @@ class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
-    """A user in an account; the user is made if need be, and the first account is the default.
+    """Puts a user into an account. If the user does not exist, they are made, and the first account is their default.
 
     `is_default`: of a user who is there already, and who gets this one as the default in this cluster.
     """
@@ -57,7 +57,9 @@ class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetDefaultAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a user's jobs that name none: one that the user is in. `before` is empty if there was none."""
+    """Sets the account of a user's jobs that name none. The user is in this account. `before`: the account until now;
+    empty if there was none.
+    """
 
     association: AssociationRecord
     before: str

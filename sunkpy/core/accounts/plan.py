@@ -61,8 +61,8 @@ _CLOSED_QOS: Final = QosRecord(
 
 
 class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes. With `contradictions` nothing is done. `left_alone` is what others made and have to change
-    themselves.
+    """The changes. If there are `contradictions`, nothing is done. `left_alone`: objects that others made, and that
+    they have to change themselves.
     """
 
     changes: tuple[Change, ...] = ()

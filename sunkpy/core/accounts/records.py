@@ -38,7 +38,9 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class Limits(Ceiling, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Limits of all below it together (`tres_minutes`: over all time) and of each job (`job_tres`, `job_minutes`)."""
+    """Limits of all jobs below together (`tres_minutes`: over all time), and of each job (`job_tres`,
+    `job_minutes`).
+    """
 
     tres_minutes: Tres = {}
     job_tres: Tres = {}
@@ -46,7 +48,7 @@ class Limits(Ceiling, frozen=True, kw_only=True, rename="camel", forbid_unknown_
 
 
 class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A QoS. `preempt_mode` is empty for that of the cluster; `flags` are those of sacctmgr(1)."""
+    """A QoS. `preempt_mode` is empty if the mode is that of the cluster. `flags` are those of sacctmgr(1)."""
 
     description: str = ""
     priority: int = 0

@@ -41,7 +41,8 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return QOS_OF_ROOT
 
     def default_qos_of(self, account: str, own: Membership | None = None) -> str:
-        """The QoS of jobs that name none: of the account, or of `own` below it. Empty when none is known.
+        """The QoS of jobs that name none: that of the account, or `own` of an account or user below it. Empty if none
+        is known.
 
         The nearest one that is among its QoS; else what Slurm would take: `normal`, or the only one.
         """
@@ -60,7 +61,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(set(own.qos)))
 
     def organization_of(self, account: str) -> str:
-        """The organization that an account is of: its own, that of the nearest above it, or its own name."""
+        """The organization of an account: its own, that of the nearest account above it, or its own name."""
         for name in self.above(account):
             own = "" if name == ROOT else self._own_organization(name)
             if own:

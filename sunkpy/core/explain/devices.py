@@ -1,5 +1,5 @@
-"""Whose each device of a node is, at both doors: by Slurm's jobs, by what is noted on pods, and by claims; and how the
-node itself is: held by Slurm, sick, below which switches.
+"""Who has each device of a node, by Slurm's jobs, by the notes on pods, and by claims. It also says how the node itself
+is: held by Slurm, sick, below which switches.
 """
 
 from __future__ import annotations

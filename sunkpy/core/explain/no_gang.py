@@ -49,7 +49,9 @@ def ambiguous(kind: str, name: str, namespaces: Collection[str], *, command: str
 
 
 def not_in_cluster(name: str, namespace: str, *, elsewhere: Collection[str], command: str) -> Explanation:
-    """A node of other Slurm clusters than that in the namespace, about which the person asked with `command`."""
+    """The answer about a node of other Slurm clusters than the one in the namespace. `command`: with which the person
+    asked.
+    """
     first, *others = sorted(elsewhere)
     return Explanation(
         subject=f"Node {name}",
@@ -60,7 +62,9 @@ def not_in_cluster(name: str, namespace: str, *, elsewhere: Collection[str], com
 
 
 def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanation:
-    """A node of Kubernetes that is none of Slurm; `nodesets`: namespace and name of those that could have it."""
+    """The answer about a Kubernetes node without a Slurm node. `nodesets`: namespace and name of NodeSets that could
+    have it.
+    """
     namespace, nodeset = min(nodesets, default=("NAMESPACE", "NODESET"))
     return Explanation(
         subject=f"Node {name}",

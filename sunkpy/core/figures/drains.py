@@ -1,4 +1,4 @@
-"""How long nodes drain, with jobs on them, and are drained, without: seconds, added up from read to read.
+"""How many seconds nodes were draining (jobs were on them) and drained (no job was), added up from read to read.
 
 The time between two reads counts where a node was in the same state at both.
 """

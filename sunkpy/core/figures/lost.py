@@ -1,4 +1,5 @@
-"""What jobs lost because nodes failed under them: the run of each until it was last seen, in seconds of cpus and GPUs.
+"""The work that jobs lost because nodes failed under them: for each job its run until it was last seen, in seconds of
+CPUs and GPUs.
 
 Slurm ends a job whose node fails (NODE_FAIL), or queues it again. A job that writes checkpoints has lost less than its
 run. A job counts as queued again because of its nodes if one of them is down, or gone,

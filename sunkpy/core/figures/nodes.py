@@ -61,7 +61,7 @@ _OF_PARTITION: Final = {"completing": "cg", "noresp": "no_resp", "reboot_req": "
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition and its nodes, with the records of those that there could be, which are no nodes (`potential`)."""
+    """A partition and its nodes. Records of possible nodes are among them, which are no nodes (`potential`)."""
 
     name: str
     nodes: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from sunkpy.core.figures.family import MetricFamily, Sample
 
 
 class License(msgspec.Struct, frozen=True, kw_only=True):
-    """A license that Slurm counts; `reserved`: how many reservations keep."""
+    """A license that Slurm counts. `reserved`: how many of them reservations keep."""
 
     name: str
     total: int = 0

@@ -1,4 +1,6 @@
-"""Fair share under the names of Slurm's exporters; usage has its own, as theirs is another figure."""
+"""Fair share under the names of Slurm's exporters. Usage has a name of its own, because it is another figure than
+theirs.
+"""
 
 from __future__ import annotations
 

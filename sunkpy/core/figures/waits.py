@@ -37,7 +37,7 @@ class WaitTimes:
         self._since_s = self._since_s or slurm_s
 
     def add(self, jobs: Iterable[JobRow], *, is_whole: bool) -> None:
-        """Count what has started. `is_whole`: a job that is not among these is gone from Slurm."""
+        """Count the jobs that have started. `is_whole`: a job that is not among these jobs is gone from Slurm."""
         if not self._since_s:
             return
         started = {job.id: job for job in jobs if job.started_s > self._since_s}

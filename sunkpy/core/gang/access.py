@@ -1,4 +1,4 @@
-"""What pods of a namespace may ask of Slurm, and whose they are: the admin's map.
+"""What pods of a namespace may ask of Slurm, and to which Slurm users their jobs belong: the admin's map.
 
 Slurm knows users, Kubernetes namespaces: only an administrator can say which belong together. Where the map gives a
 namespace users, its jobs are submitted as one of them, and Slurm holds its own limits against that person. Where it
@@ -152,7 +152,9 @@ def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
 
 
 def unknown_namespace(gang: Gang) -> Gang:
-    """The gang before it is known what its namespace may ask for: it asks for nothing, and is nobody's."""
+    """The gang as long as it is not known what its namespace may ask for: it asks for nothing, and
+    belongs to no user.
+    """
     text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
     problems = (*gang.problems, Problem(text=text, fatal=True))
     return msgspec.structs.replace(gang, options=JobSpec(), problems=problems)

@@ -39,7 +39,7 @@ class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, and what is noted on it: the node that Slurm gave to its job for it, its seat, its GPUs of the node."""
+    """A pod, and what is noted on it with the binding: the node of its job, its seat, and its GPUs on the node."""
 
     pod: Pod
     note: BindingNote
@@ -80,7 +80,7 @@ class NoteJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """Note on a pod that is bound already which GPUs of its node its job has for it; empty: none that is known."""
+    """Note on a pod that is bound already which GPUs of its node its job has for it. Empty: none are known."""
 
     pod: Pod
     gpus: str

@@ -1,4 +1,4 @@
-"""By what it is known whose a pod is, in the order in which it counts.
+"""The evidence that a pod belongs to a gang, in the order of its strength.
 
 A running scheduler goes by what the pod said when it was first seen, and nothing moves it: it knows the jobs that it
 has submitted. A new leader has to find out under whose job each pod is that an earlier one bound. Labels, annotations
@@ -38,7 +38,7 @@ class Evidence(enum.IntEnum):
 
 
 def names_pod(id: GangId, pod: Pod) -> bool:
-    """The gang is this pod alone: of no other pod does its job say so."""
+    """True if the gang is this pod alone: no job says that of another pod."""
     return pod.uid == solo_pod(id) or id == GangId(namespace=id.namespace, name=pod.name, uid=pod.uid)
 
 
@@ -62,5 +62,5 @@ def for_forgotten(noted: GangId, present: GangId | None, pod: Pod) -> Evidence:
 
 
 def moves(offered: Evidence, present: Evidence) -> bool:
-    """A pod goes to the gang for which the one speaks, away from that for which the other does."""
+    """True if a pod leaves the gang for which `present` speaks, and goes to the one for which `offered` speaks."""
     return offered >= present

@@ -113,7 +113,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> str:
-        """Why it is not submitted: what cannot be done of what it asks for or declares, by name. Empty: it may be."""
+        """Why the gang is not submitted: what it asks for or declares that cannot be done. Empty if it may be
+        submitted.
+        """
         return "; ".join(str(problem) for problem in self.problems if problem.fatal)
 
     @property
@@ -162,7 +164,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_succeeded(self) -> bool:
-        """The pods that decide succeeded: those of the roles that do, or all when none of these is there."""
+        """True if the pods that decide have succeeded: those of the roles that decide, or all pods if none of these
+        exists.
+        """
         there = [role for role in self.roles if role.members]
         deciding = [role for role in there if role.decides] or there
         return all(pod.status.phase == "Succeeded" for role in deciding for pod in role.last_tries)
@@ -243,7 +247,9 @@ def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
 
 
 def extra_unit(pod: Pod) -> str:
-    """Unit of a pod beyond the seats of its gang: elastic, a job of its own, the first to be preempted, alone."""
+    """The unit of a pod beyond the seats of its gang. Such a pod is elastic: it has a job of its own, and is preempted
+    first and alone.
+    """
     return f"{_EXTRA}{pod.uid}"
 
 

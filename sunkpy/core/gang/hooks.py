@@ -1,4 +1,4 @@
-"""What to answer to the prolog and the epilog of a job: that they may end, or what they wait for.
+"""What to answer to the prolog and the epilog of a job: that it may end, or what it has to wait for.
 
 The prolog may end when the pods are bound or never will be under this job. The epilog may end only when no pod of the
 job is left on the node: until then Slurm keeps the node COMPLETING, and nothing can overlap. Slurm forgets an epilog
@@ -46,7 +46,7 @@ def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | N
 
 
 def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
-    """The job was lost and not ended: its pods stay on the node, and the gate must go on watching them."""
+    """True if the job was lost and has not ended: its pods stay on the node, and the gate must go on watching them."""
     own = snapshot.bound_job
     return own is not None and own.id == job and own.is_lost
 
@@ -75,7 +75,7 @@ def gate_waits_for(
 
 
 def is_covered_by_another(snapshot: Snapshot, job: JobId, slurm_node: str) -> bool:
-    """The pods run under a job other than `job`, and that one has this node."""
+    """True if the pods run under another job than `job`, and that job has this node."""
     own = snapshot.bound_job
     return own is not None and own.id != job and own.is_script_running and has_node(own, slurm_node)
 

@@ -1,4 +1,4 @@
-"""By what jobs and pods are known to belong to a gang: the comment of a job, and the note on a bound pod.
+"""How jobs and pods are recognised as parts of a gang: by the comment of a job, and by the note on a bound pod.
 
 The comment of a placeholder job is `k8s:<namespace>/<name>:<uid> <free text>`. It alone says whose a job is: written
 with the submit, readable in every prolog and epilog, and looked up before a gang is submitted again.

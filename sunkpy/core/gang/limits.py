@@ -1,4 +1,5 @@
-"""What the kubelet does not check and Slurm does not know: it becomes a constraint of the job, or is refused by name.
+"""Limits of pods that Slurm does not know and the kubelet does not check. They become a constraint of the job, or the
+pod is refused by name.
 
 * Devices of resource claims become GRES of the job (`core.gang.devices`). Those for which no GRES stands are refused,
   and so are device classes that are asked for as a resource.
@@ -103,8 +104,8 @@ class LongSpec(PodSpec, frozen=True, kw_only=True):
 
 
 def shortened(pod: Pod) -> Pod:
-    """The pod with those of its volumes that have claims, and with one finalizer: it counts that there are some. Of one
-    with a list that is too long there is what it takes, where it is, and why it is refused.
+    """A shorter copy of the pod: of its volumes those with claims, and one finalizer, which shows that there are some.
+    If a list of the pod is too long, the copy has only what the pod takes, where it is, and why it is refused.
 
     Anybody may make pods of a megabyte, which takes up to nine in memory.
     """
@@ -181,8 +182,8 @@ ShutOut = tuple[PodAffinityTerm, Meta, Iterable[Pod]]
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods that are on nodes, of all schedulers. A node has daemons with ports and pods that keep away their like:
-    so of those only what one of the pods in question could meet is looked at.
+    """The pods that are on nodes, of all schedulers. A node has daemons with ports and pods that keep others of their
+    kind away. So only those are looked at that one of the pods in question could meet.
 
     `shutting_out`: each term of required anti-affinity (`shut_out_by`) that may mean one of some pods, with the pods of
     one namespace that have it.
@@ -234,7 +235,7 @@ def looks_around(spec: PodSpec) -> bool:
 
 
 def shuts_out(pod: Pod) -> bool:
-    """Others may not come near it, by their labels."""
+    """True if others may not come near it, by their labels."""
     return bool(_anti(pod.spec))
 
 

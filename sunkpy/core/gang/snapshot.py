@@ -23,8 +23,8 @@ DEFAULT_GRACE_S = 30.0
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """The node of its seat would not have a member: why, since when, how often in a row, and when it is asked again.
-    Times are of the leader's monotonic clock, in seconds.
+    """The node of a seat refused its member: why, since when, how often in a row, and when it is tried again. Times are
+    of the leader's monotonic clock, in seconds.
     """
 
     why: str

@@ -33,7 +33,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeSet. `partitions`: those that it serves; `features`: those that a node more would have.
+    """A NodeSet. `partitions`: those that it serves. `features`: those that a new node would have.
 
     `shape`: what such a node would offer, None while nobody knows. `nodes`: those that are there or join now, whether
     or not they take jobs; `usable`: how many of them do, `joining` ones included. `unregistered`: those that should
@@ -67,7 +67,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return not self.partitions.isdisjoint(job.partitions)
 
     def would_do(self, job: WaitingJob) -> bool:
-        """A node more would have what the job asks for by name.
+        """True if a new node would have what the job asks for by name.
 
         A job that excludes all nodes that there are, and there are some, excludes what they have in common: those of
         pods do so with a NodeSet that the pod may not use.
@@ -186,7 +186,7 @@ class Rooms:
                 self._add(entry.pool, entry.features, _less(entry.left, needs), taken, is_whole=False)
 
     def add_new(self, pool: Pool, needs: Mapping[str, int], count: int, *, is_full: bool) -> None:
-        """Nodes that are asked for, with a job on each, which takes all of it if `is_full`."""
+        """Add nodes that are asked for, with a job on each, which takes all of it if `is_full`."""
         if not is_full:
             self._add(pool.name, pool.features, _less(pool.shape or {}, needs), [NEW] * count, is_whole=False)
 

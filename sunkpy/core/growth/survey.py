@@ -21,9 +21,9 @@ _KEPT_FOR_SOME: Final = frozenset({"RESERVED", "MAINTENANCE"})
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeSet. `nodes`: those that it has, in Slurm or not yet; `joining`: those that are expected there soon;
-    `late`: those that were; `returning`: those that come again once they are empty, for a roll makes their slurmd pods
-    anew.
+    """A NodeSet. `nodes`: those that it has, in Slurm or not yet. `joining`: those that are expected there soon.
+    `late`: those that were expected. `returning`: those that come back once they are empty, because a roll replaces
+    their slurmd pods.
 
     `features`: those that each of its nodes has; `offer`: what a node of it offered when there was one, or would offer,
     in words of slurm.conf(5).

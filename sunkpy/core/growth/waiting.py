@@ -67,12 +67,13 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def was_passed_over(self) -> bool:
-        """Slurm has looked at it, and did not start it."""
+        """True if Slurm has looked at the job and has not started it."""
         return self.reason not in _NOT_LOOKED_AT
 
     @property
     def limits(self) -> Set[Limit]:
-        """The limits that keep it waiting, if they keep other jobs waiting, too: one of a job or a node does not.
+        """The limits that keep the job waiting, if they can keep other jobs waiting, too. A limit of one job or node
+        cannot.
 
         Of several licences Slurm does not say which one is lacking.
         """
@@ -92,7 +93,8 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return {("license", name) for name in self.licenses}
 
     def is_bound_by(self, limits: Set[Limit]) -> bool:
-        """Slurm has not looked at it yet, and what keeps jobs before it waiting will keep it waiting.
+        """True if Slurm has not looked at the job yet, and one of these limits, which keep jobs before it waiting, will
+        keep it waiting, too.
 
         slurmctld looks at so many jobs at a time (default_queue_depth, bf_max_job_test); those behind have `Priority`.
         """

@@ -1,4 +1,4 @@
-"""What is published of the nodes that a NodeSet lacks.
+"""The nodes that a NodeSet lacks, as its status publishes them.
 
 It is kept as how many nodes there are to be, not as how many are lacking: what comes meanwhile is then less to wish
 for, at once and without another look at the queue. Two answers of Slurm in a row have to agree on the direction of a

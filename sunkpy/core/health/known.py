@@ -1,4 +1,4 @@
-"""Rules for what others write on Nodes, and for Slurm's own drains; values name those that are to count.
+"""Rules for signals that other programs write on Nodes, and for Slurm's own drains. Values name the rules that count.
 
 Sources, as read in November 2026: node-problem-detector (config/*.json) and what AKS makes of it
 (learn.microsoft.com/azure/aks, node-problem-detector), where True is bad; the node monitoring agent of EKS, whose

@@ -100,7 +100,7 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def was_remedied(self) -> bool:
-        """A remedy was asked for since it was well, as far as is remembered."""
+        """True if a remedy was asked for since the node was well, as far as is remembered."""
         since = takewhile(lambda step: step.state is not State.WELL, reversed(self.past))
         return any(step.state is State.REMEDY for step in since)
 
@@ -123,7 +123,7 @@ class Record(Wire, frozen=True, kw_only=True):
         )
 
     def returned(self, now: datetime, *, why: str) -> Record:
-        """Well again: of the signal only the history stays."""
+        """The record of a node that is well again: only the history of the signal stays."""
         returns = (*self.returns, rfc3339(now))[-_KEPT_RETURNS:]
         past = self.moved(State.WELL, now, why=why).past
         return Record(state=State.WELL, at=rfc3339(now), why=why, returns=returns, past=past)
@@ -134,7 +134,7 @@ class Record(Wire, frozen=True, kw_only=True):
 
 
 def read_record(node: Node) -> Record | None:
-    """The record of a Node; None without one, or if it is no record: who wipes it, ends what it says."""
+    """The record of a Node. None without one, or if it cannot be read: whoever wipes it ends what it says."""
     text = node.annotations.get(names.ANNOTATION_HEALTH)
     if text is None:
         return None

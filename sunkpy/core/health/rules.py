@@ -27,8 +27,7 @@ class Cure(enum.StrEnum):
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How some other program is asked to make a sick machine whole: by a new object, or by annotations of one that is
-    there.
+    """An object by which another program is asked to mend a machine: it is created, or gets annotations if it exists.
 
     `resource` is its kind as URLs have it, in the plural. `manifest`: a new object but for apiVersion, name and
     namespace. `name` and `annotations`: those of an object that is there. In each text `$(NODE)` is the name of the
@@ -55,7 +54,7 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return frozenset(_ANNOTATION.findall(msgspec.json.encode(self).decode()))
 
     def problem(self, node: Node) -> str:
-        """Why it cannot be asked for on this Node: what its annotations say may be anything."""
+        """Why the remedy cannot be asked for on this Node: its annotations may say anything."""
         if missing := self.read_annotations - node.annotations.keys():
             return f"the Node has no annotation {', '.join(sorted(missing))}"
         filled = self.filled(node)
@@ -137,7 +136,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     @property
     def closes(self) -> bool:
-        """sunkpy has to drain the node for it; of a reason in Slurm, Slurm has."""
+        """True if sunkpy has to drain the node for it. For a reason in Slurm, Slurm has drained it."""
         return not self.slurm_reason
 
 

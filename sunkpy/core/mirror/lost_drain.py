@@ -13,7 +13,7 @@ from sunkpy.core.model.states import SlurmNode
 
 
 def lost_drain(pod: Pod, node: SlurmNode | None) -> str | None:
-    """The lost reason, while Slurm has no record of the node or a new one that is open; else None."""
+    """The reason of the lost drain, if Slurm has no record of the node or a new one that is open; otherwise None."""
     reason = pod.annotations.get(names.ANNOTATION_DRAIN)
     if reason is None or reason.startswith(names.REASON_PREFIX):
         return None

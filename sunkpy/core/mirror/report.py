@@ -110,8 +110,8 @@ def shown_state(node: SlurmNode) -> str:
 
 
 def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
-    """State and drain reason, for people: no decision reads them. And of a closed node, whose slurmd it is that Slurm
-    knows; a slurmctld that has just started does not say. None removes.
+    """State and drain reason, for people: no decision reads them. For a closed node also the start of the slurmd that
+    Slurm knows; a slurmctld that has just started does not say it. None removes an annotation.
     """
     closed = node if node is not None and node.is_closed else None
     annotations = {

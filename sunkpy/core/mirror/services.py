@@ -46,7 +46,9 @@ _IS_UNSETTLED = frozenset({"COMPLETING", "INVALID", "INVALID_REG"})  # an Epilog
 
 
 class ServiceQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Are these jobs all that is on the node, and services? `cpus` and `memory_mib` is what it has given away."""
+    """Are these jobs all jobs on the node, and all of them services? `cpus` and `memory_mib`: what the node has given
+    away.
+    """
 
     node: str
     token: str
@@ -99,7 +101,7 @@ def is_service(job: SlurmJob, *, scheduler: str) -> bool:
 
 
 def are_services_alone(question: ServiceQuestion, jobs: Iterable[SlurmJob], *, scheduler: str) -> bool:
-    """The jobs asked for, as Slurm tells them, are services, and together have all that the node has given away."""
+    """True if the jobs, as Slurm describes them, are services and together have all that the node has given away."""
     found = {job.id: job for job in jobs}
     if found.keys() != set(question.jobs) or not all(is_service(job, scheduler=scheduler) for job in found.values()):
         return False

@@ -1,4 +1,4 @@
-"""What jobs that wait lack of a NodeSet, as its status says it (`status.growth`).
+"""The nodes of a NodeSet that waiting jobs lack, as the status of the NodeSet says it (`status.growth`).
 
 The syncer writes it, for it reads Slurm's jobs. Autoscalers are asked by it, and people read it.
 """

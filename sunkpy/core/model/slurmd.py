@@ -34,7 +34,7 @@ def slurm_node_of(pod: Pod) -> str:
 
 
 def is_idle(pod: Pod) -> bool:
-    """Slurm says that no job is on its node. What is not known is not so."""
+    """True if Slurm says that no job is on the node. If that is not known, it is False."""
     running = pod.condition(names.CONDITION_RUNNING)
     return running is not None and running.status == "False"
 

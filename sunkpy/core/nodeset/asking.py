@@ -186,7 +186,9 @@ def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: dat
 
 
 def explain_missing(nodeset: NodeSet, present: Present) -> str:
-    """Why nothing is asked for although something is wanted: what `ask` names is not there; else empty."""
+    """Why nothing is asked for although nodes are wanted: the kind that `ask` names is not installed.
+    Otherwise empty.
+    """
     needed = {Ask.CAPACITY_BUFFER: Means.BUFFER, Ask.PROVISIONING_REQUEST: Means.REQUEST}.get(nodeset.spec.growth.ask)
     if needed is None or needed in present:
         return ""
@@ -419,8 +421,8 @@ never sees a placeholder.
 
 
 def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
-    """Why no node comes for it, as an autoscaler says, or that none says anything; empty: one is at work, or it is too
-    early.
+    """Why no node comes, in the words of an autoscaler, or that none has said anything. Empty if one is at work, or if
+    it is too early to say.
     """
     for type_, is_refused in (("Failed", "True"), ("ReadyForProvisioning", "False")):
         condition = found.condition(type_)

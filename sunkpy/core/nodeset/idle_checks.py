@@ -131,8 +131,8 @@ def last_check(pod: Pod) -> datetime | None:
 
 
 def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
-    """It has the whole node, so that the check finds all its GPUs and memory. Its user is root, as of a check before
-    slurmd.
+    """The job of a check. It has the whole node, so that the check finds all its GPUs and memory. It runs as root, as
+    the check before slurmd does.
     """
     timeout_s = verify_s(pod) or 0
     return JobSpec(

@@ -1,4 +1,4 @@
-"""The nodes that NodeSets may come to have, as records that Slurm has of them: state FUTURE, names that no pod has.
+"""The nodes that NodeSets may come to have. Slurm has a record of each, in state FUTURE, under a name that no pod has.
 
 Slurm 24.11 refuses a job for more nodes than it knows, and both releases refuse one for GPUs, memory or features that
 no node has. With such records the job waits. Nothing runs on one: it is not in `sinfo`, nor in any answer about nodes.
@@ -49,7 +49,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Has(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a NodeSet in Slurm; `going`: those of them that are about to go, and may come again."""
+    """The nodes of a NodeSet in Slurm. `going`: those that are about to go, and may come again."""
 
     nodes: tuple[SlurmNode, ...] = ()
     going: int = 0
@@ -58,7 +58,7 @@ class Has(msgspec.Struct, frozen=True, kw_only=True):
 def find_potential(
     nodesets: Iterable[NodeSet], has: Mapping[str, Has], last: Mapping[str, str], *, topology: str = ""
 ) -> list[Records]:
-    """The records that are wanted. `last`: of each NodeSet what a node offered when that was last known.
+    """The records that should exist. `last`: NodeSet → what a node of it offered when that was last known.
 
     `topology` is that of a node of which nobody has said where it stands. A NodeSet of which nobody knows what a node
     would offer has none: `why_none` tells it.
@@ -75,7 +75,7 @@ def find_potential(
 
 
 def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
-    """Why a NodeSet has no records that wants some; empty if it has, or wants none."""
+    """Why a NodeSet that wants records has none; empty if it has some, or wants none."""
     if nodeset.is_deleting or not most_nodes(nodeset) or any(each.nodeset == nodeset.name for each in records):
         return ""
     return (

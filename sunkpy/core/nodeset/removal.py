@@ -130,7 +130,7 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
 
 
 def marks_to_move(marked: Sequence[PodVerdict], next_ones: Iterable[PodVerdict], now: datetime) -> Set[str]:
-    """Uids of busy pods that lose their mark, so that pods get it on which nothing runs.
+    """Uids of busy pods that lose their mark, so that idle pods get it.
 
     Args:
         marked: pods that are to go, most wanted first.

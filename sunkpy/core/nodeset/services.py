@@ -15,7 +15,8 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 
 def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
-    """A pod made now on this node, if it fits, would be the same Slurm node as this one, of the same size and features.
+    """True if a pod that is made now on this node would be the same Slurm node as this one, of the same size and
+    features.
 
     While a node has jobs, Slurm keeps its record, and rejects a slurmd smaller than the record with INVALID_REG. An
     emptied node that is cordoned gets no pod back. A pod without the annotations is of an older operator. Before the
@@ -35,7 +36,7 @@ def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
 
 
 def has_check(nodeset: NodeSet) -> bool:
-    """A check of the site runs in its pods before slurmd."""
+    """True if a check of the site runs in the NodeSet's pods before slurmd."""
     meta = nodeset.spec.template.get("metadata")
     notes = meta.get("annotations") if isinstance(meta, dict) else None
     return isinstance(notes, dict) and names.ANNOTATION_VERIFY_SECONDS in notes

@@ -172,7 +172,9 @@ def offer(nodeset: NodeSet, node: Node) -> str:
 
 
 def is_offer_of(pod: Pod, offers_now: str) -> bool:
-    """The pod was made for this offer; one without the annotation is of an older operator, and nobody knows."""
+    """True if the pod was made for this offer. A pod without the annotation is of an older operator, and
+    nobody knows.
+    """
     made_for, now = _offer_of(pod), _by_key(offers_now)
     # An older operator wrote no devices, and a driver may learn their names later.
     both = made_for.keys() & now.keys()
@@ -216,7 +218,7 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
 
 
 def lacks_gpus(nodeset: NodeSet, offers_now: str) -> bool:
-    """The node of a NodeSet whose GPUs are those of a device plugin offers none now.
+    """True if the GPUs of the NodeSet are those of a device plugin, and its node offers none now.
 
     A DRA driver that is away says nothing; one that says so has none that is healthy.
     """

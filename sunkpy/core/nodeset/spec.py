@@ -59,7 +59,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return self._read(node)[0]
 
     def why_none_on(self, node: Node) -> str:
-        """Why it offers none, or none is known of."""
+        """Why the node offers no GPU, or why its GPUs are not known."""
         return self._read(node)[1]
 
     def _read(self, node: Node) -> tuple[tuple[GpusOffered, ...] | None, str]:
@@ -144,8 +144,8 @@ class NodeShape(Wire, frozen=True, kw_only=True):
 
 
 class Growth(Wire, frozen=True, kw_only=True):
-    """The most nodes that there may be in all, and what each offers; None: as those that there are. Who is asked for
-    nodes that jobs want. After how long an idle one is released; None: never.
+    """How far a NodeSet may grow: the most nodes in all; what each offers (None: as existing ones do); how autoscalers
+    are asked; and after how many seconds an idle node is released (None: never).
     """
 
     potential: int = 0
@@ -194,7 +194,9 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
     @property
     def releases(self) -> bool:
-        """Nodes on which nothing runs for long are left to autoscalers. With `replicas`, that number decides."""
+        """True if nodes on which nothing runs for long are left to autoscalers. With `replicas` it is False, because
+        that number decides.
+        """
         is_grown = self.growth.potential > 0  # else nobody would learn that jobs want nodes back
         return is_grown and self.growth.release_after_seconds is not None and self.replicas is None
 
@@ -249,7 +251,7 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
 
     @property
     def reference(self) -> dict[str, str]:
-        """An owner reference to it: what carries one is garbage once the NodeSet is gone."""
+        """An owner reference to the NodeSet: an object that carries it is garbage once the NodeSet is gone."""
         return {
             "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
             "kind": names.NODESET_KIND,

@@ -85,8 +85,8 @@ class Trait(enum.IntEnum):
 
 
 class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A slurmd pod of the NodeSet; `order` says which of several goes first, `offer` what its node offers by now, `why`
-    why it has to leave its node.
+    """A slurmd pod of the NodeSet. `order`: which of several goes first. `offer`: what its node offers now. `why`: why
+    it has to leave its node.
 
     `jobs` are those of the pods on its node, known while a roll waits for them.
     """

@@ -27,7 +27,7 @@ class Window(Wire, frozen=True, kw_only=True):
     hours: Annotated[int, msgspec.Meta(ge=1, le=24)] = 24
 
     def spans(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """Beginning and end of those from yesterday on, for more than a week."""
+        """Beginning and end of each occurrence of the window, from yesterday on, for more than a week."""
         hour, minute = self.start.split(":")
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         for day in range(-1, _A_WEEK + 1):

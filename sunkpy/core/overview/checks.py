@@ -428,7 +428,7 @@ def _accounting(facts: Installation) -> _Verdict:
 
 
 def is_recorded(job: SlurmJob, record: JobRecord) -> bool:
-    """slurmdbd has it as slurmctld has, which may be about to complete it still."""
+    """True if slurmdbd has the job as slurmctld has it. slurmdbd may be about to complete its record."""
     return bool(record.state) and record.state <= job.state and set(record.nodes) == set(job.nodes)
 
 

@@ -1,5 +1,5 @@
-"""What `sunkpy drain`, `undrain` and `verify` do at which door, and what they leave to whom: nobody lifts by accident
-what somebody else has set.
+"""What `sunkpy drain`, `undrain` and `verify` change in Kubernetes and in Slurm, and what they leave alone: nobody
+lifts by accident what somebody else has set.
 
 Who holds a node is what `find_holds` says. A hold is one's own, or it is named (`set_by`), or it stays.
 """

@@ -1,4 +1,5 @@
-"""Who keeps a node from taking jobs, since when, and what lifts that: at Slurm's door, in Kubernetes, or sunkpy.
+"""Who keeps a node from taking jobs, since when, and what ends that: somebody in Slurm, somebody in Kubernetes, or
+sunkpy.
 
 A node may be held at several doors at once, and comes back only when the last lets go. A hold that follows from another
 one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not shown by itself.

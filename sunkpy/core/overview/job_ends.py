@@ -16,8 +16,8 @@ from sunkpy.core.overview.table import Table
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A job that holds nodes. `name`: of a job of pods their gang; `ends`: its time limit, empty without one;
-    `slurm_nodes`: those that were asked for.
+    """A job that holds nodes. `name`: that of the job, or of the gang whose job it is. `ends`: when its time limit is
+    over; empty without one. `slurm_nodes`: those that were asked for.
     """
 
     job: int

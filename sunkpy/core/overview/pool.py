@@ -67,7 +67,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A node of a NodeSet. `gpus`, `gpus_given`: None when it is not known. `jobs`: those of people."""
+    """A node of a NodeSet. `gpus`, `gpus_given`: None if not known. `jobs`: jobs of people."""
 
     node: str
     slurm_node: str
@@ -82,7 +82,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StuckPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that has a node, and that its kubelet cannot start. `gpus`: of its job, 0 where that is not known."""
+    """A pod that has a node but cannot be started by its kubelet. `gpus`: those of its job; 0 if not known."""
 
     pod: str
     node: str

@@ -1,4 +1,4 @@
-"""What of the tables has changed, so that a viewer is sent no more."""
+"""The changes of the tables since the last update, so that a viewer is sent only these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-overs: whose job lost its nodes, to whom, and how long the next one waited for them.
+"""Hand-overs: which job lost its nodes, to which other job, and how long the other one waited for them.
 
 The Event of an eviction says who and by whom. How long it took is known from the job that came next, while Slurm
 remembers it; otherwise from when the pod was gone, as seen by a page that is refreshed every few seconds.

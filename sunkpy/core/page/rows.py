@@ -59,7 +59,7 @@ class NodeRow(Row, frozen=True, kw_only=True):
 
 
 class RunningRow(Row, frozen=True, kw_only=True):
-    """A job that has nodes. `pods`: it is that of pods, and `name` theirs."""
+    """A job that has nodes. If it is a job of pods, `pods` is set, and `name` is that of the pods."""
 
     pods: bool = False
     name: str = ""
@@ -74,8 +74,8 @@ class RunningRow(Row, frozen=True, kw_only=True):
 
 
 class HandOverRow(Row, frozen=True, kw_only=True):
-    """A job lost its nodes. `took_s`: until the next job started or the pod was gone; None while `is_open`, or where
-    nobody saw it.
+    """A job that lost its nodes. `took_s`: seconds until the next job started or the pod was gone; None while
+    `is_open`, or if nobody saw it.
     """
 
     at: str

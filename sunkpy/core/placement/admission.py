@@ -28,8 +28,8 @@ class Verdict(enum.Enum):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict, and why when it is not `ADMIT`; `reason`: a word for it, where devices are lacking. `is_of_others`:
-    other pods are in the way there, which come and go, and nothing is wrong with this one.
+    """The verdict, and the reason if it is not `ADMIT`. `reason`: a word for it, if devices are lacking.
+    `is_of_others`: other pods are in the way, which come and go, and nothing is wrong with this one.
     """
 
     verdict: Verdict

@@ -60,7 +60,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def kind(self) -> Hashable:
-        """Pods that may use one of a kind may use all, but for their labels and names."""
+        """The properties that decide whether a pod may use the node, except labels and names. A pod that may use one
+        node of a kind may use all.
+        """
         slurm = (self.slurm.usable_cpus, self.slurm.memory_mib, self.slurm.gres) if self.slurm is not None else None
         amounts = (frozenset(self.offered.items()), frozenset(self.taken.items()))
         return (self.node.spec.taints, amounts, slurm)
@@ -155,7 +157,7 @@ def eligible_nodes(
 
 
 def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candidate]) -> frozenset[str]:
-    """Slurm nodes outside Kubernetes: no slurmd pod stands for them, and they have no NodeSet as a feature.
+    """The Slurm nodes outside Kubernetes: no slurmd pod stands for them, and no NodeSet is among their features.
 
     A node whose slurmd pod is replaced keeps that feature.
     """
@@ -164,7 +166,9 @@ def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candida
 
 
 def in_common(eligibilities: Sequence[Eligibility]) -> Eligibility | None:
-    """The nodes that all of them allow; None without any. The first refusal of a node is kept."""
+    """The nodes that all of the eligibilities allow; None if there are none. Of several refusals of a node the first is
+    kept.
+    """
     return reduce(_both, eligibilities) if eligibilities else None
 
 

@@ -1,4 +1,5 @@
-"""Where storage is free, as drivers tell it: an object for each node and class, and a cluster has thousands of nodes.
+"""Where storage is free, as drivers report it. There is an object for each node and class, and a cluster has thousands
+of nodes.
 
 Each gang of a pass asks for the same, so what was found for a class and size is kept until something changes for it.
 """
@@ -58,7 +59,9 @@ class FreeRoom:
         )
 
     def without(self, asked: Asked, candidates: Sequence[Candidate]) -> frozenset[str]:
-        """The Slurm nodes for which none can be made; kept while it is asked about the same candidates."""
+        """The Slurm nodes for which no such volume can be made. The answer is kept as long as the candidates are the
+        same.
+        """
         if self._candidates is not candidates:
             self._candidates = candidates
             self._without.clear()

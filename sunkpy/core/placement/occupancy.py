@@ -1,5 +1,5 @@
-"""What pods take of a node that Slurm does not know: all that daemons, the slurmd pod and strangers request, and of
-pods with a job what Slurm does not count: ephemeral-storage, hugepages, devices for which no GRES stands.
+"""What pods take of a node without Slurm knowing it. Daemons, the slurmd pod and pods of others: all that they request.
+Pods with a job: what Slurm does not count (ephemeral-storage, hugepages, devices without a GRES).
 
 It counts as the kubelet does: what is on a node and has not finished.
 """
@@ -48,8 +48,8 @@ def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> matching.Amou
 def full_nodes(
     needs: matching.Amounts, candidates: Iterable[Candidate], held: Mapping[str, matching.Amounts]
 ) -> dict[str, str]:
-    """Slurm node → what is lacking of `needs` when pods with a job keep what they hold there; `held` is by Kubernetes
-    node.
+    """Slurm node → what it lacks of `needs` if pods with a job keep what they hold there. `held`: by
+    Kubernetes node.
     """
     full = {}
     for candidate in candidates:

@@ -23,7 +23,7 @@ def constraints_of(spec: PodSpec) -> tuple[SpreadConstraint, ...]:
 
 
 def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
-    """The constraint, which stands on the pod `of`, is about the pod `other`, which may be the same."""
+    """True if the constraint on the pod `of` is about the pod `other`, which may be the same pod."""
     if constraint.label_selector is None or other.metadata.namespace != of.metadata.namespace:
         return False
     alike = (name for name in constraint.match_label_keys if name in of.labels)
@@ -33,7 +33,7 @@ def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
 
 
 def labels_compared(pod: Pod) -> Iterator[str]:
-    """The names of the labels by which its constraints tell pods apart."""
+    """The names of the labels by which the constraints of the pod tell pods apart."""
     for each in constraints_of(pod.spec):
         yield from each.match_label_keys
         yield from matching.labels_named(each.label_selector)

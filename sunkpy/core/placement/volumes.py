@@ -60,7 +60,8 @@ def within_reach(
     *,
     may_grow: bool = False,
 ) -> Eligibility:
-    """The nodes from which the volumes of all these pods can be had; none, with the reason, before they can.
+    """The nodes from which the volumes of all these pods can be reached; none, with the reason, as long as they cannot
+    be.
 
     `may_grow`: there may be one node more. Only a job asks for it, so free storage alone takes no last node out then.
     """

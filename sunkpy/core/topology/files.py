@@ -1,4 +1,5 @@
-"""topology.conf (Slurm 24.11 and later) and topology.yaml (26.05): ours are written, those of others read.
+"""topology.conf (Slurm 24.11 and later) and topology.yaml (26.05): writes the syncer's own files, and reads files of
+others.
 
 Slurm 24.11 is told of each node by the file alone. So ours names the nodes that it knows, and has in its last line a
 hash of their records: a record that goes leaves its place in the switch, and the next node to register inherits that

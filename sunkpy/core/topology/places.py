@@ -31,7 +31,7 @@ _SPEC: Final = re.compile(r"[^\s,:\[\]]+(:[^\s,:\[\]]+)+(,[^\s,:\[\]]+(:[^\s,:\[
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of the switches above a node, widest first, without the root; and of its block.
+    """The place of a node: names of the switches above it, widest first, without the root; and the name of its block.
 
     `levels`: the same switches as their source names them. `spec`: in their place, the words of somebody else for
     Slurm. `problem`: why there is no place, or no block.
@@ -102,7 +102,7 @@ def units_of(spec: str) -> dict[str, str]:
 
 
 def is_ours(record: str) -> bool:
-    """The record of a node names topologies of ours, and no others."""
+    """True if the record of a node names topologies of ours, and no others."""
     return bool(record) and units_of(record).keys() <= {TREE, BLOCK}
 
 

@@ -1,4 +1,5 @@
-"""How long slurmctld 26.05 takes at its start for nodes that its topology file does not place, and what it shall place.
+"""How long a start of slurmctld 26.05 takes for nodes that its topology file does not place, and which nodes the file
+should place for that.
 
 slurmctld reads the file in one go, and then places each node whose record says something else. For each it writes out
 the names of all nodes below the switches above; for each switch that the file lacks it works out all distances between

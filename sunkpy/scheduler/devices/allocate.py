@@ -52,7 +52,9 @@ SlurmdOf = Callable[[str], Pod | None]
 
 
 class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of pods that are to be bound; by uid why one cannot have its own now, or what is noted on it."""
+    """The devices of pods that are to be bound. For each pod (by uid) the note about them, or why it cannot have its
+    own now.
+    """
 
     chosen: Sequence[Chosen] = ()
     obstacles: Mapping[str, Admission] = {}
@@ -151,7 +153,7 @@ class Allocator:
         )
 
     async def write(self, plan: DevicePlan) -> None:
-        """Give the claims their devices; when one cannot have them, none has.
+        """Give the claims their devices. If one cannot have them, none gets any.
 
         Raises:
             Refused: the apiserver refuses it for good.
@@ -196,7 +198,9 @@ class Allocator:
                 await self._clear(claim)
 
     async def has_lost_devices(self, pod: Pod) -> bool:
-        """The apiserver says so too: the watch of claims may be ahead of that of pods, or behind it."""
+        """True if the apiserver also says that devices are lost: the watch of claims may be ahead of that of pods, or
+        behind it.
+        """
         # In this order: of a pod that has not ended yet, Kubernetes' own controller had not cleared them before.
         await fan_out(partial(self._renew, key) for key in self._devices.rivals(pod))
         found = await self._pods.read(pod.key, pod.uid)

@@ -1,4 +1,4 @@
-"""GPUs by number that sunkpy's device plugin will hand out: noted on a pod, with its binding, as the plugin names them.
+"""Notes on a pod, with its binding, which GPUs sunkpy's device plugin will hand out to it, by the plugin's names.
 
 The kubelet asks the plugin without a word about the pod. So pods of another job wait until it has asked for all that
 are on the node already (`core.gang.devices.handout`).
@@ -32,7 +32,7 @@ class Handout:
         self._gres = gres
 
     def gives_to(self, pod: Pod) -> bool:
-        """The plugin will be asked for its GPUs."""
+        """True if the kubelet will ask the plugin for GPUs of this pod."""
         return bool(self._resource) and bool(gpus_asked(pod.spec, self._resource))
 
     async def plan(

@@ -1,4 +1,4 @@
-"""Makes the claims of pods that ask for devices as a resource, where both sides keep to them.
+"""Makes the claims of pods that ask for devices as a resource, if apiserver and kubelet support that.
 
 With a gate off on either side the pod would run without its devices, and nobody would say so. A kubelet is asked before
 each binding. An apiserver answers 200 and drops for whom the claim was made, so its answer is read.
@@ -66,7 +66,9 @@ class ClaimMaker:
         self._token, self._renew_at = "", 0.0
 
     async def blind(self, nodes: Mapping[str, Node]) -> dict[str, Admission]:
-        """The nodes, by name, whose kubelet would not see such a claim, or does not say whether it would."""
+        """The nodes (by name) whose kubelet would not see such a claim, or does not say whether it would, each with the
+        reason.
+        """
         found: dict[str, Admission] = {}
 
         async def ask(name: str, node: Node) -> None:

@@ -144,7 +144,7 @@ class Devices:
         return found
 
     def as_written(self, pod: Pod) -> Pod:
-        """The pod with all that it asks for; decisions see it without what claims are made for."""
+        """The pod as people wrote it. Decisions see it without the resources for which claims are made."""
         return next((each for each in self.users.of(_made_key(pod)) if each.uid == pod.uid), pod)
 
     def missing(self, pods: Iterable[Pod]) -> str:
@@ -218,13 +218,13 @@ class Devices:
         return self._by_claim
 
     def doubt_resources(self) -> None:
-        """Classes, or what kubelets offer, may be others than before."""
+        """Note that DeviceClasses, or what kubelets offer, may have changed."""
         self._by_claim = None
 
     # -------------------------------------------------------------- what changes
 
     def take(self, claim: ResourceClaim) -> None:
-        """A claim as it is at its version; an older one is no news."""
+        """Take a claim at its version. An older version is ignored."""
         known = self._newest.get(claim.key)
         if known is not None and _version(known) >= _version(claim):
             return

@@ -85,7 +85,8 @@ class Outbox:
             self.later(f"{namespace}/{name}", _UNREADABLE, write)
 
     def later(self, about: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
-        """Write this in place of what was to be written of the same before, as soon as possible or after a while.
+        """Write this as soon as possible, or after a while, in place of what was to be written about
+        the same.
 
         It is repeated until it succeeds.
         """
@@ -116,7 +117,9 @@ class Outbox:
             self.later(pod.uid, _JOB, partial(self._write_job, pod, asked), after_s=after_s)
 
     async def withdraw(self, pods: Iterable[Pod]) -> None:
-        """These pods are about to be bound: return when nothing more is said of why or with which job they wait."""
+        """Withdraw what was to be said about these pods, which are about to be bound. Return when nothing more is said
+        of why or with which job they wait.
+        """
         for key in [(pod.uid, what) for pod in pods for what in (_REPORT, _JOB)]:
             self._newest.pop(key, None)
             if (under_way := self._under_way.get(key)) is not None:

@@ -73,9 +73,9 @@ class HookSnapshot:
 
 
 class HookSnapshots:
-    """A snapshot lasts until the next change, and for one turn of the event loop at most: each change of a gang wakes
-    all hooks that wait for it, one for each of its nodes, and each looks at the whole gang. They share it, or the time
-    that they take would grow with the square of the gang.
+    """Snapshots that hooks share. Each change of a gang wakes all hooks that wait for it, one for each of its nodes,
+    and each looks at the whole gang. If they did not share the snapshot, the time would grow with the square of the
+    gang. A snapshot lasts until the next change, and for one turn of the event loop at most.
     """
 
     def __init__(self, snapshot: Callable[[GangRecord], Snapshot]) -> None:

@@ -44,8 +44,8 @@ MOST_IDS = 500
 
 
 class SharedStates:
-    """The states of jobs, for many gates that ask at about the same time: one question to Slurm serves all. `ask` is
-    sent ids, or none for all jobs; `clock` is monotonic, in seconds.
+    """The states of jobs, for many gates that ask at about the same time: one question to Slurm serves all. `ask` gets
+    ids, or none for all jobs. `clock` is monotonic, in seconds.
     """
 
     def __init__(

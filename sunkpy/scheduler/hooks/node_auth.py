@@ -83,8 +83,8 @@ class ReviewLimits:
 
 
 class NodeAuth:
-    """Does this token belong to the slurmd pod of that Slurm node? Yes is remembered for a minute; no is not, for the
-    apiserver may not have seen that pod yet.
+    """Checks whether a token belongs to the slurmd pod of a Slurm node. A yes is remembered for a minute. A no is not,
+    because the apiserver may not have seen that pod yet.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster) -> None:

@@ -42,7 +42,7 @@ class HookServer:
         return app
 
     def answer_by(self, hooks: Hooks | None) -> None:
-        """These are the hooks of the leader, which this replica is; None: it does not lead."""
+        """Answer by these hooks, because this replica leads. None: it does not lead."""
         self.hooks = hooks
 
     async def _handle(self, request: web.Request) -> web.Response:

@@ -1,4 +1,6 @@
-"""Which jobs are to be read in full, and which of them wait for a poll at all, kept so that no poll walks over all."""
+"""Which jobs have to be read in full, and which wait for a poll at all. It is kept so that no poll walks
+over all jobs.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ class DueJobs:
         self._settle(job)
 
     def take(self, now: float, *, started: int, waiting: int) -> list[Job]:
-        """The jobs to read: those that have started, for pods wait to hear where; then why others wait.
+        """The jobs to read: first those that have started, because pods wait to know where; then the others, to know
+        why they wait.
 
         At most that many of each kind, those first that were read longest ago. They stay due until they are filed
         again.

@@ -101,8 +101,8 @@ class EndCauses:
                 self._unseen.pop(job, None)
 
     async def next_states(self, preempted: Callable[[], Iterable[JobId]]) -> JobStates:
-        """The states of all jobs as the next poll has them that shows these as preempted; asked for when there is none
-        soon. Empty: not known.
+        """The states of all jobs as the next poll reads them. If no poll is due soon, Slurm is asked.
+        Empty: not known.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLLED_WITHIN_S):

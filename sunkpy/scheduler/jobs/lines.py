@@ -1,4 +1,4 @@
-"""Which gangs may ask Slurm for a job now: not all that would, where a limit has been reached.
+"""Which gangs may ask Slurm for a job now. Where a limit of Slurm has been reached, only some of them may.
 
 Gangs whose jobs Slurm refuses for a limit of an association or QoS stand in line, and the oldest asks first. If each
 asked by itself, after longer and longer pauses, the newest would have what is free: it asks most often. Slurm does not
@@ -72,7 +72,7 @@ class SubmitLines:
             self._turn(line)
 
     def why_waits(self, record: GangRecord, spec: JobSpec) -> str:
-        """Why the gang may not ask now, which puts it in line; empty when it may."""
+        """Why the gang may not ask now, and must stand in line; empty if it may."""
         line = self._lines.get(_limit(spec))
         if line is None or record.id in line.asking or not line.waiting:
             return ""
@@ -89,7 +89,7 @@ class SubmitLines:
             self._ask_another(line)
 
     def left(self, record: GangRecord, spec: JobSpec, *, is_taken: bool) -> None:
-        """The gang waits for its limit no more; `is_taken`: Slurm has taken its job, and may take others."""
+        """Take the gang out of its line. `is_taken`: Slurm has taken its job, and may take others."""
         line = self._lines.get(_limit(spec))
         if line is None:
             return
@@ -160,7 +160,7 @@ class NamespaceShares:
             self._made_at.setdefault(namespace, deque(maxlen=self._most)).append(self._clock())
 
     def wait_s(self, namespace: str) -> float:
-        """Seconds until it may have another; 0: now."""
+        """Seconds until the namespace may have another job; 0: now."""
         made_at, since = self._made_at.get(namespace, deque[float]()), self._clock() - WINDOW_S
         while made_at and made_at[0] <= since:
             made_at.popleft()

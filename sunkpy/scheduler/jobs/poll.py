@@ -93,7 +93,7 @@ class JobPoller:
 
     @property
     def is_steady(self) -> bool:
-        """Hooks tell all that counts: they call from all nodes, and Slurm has been read for a while."""
+        """True if hooks report all that counts: they call from all nodes, and Slurm has been read for a while."""
         was_away = self._is_away or self._clock() - self._watched_since < _UNWATCHED_S
         return not was_away and self._ledger.all_jobs_known and self._have_hooks()
 

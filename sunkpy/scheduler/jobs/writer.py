@@ -158,7 +158,7 @@ class JobWriter:
         return ""
 
     async def finish(self, record: GangRecord, action: act.Finish) -> None:
-        """Tell a placeholder to end with the exit code of its pods; again every few seconds."""
+        """Tell a placeholder job to end with the exit code of its pods. The signal is repeated every few seconds."""
         job, now = record.jobs[action.job], self._clock()
         if job.told_at is not None and now - job.told_at < TELL_AGAIN_S:
             return

@@ -203,7 +203,9 @@ class Cluster:
         return self._eligible.of(_signature(spec), spec)
 
     def avoided_nodes(self, pods: Sequence[Pod]) -> CachedVerdict[Sequence[Pod], Mapping[str, str]]:
-        """Slurm nodes where pods of others keep one of these away, or are missing, and why."""
+        """Slurm nodes where other pods keep one of these pods away, or where pods are missing that it must be near,
+        each with the reason.
+        """
         is_looking = any(looks_around(pod.spec) for pod in pods)
         if self.neighbours.is_open and not is_looking:
             return CachedVerdict({})

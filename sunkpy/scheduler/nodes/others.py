@@ -35,7 +35,7 @@ def pods_of_others(kube: Kube, scheduler_names: Collection[str], tell: Tell) -> 
 
 
 class Cut:
-    """Reduces a pod to what others can be for or against, what it takes, and where it is."""
+    """Cuts a pod to the parts that count for others: its labels and terms, what it takes, and where it is."""
 
     def __init__(self) -> None:
         self._known: cachetools.LRUCache[bytes, object] = cachetools.LRUCache(_MOST_SHARED)

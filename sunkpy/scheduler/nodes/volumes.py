@@ -131,7 +131,7 @@ class Volumes:
         return f"the volume of claim {first.name} is being made for node {node}"
 
     def take_refusal(self, pod: Pod, node: str) -> str:
-        """Why a volume of the pod was not made for this node, returned once; empty if that was not refused."""
+        """Why no volume of the pod was made for this node, returned once; empty if that was not refused."""
         for claim in claims_to_place(pod, self._storage):
             if self._given_back.pop(claim.uid, None) == node:
                 return (

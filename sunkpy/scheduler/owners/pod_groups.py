@@ -1,8 +1,8 @@
-"""Phases of Volcano's PodGroups, which its scheduler would write, where that is not installed.
+"""Writes the phases of Volcano's PodGroups, as Volcano's scheduler would, if that scheduler is not installed.
 
-Some operators make no pod before the phase of their group has left Pending, and wait for the scheduler that they know
-to write it. If the pods will name our scheduler, we write it. Which phase, and for which groups, is a pure rule of the
-family (`core.gang.families.volcano`).
+Some operators make no pod before the phase of their group has left Pending. They wait until Volcano's scheduler writes
+the phase. If the pods will name our scheduler, we write it. A pure rule of the family (`core.gang.families.volcano`)
+says which phase, and for which groups.
 """
 
 from __future__ import annotations

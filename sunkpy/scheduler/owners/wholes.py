@@ -1,4 +1,5 @@
-"""What is kept of objects whose spec decides about pods: metadata of each that the watch shows, the whole of few.
+"""What is kept of objects whose spec decides about pods: the metadata of each object that the watch shows, and the
+whole of a few.
 
 A cluster has thousands of Workflows and Jobs of other people, of up to a megabyte each. So all of an object is kept
 only while a pod of ours is below it, and of what was seen last `_LATELY_BYTES` in all: an object is mostly made right

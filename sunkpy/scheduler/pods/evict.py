@@ -1,4 +1,4 @@
-"""Evicts pods whose job has ended or lost their node, or has their owner suspended, which then takes them back itself.
+"""Evicts pods whose job has ended or lost their node; or suspends their owner, which then removes its pods itself.
 
 An eviction waits for nothing but its own writes: the Events about it follow (`scheduler.events.evictions`).
 """
@@ -27,8 +27,8 @@ from sunkpy.scheduler.record import GangRecord
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that has to leave `node` since its job ended. `more` is said after the cause. It `is_evicted`, or its owner
-    was suspended and takes it back.
+    """A pod that has to leave `node` because its job ended. `more` is added to the cause. If not `is_evicted`, its
+    owner was suspended and removes the pod.
     """
 
     pod: Pod

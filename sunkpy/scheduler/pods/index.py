@@ -35,8 +35,8 @@ _FIRST_LOOK_S: Final = 15.0
 
 
 class SoloGangs:
-    """Gangs of one pod that came from another gang, their *base*. A pod set apart still counts for that, which does not
-    wait for another pod instead. An extra does not count.
+    """Gangs of one pod that came from another gang, their *base*. A pod that was set apart still counts for its base,
+    which does not wait for another pod in its place. An extra pod does not count.
 
     A new leader learns of them from the comments of their jobs, and of the gang they left when it finds the pods.
     """
@@ -62,7 +62,7 @@ class SoloGangs:
         return base
 
     def leave(self, base: GangId, id: GangId) -> None:
-        """The pod that is the gang `id` belongs to `base` no more."""
+        """Take the pod of solo gang `id` out of its gang `base`."""
         self._known.add(id)
         self._left_out_at.pop(solo_pod(id), None)
         if is_apart(id):

@@ -92,7 +92,7 @@ class Neighbours:
         return {label for place in anywhere_in(pod.metadata.namespace) for label in self._asked.get(place, {})}
 
     def note_sent(self, pod: Pod) -> None:
-        """A binding goes out for this pod, which is as it will be then."""
+        """Note that a binding is sent for this pod. The pod is given as it will be after that."""
         self._sent[pod.uid] = pod
         self._moved(None, pod)
 

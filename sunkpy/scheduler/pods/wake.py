@@ -49,14 +49,14 @@ class Wake:
         self.nodes, self.neighbours = asyncio.Event(), asyncio.Event()
 
     def gang(self, id: GangId | None) -> None:
-        """The gang is to be looked at, if it is known, and whoever waits for its next change goes on."""
+        """Have the gang looked at, if it is known. Whoever waits for its next change goes on."""
         record = self._ledger.get(id)
         if record is not None:
             self._ledger.queue.add(record.id)
             record.fire()
 
     def later(self, id: GangId | None) -> None:
-        """The gang is to be looked at; if its job waits, behind whoever comes or goes."""
+        """Have the gang looked at. If its job waits in the queue, gangs with changes of pods go first."""
         record = self._ledger.get(id)
         if record is not None:
             self._ledger.queue.add(record.id, at_most=_at_most(record))

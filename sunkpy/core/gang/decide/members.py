@@ -28,7 +28,7 @@ from sunkpy.core.model.objects import Pod
 
 
 def waiting(gang: Gang) -> list[Pod]:
-    """Members that may be given a node: none is on its way out, or held behind a scheduling gate."""
+    """The members that may be given a node: they are not being deleted, and no scheduling gate holds them."""
     return [pod for pod in gang.members if pod_phase(pod) is PodPhase.WAITING and not pod.spec.scheduling_gates]
 
 
@@ -68,7 +68,7 @@ def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
 
 
 def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, Binding]:
-    """The binding of each member that has a seat, by uid."""
+    """The binding of each member (by uid) that has a seat."""
     seats = snapshot.seating(job).seats
     gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
     notes = {
@@ -85,7 +85,7 @@ def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[s
 
 
 def outgrown_by(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, str]:
-    """Members that wait and ask for more than the job has at their seats, by uid, and what is lacking."""
+    """The members (by uid) that wait and ask for more than the job has at their seats, with what is lacking."""
     if not job.slurm.capacity or not waiting(gang):
         return {}
     return find_outgrown(gang, snapshot.seating(job), job.slurm.capacity, gpu_resources=policy.gpu_resources)

@@ -1,4 +1,4 @@
-"""Which device each request of a claim gets: that which stands behind the index that Slurm gave to the pod's job.
+"""Which device each request of a claim gets: the one behind the index that Slurm gave to the pod's job.
 
 Slurm's index → what its slurmd published of it → the device of the node's ResourceSlices with the same uuid or PCI
 address. Where these do not agree no device is chosen. Nor is one that another claim of the cluster has: neither
@@ -53,8 +53,8 @@ class DeviceLack(enum.StrEnum):
 
 
 class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of a node: `listed` by Slurm's indices, as its slurmd published them; `offered` by the drivers, and
-    how much there is of what they share.
+    """The devices of a node. `listed`: by Slurm's indices, as its slurmd published them. `offered`: those of the
+    drivers. Also how much there is of what devices share.
     """
 
     node: str
@@ -64,9 +64,9 @@ class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that is to be bound, with its claims by its own names for them. `indices`: those of its job, as noted;
-    `mappings`: for which containers the requests of the claim are that is made for it; `counted`: how many devices its
-    job was asked for in the name of claims.
+    """A pod that is to be bound, with its claims under the pod's names for them. `indices`: those of its job, as noted.
+    `mappings`: the containers for which the claim is that was made for the pod. `counted`: how many devices its job
+    asked for because of claims.
     """
 
     pod: Pod
@@ -78,7 +78,7 @@ class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of one claim. `mappings`: of one that is made for the pod."""
+    """The devices of one claim. `mappings`: only of a claim that was made for the pod."""
 
     claim: ResourceClaim
     pod: Pod
@@ -94,7 +94,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_written(self) -> bool:
-        """The claim says so already, and of one that was made for the pod the pod says so."""
+        """True if the claim says so already; and, for a claim that was made for the pod, if the pod says so, too."""
         allocation = self.claim.status.allocation
         if self.told is not None and self.told != self.pod.status.extended_resource_claim_status:
             return False
@@ -134,7 +134,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 def choose_devices(
     wanted: Iterable[DeviceDemand], classes: Mapping[str, str], owner_of: OwnerOf
 ) -> tuple[list[Chosen], dict[str, Admission]]:
-    """The devices of all claims of these pods; in their place, by uid, why a pod cannot have its own, now or at all.
+    """The devices of all claims of these pods. For a pod that cannot have its own, now or at all, the reason (by uid).
 
     Args:
         wanted: pods that are bound together, with their claims.
@@ -167,7 +167,8 @@ def lacking(reason: DeviceLack, why: str, *, verdict: Verdict = Verdict.WAIT) ->
 
 
 def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf) -> str:
-    """Why a pod on its node has not for itself what was noted on it; empty when it has, or nothing was noted.
+    """Why a pod on its node no longer has for itself the devices that were noted on it. Empty if it has, or if nothing
+    was noted.
 
     Who may write the status of claims can clear and rewrite an allocation while the pod runs, and give a device to a
     second claim: the apiserver refuses neither.

@@ -1,5 +1,5 @@
-"""Which of the devices that a job has on a node are whose: noted on each member when it is bound, as
-`sunkpy.dev/gpu-indices`.
+"""Divides the devices that a job has on a node among the members there. Each member gets a note of its devices when it
+is bound: `sunkpy.dev/gpu-indices`.
 
 Slurm tells the indices of each node for the whole job. The members there share them in seat order, as many as each asks
 for, and no index is given twice: what is noted on a member that holds its node stays so, if the job has these devices

@@ -1,4 +1,4 @@
-"""The claim for devices that a pod asks for as a resource which stands for a DeviceClass.
+"""The claim that the scheduler makes for a pod that asks for the resource of a DeviceClass.
 
 Such a pod names no claim: whoever schedules it makes one and says in the pod's status which container has which of its
 requests (KEP-5004). So such a resource is taken out of what the kubelet has to offer, and from here on the pod is one

@@ -207,7 +207,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ended_by_us(self) -> bool:
-        """Slurm has taken our word that it is to end: its epilogs need no proof."""
+        """True if Slurm has accepted that the job is to end: its epilogs need no proof."""
         return self.cancelled_at is not None or self.heard_at is not None
 
     @property
@@ -217,7 +217,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start_nodes(self) -> tuple[str, ...]:
-        """The nodes on which pods may come, in the job's order, once it has started there; empty before."""
+        """The nodes on which pods may start, in the job's order, once the job has started there; empty before."""
         if not self.is_live or self.phase is JobPhase.SUSPENDED or self.is_let_go:
             return ()
         # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does. When
@@ -248,12 +248,14 @@ def job_phase(job: Job) -> JobPhase:
 
 
 def excluded_by_others(job: Job) -> frozenset[str]:
-    """The nodes that a person has it exclude."""
+    """The nodes that a person has excluded from the job."""
     return frozenset(job.slurm.excluded_nodes) - job.excluded if job.excluded is not None else frozenset()
 
 
 def recall(job: Job, pods: Iterable[Pod]) -> Job:
-    """The job with what an earlier leader has noted on the pods of the gang, where only Slurm's word is known."""
+    """The job with what an earlier leader has noted about it on the pods of the gang, as far as only Slurm's record is
+    known.
+    """
     if job.spec is None or not job.spec.by_slurm:
         return job
     asked = last_asked(job.id, job.spec, (pod.annotations.get(names.ANNOTATION_ASKED, "") for pod in pods))
@@ -261,20 +263,24 @@ def recall(job: Job, pods: Iterable[Pod]) -> Job:
 
 
 def is_news(job: Job, before: Job) -> bool:
-    """A decision may be another one than before Slurm said this."""
+    """True if a decision may differ from before Slurm said this."""
     known, was = ((each.state, each.missing, each.is_unproved, each.is_anothers, each.spec) for each in (job, before))
     return known != was or (job.slurm is not before.slurm and _what_counts(job.slurm) != _what_counts(before.slurm))
 
 
 def along_switches(job: Job, path_of: Callable[[str], Sequence[str]]) -> Job:
-    """The job with its nodes in an order in which those of one switch are neighbours, and so are ranks on them."""
+    """The job with its nodes in an order in which nodes of one switch are neighbours. Ranks on them are then
+    neighbours, too.
+    """
     nodes, tasks = grouped(job.nodes, path_of), dict(job.slurm.layout)
     layout = tuple((node, tasks[node]) for node in grouped(tasks, path_of))
     return _with(job, slurm=_with(job.slurm, nodes=nodes, layout=layout))
 
 
 def has_node(job: Job, slurm_node: str) -> bool:
-    """The job keeps this node for pods that are bound there: one that runs on may have given it up, or never had it."""
+    """True if the job keeps this node for pods that are bound there. A job that runs on may have given the node up, or
+    never had it.
+    """
     return job.phase in HOLDING and slurm_node in (job.nodes or (slurm_node,))
 
 

@@ -104,7 +104,7 @@ def seats_of(gang: Gang) -> list[SeatId]:
 
 
 def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
-    """Resource by resource, and not less than what a pod without requests takes."""
+    """The largest amount of each resource, and at least what a pod without requests takes."""
     largest = rounded({})
     for needs in several:
         largest = {name: max(largest.get(name, 0), needs.get(name, 0)) for name in {**largest, **needs}}
