@@ -283,9 +283,9 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
     If a job stands for pods, the command names them and says what follows for them.
 
     JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. Slurm's own command runs in slurmctld's pod, which needs
-    the right to create pods/exec there. A job of pods is never queued again, and one that waits is not cancelled, for
-    its pods would get another: the command to use instead is shown. Exit code 1: a job was left alone. 3: Slurm said
-    no, or did not answer.
+    the right to create pods/exec there. A job of pods is never queued again. A waiting one is not cancelled, because
+    its pods would get another job: the output names the command to use instead. Exit code 1: a job was left alone. 3:
+    Slurm said no, or did not answer.
 
     Example: kubectl sunk jobs hold 812 813
     """

@@ -4,9 +4,9 @@ One answer of the apiserver tells of all, so what it costs to look depends neith
 many are missing. It is asked again while a kind is missing, and when a watch hears that nothing is there any more. A
 CRD that is installed later is found so, and so is one that comes back in another version.
 
-One answer proves nothing, for an apiserver that has just started does not know its CRDs yet: a kind is taken for absent
-when answers have lacked it for a while. Until then nothing is decided of the pods that need it, and where it was found
-is kept in any case. Kinds that may not be read are tried again one at a time, in turn.
+One answer proves nothing, because an apiserver that has just started does not know its CRDs yet: a kind is taken for
+absent when answers have lacked it for a while. Until then nothing is decided of the pods that need it, and where it was
+found is kept in any case. Kinds that may not be read are tried again one at a time, in turn.
 
 At most `MOST_KINDS` kinds that are not `expected` are followed at a time; others wait as those that may not
 be read. So no pods can have the scheduler follow kinds without end, or keep it from those that it works with.

@@ -1,7 +1,7 @@
 """Asks other programs to mend sick machines, once the record on the Node says so.
 
 A new object has one name for a Node and a time, so that whoever writes it again finds it there: the pass after this
-one, or the next leader. Annotations of one that is there may be written again.
+one, or the next leader. Annotations of an existing object may be written again.
 """
 
 from __future__ import annotations

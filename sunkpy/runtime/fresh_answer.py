@@ -1,7 +1,7 @@
 """Answers that callers share: each caller gets the answer to a question that was sent after the call.
 
-Many ask the same at once: the hooks of a gang call from each of its nodes. Who comes while a question is on its way
-waits for the next one, for the answer to this one may be older than what they have just seen.
+Many ask the same at once: the hooks of a gang call from each of its nodes. A caller that comes while a question is on
+its way waits for the next one, because the answer to this one may be older than what the caller has just seen.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ _TURN_S = 0.02
 class Urgency(enum.IntEnum):
     """The order in which keys are given out: `FIRST` before all others, `LAST` after them.
 
-    In between, groups take turns, and each group gives keys that are wanted `SOON` before the others. Of one group
-    and kind keys are given out in the order in which they came.
+    In between, groups take turns, and each group gives keys that are wanted `SOON` before the others. Keys of one group
+    and urgency are given out in the order in which they came.
     """
 
     FIRST = 0

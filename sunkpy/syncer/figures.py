@@ -1,8 +1,7 @@
 """The figures of the Slurm cluster, read and rendered from time to time, so that a scrape costs nothing.
 
-One read serves all scrapes, however many there are, and the next is not sent before ten times what the last one took.
-All that grows with the number of nodes and jobs
-is done in a thread, where the event loop has its turn between two slices of a few milliseconds.
+One read serves all scrapes. The next read is sent only after ten times as long as the last one took. Work that grows
+with the number of nodes and jobs is done in a thread, and the event loop has its turn every few milliseconds.
 
 Figures that are too old are not shown: a gap in a graph says that nothing is known.
 """

@@ -1,8 +1,8 @@
 """Makes slurmctld look at its queue again when nodes become free for jobs.
 
-slurmctld does not look when a new node registers. When a drain is lifted or a node is resumed it looks at once, and may
-pass over the node, for its slurmd has yet to answer. Then jobs wait for backfill. It looks after any update of any
-node, also after an empty one.
+slurmctld does not look when a new node registers. When a drain is lifted or a node is resumed, slurmctld looks at once.
+It may pass over the node, because its slurmd has not answered yet. Then jobs wait for backfill. It looks after any
+update of any node, also after an empty one.
 """
 
 from __future__ import annotations

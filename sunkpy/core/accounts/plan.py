@@ -5,7 +5,7 @@ lasts as long as the object, also after a restore, and needs no memory here. Wha
 if it is in the way.
 
 Accounts and QoS are one for all clusters of a slurmdbd, associations and default accounts are of one cluster. So the
-release with the slurmdbd keeps QoS and what accounts are. Those of other clusters, its guests, only make an account
+release with the slurmdbd keeps QoS and what accounts are. Releases of other clusters, its guests, only make an account
 that is missing, and what is theirs is the association with a marked comment.
 
 Nothing is deleted. Slurm forgets the usage of a deleted association, and with it who had used their share. What is no

@@ -75,7 +75,7 @@ _ONLY_IF_ASKED: Final = frozenset({"reservation", "licenses"})
 def rule_for(rules: Iterable[AccessRule], namespace: Namespace, *, annotated: bool = False) -> AccessRule:
     """The first rule that covers a namespace; without one, a rule that allows nothing but the default partition.
 
-    `annotated`: the annotations of the namespace count, for nobody but administrators can have set them.
+    `annotated`: the annotations of the namespace count, because only administrators can have set them.
     """
     own = _annotated_rule(namespace.annotations) if annotated else AccessRule()
     return next((rule for rule in rules if rule.covers(namespace.name, namespace.labels)), own)

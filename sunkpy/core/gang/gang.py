@@ -147,7 +147,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     def missing(self) -> str:
         """Which pods of the first wave are missing: `2 of 4 pods (worker 1 of 3)`; empty if none is.
 
-        Those that succeeded have done their part, as have those that have a job of their own.
+        Pods that succeeded have done their part, and so have pods with a job of their own.
         """
         have = [(role, min(role.present, role.first)) for role in self.roles]
         lacking = ", ".join(f"{role.name} {count} of {role.first}" for role, count in have if count < role.first)
@@ -284,7 +284,7 @@ def ranked(pods: Iterable[Pod], index_of: Callable[[Pod], int]) -> tuple[Member,
 def by_seniority(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
     """Members of a role whose family does not number them: bound ones first, then the oldest, as many as have seats.
 
-    Those that have ended are members too and take no seat.
+    Pods that have ended are members too, and take no seat.
     """
     pods = sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.creation_timestamp, pod.name))
     over = [pod for pod in pods if pod.is_finished]

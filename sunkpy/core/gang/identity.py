@@ -110,8 +110,8 @@ def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
     """True if Slurm has given the number of the gang's job to another job: nothing in that job's record is about the
     gang.
 
-    An administrator may have changed a comment. Of a sealed job there is a second one, and of the scheduler's own user
-    nobody else has jobs.
+    An administrator may have changed a comment. A sealed job has a second comment, and nobody else has jobs of the
+    scheduler's own user.
     """
     if id in (parse_comment(job.comment), parse_comment(job.admin_comment)):
         return False

@@ -186,10 +186,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     kind away. So only those are looked at that one of the pods in question could meet.
 
     `shutting_out`: each term of required anti-affinity (`shut_out_by`) that may mean one of some pods, with the pods of
-    one namespace that have it.
-    `on_port`: those with a host port of this number.
-    `everyone`: all of them; asked for only when a pod has terms of its own, for it may take long.
-    `is_usable`: a job could have the node of this name.
+    one namespace that have it. `on_port`: those with a host port of this number. `everyone`: all of them; asked for
+    only when a pod has terms of its own, because it may take long. `is_usable`: a job could have the node of this name.
     """
 
     nodes: Mapping[str, Node]

@@ -36,21 +36,20 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
-    `gang` is None when all its pods are gone; `last_gang` is then what it was, if all of them had ended.
-    `eligibility` holds for every member; None while Slurm's nodes are not known, and when members have nodes.
-    `usable`: the nodes that all its pods may use by what lasts. `is_to_be_polled`: no event tells when it changes.
-    `bound_to` is the job under which the members were bound, `placed` the Slurm node of each bound member by its uid:
-    both from the scheduler's own knowledge, for the owner of a pod can write any annotation.
-    `displaced`: Slurm nodes that other jobs were given while the job of the pods there was lost, with those jobs.
-    `may_submit` is False until a failed or refused submit may be tried again, and while the gang may have a job that
-    nobody knows. `waits_for`: in words, whom the owner has to get rid of first. `idle_s`: for so long a job has held
-    nodes for the gang and no member has been there. `has_left_out`: a pod waits that has no seat, and soon becomes a
-    gang of its own. `is_half_bound`: some members of the first wave could not be bound
-    together with the others. `named_nodes`: the Slurm node that each member names, by uid, where they name different
-    ones (`sunkpy.core.gang.seating.named_nodes`). `reserved`: uids of members for which claims for devices are
-    reserved, as far as all their claims are known. `lost_devices`: by uid, why devices of a member that has its node
-    are not its own any more. `refusals`: of members whose node refused them and that still wait for it, by uid.
-    `now`: when this was, on the leader's monotonic clock, in seconds.
+    `gang` is None when all its pods are gone; `last_gang` is then what it was, if all of them had ended. `eligibility`
+    holds for every member; None while Slurm's nodes are not known, and when members have nodes. `usable`: the nodes
+    that all its pods may use by what lasts. `is_to_be_polled`: no event tells when it changes. `bound_to` is the job
+    under which the members were bound, `placed` the Slurm node of each bound member by its uid: both from the
+    scheduler's own knowledge, because the owner of a pod can write any annotation. `displaced`: Slurm nodes that other
+    jobs were given while the job of the pods there was lost, with those jobs. `may_submit` is False until a failed or
+    refused submit may be tried again, and while the gang may have a job that nobody knows. `waits_for`: in words, whom
+    the owner has to get rid of first. `idle_s`: for so long a job has held nodes for the gang and no member has been
+    there. `has_left_out`: a pod waits that has no seat, and soon becomes a gang of its own. `is_half_bound`: some
+    members of the first wave could not be bound together with the others. `named_nodes`: the Slurm node that each
+    member names, by uid, where they name different ones (`sunkpy.core.gang.seating.named_nodes`). `reserved`: uids of
+    members for which claims for devices are reserved, as far as all their claims are known. `lost_devices`: by uid, why
+    devices of a member that has its node are not its own any more. `refusals`: of members whose node refused them and
+    that still wait for it, by uid. `now`: when this was, on the leader's monotonic clock, in seconds.
     """
 
     id: GangId

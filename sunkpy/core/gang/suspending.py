@@ -1,8 +1,8 @@
 """Owners that are suspended when their gang is preempted, and resumed when its pods are gone.
 
 The owner itself bears the note of it: which scheduler did it, and by which field. So only what this scheduler has
-suspended is ever resumed, and a new leader goes on where the old one ended. Who wants it to stay suspended takes the
-note away; a person who resumes it earlier may leave the note.
+suspended is ever resumed, and a new leader goes on where the old one ended. A person who wants it to stay suspended
+removes the note; a person who resumes it earlier may leave the note.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def suspend(suspension: Suspension, scheduler: str) -> dict[str, object]:
 def release(owner: Owner, scheduler: str, *, has_pods: bool) -> dict[str, object] | None:
     """The patch that resumes an owner without pods and takes our note away; None while it stays as it is.
 
-    Where somebody has resumed it, the note alone goes. `has_pods`: some of its pods have not ended yet.
+    If somebody has resumed the owner, only the note goes. `has_pods`: some of its pods have not ended yet.
     """
     path = path_noted(owner, scheduler)
     if not path or owner.is_deleting:

@@ -1,7 +1,7 @@
 """Whether a node has the features that a job asks for: `a&(b|c)`, `[a|b]` (sbatch(1), --constraint).
 
-Of `[a|b]` all nodes of a job have the same one, which those of one NodeSet have anyway. Anybody may write a constraint,
-so one that is very long or deep is not looked at, and what was found is kept.
+For `[a|b]` all nodes of a job need the same feature, which nodes of one NodeSet have anyway. Anybody may write a
+constraint, so one that is very long or deep is not looked at, and what was found is kept.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     `requests`: those of the jobs of highest priority, in its order. `reason`: which jobs cannot be helped, and why, if
     there are any. `since`: RFC 3339, from when on nodes have been wanted without a pause; empty while none are.
 
-    Of a NodeSet that releases nodes also `held`: a job that waits needs its idle nodes, too; and `seen`: RFC 3339, when
-    Slurm's jobs were last known to want this, by up to two minutes too early.
+    For a NodeSet that releases nodes there are also `held`: a job that waits needs its idle nodes, too; and `seen`: RFC
+    3339, when Slurm's jobs were last known to want this, by up to two minutes too early.
     """
 
     wanted_nodes: int = 0

@@ -1,6 +1,6 @@
 """Whether anything still runs on a node that was drained for its health: the syncer's word of the last seconds.
 
-What a slurmd pod shows of its Slurm node may be hours old, for a syncer that is away takes nothing back. So before
+What a slurmd pod shows of its Slurm node may be hours old, because a syncer that is away takes nothing back. So before
 something is done that a job would not survive, or told to somebody who does it, the operator asks by a token on the pod
 (`sunkpy.dev/drain-asked`), and a fresh receipt for that token is the answer: Slurm has said twice that the node is
 drained and that no job is on it.

@@ -6,8 +6,8 @@ nothing. So `kubectl drain` works as people expect: it cordons, the cordon drain
 retries succeed as soon as the last job has ended.
 
 Autoscalers choose Nodes by what their pods request, and a slurmd pod requests almost nothing. So the Node carries the
-marks by which they leave it alone, as long as jobs run there or could start. A mark for each job would be too late, for
-a job starts faster than it is seen, and each change of a Node goes to every controller there is.
+marks by which they leave it alone, as long as jobs run there or could start. A mark for each job would be too late,
+because a job starts faster than it is seen, and each change of a Node goes to every controller there is.
 """
 
 from __future__ import annotations

@@ -160,7 +160,8 @@ def _mark_waits_s(world: World) -> Iterator[float]:
 def is_cleared(pod: Pod, now: datetime) -> bool:
     """The syncer has answered exactly the token that is on the pod, lately: nothing runs there any more.
 
-    Who drained the node may open it again, and a syncer that is away takes no receipt back; so an old one is none.
+    Whoever drained the node may open it again, and a syncer that is away takes no receipt back. So an old receipt does
+    not count.
     """
     return is_answered(pod) and has_fresh_receipt(pod, now)
 

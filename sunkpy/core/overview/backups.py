@@ -200,8 +200,8 @@ def late_after_s(cron_job: CronJob) -> float:
 
 
 def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
-    """A Job of its own, in the place and with the volumes of one that makes a backup. Not owned by the CronJob, whose
-    last success it would count as.
+    """The manifest of a separate Job, in the same place and with the same volumes as a Job that makes a backup. Not
+    owned by the CronJob, whose last success it would count as.
     """
     spec = dict(cron_job.spec.job_template.spec)
     (container, *others) = spec["template"]["spec"]["containers"]

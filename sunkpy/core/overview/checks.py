@@ -158,7 +158,7 @@ def _denying(facts: Installation) -> set[str]:
 
 
 def _system_classes(facts: Installation) -> _Verdict:
-    """Who makes a workload cannot be looked up, only where it is."""
+    """One cannot look up who makes a workload, only where it is."""
     policy = next((each for each in facts.policies or () if each.is_of_system_classes), None)
     if policy is None:
         return _Verdict("everybody may make pods for which the kubelet evicts others: restrictCriticalPods is false")

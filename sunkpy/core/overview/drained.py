@@ -59,7 +59,7 @@ class Door(enum.StrEnum):
 class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A hold on a node. `who`: the name of its owner, if the door records one. `since`: empty if it is not known.
 
-    `by_hand`: a person lifts it, there. Else it goes when its cause does.
+    `by_hand`: a person lifts it, there. Otherwise it ends with its cause.
     """
 
     door: Door

@@ -6,7 +6,8 @@ one is free earlier; a domain with room now is preferred for that reason. When a
 next job takes another.
 
 Gangs that must not share a domain take turns, by the numbers that their owner gave them, for Slurm, which knows nothing
-of it, may start them at the same moment. Who gets the same as another is refused when it is bound, and takes the next.
+of it, may start them at the same moment. If two gangs get the same domain, one is refused when it is bound, and takes
+the next.
 
 To be on one node needs no choice, unless others must not be there: the job asks for one node, and those that are too
 small are excluded.
@@ -30,9 +31,10 @@ class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that must be together: `slots` of them, each with `needs` (`counted`), on nodes with one value of `label`.
     If `apart`, no two are on one node.
 
-    `excluded`: nodes that the job excludes while it waits; it stays with the domain in which it excludes none, as long
-    as that holds it. `refused`: nodes that have refused the gang; another domain than theirs is preferred. `turn`:
-    other gangs must not be in its domain, so of equally good ones it takes that of this number.
+    `excluded`: nodes that the job excludes while it waits. The job stays with the domain in which it excludes no node,
+    as long as that domain holds it. `refused`: nodes that have refused the gang; a domain without them is preferred.
+    `turn`: other gangs must not be in the same domain, so the gang takes the one with this number among equally good
+    domains.
     """
 
     label: str

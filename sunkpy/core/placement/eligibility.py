@@ -1,10 +1,10 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
 Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job:
-whole NodeSets by the features of those that are left, or by that of a label, so that no node that joins later concerns
-a job that waits, and single nodes by name.
-Only lasting facts count: labels, taints, sizes, daemons. What is full, cordoned, not ready or drained now is Slurm's
-own business: the syncer drains such nodes there, and the job waits in the queue as it should.
+whole NodeSets by the features of the NodeSets that remain, or by the feature of a label, so that a waiting job need not
+be changed when nodes join later; and single nodes by name. Only lasting facts count: labels, taints, sizes, daemons.
+What is full, cordoned, not ready or drained now is Slurm's own business: the syncer drains such nodes there, and the
+job waits in the queue as it should.
 """
 
 from __future__ import annotations

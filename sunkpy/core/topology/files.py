@@ -158,7 +158,7 @@ def _read_conf(text: str) -> FileTopology:
 
 
 def _paths(nodes: Mapping[str, Iterable[str]], parents: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Of a node in two leaves the first counts, as for Slurm."""
+    """If a node is in two leaves, the first counts, as in Slurm."""
     found: dict[str, tuple[str, ...]] = {}
     for leaf, below in nodes.items():
         path = [leaf]

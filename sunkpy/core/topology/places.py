@@ -84,7 +84,7 @@ def place_of_slinky(spec: str) -> Place:
 def topology_str_of(place: Place, plugins: Sequence[str], record: str = "") -> str:
     """The place as Slurm 26.05 takes it for one node: `tree:all:sp1/:sp1/leaf4,block:b7`.
 
-    What is not known stays as the `record` of the node has it, for a label may be gone for a moment. A node that never
+    What is not known stays as in the `record` of the node, because a label may be gone for a moment. A node that never
     had a switch is below the root, and one that never had a block is in none.
     """
     if place.spec or not plugins:

@@ -22,7 +22,7 @@ SLINKY_ANNOTATION: Final = "topology.slinky.slurm.net/spec"
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Label keys of the levels, widest first, and of the block: nodes behind one NVLink, say.
 
-    Of `levels` the last `least` must be there; wider ones may be missing from the outside in. `longer`: a level below
+    The last `least` of `levels` must be there; wider ones may be missing from the outside in. `longer`: a level below
     the last one, which only some machines have. Of several keys for a block the first that is there counts.
     """
 

@@ -1,8 +1,8 @@
 """Claims for devices, and the devices of each node, as the scheduler watches them (`resource.k8s.io/v1`).
 
 Watched only where the administrator has said which GRES stands for a DeviceClass. All claims of the cluster are
-followed, for nobody else refuses a device that another claim has. What was just written on a claim counts before the
-watch shows it.
+followed, because nobody else refuses a device that another claim has. What was just written on a claim counts before
+the watch shows it.
 """
 
 from __future__ import annotations

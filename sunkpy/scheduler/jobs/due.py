@@ -97,7 +97,7 @@ def _due(lanes: tuple[_Lane, _Lane], now: float) -> Iterator[Job]:
 def waits_for_poll(job: Job) -> bool:
     """True if only a poll can show what happens to the job next.
 
-    A prolog will report where a queued job begins, and epilogs report the end of one that has begun on all its nodes.
+    A prolog will report where a queued job begins, and epilogs report the end of a job that has begun on all its nodes.
     """
     if job.is_anothers:
         return False

@@ -4,8 +4,8 @@ An earlier leader left them, or a submit whose answer was lost made them. What c
 anybody who may edit a pod can note another's job there.
 
 Jobs are read one by one, a few at a time, first those that somebody waits for: 50,000 jobs in one answer are 250 MB,
-come after the time for which an answer is waited for, and slurmrestd offers no part of them. Whose a job is is
-remembered, so that those of others are read once, however often is searched.
+come after the time for which an answer is waited for, and slurmrestd offers no part of them. The search remembers to
+whom a job belongs. So it reads jobs of others only once, however often it searches.
 """
 
 from __future__ import annotations

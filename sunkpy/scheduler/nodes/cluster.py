@@ -142,7 +142,9 @@ class Cluster:
         return (*self.pods.parts, self.nodes, self.slurmd_pods, *namespaces)
 
     def have_hooks(self) -> bool:
-        """Prologs and epilogs call from all nodes: none is external, where slurmctld starts jobs and tells nobody."""
+        """True if Prologs and Epilogs call from all nodes: no node is external, where slurmctld starts jobs and nobody
+        is told.
+        """
         observation = self._slurm_nodes.observation
         return observation is not None and not any("EXTERNAL" in each.state for each in observation.nodes.values())
 

@@ -78,7 +78,7 @@ class OwnerIndex:
             self._let_go(uid, above.links)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the informer of pods: some stand below others."""
+        """Follow one change of the informer of pods: a pod may be an owner of other pods."""
         changed = new or old
         if changed is None or (old is not None and new is not None and _bare(old) == _bare(new)):
             return

@@ -2,9 +2,9 @@
 
 A pod is identified once, when it is known what stands above it, and its identity stays: no change of a label or of an
 owner moves it to another gang. Until then it is *unidentified*; it is on its node all the same. What moves a pod is the
-note that came with its binding (`scheduler.pods.by_note`), and that it becomes a *solo* gang, for good: an extra, for
-there are more pods than seats, or one that is set apart, for the job of its gang has no room for it. The latter is not
-missing in its gang as long as it lives.
+note that came with its binding (`scheduler.pods.by_note`), and that it becomes a *solo* gang, for good: an extra,
+because there are more pods than seats; or a pod that is set apart, because the job of its gang has no room for it. The
+latter is not missing in its gang as long as it lives.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class SoloGangs:
             self._apart.drop(base, id.unit)
 
     def left_out(self, gang: Gang, beyond: Sequence[Pod], *, now: float) -> list[tuple[Pod, float]]:
-        """The pods beyond the seats of the gang, and since when they have had none; none that is bound.
+        """The pods beyond the seats of the gang, and since when they have had no seat. Bound pods are not among them.
 
-        Nor any while a member is being deleted, for its seat may be theirs.
+        It is empty while a member is being deleted, because they may get its seat.
         """
         if self._left_out_at:
             for uid in {pod.uid for pod in gang.members} & self._left_out_at.keys():

@@ -84,7 +84,7 @@ def holders(found: Sequence[Manifest]) -> Iterator[Row]:
 def _user(pod: Mapping[str, object], container: Mapping[str, object], *, ends: bool) -> str:
     context = pod.get("securityContext", {}) | container.get("securityContext", {})
     if context.get("runAsUser") == 0:
-        return "root, ends" if ends else "root, privileged" if context.get("privileged") else "root"
+        return "root, runs only at the start" if ends else "root, privileged" if context.get("privileged") else "root"
     assert context["runAsNonRoot"] is True
     return str(context.get("runAsUser", "of the image, not root"))
 

@@ -153,7 +153,9 @@ def _if_refused(snapshot: Snapshot, gang: Gang, pod: Pod) -> IfRefused:
 
 
 def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
-    """Who has no seat will not have one: the job was made for others, or has fewer slots than there are seats now."""
+    """True if a pod without a seat will not get one: the job was made for others, or has fewer slots than there are
+    seats now.
+    """
     if job.is_replacement:
         return True
     has_fewer = job.slurm.tasks < gang.seats and not all(snapshot.seating(job).nodes.values())

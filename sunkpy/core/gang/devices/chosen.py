@@ -170,12 +170,11 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
     """Why a pod on its node no longer has for itself the devices that were noted on it. Empty if it has, or if nothing
     was noted.
 
-    Who may write the status of claims can clear and rewrite an allocation while the pod runs, and give a device to a
-    second claim: the apiserver refuses neither.
+    Anybody who may write the status of claims can change an allocation while the pod runs, or give a device to a second
+    claim: the apiserver refuses neither.
 
     Args:
-        pod: it has not ended; of one that has, Kubernetes clears the claims.
-        claims: its own that are there.
+        pod: it has not ended; when a pod has ended, Kubernetes clears its claims. claims: its own that are there.
         owner_of: who else has a device.
     """
     noted = devices_on(pod)

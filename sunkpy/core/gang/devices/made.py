@@ -4,8 +4,8 @@ Such a pod names no claim: whoever schedules it makes one and says in the pod's 
 requests (KEP-5004). So such a resource is taken out of what the kubelet has to offer, and from here on the pod is one
 with a claim. Its name follows from the pod, so that none is made twice.
 
-A resource that some kubelet offers is left to the device plugins: one kind per resource, for a job is made before its
-node is known.
+A resource that some kubelet offers is left to the device plugins: one kind per resource, because a job is made before
+its node is known.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class BadDeclaration(ValueError):
     """What an owner or annotation declares makes no gang, or cannot be read. The text is for the people of the
     workload.
 
-    `annotation`: the one that says so, where it is one. Who catches it has `problem`.
+    `annotation`: the one that says so, where it is one. The code that catches it finds the text in `problem`.
     """
 
     def __init__(self, text: str, *, annotation: str = "") -> None:

@@ -38,7 +38,7 @@ class GpuSharing(enum.StrEnum):
     """Who may use the other GPUs of a node if pods ask for GPUs by number: nobody, or others.
 
     Slurm counts them, and the device plugin chooses: where two owners share a node it may give one what the other has.
-    Not so sunkpy's own plugin, which hands out what Slurm gave.
+    sunkpy's own plugin does not do that: it hands out what Slurm gave.
     """
 
     EXCLUSIVE = "exclusive"

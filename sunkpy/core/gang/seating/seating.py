@@ -1,8 +1,8 @@
 """Who sits where: the members of a gang on the seats that its job holds.
 
 The slots of the job lie on its nodes in Slurm's own order, switch by switch where it is known which node is at which,
-and the seats in the slots in rank order: rank 0 is on the first node, neighbours in rank are neighbours there. Who has
-a node keeps it, so the same seating comes out again when a new leader knows nothing but the bindings.
+and the seats in the slots in rank order: rank 0 is on the first node, neighbours in rank are neighbours there. A pod
+that has a node keeps it, so the same seating comes out again when a new leader knows nothing but the bindings.
 
 A finished member has left its seat. One that is being deleted holds it until it is gone, and the pod that was made in
 its stead waits for that.
@@ -42,11 +42,10 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True):
     """Which pod (by uid) has which seat under one job.
 
     Args:
-        seats: of members that have nodes, and of those that may take a seat now. Who finds none that is free and for
-            which the job has a node has none.
-        nodes: the node of each seat that is declared, whether there is a pod for it or not; empty where the job has
-            none.
-        holding: the node of each member that has one and has not ended; empty where it is not known.
+        seats: of members that have nodes, and of those that may take a seat now. A pod has no seat if no seat is free
+        for which the job has a node. nodes: the node of each seat that is declared, whether there is a pod for it or
+        not; empty where the job has none. holding: the node of each member that has one and has not ended; empty where
+        it is not known.
     """
 
     seats: Mapping[str, Seat]

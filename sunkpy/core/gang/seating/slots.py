@@ -73,7 +73,7 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources
 def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[SeatId, int]:
     """For each seat, its slot in a job with so many slots. A seat without a slot gets a number beyond them.
 
-    The gang may be another than the job was made for. Who has no slot there that was asked for has none.
+    The gang may be another than the job was made for. A seat has no slot if the job was asked for none for it.
     """
     if kind is not None and kind.seats and 0 < tasks < gang.seats and not gang.one_per_node:
         return _as_shared(gang, kind.seats)
