@@ -74,7 +74,7 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
 
 
 async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
-    """Take nodes out of service at a door. If a name is that of no node of the pool, nothing is changed.
+    """Take nodes out of service at a door. If no node of the pool has one of the names, nothing is changed.
 
     Raises:
         BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.

@@ -157,7 +157,7 @@ class SlurmWriter:
     async def _one_of_a_list(
         self, step: Callable[[_Write], Awaitable[WriteOutcome]], write: _Write
     ) -> tuple[str, WriteOutcome | Exception]:
-        """An error is that of one name; the others go on."""
+        """An error concerns one name; all other writes go on."""
         async with self._listed:
             try:
                 return write.name, await step(write)

@@ -3,8 +3,8 @@
 * In the cluster, a token of Kubernetes proves it: people who may `get nodesets` in the namespace see the pool, and see
   the pods of each namespace where they may `get pods`. A token of Slurm (`scontrol token`) proves it too, and shows its
   user their own jobs; a browser may bring such a token once, and gets a session in its place.
-* On a person's own machine, a key proves it that stands only in the link that the command prints: other people may have
-  a login on that machine.
+* On a person's own machine, a key proves it. Only the link that the command prints has this key, because other people
+  may have a login on that machine.
 
 A verdict is kept for a minute, so a person who loses a right keeps it here for that long. The apiserver gets a few
 questions at once at most, whatever strangers send; a known person does not wait for them.

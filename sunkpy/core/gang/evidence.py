@@ -1,10 +1,10 @@
 """The evidence that a pod belongs to a gang, in the order of its strength.
 
 A running scheduler goes by what the pod said when it was first seen, and nothing moves it: it knows the jobs that it
-has submitted. A new leader has to find out under whose job each pod is that an earlier one bound. Labels, annotations
-and owners may have changed since, or be unreadable; a binding note can be forged where no policy protects it; the
-comment of a job proves whose the job is, and not which pods run under it. So they are weighed, and only evidence that
-is at least as strong as what speaks for the present gang moves a pod.
+has submitted. A new leader has to find out under which gang's job each pod runs that an earlier leader bound. Labels,
+annotations and owners may have changed since, or be unreadable; a binding note can be forged where no policy protects
+it; the comment of a job proves whose the job is, and not which pods run under it. So they are weighed, and only
+evidence that is at least as strong as what speaks for the present gang moves a pod.
 
 A note alone counts for less than a job on the node: whoever may edit the pod could take it from under that job, whose
 epilog would end while it still runs. A job for one pod alone counts for most: no note takes that pod away from it.

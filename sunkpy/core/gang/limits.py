@@ -325,7 +325,9 @@ def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
 
 
 def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
-    """True if it can change where one of these pods may go that the other pod comes to a node or leaves it."""
+    """True if these pods depend on the other one: where one of them may go can change when the other one comes to a
+    node or leaves it.
+    """
     return (
         any(_selects(term, pod.metadata, other.metadata) for pod in pods for term in terms_of(pod))
         or any(_selects(term, other.metadata, pod.metadata) for term in _anti(other.spec) for pod in pods)

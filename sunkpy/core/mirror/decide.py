@@ -154,7 +154,7 @@ def _note_times(view: View, now_s: float) -> MirrorMemory:
 def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) -> MirrorMemory:
     """Note the finding that the token's node is empty and closed, or gone; drop it when that no longer holds.
 
-    The token is that of the removal, else that of another program's request to drain the node.
+    The token is that of the removal; without one, that of another program's request to drain the node.
     """
     asked = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_DRAIN_ASKED)
     token = next((pod.annotations[key] for key in asked if key in pod.annotations), None) if pod else None

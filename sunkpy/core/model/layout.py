@@ -1,9 +1,9 @@
 """How the tasks of a job lie on its nodes: per node, in the job's own order, how many.
 
-The order is Slurm's: of nodes that come and go it is that in which they first registered, whatever its topology plugin
-knows of switches (slurmctld, read_config.c: only nodes of slurm.conf are sorted). So those of one switch are neighbours
-only where somebody else says which they are (`grouped`). Slurm does not tell the tasks per node of a job without steps;
-they follow from what it allocated.
+The order is Slurm's. Nodes that come and go are in the order in which they first registered, whatever the topology
+plugin knows of switches (slurmctld, read_config.c: only nodes of slurm.conf are sorted). So those of one switch are
+neighbours only where somebody else says which they are (`grouped`). Slurm does not tell the tasks per node of a job
+without steps; they follow from what it allocated.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def choose_idle(world: World, gone: Collection[str]) -> list[str]:
 def _is_spare(growth: GrowthStatus | None, now: datetime) -> bool:
     """No job wants nodes or waits for the idle ones, as far as the syncer has lately read them.
 
-    A time to come is that of a clock that is ahead, and says nothing of how old it is.
+    A time in the future comes from a clock that is ahead. It does not show how old the value is.
     """
     if growth is None or not growth.seen:
         return False

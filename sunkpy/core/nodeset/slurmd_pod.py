@@ -172,9 +172,7 @@ def offer(nodeset: NodeSet, node: Node) -> str:
 
 
 def is_offer_of(pod: Pod, offers_now: str) -> bool:
-    """True if the pod was made for this offer. A pod without the annotation is of an older operator, and
-    nobody knows.
-    """
+    """True if the pod was made for this offer. False for a pod without the annotation, which an older operator made."""
     made_for, now = _offer_of(pod), _by_key(offers_now)
     # An older operator wrote no devices, and a driver may learn their names later.
     both = made_for.keys() & now.keys()

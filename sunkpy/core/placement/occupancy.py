@@ -22,7 +22,7 @@ _NOTHING: Final[dict[str, str]] = {}
 
 
 def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """What those of the pods take that have no Slurm job."""
+    """What the pods without a Slurm job take together."""
     total: matching.Amounts = {}
     for pod in pods:
         total = matching.added(total, taken_without_job(pod, scheduler_names=scheduler_names))

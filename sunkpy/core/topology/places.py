@@ -57,7 +57,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_block: bool = False) -> Place:
     """The place of the Node with these labels, by the first of these sources that knows it.
 
-    Without one the problem is that of the source that knows most of it.
+    If no source knows it, the problem is named for the source that knows most of it.
     """
     found = [(_switches(labels, source), source) for source in sources]
     for (values, problem), source in found:

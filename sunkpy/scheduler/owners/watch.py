@@ -5,8 +5,8 @@ Kinds are found by asking the apiserver (`kube.kinds`), so those of people's own
 the others. What nobody reads is not kept: of most kinds metadata is enough, and of the others the whole of those above
 our pods (`owners.wholes`).
 
-What a watch has shown stays while its kind is not served. When the kind is served in another version, the last that was
-seen counts (`owners.index`) until it is listed there.
+What a watch has shown stays while its kind is not served. When the kind is served in another version, the objects as
+last seen count (`owners.index`) until it is listed there.
 """
 
 from __future__ import annotations

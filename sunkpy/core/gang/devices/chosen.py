@@ -65,8 +65,8 @@ class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
 
 class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that is to be bound, with its claims under the pod's names for them. `indices`: those of its job, as noted.
-    `mappings`: the containers for which the claim is that was made for the pod. `counted`: how many devices its job
-    asked for because of claims.
+    `mappings`: for a claim that was made for the pod, its requests and their containers. `counted`: how many devices
+    its job asked for because of claims.
     """
 
     pod: Pod
