@@ -1,4 +1,4 @@
-"""What volumes hold, read when somebody scrapes.
+"""How full volumes are, read when somebody scrapes.
 
 What cannot be read fails the whole answer, so that Prometheus sees that nobody looks. A file that is not there yet has
 no series.

@@ -27,7 +27,8 @@ _SHOWN: Final = 100
 """At most this many characters of a constraint are shown."""
 
 HET_JOBS: Final = 50
-"""So many heterogeneous jobs are looked at, the first in line: for each all rooms are copied, for it may not fit whole.
+"""At most so many heterogeneous jobs are looked at, the first in line. For each of them all rooms are copied, because
+it may not fit as a whole.
 """
 
 

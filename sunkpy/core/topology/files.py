@@ -28,7 +28,7 @@ from sunkpy.core.topology.places import BLOCK, ROOT, TREE, UNKNOWN, Place, switc
 CONF: Final = "topology.conf"
 YAML: Final = "topology.yaml"
 NO_BLOCK: Final = "none"
-"""A block without nodes: Slurm wants one."""
+"""The name of a block without nodes, because Slurm wants at least one block."""
 _MADE: Final = "# Made by sunkpy of what Nodes say.\n"
 _ENTRY: Final = re.compile(r"(\w+)=(\S*)")
 
