@@ -38,7 +38,7 @@ class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def roll(access: Access, order: RollOrder) -> Shown:
-    """Change a roll, and show how it stands.
+    """Change a roll if that is asked for, and show how it stands.
 
     Raises:
         BadSettings, KubeError: the NodeSet cannot be read or changed.

@@ -31,9 +31,9 @@ class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
     """One syncer serves one Slurm cluster, whose slurmd pods all live in `namespace`.
 
     `cluster` is Slurm's ClusterName; `poll_seconds` how often the nodes are read (an idle cluster answers in 6 ms);
-    `scheduler_user` is the Slurm user of the scheduler, which owns the allocations of pods.
-    `service_check_seconds` is how long Slurm may take to report the jobs of a node; that node waits meanwhile.
-    `potential_config_map`: where slurmctld's pod reads of the nodes that there could be.
+    `scheduler_user` is the Slurm user of the scheduler, which owns the allocations of pods. `service_check_seconds` is
+    how long Slurm may take to report the jobs of a node; that node waits meanwhile. `potential_config_map`: the
+    ConfigMap in which slurmctld's pod reads of possible nodes.
     """
 
     cluster: str

@@ -59,20 +59,14 @@ class Record(Wire, frozen=True, kw_only=True):
     """The value of the annotation. Times in RFC 3339.
 
     Args:
-        at: when it came to `state`.
-        signal: the name of the rule; `text` the evidence; `since` when the signal was first seen.
-        cure: what has to happen before it comes back, as the rule says.
-        closes: sunkpy drains it; else Slurm has.
-        reason: of a drain of others in Slurm that is the signal, byte for byte.
-        boot: the boot ID of the machine when it was closed.
-        run: the last start of slurmd that does not count as a check of the cured machine.
-        log: the last lines of the check that failed.
-        good_since: since when the signal has been gone.
-        idle_since: of one in `verify`, since when no job runs in the pod that is to be replaced.
-        due: when the next step comes by itself, if nothing changes.
-        why: why it needs a person, or why it came back.
-        returns: when it came back, the last of them.
-        past: the last steps, the oldest first.
+        at: when it came to `state`. signal: the name of the rule; `text` the evidence; `since` when the signal was
+        first seen. cure: what has to happen before it comes back, as the rule says. closes: sunkpy drains the node;
+        False if Slurm has drained it. reason: the reason of the drain that others set in Slurm, byte for byte, if that
+        drain is the signal. boot: the boot ID of the machine when it was closed. run: the last start of slurmd that
+        does not count as a check of the cured machine. log: the last lines of the check that failed. good_since: since
+        when the signal has been gone. idle_since: in state `verify`, since when no job runs in the pod that is to be
+        replaced. due: when the next step comes by itself, if nothing changes. why: why it needs a person, or why it
+        came back. returns: when it came back, only the last few times. past: the last steps, the oldest first.
     """
 
     state: State

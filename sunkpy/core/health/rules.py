@@ -66,7 +66,7 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return msgspec.convert(_for_node(msgspec.to_builtins(self), node), Remedy)
 
     def body(self, name: str) -> dict[str, object]:
-        """The new object, of one that is filled."""
+        """The body of the new object; the remedy is filled for a Node."""
         metadata = self.manifest.get("metadata")
         own = {"name": name, **({"namespace": self.namespace} if self.namespace else {})}
         merged = {**(metadata if isinstance(metadata, dict) else {}), **own}

@@ -303,7 +303,7 @@ class ExtendedClaimStatus(Wire, frozen=True, kw_only=True):
 
 
 class WorkloadReference(Wire, frozen=True, kw_only=True):
-    """The group of a Workload that a pod belongs to (Kubernetes 1.35)."""
+    """The group to which a pod belongs, in a Workload (Kubernetes 1.35)."""
 
     name: str = ""
     pod_group: str = ""

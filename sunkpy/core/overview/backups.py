@@ -216,7 +216,7 @@ def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
 
 
 def backup_tables(backups: Iterable[Backup], now: datetime, *, is_wide: bool) -> list[Table]:
-    """A row for each that is backed up and, if wide, one for each backup."""
+    """A table with a row for each component that is backed up; if wide, also one with a row for each backup."""
     found = list(backups)
     titles = ("OF", "NEWEST", "AGE", "SIZE", "KEPT", "IN BUCKET", "FREE", "STATE")
     tables = [Table(titles=titles, rows=tuple(_row(backup, now) for backup in found))]

@@ -121,7 +121,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Steps:
-    """Take a node out at one door; there the reason of others stays, unless they are named."""
+    """The steps that take a node out at one door. There the reason of others stays, unless the person names them."""
     here = [
         hold for hold in now.held.holds if hold.by_hand and (hold.door == Door.KUBERNETES) == (door == Door.KUBERNETES)
     ]
@@ -134,7 +134,7 @@ def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Step
 
 
 def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Steps:
-    """Lift at these doors what is one's own or named; all else stays."""
+    """The steps that lift, at these doors, holds of the person and of those whom they name. All other holds stay."""
     steps: list[DrainStep] = []
     left: list[str] = []
     for hold in now.held.holds:

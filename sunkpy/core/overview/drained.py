@@ -248,7 +248,7 @@ def held_table(nodes: Iterable[HeldNode]) -> Table:
 
 
 def still_there(node: HeldNode) -> str:
-    """The jobs and pods on it, in words; empty without any."""
+    """The jobs and pods that are still on the node, in words; empty without any."""
     jobs = f"{count(len(node.jobs), 'job')} {first_of(map(str, node.jobs), _SHOWN)}" if node.jobs else ""
     pods = f"{count(len(node.pods), 'pod')} {first_of(node.pods, _SHOWN)}" if node.pods else ""
     return "; ".join(filter(None, (jobs, pods)))

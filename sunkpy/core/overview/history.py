@@ -154,7 +154,7 @@ def _time(seconds: int) -> str:
 
 
 def history_table(history: History) -> Table:
-    """A row for each, the oldest first."""
+    """The history as a table with a row for each happening, the oldest first."""
     rows = tuple(
         (each.at, each.side, each.by, f"{each.what}{f' (×{each.times})' if each.times > 1 else ''}", each.text)
         for each in history.happenings

@@ -244,7 +244,9 @@ def headline(pool: PoolView) -> str:
 
 
 def pool_tables(pool: PoolView, *, is_wide: bool = False) -> Iterator[Table]:
-    """NodeSets; nodes, equal ones in one row unless all are wanted; what is waited for; pods that cannot start."""
+    """The tables of the pool: NodeSets, nodes, what is waited for, and pods that cannot start. Equal nodes are one row
+    unless `is_wide`.
+    """
     yield _nodeset_table(pool)
     if pool.growth:
         yield _growth_table(pool.growth)

@@ -123,5 +123,5 @@ def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[Ga
 
 
 def cancel_all(jobs: Iterable[Job], why: str) -> list[GangAction]:
-    """Cancel each of them, for the same reason."""
+    """Cancel each of the jobs, for the same reason."""
     return [Cancel(job=job.id, why=why) for job in jobs]

@@ -27,7 +27,7 @@ def named_id(pod: Pod, by: str, name: str, *, unit: str = "") -> GangId:
 
 
 def distinct(text: str) -> str:
-    """A text as it may stand in an identity; two texts never become the same."""
+    """The text in a form that may stand in an identity. Two texts never become the same."""
     return text if token(text) == text else f"{token(text)[:40]}-{_digest(text)}"
 
 

@@ -86,7 +86,7 @@ def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
 
 
 def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
-    """A budget with too few healthy pods since this one was evicted."""
+    """A PodDisruptionBudget that has too few healthy pods since this pod was evicted."""
     for budget in budgets:
         selector, status = budget.spec.selector, budget.status
         is_of_it = selector is not None and matching.matches_labels(selector, pod.labels)
