@@ -252,7 +252,9 @@ EVENTS: Final = {
         "submits a job for that node. Until this job starts, Slurm may give the node to others.",
     ),
     "PreemptionByScheduler": Meaning(
-        _WORKLOAD, "Evicted; the text names the job that took its node, if that can be told, unless PrivateData=jobs."
+        _WORKLOAD,
+        "The scheduler evicted the pod, because another job took its node. The text names that job if it is found, "
+        "unless slurm.conf has PrivateData=jobs.",
     ),
     "BudgetViolated": Meaning(
         _WORKLOAD,

@@ -88,7 +88,7 @@ class Process:
         self._ready_checks[name] = check
 
     def add_alive_check(self, name: str, check: AliveCheck) -> None:
-        """Add a check: the process is not alive if the check returns a text while this replica holds the lease.
+        """Not alive while the check says something and this replica holds the lease.
 
         Without election a restart would mend nothing: whatever keeps the answers away keeps them from the next one.
         """

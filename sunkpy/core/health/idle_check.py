@@ -87,7 +87,7 @@ class IdleCheck(Wire, frozen=True, kw_only=True):
     """The value of the annotation. Times in RFC 3339.
 
     `at`: when it was seen to have ended; `passed`: when one last passed; `tried`: when one after a failure was not
-    made. `text` says why it failed, at first or twice, or was not made; `log` has the last lines of what failed.
+    made. `text` says why it failed, at first or twice, or was not made. `log` has the last lines of what failed.
     `is_told`: the node was closed for it, so it is no news any more.
     """
 

@@ -157,8 +157,8 @@ class NodesToCome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
-    """The wish of the NodeSet's status, less the nodes that have come since. It never exceeds what `potential` and
-    `replicas` allow, because the status may be older than the spec.
+    """What the status says is wanted, without nodes that it does not count and that have come. Never more than
+    `potential` and `replicas` allow, for the status may be older than the spec.
 
     Args:
         nodeset: whose status it is. The syncer may have written it without having seen the last slurmd pods.
