@@ -341,8 +341,8 @@ def test_no_part_is_later_than_the_one_above_it(root: Path, tmp_path: Path):
 
     def refused(name: str, above: str) -> str:
         return (
-            rf"images\.{name} is Slurm 26\.05\.\d+ and images\.{above} is 24\.11\.\d+, and must not be earlier\. "
-            r"Upgrade it before, or with it: docs/tasks/upgrade\.md\n"
+            rf"images\.{name} is Slurm 26\.05\.\d+, but images\.{above} is only 24\.11\.\d+: images\.{above} must not "
+            rf"be older than images\.{name}\. Upgrade images\.{above} first, or both together: docs/tasks/upgrade\.md\n"
         )
 
     assert checked(slurmdbd="trixie", slurmctld="trixie", slurmd="sid")[:2] == [

@@ -36,8 +36,8 @@ def start(folder: Path, own: str, *words: str) -> tuple[int, str]:
 def test_what_is_asked_of_others_is_not_later_than_they_are(tmp_path, first, own, is_refused):
     assert start(tmp_path, first, "slurmdbd", "") == (0, "")
     refusal = (
-        "images.slurmctld is Slurm 26.05.1 and images.slurmdbd is 24.11.5, and must not be earlier. Upgrade it before, "
-        "or with it: docs/tasks/upgrade.md\n"
+        "images.slurmctld is Slurm 26.05.1, but images.slurmdbd is only 24.11.5: images.slurmdbd must not be older "
+        "than images.slurmctld. Upgrade images.slurmdbd first, or both together: docs/tasks/upgrade.md\n"
     )
     expected = (3, refusal) if is_refused else (0, "starts\n")
     assert start(tmp_path, own, "slurmctld", "slurmdbd", "echo", "starts") == expected
