@@ -17,7 +17,7 @@ from sunkpy.scheduler.record import Grounds, Recognised
 
 
 class RecordView(Protocol):
-    """The part of a gang's `record.Record` that may be read without changing it. `Record` explains the fields."""
+    """The part of a gang's `GangRecord` that may be read without changing it. `GangRecord` explains the fields."""
 
     @property
     def id(self) -> GangId:
