@@ -63,6 +63,7 @@ class EndCauses:
         self._partitions: cachetools.TTLCache[str, Sequence[Partition]] = cachetools.TTLCache(1, ttl=_PARTITIONS_S)
         self._before: JobStates = {}
         self._states: JobStates = {}
+        self._newest: _Seen | None = None
         self._unseen: cachetools.TTLCache[JobId, None] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
         self._seen: cachetools.TTLCache[JobId, _Seen] = cachetools.TTLCache(_REMEMBERED, ttl=_NAMED_S)
         self._limit = asyncio.Semaphore(_IN_FLIGHT)
@@ -70,7 +71,7 @@ class EndCauses:
 
     def saw(self, states: JobStates) -> None:
         """The states of all jobs were read."""
-        self._before, self._states = self._states, states
+        self._before, self._states, self._newest = self._states, states, None
         self._note_seen()
         self._polled.set()
         self._polled = asyncio.Event()
@@ -92,12 +93,13 @@ class EndCauses:
             job for job in self._unseen if ends.cause_of_end(job, self._states.get(job, frozenset())).is_preemption
         ]
         if shown:
-            seen = _Seen(
+            # Once for each answer, as it goes through all jobs.
+            self._newest = self._newest or _Seen(
                 waiting=ends.pending_to_look_at(self._states, self._is_known),
                 begun=ends.begun_between(self._before, self._states, self._is_known),
             )
             for job in shown:
-                self._seen[job] = seen
+                self._seen[job] = self._newest
                 self._unseen.pop(job, None)
 
     async def next_states(self, preempted: Callable[[], Iterable[JobId]]) -> JobStates:
