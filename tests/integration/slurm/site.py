@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -253,6 +254,19 @@ class Site:
         keeper = int(Path(f"/proc/{slurmd}/stat").read_text().rpartition(")")[2].split()[1])
         for pid in (keeper, slurmd):
             os.kill(pid, signal.SIGKILL)
+
+    def look_for_lost(self, node: str) -> str:
+        """What requeue-lost says that starts now on a node, where as in a pod no process of another node is seen."""
+        pod, seen = self.root_of(node), self.slurm.root / "var/tmp/pod"
+        shutil.rmtree(seen, ignore_errors=True)
+        shutil.copytree(pod / "var/lib/sunkpy/markers", seen / "markers")
+        shutil.copy2(pod / "var/spool/slurmd/address", seen)
+        (port,) = re.findall(r" Port=(\d+)", self.slurm.run_as("slurm", "scontrol", "-o", "show", "node", node)[1])
+        env = f"SUNKPY_SLURM_NODE={node} SUNKPY_MARKERS=/var/tmp/pod/markers SUNKPY_SPOOL=/var/tmp/pod"
+        run = f"exec chroot {self.slurm.root} env {env} SUNKPY_SLURMD_PORT={port} requeue-lost"
+        argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c"]
+        argv.append(f"mount -t proc proc {self.slurm.root}/proc && {run}")
+        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
 
     async def clear(self) -> None:
         """No job of anybody is left."""

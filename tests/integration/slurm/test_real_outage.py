@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -147,27 +144,11 @@ async def test_an_allocation_that_waits_on_another_node_outlives_the_slurmd_that
         return await asyncio.to_thread(passed.exists) and " Reason=Prolog " in await _job(site, job)
 
     await _happens(site, has_passed, "its Prolog on c1 has ended, and that on c2 waits")
-    assert await asyncio.to_thread(_look_for_lost, site, passed.parent.parent) == ""
+    assert await asyncio.to_thread(site.look_for_lost, "c1") == ""
     assert " JobState=RUNNING Reason=Prolog " in await _job(site, job)
     passed.unlink()
-    said = await asyncio.to_thread(_look_for_lost, site, passed.parent.parent)
+    said = await asyncio.to_thread(site.look_for_lost, "c1")
     assert f"allocation {job} waited in a Prolog that died with the previous slurmd and is cancelled" in said
-
-
-def _look_for_lost(site: Site, markers: Path) -> str:
-    """What requeue-lost says on c1, whose slurmd has just started: no process that runs on c2 is seen there."""
-    root = site.slurm.root
-    shutil.rmtree(root / "var/tmp/markers", ignore_errors=True)
-    shutil.copytree(markers, root / "var/tmp/markers")
-    (port,) = re.findall(r"^NodeName=c1 .* Port=(\d+)", _nodes(site), re.MULTILINE)
-    env = f"SUNKPY_SLURM_NODE=c1 SUNKPY_MARKERS=/var/tmp/markers SUNKPY_SLURMD_PORT={port}"
-    enter = f"mount -t proc proc {root}/proc && exec chroot {root} env {env} requeue-lost"
-    argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", enter]
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-def _nodes(site: Site) -> str:
-    return site.slurm.run_as("slurm", "scontrol", "-o", "show", "node", "c1")[1]
 
 
 async def _happens(site: Site, check: Callable[[], Awaitable[bool]], what: str, *, timeout_s: float = 60) -> None:

@@ -30,6 +30,10 @@ if [ "$1" = -o ]; then
     9000012) echo "JobId=9000012 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
     9000013) echo "JobId=9000013 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
     9000015) echo "JobId=9000015 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
+    9000016) echo "JobId=9000016 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0 Comment=k8s:chem/web:1 " ;;
+    9000017) echo "JobId=9000017 JobState=RUNNING Reason=None Requeue=0 BatchFlag=1 Comment=k8s:chem/gang:1 " ;;
+    9000018) echo "JobId=9000018 JobState=RUNNING Reason=None Requeue=0 BatchFlag=1 AdminComment=of the site " ;;
+    9000022) echo "JobId=9000022 HetJobId=9000019 HetJobOffset=3 JobState=RUNNING Reason=None BatchFlag=1" ;;
     9000014) echo "JobId=9000014 JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
     9000020)
       echo "JobId=9000020 ArrayJobId=9000020 ArrayTaskId=7 JobState=RUNNING Reason=None BatchFlag=1"
@@ -52,6 +56,7 @@ SQUEUE = """\
 echo "squeue $*" >> "$TOLD"
 [ "$SLURM_TIME_FORMAT" = %s ] && echo "$JOBS"
 """
+ALLOCATIONS = ("9000012", "9000013", "9000016")
 PGREP = """\
 #!/bin/bash
 [[ $2 == *'[9000009\\.'* ]]
@@ -59,19 +64,22 @@ PGREP = """\
 
 
 def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "") -> tuple[list[str], str]:
-    """What Slurm is told, and what is said, when these jobs were running before; `later` starts after slurmd."""
+    """What Slurm is told, and what is said, when these jobs were running before.
+
+    `later` starts after slurmd; the scripts of `elsewhere` run on another node.
+    """
     told = folder / "told"
     for name, text in (("scontrol", SCONTROL), ("scancel", SCANCEL), ("squeue", SQUEUE), ("pgrep", PGREP)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     now = int(time.time())
-    rows = [f"{job:24}{job not in ('9000012', '9000013'):<4d}{NODE:256}{now - 60}" for job in jobs]
+    rows = [f"{job:24}{job not in ALLOCATIONS:<4d}{NODE:256}{now - 60}" for job in jobs]
     rows += [f"{job:24}1   {NODE:256}{now + 60}" for job in later.split()]
     rows += [f"{job:24}1   {'node-9':256}{now - 60}" for job in elsewhere.split()]
     with socket.create_server(("127.0.0.1", 0)) as slurmd:
         port = str(slurmd.getsockname()[1])
         env = {"PATH": f"{folder}:{REQUEUE_LOST.parent}:{os.environ['PATH']}", "TOLD": str(told)}
-        env |= {"SUNKPY_SLURMD_PORT": port, "SUNKPY_MARKERS": str(folder / "markers")}
+        env |= {"SUNKPY_SLURMD_PORT": port, "SUNKPY_MARKERS": str(folder / "markers"), "SUNKPY_SPOOL": str(folder)}
         env |= {"SUNKPY_REGISTERS_S": "0", "SUNKPY_SLURM_NODE": NODE, "JOBS": "\n".join(rows)}
         env |= {"STATE": "MIXED+DRAIN" if rows else "IDLE"}
         run = subprocess.run([REQUEUE_LOST], env=env, check=True, timeout=20, capture_output=True, text=True)
@@ -132,3 +140,55 @@ def test_an_allocation_that_has_passed_its_prolog_here_waits_on_another_node_and
     (tmp_path / "markers/passed").mkdir(parents=True)
     (tmp_path / "markers/passed/9000012").touch()
     assert requeue_lost(tmp_path, "9000012") == ([], "")
+
+
+def replace_pod(folder: Path, *passed: str) -> None:
+    """The pod of slurmd is another one, or has another address. Only the Prologs of these jobs have ended since."""
+    (folder / "markers/passed").mkdir(parents=True)
+    for job in range(9000007, 9000023):
+        (folder / f"markers/passed/{job}").touch()
+        os.utime(folder / f"markers/passed/{job}", (1000, 1000))
+    (folder / "address").write_text("10.0.0.2")
+    os.utime(folder / "address", (2000, 2000))
+    for job in passed:
+        os.utime(folder / f"markers/passed/{job}", (3000, 3000))
+
+
+TELL = f"the slurmd pod of {NODE} was replaced, so the job has lost this node"
+
+
+def test_an_allocation_ends_that_the_slurmd_of_a_new_pod_does_not_know(tmp_path: Path):
+    replace_pod(tmp_path, "9000012")
+    told, said = requeue_lost(tmp_path, "9000012", "9000013")
+    assert told == [f"notify 9000013 {TELL}", f"update jobid=9000013 admincomment={TELL}", "cancel 9000013"]
+    assert said == "start-slurmd: allocation 9000013 has lost this node with the previous pod and is cancelled\n"
+
+
+def test_so_does_a_job_whose_script_runs_on_another_node_or_it_is_requeued(tmp_path: Path):
+    replace_pod(tmp_path, "9000010")
+    told, said = requeue_lost(tmp_path, elsewhere="9000007 9000010 9000018")
+    assert told == [
+        f"notify 9000007 {TELL}",
+        f"update jobid=9000007 admincomment={TELL}",
+        "requeue 9000007",
+        f"notify 9000018 {TELL}",
+        "cancel 9000018",
+    ]
+    assert "job 9000018 has lost this node with the previous pod and is cancelled" in said
+
+
+def test_jobs_of_pods_need_no_slurmd_and_live_on(tmp_path: Path):
+    replace_pod(tmp_path)
+    assert requeue_lost(tmp_path, "9000016", elsewhere="9000017") == ([], "")
+
+
+def test_a_heterogeneous_job_is_requeued_as_a_whole(tmp_path: Path):
+    replace_pod(tmp_path)
+    assert "requeue 9000019" in requeue_lost(tmp_path, elsewhere="9000022")[0]
+
+
+def test_one_whose_prolog_died_here_is_requeued_wherever_its_script_would_run(tmp_path: Path):
+    """Nothing has run of it, and Slurm orders the Prolog once."""
+    replace_pod(tmp_path)
+    (tmp_path / "markers/passed/9000014").unlink()
+    assert requeue_lost(tmp_path, elsewhere="9000014")[0][:2] == ["update jobid=9000014 requeue=1", "requeue 9000014"]
