@@ -10,7 +10,10 @@ RUN apt-get update \
       $(apt-cache search --names-only '^lib(http-parser|llhttp|s2n)-dev$' | cut -d' ' -f1) \
  && rm -rf /var/lib/apt/lists/*
 COPY slurm.tar build-slurm /usr/local/src/
-RUN /usr/local/src/build-slurm /usr/local/src/slurm.tar /package
+RUN /usr/local/src/build-slurm /usr/local/src/slurm.tar /slurm
+# A step of its own: who mends it does not compile again.
+COPY pack-slurm /usr/local/src/
+RUN /usr/local/src/pack-slurm /usr/local/src/slurm.tar /slurm /package
 
 FROM scratch
 COPY --from=built /package /

@@ -37,6 +37,7 @@ all:
 	gcc -shared -fPIC -o plugin.so main.c -ljson-c
 install:
 	install -D program \$(DESTDIR)/usr/sbin/slurmctld
+	install -D main.c \$(DESTDIR)/usr/share/man/man1/sbatch.1
 	for name in PLUGINS; do install -D plugin.so \$(DESTDIR)$libraries/slurm/\$\$name.so; done
 END
 mkdir -p contribs/pam_slurm_adopt
@@ -74,6 +75,8 @@ def test_apt_takes_the_slurm_of_the_source_for_each_name_of_debians(base: Any):
         _output(*run, "apt-get", "update", "-qq")
         _output(*run, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *ASKED)
         assert _output(*run, "slurmctld").startswith("ours, with json-c ")
+        assert _output(*run, "cat", "/usr/share/bash-completion/completions/sbatch").startswith("complete ")
+        assert _output(*run, "cat", "/usr/share/doc/slurm-from-source/copyright") == "GPL"
         installed = _output(*run, "dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n").splitlines()
         assert [line for line in installed if "slurm" in line and line.startswith("ii")] == [
             "ii slurm-from-source 25.11.1"

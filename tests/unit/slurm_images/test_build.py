@@ -350,8 +350,14 @@ META = """\
 
 def tarball_of_slurm(path: Path, *, folder: str = "slurm-25", version: str = "25.11.1", configure: str = "") -> Path:
     """As SchedMD makes it."""
+    files = {
+        "configure": configure,
+        "META": META.format(version=version),
+        "COPYING": "GPL",
+        "contribs/slurm_completion_help/slurm_completion.sh": "complete -o nospace -F _sbatch sbatch\n",
+    }
     with tarfile.open(path, f"w:{path.suffix.lstrip('.')}") as tar:
-        for name, text in (("configure", configure), ("META", META.format(version=version))):
+        for name, text in files.items():
             info = tarfile.TarInfo(f"{folder}/{name}")
             info.size, info.mode = len(text), 0o755
             tar.addfile(info, io.BytesIO(text.encode()))
@@ -404,17 +410,20 @@ def test_images_of_a_source_share_no_name_with_those_of_debians_slurm(tmp_path: 
     assert ours.base.tar == debians.base.tar, "Debian is the same"
 
 
-def test_a_package_of_a_source_is_made_anew_by_another_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("script", ["build-slurm", "pack-slurm"])
+def test_a_package_of_a_source_is_made_anew_by_another_script(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     tree = tmp_path / "slurm-images"
     shutil.copytree(build.HERE, tree)
+    monkeypatch.setattr(build, "COMPILED_BY", tuple(tree / each.relative_to(build.HERE) for each in build.COMPILED_BY))
     monkeypatch.setattr(build, "HERE", tree)
-    monkeypatch.setattr(build, "COMPILED_BY", (tree / "source.Dockerfile", tree / "bin/build-slurm"))
     tarball = tarball_of_slurm(tmp_path / "one.bz2")
     before, debians = (
         build.slurm_group(build.Choice("trixie", build.read_source(tarball))),
         build.slurm_group(build.Choice("trixie")),
     )
-    (tree / "bin/build-slurm").write_text("#!/bin/bash\n")
+    (tree / f"bin/{script}").write_text("#!/bin/bash\n")
     after = build.slurm_group(build.Choice("trixie", build.read_source(tarball)))
     for kind in ("package", "ref"):
         assert getattr(before.base, kind) != getattr(after.base, kind)
@@ -458,7 +467,7 @@ def test_a_package_of_a_source_stands_for_all_that_images_ask_of_debians_slurm()
         for word in line.split("&&")[0].split()
         if re.match(r"(lib)?(slurm|sackd|pam-slurm)", word)
     }
-    script = (build.HERE / "bin/build-slurm").read_text()
+    script = (build.HERE / "bin/pack-slurm").read_text()
     (names,) = re.findall(r"PROVIDES=\((.*?)\)", script, re.DOTALL)
     assert asked == set(names.split())
     pinned = re.findall(r"^Package: (.*)$", build.ASKED_FIRST, re.MULTILINE)[0].split()
