@@ -23,18 +23,37 @@ from demo.stack import ROOT
 from devcluster import mounts
 
 LAYERS: Final = ROOT / "build" / "roots" / "layers"
+SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
+"""`trixie`, `sid`, or `source`: on trixie the Slurm that is compiled of the tarball `$SLURM_SOURCE`."""
 WRITTEN: Final = ROOT / "build" / "roots" / "written"
 """Of each root a folder `<pid>-…`: `upper` and `work` of its overlay."""
 _OURS: dict[Path, Path] = {}
 """Roots of this process, and where what is written to them goes."""
 
 
+def _version_of(tarball: str) -> str:
+    """Of the Slurm in it, as its META says."""
+    take = ["tar", "-xOf", tarball, "--occurrence=1", "--wildcards", "--no-wildcards-match-slash", "*/META"]
+    meta = subprocess.run(take, check=True, capture_output=True, text=True).stdout
+    return re.findall(r"^ *Version:\s*(\S+)", meta, re.MULTILINE)[0]
+
+
+SOURCE: Final = os.environ["SLURM_SOURCE"] if SUITE == "source" else ""
+VERSIONS: Final = {"trixie": "24.11", "sid": "26.05"} | ({"source": _version_of(SOURCE)} if SOURCE else {})
+RELEASE: Final = ".".join(VERSIONS[SUITE].split(".")[:2])
+"""Of the Slurm that is tested: `24.11`."""
+DEBIAN: Final = "trixie" if SUITE == "source" else SUITE
+"""What all else in the images is of."""
+
+
 def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
     """Images laid over each other in a folder; built when need be."""
     group = next((name for name in ("mariadb", "openldap") if name in wanted), "slurm")
-    build = [sys.executable, str(ROOT / "slurm-images/build"), "--suite", suite, "--only", group]
-    subprocess.run(build, check=True, cwd=ROOT)
-    images = json.loads((ROOT / "build/images/images.json").read_text())[suite]
+    of, key = ["--suite", suite], suite
+    if suite == "source":
+        of, key = ["--suite", DEBIAN, "--slurm-source", SOURCE], f"{VERSIONS[suite]}-{DEBIAN}"
+    subprocess.run([sys.executable, str(ROOT / "slurm-images/build"), *of, "--only", group], check=True, cwd=ROOT)
+    images = json.loads((ROOT / "build/images/images.json").read_text())[key]
     (archive,) = {images[name]["archive"] for name in wanted}
     layers = _layers(Path(archive), {images[name]["ref"] for name in wanted})
     if not _OURS:

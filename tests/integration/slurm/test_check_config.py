@@ -19,12 +19,11 @@ import yaml
 from devcluster.waiting import wait_until
 from tests.integration.slurm.daemons import ROOT, RealSlurm, give
 from tests.integration.slurm.spank import build_plugin
-from tests.roots import unpack
+from tests.roots import RELEASE, SUITE, unpack
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
 pytestmark = pytest.mark.integration
 
-SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
 Values = dict[str, object]
 ALONE: Final = """
 ip link set lo up
@@ -97,7 +96,7 @@ def test_blocks_are_refused_by_name_where_slurm_cannot_have_them(root: Path, tmp
     values["partitions"] = {"nvl": {"conf": {"Topology": "block"}}}
     code, words = check(root, tmp_path / "config", "slurmctld", values)
     says = "topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size"
-    assert (code, says in words) == ((3, True) if SUITE == "trixie" else (0, False)), words
+    assert (code, says in words) == ((3, True) if RELEASE == "24.11" else (0, False)), words
 
 
 def test_what_only_the_database_knows_is_accepted(root: Path, tmp_path: Path):
@@ -279,7 +278,7 @@ def test_a_daemon_that_says_nothing_is_named_after_30_seconds(root: Path, tmp_pa
 def test_process_ids_of_a_job_of_its_own_are_refused_by_a_release_that_has_none(root: Path, tmp_path: Path):
     values = {"slurmConfig": {"privatePids": True}}
     code, words = check(root, tmp_path / "config", "slurmctld", values)
-    assert (code, "NamespaceType" in words) == ((3, True) if SUITE == "trixie" else (0, False)), words
+    assert (code, "NamespaceType" in words) == ((3, True) if RELEASE == "24.11" else (0, False)), words
 
 
 def test_keys_that_slurm_cannot_read_are_refused(root: Path, tmp_path: Path):

@@ -16,6 +16,7 @@ from devcluster.waiting import wait
 from tests.integration.slurm.faults.saboteur import signal_slurmctld
 from tests.integration.slurm.site import NODES, POD, VALUES, Site, slurm_conf
 from tests.integration.slurm.test_accounting_faults import wait_until_saved
+from tests.roots import RELEASE
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 SCRIPT: Final = "touch on; until [ -e go ]; do sleep 0.1; done"
@@ -68,7 +69,7 @@ def test_a_job_whose_start_was_forgotten_does_not_run_on_unseen(own_site: Site):
     wait(lambda: not own_site.slurm.running("sleep 4246"), timeout_s=20, what="the job that Slurm has forgotten to end")
 
 
-@pytest.mark.skipif(os.environ.get("SLURM_SUITE") == "sid", reason="slurmd 26.05 waits for Prologs")
+@pytest.mark.skipif(RELEASE != "24.11", reason="slurmd 26.05 waits for Prologs")
 def test_a_job_whose_prolog_was_forgotten_as_files_were_read_anew_does_not_hold_its_node(own_site: Site):
     scripts = own_site.root_of(NODES[0].name) / "etc/sunkpy/site/prolog.d"
     scripts.mkdir(parents=True)

@@ -8,7 +8,6 @@ hundred starts on a busy machine.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from typing import Final
@@ -16,15 +15,15 @@ from typing import Final
 import pytest
 
 from tests.integration.slurm.site import Site
+from tests.roots import DEBIAN, SUITE
 
 WHY_NOT = "Debian's Slurm 26.05 has no plugin for PMIx, and its Open MPI 6 wants nodes with an address of their own"
 pytestmark = pytest.mark.integration
-of_open_mpi = pytest.mark.skipif(os.environ.get("SLURM_SUITE") == "sid", reason=WHY_NOT)
+of_open_mpi = pytest.mark.skipif(SUITE == "sid", reason=WHY_NOT)
 
-SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
 CERTIFICATES: Final = "/etc/ssl/certs"
 DOCKERFILE: Final = f"""\
-FROM docker.io/library/debian:{SUITE}-slim
+FROM docker.io/library/debian:{DEBIAN}-slim
 ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends mpich openmpi-bin python3
 """
@@ -62,7 +61,7 @@ def _output(*argv: str, said: str | None = None) -> str:
 def mpi(site: Site) -> Site:
     """A site with both on its nodes, as in an image of its own, and a program of ann's for each."""
     build = ("buildah", "build", "--layers", "--isolation", "chroot", "--network", "host")
-    image = f"localhost/sunkpy-test-mpi:{SUITE}"
+    image = f"localhost/sunkpy-test-mpi:{DEBIAN}"
     _output(*build, "--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro", "--tag", image, "-", said=DOCKERFILE)
     container = _output("buildah", "from", "--pull-never", image)
     try:

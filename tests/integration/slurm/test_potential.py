@@ -22,12 +22,12 @@ from tests.integration.slurm.asking import connect
 from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import NODES, five_nodes
 from tests.integration.slurm.kept_potential import KEEP_POTENTIAL, bring
-from tests.integration.slurm.test_check_config import SUITE
+from tests.roots import RELEASE, SUITE
 from tests.unit.core.nodeset.build import make_nodeset
 
 pytestmark = pytest.mark.integration
 
-IS_NEW: Final = SUITE != "trixie"
+IS_NEW: Final = RELEASE != "24.11"
 REASONS: Final = (
     "ReqNodeNotAvail, May be reserved for other job",
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",

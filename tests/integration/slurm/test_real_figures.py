@@ -1,4 +1,4 @@
-"""Our figures of a real Slurm: those of slurmctld itself where it has some (26.05), what its commands say elsewhere."""
+"""Our figures of a real Slurm: those of slurmctld itself from 25.11 on, what its commands say before."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from sunkpy.syncer.job_reader import JobReader
 from tests.integration.slurm.asking import connect, happens
 from tests.integration.slurm.daemons import RealAccounting, RealSlurm
 from tests.integration.slurm.gangs import NODES, five_nodes
+from tests.roots import RELEASE, SUITE
 
 pytestmark = pytest.mark.integration
 
-SUITE = os.environ.get("SLURM_SUITE", "trixie")
-HAS_OWN = SUITE == "sid"
+HAS_OWN = RELEASE >= "25.11"
 PAGES = ("jobs", "nodes", "partitions", "jobs-users-accts", "scheduler")
 HELD = ("reason", "JobHeldUser")
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]

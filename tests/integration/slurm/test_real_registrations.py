@@ -39,10 +39,10 @@ from sunkpy.syncer.slurm_writer import SlurmWriter
 from tests.integration.slurm.asking import connect, happens
 from tests.integration.slurm.daemons import TELL_BEGUN, Machines, RealSlurm, free_ports
 from tests.integration.slurm.site import Site
+from tests.roots import RELEASE, SUITE
 
 pytestmark = pytest.mark.integration
 
-SUITE = os.environ.get("SLURM_SUITE", "trixie")
 NODES = ("n1", "n2")
 RECORD = "gpu_potential_1f3c5a_1"
 _CONF = """\
@@ -222,7 +222,7 @@ async def test_a_job_that_waits_for_a_node_that_could_be_begins_when_it_register
     await pair.begins(job)
 
 
-@pytest.mark.skipif(SUITE == "trixie", reason="24.11 is told by its file")
+@pytest.mark.skipif(RELEASE == "24.11", reason="24.11 is told by its file")
 async def test_below_a_tree_a_job_begins_when_the_node_that_joins_is_told_where_it_stands(tmp_path: Path) -> None:
     """The syncer tells it, and its record goes, at any moment after the registration."""
     tree = {files.YAML: files.write_yaml([TREE], [], [])}
@@ -318,7 +318,7 @@ async def test_what_a_slurmd_says_of_its_devices_when_it_starts_again(pair: Pair
         return node.slurmd_since_s > before.slurmd_since_s and node.is_registered
 
     await happens(pair.real, is_back)
-    assert (await pair.admin.node("n2")).extra == (listed if SUITE == "trixie" else old)
+    assert (await pair.admin.node("n2")).extra == (listed if RELEASE == "24.11" else old)
 
 
 def _build(root: Path, source: str) -> None:

@@ -16,10 +16,11 @@ from sunkpy.slurm import Slurm, errors
 from tests.integration.slurm.asking import connect
 from tests.integration.slurm.daemons import ONE_SLURMD, RealSlurm
 from tests.integration.slurm.site import VALUES, Node, Site
-from tests.integration.slurm.test_check_config import SUITE, check
+from tests.integration.slurm.test_check_config import check
 from tests.integration.slurm.test_check_config import root as root
 from tests.integration.slurm.test_real_people import GANG, pods_job
 from tests.polling import until
+from tests.roots import SUITE
 from tests.unit.charts.test_seal import kept
 
 pytestmark = pytest.mark.integration

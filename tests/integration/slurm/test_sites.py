@@ -11,8 +11,9 @@ import yaml
 from devcluster.waiting import wait_until
 from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import NODES, five_nodes
-from tests.integration.slurm.test_check_config import SUITE, check
+from tests.integration.slurm.test_check_config import check
 from tests.integration.slurm.test_check_config import root as root
+from tests.roots import RELEASE, SUITE
 from tests.unit.charts.sites import FOLDER, SITES
 
 pytestmark = pytest.mark.integration
@@ -50,7 +51,7 @@ def test_a_tree_has_the_nodes_that_were_there_when_it_was_read(tmp_path: Path):
         ready = lambda: len(set(slurm.run_as("slurm", *idle)[1].split())) == len(NODES)  # noqa: E731
         assert wait_until(ready, timeout_s=90), slurm.logs()
         code, words = slurm.run_as("slurm", *two)
-        kind = "topology" if SUITE == "trixie" else "node"
+        kind = "topology" if RELEASE == "24.11" else "node"
         assert (code != 0, f"Requested {kind} configuration is not available" in words) == (True, True), words
         assert slurm.run_as("slurm", "scontrol", "reconfigure") == (0, "")
         assert wait_until(lambda: slurm.run_as("slurm", *two)[0] == 0, timeout_s=60), slurm.logs()

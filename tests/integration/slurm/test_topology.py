@@ -20,12 +20,12 @@ from tests.integration.slurm.asking import connect
 from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.gangs import NODES, five_nodes
 from tests.integration.slurm.kept_topology import bring, keep_topology, loads
-from tests.integration.slurm.test_check_config import SUITE
+from tests.roots import RELEASE, SUITE
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
-IS_NEW: Final = SUITE != "trixie"
+IS_NEW: Final = RELEASE != "24.11"
 PLACES: Final = {
     "n1": Place(switches=switch_names(("s1", "l1"))),
     "n2": Place(switches=switch_names(("s1", "l2"))),
