@@ -156,7 +156,7 @@ def _copy(package: Distribution, to: Path) -> None:
 
 def test_commands_in_a_login_pod_load_the_plugins_of_its_template(login: Path):
     give(login / "keys/slurm.key", bytes(64), 401)
-    slurm_conf = "ClusterName=it\nSlurmctldHost=localhost(127.0.0.1)\nAuthType=auth/slurm\n"
+    slurm_conf = "ClusterName=it\nSlurmctldHost=localhost(127.0.0.1)\nAuthType=auth/slurm\nCredType=cred/slurm\n"
     (login / "etc/slurm/slurm.conf").write_text(slurm_conf)
     (login / "etc/slurm/plugstack.conf").write_text("include /etc/sunkpy/plugstack.conf\n")
     (login / "run/slurm").mkdir()
