@@ -159,7 +159,9 @@ if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi
 run_site prolog "$later" || fail "$why"
-{ mkdir -p "${passed%/*}" && : > "$passed"; } 2> /dev/null || say "cannot write $passed"
+# It says in which pod, and at which address, the job has passed. An older image of slurmd does not know that.
+address=$(cat "${SUNKPY_SPOOL:-/var/spool/slurmd}/address" 2> /dev/null) || address=''
+{ mkdir -p "${passed%/*}" && echo "$address" > "$passed"; } 2> /dev/null || say "cannot write $passed"
 [ ! -d "${joined%/*}" ] || mkdir -p "$joined"
 
 # What an Epilog has left that did not run is written over. Without the file a job only lacks a label.

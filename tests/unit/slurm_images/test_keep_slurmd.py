@@ -60,7 +60,6 @@ class Kept:
             "SUNKPY_SPOOL": f"{self.folder}/spool",
             "SUNKPY_RUN": f"{self.folder}/run",
             "SUNKPY_KEYS": f"{self.folder}",
-            "SUNKPY_MARKERS": f"{self.folder}/markers",
             "SUNKPY_PAUSE_S": "0.05",
             "SUNKPY_BEGUN_S": f"{begun_s:.0f}",
         }
@@ -185,15 +184,3 @@ def test_one_that_ends_in_order_ends_its_container(kept: Kept):
     kept.has_started(1)
     kept.end("0")
     assert kept.ended() == (0, "")
-
-
-def test_jobs_that_a_killed_slurmd_has_not_saved_count_as_those_of_an_earlier_pod(kept: Kept):
-    """By the time of what their Prologs left: requeue-lost compares it with that of the pod's address."""
-    times = {"spool/address": 1000, "markers/passed/7": 2000, "spool/cred_state": 3000, "markers/passed/8": 4000}
-    (kept.folder / "markers/passed").mkdir(parents=True)
-    for name, at_s in times.items():
-        (kept.folder / name).touch()
-        os.utime(kept.folder / name, (at_s, at_s))
-    kept.start()
-    kept.has_started(1)
-    assert {name: (kept.folder / name).stat().st_mtime for name in times} == times | {"markers/passed/8": 1000}

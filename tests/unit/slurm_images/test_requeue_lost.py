@@ -15,31 +15,39 @@ REQUEUE_LOST = Path(__file__).parents[3] / "slurm-images" / "bin" / "requeue-los
 NODE = "compute-000-001"
 SCONTROL = """\
 #!/bin/bash
+shows() { echo "JobId=$job $* StartTime=$BEGUN"; }
+job=$4
 if [ "$2 $3" = "show node" ]; then
   [ -e "$TOLD" ] || { touch "$TOLD"; exit 1; } # slurmctld is away just now
   echo "NodeName=$4 State=${STATE:-MIXED+DRAIN} ThreadsPerCore=1"
   exit
 fi
 if [ "$1" = -o ]; then
+  [ -e "$TOLD.$4" ] || { touch "$TOLD.$4"; [ "$4" != 9000017 ] || exit 1; } # slurmctld is away just now
   if grep -qsx "requeue $4" "$TOLD"; then
     echo "JobId=$4 JobState=PENDING Reason=BeginTime EligibleTime=$(($(date +%s) + 120)) BatchFlag=1"
     exit
   fi
   case $4 in
-    9000011) echo "JobId=9000011 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
-    9000012) echo "JobId=9000012 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
-    9000013) echo "JobId=9000013 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
-    9000015) echo "JobId=9000015 JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
-    9000016) echo "JobId=9000016 JobState=RUNNING Reason=None Requeue=0 BatchFlag=0 Comment=k8s:chem/web:1 " ;;
-    9000017) echo "JobId=9000017 JobState=RUNNING Reason=None Requeue=0 BatchFlag=1 Comment=k8s:chem/gang:1 " ;;
-    9000018) echo "JobId=9000018 JobState=RUNNING Reason=None Requeue=0 BatchFlag=1 AdminComment=of the site " ;;
-    9000022) echo "JobId=9000022 HetJobId=9000019 HetJobOffset=3 JobState=RUNNING Reason=None BatchFlag=1" ;;
-    9000014) echo "JobId=9000014 JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
+    9000023) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
+    9000024) echo "JobId=9000024 JobState=RUNNING Reason=None Requeue=0 BatchFlag=1 StartTime=$((BEGUN + 50))" ;;
+    9000025) shows "JobState=COMPLETED Reason=None BatchFlag=1" ;;
+    9000026) shows "JobState=RUNNING Reason=None BatchFlag=0 Comment=note AdminComment=k8s:chem/web:1" ;;
+    9000027) shows "JobName=a HetJobId=9000001 HetJobOffset=0 JobState=RUNNING Reason=None BatchFlag=1" ;;
+    9000011) shows "JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
+    9000012) shows "JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=0" ;;
+    9000013) shows "JobState=RUNNING Reason=None Requeue=0 BatchFlag=0" ;;
+    9000015) shows "JobState=RUNNING Reason=Prolog Requeue=0 BatchFlag=1" ;;
+    9000016) shows "JobState=RUNNING Reason=None Requeue=0 BatchFlag=0 Comment=k8s:chem/web:1" ;;
+    9000017) shows "JobState=RUNNING Reason=None Requeue=0 BatchFlag=1 Comment=k8s:chem/gang:1" ;;
+    9000018) shows "JobState=RUNNING Reason=None Requeue=0 BatchFlag=1 AdminComment=of the site" ;;
+    9000022) shows "HetJobId=9000019 HetJobOffset=3 JobState=RUNNING Reason=None BatchFlag=1" ;;
+    9000014) shows "JobState=RUNNING Reason=Prolog Requeue=1 BatchFlag=1" ;;
     9000020)
-      echo "JobId=9000020 ArrayJobId=9000020 ArrayTaskId=7 JobState=RUNNING Reason=None BatchFlag=1"
-      echo "JobId=9000021 ArrayJobId=9000020 ArrayTaskId=6 JobState=RUNNING Reason=Prolog BatchFlag=1"
+      echo "JobId=9000020 ArrayJobId=9000020 ArrayTaskId=7 JobState=RUNNING Reason=None BatchFlag=1 StartTime=$BEGUN"
+      echo "JobId=9000021 ArrayJobId=9000020 ArrayTaskId=6 JobState=RUNNING Reason=Prolog BatchFlag=1 StartTime=$BEGUN"
       ;;
-    *) echo "JobId=$4 JobState=RUNNING Reason=None BatchFlag=1" ;;
+    *) shows "JobState=RUNNING Reason=None BatchFlag=1" ;;
   esac
   exit
 fi
@@ -56,7 +64,7 @@ SQUEUE = """\
 echo "squeue $*" >> "$TOLD"
 [ "$SLURM_TIME_FORMAT" = %s ] && echo "$JOBS"
 """
-ALLOCATIONS = ("9000012", "9000013", "9000016")
+ALLOCATIONS = ("9000012", "9000013", "9000016", "9000026")
 PGREP = """\
 #!/bin/bash
 [[ $2 == *'[9000009\\.'* ]]
@@ -81,6 +89,7 @@ def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "")
         env = {"PATH": f"{folder}:{REQUEUE_LOST.parent}:{os.environ['PATH']}", "TOLD": str(told)}
         env |= {"SUNKPY_SLURMD_PORT": port, "SUNKPY_MARKERS": str(folder / "markers"), "SUNKPY_SPOOL": str(folder)}
         env |= {"SUNKPY_REGISTERS_S": "0", "SUNKPY_SLURM_NODE": NODE, "JOBS": "\n".join(rows)}
+        env |= {"BEGUN": str(now - 60)}
         env |= {"STATE": "MIXED+DRAIN" if rows else "IDLE"}
         run = subprocess.run([REQUEUE_LOST], env=env, check=True, timeout=20, capture_output=True, text=True)
     lines = told.read_text().splitlines() if told.exists() else []
@@ -145,13 +154,10 @@ def test_an_allocation_that_has_passed_its_prolog_here_waits_on_another_node_and
 def replace_pod(folder: Path, *passed: str) -> None:
     """The pod of slurmd is another one, or has another address. Only the Prologs of these jobs have ended since."""
     (folder / "markers/passed").mkdir(parents=True)
-    for job in range(9000007, 9000023):
-        (folder / f"markers/passed/{job}").touch()
-        os.utime(folder / f"markers/passed/{job}", (1000, 1000))
-    (folder / "address").write_text("10.0.0.2")
-    os.utime(folder / "address", (2000, 2000))
-    for job in passed:
-        os.utime(folder / f"markers/passed/{job}", (3000, 3000))
+    (folder / "address").write_text("10.0.0.2/second\n")
+    for job in map(str, range(9000007, 9000030)):
+        where = "10.0.0.2/second\n" if job in passed else "10.0.0.1/first\n"
+        (folder / f"markers/passed/{job}").write_text(where)
 
 
 TELL = f"the slurmd pod of {NODE} was replaced, so the job has lost this node"
@@ -180,6 +186,30 @@ def test_so_does_a_job_whose_script_runs_on_another_node_or_it_is_requeued(tmp_p
 def test_jobs_of_pods_need_no_slurmd_and_live_on(tmp_path: Path):
     replace_pod(tmp_path)
     assert requeue_lost(tmp_path, "9000016", elsewhere="9000017") == ([], "")
+
+
+def test_their_comment_may_have_been_changed_but_not_their_seal_or_the_marker(tmp_path: Path):
+    replace_pod(tmp_path)
+    (tmp_path / "markers/9000013").touch()
+    assert requeue_lost(tmp_path, "9000013", "9000026") == ([], "")
+
+
+def test_a_note_of_an_older_chart_and_a_job_without_one_prove_nothing(tmp_path: Path):
+    replace_pod(tmp_path)
+    (tmp_path / "markers/passed/9000013").write_text("")
+    (tmp_path / "markers/passed/9000018").unlink()
+    assert requeue_lost(tmp_path, "9000013", elsewhere="9000018") == ([], "")
+
+
+def test_only_the_run_that_was_lost_ends(tmp_path: Path):
+    """Meanwhile the job is over, or another node has requeued it, and it runs anew."""
+    replace_pod(tmp_path)
+    assert requeue_lost(tmp_path, "9000024", elsewhere="9000023 9000024 9000025") == ([], "")
+
+
+def test_a_job_that_is_named_like_a_part_of_another_one_ends_alone(tmp_path: Path):
+    replace_pod(tmp_path)
+    assert requeue_lost(tmp_path, elsewhere="9000027")[0][-1] == "requeue 9000027"
 
 
 def test_a_heterogeneous_job_is_requeued_as_a_whole(tmp_path: Path):
