@@ -135,8 +135,8 @@ ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER = "cluster-autoscaler.kubernetes.io/scale-
 while the Node has a slurmd pod, unless the Slurm node is closed and idle.
 """
 ANNOTATION_KEPT_BY_KARPENTER = "karpenter.sh/do-not-disrupt"
-"""On Node, by the operator or you. Karpenter does not remove this Node. The operator sets it as
-`scale-down-disabled`.
+"""On Node, by the operator or you. Karpenter does not remove this Node. The operator sets and
+removes it in the same cases as `scale-down-disabled`.
 """
 ANNOTATION_KEPT = PREFIX + "kept-from-autoscalers"
 """On Node, by the operator. Names the annotations that the operator has set itself, `scale-down-disabled` and

@@ -26,7 +26,7 @@ from sunkpy.core.model.objects import (
 )
 
 _OF_NODES: Set[str] = frozenset({"Ready", *names.SLURM_CONDITIONS})
-_OF_SLURMD_PODS: Set[str] = frozenset({"ContainersReady", names.READINESS_GATE, *names.SLURM_CONDITIONS})
+_OF_SLURMD_PODS: Set[str] = frozenset({"Ready", "ContainersReady", names.READINESS_GATE, *names.SLURM_CONDITIONS})
 _MARKS: Set[str] = frozenset(names.AUTOSCALER_MARKS)
 _NOTHING: Set[str] = frozenset()
 _NODESETS = 4096

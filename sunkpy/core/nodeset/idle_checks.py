@@ -152,7 +152,8 @@ def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
     """How a check ended; None while it runs. A check that failed says so before its job ends.
 
     It counts as failed however its job ended, but for what is none of its doing: a check that ends its machine is not
-    tried again and again. One that has failed once counts as failed unless it passes afterwards, whoever ended its job.
+    tried again and again. One that has failed once counts as failed unless it passes afterwards, or is
+    cancelled: the syncer does that if somebody drains the node.
     """
     before = read_idle_check(pod)
     check = IdleCheck(job=job.id, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=before.passed if before else "")
@@ -169,7 +170,7 @@ def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
     how = f"its job ended as {', '.join(sorted(job.state - {'COMPLETING'}))}"
     if "COMPLETED" in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.PASSED, passed=check.at)
-    if word == FAILED_ONCE:
+    if word == FAILED_ONCE and "CANCELLED" not in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.FAILED, text=f"{text}, and {how} before it has passed")
     if "TIMEOUT" in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.FAILED, text="verify did not end, and could not be ended")

@@ -72,7 +72,7 @@ class EndCauses:
     def saw(self, states: JobStates) -> None:
         """The states of all jobs were read."""
         self._before, self._states, self._newest = self._states, states, None
-        self._note_seen()
+        self._note_seen(self._unseen)
         self._polled.set()
         self._polled = asyncio.Event()
 
@@ -82,16 +82,14 @@ class EndCauses:
         if cause.is_preemption and job not in self._seen:
             is_new = job not in self._unseen
             self._unseen[job] = None
-            self._note_seen()
+            self._note_seen([job])
             if is_new and job in self._unseen:
                 self._hurry()
         return cause
 
-    def _note_seen(self) -> None:
-        """Who waits now and who has begun, for each job that this answer is the first to show as preempted."""
-        shown = [
-            job for job in self._unseen if ends.cause_of_end(job, self._states.get(job, frozenset())).is_preemption
-        ]
+    def _note_seen(self, jobs: Iterable[JobId]) -> None:
+        """Who waits now and who has begun, for each of the jobs that this answer is the first to show as preempted."""
+        shown = [job for job in jobs if ends.cause_of_end(job, self._states.get(job, frozenset())).is_preemption]
         if shown:
             # Once for each answer, as it goes through all jobs.
             self._newest = self._newest or _Seen(
@@ -109,7 +107,7 @@ class EndCauses:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLLED_WITHIN_S):
                 await self._polled.wait()
-                while any(job in self._unseen for job in preempted()):
+                if any(job in self._unseen for job in preempted()):  # an answer that is on its way may be older
                     await self._polled.wait()
             return self._states
         try:

@@ -25,6 +25,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
+from sunkpy.kube.trim import trim_slurmd
 from sunkpy.syncer.figures import Read
 from sunkpy.syncer.growth import JOINS_WITHIN, GrowthWriter
 from sunkpy.syncer.metrics import SyncerMetrics
@@ -51,7 +52,7 @@ class Pool:
     def __init__(self, api: Apiserver, kube: Kube) -> None:
         self.api, self.kube, self.now = api, kube, NOON
         self.hurries: list[bool] = []
-        self.pods = Informer(kube, paths.pods("slurm"), Pod)
+        self.pods = Informer(kube, paths.pods("slurm"), Pod, keep=trim_slurmd)
         self.nodesets = Informer(kube, paths.nodesets("slurm"), NodeSet)
         self.metrics = SyncerMetrics(CollectorRegistry())
         self.growth = self.lead()

@@ -20,6 +20,7 @@ from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import paths
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
+from sunkpy.kube.trim import trim_slurmd
 from sunkpy.syncer.idle_checks import IdleChecks
 from sunkpy.syncer.settings import IdleCheckSettings
 from tests.unit.syncer.test_growth import READ
@@ -78,7 +79,7 @@ async def syncer(world: World) -> AsyncIterator[Syncer]:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     made = {"creationTimestamp": "2026-11-26T12:00:00Z"}
     world.api.change("pods", "slurm", NAME, {"metadata": made, "status": ready})
-    pods: Informer[Pod] = Informer(world.kube, paths.pods("slurm"), Pod)
+    pods: Informer[Pod] = Informer(world.kube, paths.pods("slurm"), Pod, keep=trim_slurmd)
     nodesets: Informer[NodeSet] = Informer(world.kube, paths.nodesets("slurm"), NodeSet)
     tasks = {asyncio.create_task(each.run()) for each in (pods, nodesets)}
     await pods.synced.wait()

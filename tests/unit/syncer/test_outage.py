@@ -15,6 +15,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
+from sunkpy.kube.trim import trim_slurmd
 from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.outage import Outage
 from tests.doubles.apiserver import Apiserver
@@ -31,7 +32,7 @@ class Rig:
         self.api = api
         self.now = NOON
         self.registry = CollectorRegistry()
-        self.pods = Informer(kube, paths.pods("slurm"), Pod)
+        self.pods = Informer(kube, paths.pods("slurm"), Pod, keep=trim_slurmd)
         events = EventRecorder(kube, component="syncer", instance="a")
         metrics = SyncerMetrics(self.registry)
         self.outage = Outage(pods=self.pods, events=events, metrics=metrics, now=lambda: self.now)

@@ -18,6 +18,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.events import EventRecorder
 from sunkpy.kube.informer import Informer
+from sunkpy.kube.trim import trim_slurmd
 from sunkpy.syncer.figures import Read
 from sunkpy.syncer.queue_watch import QueueWatch
 from tests.doubles.apiserver import Apiserver
@@ -40,7 +41,7 @@ class Queue:
 
     def __init__(self, api: Apiserver, kube: Kube) -> None:
         self.api, self.kube, self.now_s = api, kube, 0.0
-        self.pods = Informer(kube, paths.pods("slurm"), Pod)
+        self.pods = Informer(kube, paths.pods("slurm"), Pod, keep=trim_slurmd)
         self.watch = self.lead()
 
     def lead(self) -> QueueWatch:

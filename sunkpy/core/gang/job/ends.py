@@ -174,6 +174,8 @@ def choose_preemptor(
         order = sorted(since or perhaps, key=lambda job: job.started_s)
         is_one = len(order) == 1 or order[0].started_s < order[1].started_s
         return order[0] if is_one else None
+    if begun and not preempted.ended_s:
+        return None  # it may be one of them, but it is not known when the other ended
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
 
 

@@ -118,6 +118,11 @@ def test_what_began_in_the_second_of_the_end_is_not_named_where_another_is_sure_
     assert choose(beside, pending(2), waited=(), ended_s=100).id == 1
 
 
+def test_nobody_is_named_for_one_that_may_have_taken_the_node_before():
+    """It is not known when the preempted job ended: Slurm has purged it, or it waits again."""
+    assert choose(began(1, 101), pending(2), waited=(), ended_s=0) is None
+
+
 def test_of_those_that_waited_the_newest_that_have_begun_are_looked_at():
     states = {id: frozenset({"RUNNING", "CONFIGURING"}) for id in range(200)} | {500: frozenset({"PENDING"})}
     states |= {501: frozenset({"COMPLETED"})}
