@@ -309,7 +309,9 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
         env += f" SUNKPY_SCRATCH=/tmp SUNKPY_POD_UID={node.name}"
         env += f" SUNKPY_FEATURES={node.features} SUNKPY_GRES={node.gres} SUNKPY_FAKE_GPUS=1"
         env += f" SUNKPY_SLURMD_PORT={port} SUNKPY_SERVICES=/site/{node.name}/services"
-        alone_there = f"hostname {node.name} && {own} && chmod 1777 /tmp"
+        markers = "/var/lib/sunkpy/markers"  # of the machine: they outlive the pod
+        kept = f"mkdir -p /var/tmp/of-{node.name} {markers} && mount --bind /var/tmp/of-{node.name} {markers}"
+        alone_there = f"hostname {node.name} && {own} && {kept} && chmod 1777 /tmp"
         site = f"[ ! -d /site ] || {{ mkdir /etc/sunkpy/sshd && mount --bind /site/{node.name} /etc/sunkpy/sshd; }}"
         start = f'{alone_there} && {site} && . /pod-env && exec env {env} {program} --conf "{conf}"'
         alone = f"unshare --mount --uts --propagation unchanged bash -c '{start}'"
