@@ -16,14 +16,14 @@ import pytest
 
 from tests.integration.slurm.site import Site
 from tests.roots import DEBIAN, SUITE
+from tests.unit.slurm_images.test_build import build as images
 
 WHY_NOT = "Debian's Slurm 26.05 has no plugin for PMIx, and its Open MPI 6 wants nodes with an address of their own"
 pytestmark = pytest.mark.integration
 of_open_mpi = pytest.mark.skipif(SUITE == "sid", reason=WHY_NOT)
 
 CERTIFICATES: Final = "/etc/ssl/certs"
-DOCKERFILE: Final = f"""\
-FROM docker.io/library/debian:{DEBIAN}-slim
+DOCKERFILE: Final = """\
 ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends mpich openmpi-bin python3
 """
@@ -60,9 +60,11 @@ def _output(*argv: str, said: str | None = None) -> str:
 @pytest.fixture(scope="module")
 def mpi(site: Site) -> Site:
     """A site with both on its nodes, as in an image of its own, and a program of ann's for each."""
-    build = ("buildah", "build", "--layers", "--isolation", "chroot", "--network", "host")
-    image = f"localhost/sunkpy-test-mpi:{DEBIAN}"
-    _output(*build, "--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro", "--tag", image, "-", said=DOCKERFILE)
+    base, image = images.Base(DEBIAN), f"localhost/sunkpy-test-mpi:{DEBIAN}"
+    images._ensure_base(base)  # Debian as in the images: a public one may be out of reach
+    build = ("buildah", "build", "--layers", "--isolation", "chroot", "--network", "host", "--pull=never")
+    dockerfile = f"FROM {base.ref}\n{DOCKERFILE}"
+    _output(*build, "--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro", "--tag", image, "-", said=dockerfile)
     container = _output("buildah", "from", "--pull-never", image)
     try:
         root = _output("buildah", "mount", container)
