@@ -71,7 +71,7 @@ class DrainRequestWatch:
         return [each for each in requests if not each.is_answered(self._settings.condition) and not each.is_deleting]
 
     async def answer(self, node: Node, pod: Pod | None) -> float | None:
-        """Answer the requests for a Node on which nothing runs any more, because it was closed.
+        """Answer the requests to drain this Node, if the syncer has just said that it is drained and runs no job.
 
         Returns:
             After how many seconds to try again, because the apiserver refused it.

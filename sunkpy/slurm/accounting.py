@@ -161,7 +161,7 @@ class AccountingCalls:
         await self._write(f"change {who}", "associations/", body, attempts=1)
 
     async def set_default_account(self, association: AssociationRecord, *, cluster: str) -> None:
-        """The account of the user's jobs that name none; one that the user is in. Sent once.
+        """Set the account for those jobs of the user that name none. The user must be in it. Sent once.
 
         Not by `users/`, which does it in all clusters.
         """

@@ -70,7 +70,7 @@ class Unreachable(SlurmError):
 
 
 class Unauthorized(SlurmError):
-    """The token was refused, also after it was renewed."""
+    """The token was refused, also after it was renewed; or there is no token or key that this process could use."""
 
 
 class NotFound(SlurmError):

@@ -11,10 +11,10 @@
 {{- fail "login.ssh.existingCASecret: its files stand for trustedUserCAKeys and revokedKeys: leave these empty, and put their lines there" }}
 {{- end }}
 {{- if and $ssh.principals (not $certificates) }}
-{{- fail "login.ssh.principals: they are of certificates: name who signs these in login.ssh.trustedUserCAKeys" }}
+{{- fail "login.ssh.principals: only certificates have principals, and the values name no authority that signs certificates: set login.ssh.trustedUserCAKeys or login.ssh.existingCASecret" }}
 {{- end }}
 {{- if $ssh.onlyCertificates }}
-{{- if not $certificates }}{{ fail "login.ssh.onlyCertificates: nobody could log in: name who signs them in login.ssh.trustedUserCAKeys" }}{{ end }}
+{{- if not $certificates }}{{ fail "login.ssh.onlyCertificates: nobody could log in, because the values name no authority that signs certificates: set login.ssh.trustedUserCAKeys or login.ssh.existingCASecret" }}{{ end }}
 {{- if $ssh.ownKeys }}{{ fail "login.ssh.onlyCertificates: login.ssh.ownKeys would let people in by keys of their own: set one of both" }}{{ end }}
 {{- end -}}
 # sshd takes the first word on anything, so login.ssh.extra, which comes last, adds to what stands here. A Match block

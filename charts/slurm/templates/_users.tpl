@@ -106,7 +106,7 @@ they are. Arguments as above. */}}
 - {name: people, configMap: {name: {{ .Release.Name }}-people}}
 {{- end }}
 
-{{- /* sssd, for sites with a directory: beside slurmctld, slurmd and in the login pods. Started before the others of its
+{{- /* sssd, for sites with a directory: beside slurmctld, slurmdbd, slurmrestd and slurmd, and in the login pods. Started before the others of its
 pod, and kept running, by Kubernetes. */}}
 {{- define "slurm.sssdSecret" -}}
 {{- $sssd := .Values.users.sssd }}

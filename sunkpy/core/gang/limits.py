@@ -432,7 +432,10 @@ def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
                 "Slurm can keep the pods of a job on different nodes, not in different domains"
             )
     if _must_spread(gang, apart) and HOSTNAME in (gang.one_domain, _domain(together)):
-        return "its pods must be on one node and on different nodes"
+        return (
+            "its pods must be on one node (pod affinity or a required topology) and on different nodes (anti-affinity "
+            "or the same hostPort): remove one of the two"
+        )
     keys = sorted({term.topology_key for _, term in together} | ({gang.one_domain} - {""}))
     if len(keys) > 1 and HOSTNAME not in keys:
         return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"

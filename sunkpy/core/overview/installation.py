@@ -142,7 +142,7 @@ class Workload(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_of_system_class(self) -> bool:
-        """True if the kubelet evicts other pods for its pods."""
+        """True if its pods have a system priority class: for such pods the kubelet evicts others."""
         return self.spec.template.spec.priority_class_name.startswith("system-")
 
 

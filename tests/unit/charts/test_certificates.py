@@ -71,7 +71,8 @@ def test_without_an_authority_no_certificate_counts():
     [
         (
             {"onlyCertificates": True},
-            "login.ssh.onlyCertificates: nobody could log in: name who signs them in login.ssh.trustedUserCAKeys",
+            "login.ssh.onlyCertificates: nobody could log in, because the values name no authority that signs "
+            "certificates: set login.ssh.trustedUserCAKeys or login.ssh.existingCASecret",
         ),
         (
             {"onlyCertificates": True, "trustedUserCAKeys": [CA], "ownKeys": True},
@@ -79,7 +80,8 @@ def test_without_an_authority_no_certificate_counts():
         ),
         (
             {"principals": {"ann": ["a"]}},
-            "login.ssh.principals: they are of certificates: name who signs these in login.ssh.trustedUserCAKeys",
+            "login.ssh.principals: only certificates have principals, and the values name no authority that signs "
+            "certificates: set login.ssh.trustedUserCAKeys or login.ssh.existingCASecret",
         ),
         (
             {"existingCASecret": "ours", "revokedKeys": [CA]},

@@ -115,7 +115,11 @@ SPREAD = "Slurm can keep the pods of a job on different nodes, not in different 
     ("spec", "refused"),
     [
         (apart(term(ZONE)), f"pod p must not share its {ZONE} with others of its gang: {SPREAD}"),
-        (near(term()) | ports(80), "its pods must be on one node and on different nodes"),
+        (
+            near(term()) | ports(80),
+            "its pods must be on one node (pod affinity or a required topology) and on different nodes (anti-affinity "
+            "or the same hostPort): remove one of the two",
+        ),
         (
             near(term(ZONE), term("rack")),
             f"its pods must be together by rack and by {ZONE}: Slurm can keep a job within one of them",
