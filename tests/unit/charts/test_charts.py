@@ -1131,8 +1131,10 @@ def test_jobs_have_a_tmp_of_their_own_where_slurm_can_and_values_do_not_say_othe
 def test_jobs_have_process_ids_of_their_own_where_the_values_say_so():
     data = of_kind(render("slurm", {"slurmConfig": {"privatePids": True}}), "ConfigMap")["demo-slurm-config"]["data"]
     assert {"NamespaceType=namespace/linux", "PrologFlags=Alloc,Contain"} <= set(data["slurm.conf"].splitlines())
-    wanted = {"auto_base_path": True, "base_path": "/var/spool/slurmd/private", "clone_ns_flags": ["CLONE_NEWPID"]}
-    assert yaml.safe_load(data["namespace.yaml"]) == {"defaults": wanted}
+    namespaces = yaml.safe_load(data["namespace.yaml"])["defaults"]
+    assert namespaces["base_path"] == "/var/spool/slurmd/private"
+    assert namespaces["clone_ns_flags"] == ["CLONE_NEWPID"]
+    assert namespaces["clone_ns_script"] == "/etc/sunkpy/size-shm", "start-slurmd writes it: compute.shm"
     assert "JobContainerType" not in data["slurm.conf"]
     assert "job_container.conf" not in data
 
