@@ -7,6 +7,7 @@ from pathlib import Path
 
 from devcluster.errors import DevclusterError
 from devcluster.shell import run
+from devcluster.state import default_cache, locked
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -43,6 +44,12 @@ def missing_packages(is_installed: Callable[[str], bool], wanted: Mapping[str, s
 
 def ensure(wanted: Mapping[str, str] = PACKAGES, *, progress: Callable[[str], None]) -> None:
     """Install what is missing through apt; without apt or root, name it exactly."""
+    if missing_packages(is_there, wanted):
+        with locked(default_cache() / "packages.lock"):  # apt fails when another one runs
+            _install(wanted, progress)
+
+
+def _install(wanted: Mapping[str, str], progress: Callable[[str], None]) -> None:
     missing = missing_packages(is_there, wanted)
     if not missing:
         return
