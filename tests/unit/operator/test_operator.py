@@ -279,7 +279,6 @@ async def test_autoscalers_are_kept_from_a_node_and_each_change_is_one_write(api
     closed = {**idle, names.CONDITION_DRAIN: "True"}
     for told, kept in ((closed, False), (idle, True), (closed, False)):
         before = api.patched.count("n1")
-        report(api, "gpu-012-001", **{**idle, names.CONDITION_RUNNING: "True"})
         report(api, "gpu-012-001", **told)
         await api.until(lambda kept=kept: bool(marks(api, "n1")) is kept)
         drained = told[names.CONDITION_DRAIN]
