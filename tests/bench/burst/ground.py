@@ -45,7 +45,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     def conf(self) -> str:
         """Its line of slurm.conf."""
         which = f"{self.name}-[000-{self.size - 1:03}]"
-        return f"NodeName={which} CPUs={self.cpus} RealMemory={self.memory_mib} State=EXTERNAL\n"
+        return f"NodeName={which} NodeAddr=127.0.0.1 CPUs={self.cpus} RealMemory={self.memory_mib} State=EXTERNAL\n"
 
 
 async def furnish(kube: Kube, pools: Sequence[Pool]) -> None:

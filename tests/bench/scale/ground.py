@@ -53,9 +53,11 @@ class Machines(msgspec.Struct, frozen=True):
 
     @property
     def conf(self) -> str:
-        """The line of slurm.conf that defines them, at ease without a slurmd."""
+        """The line of slurm.conf that defines them, at ease without a slurmd. Slurm 26.05.5 looks ten seconds for the
+        address of a name that cannot be resolved, for each job.
+        """
         which = f"{NODESET}-n[{0:0{_DIGITS}}-{self.size - 1:0{_DIGITS}}]"
-        return f"NodeName={which} CPUs={CPUS} RealMemory={MEMORY_MIB} State=EXTERNAL\n"
+        return f"NodeName={which} NodeAddr=127.0.0.1 CPUs={CPUS} RealMemory={MEMORY_MIB} State=EXTERNAL\n"
 
 
 def nodeset() -> Body:

@@ -257,7 +257,10 @@ class Bench:
         scontrol = ["nsenter", f"--target={namespaces_of}", "--all", "scontrol", "create"]
         before = self._take()
         for number in range(_NEW_NODES):
-            await asyncio.to_thread(run, [*scontrol, f"NodeName=new-{number}", f"CPUs={ground.CPUS}", "State=EXTERNAL"])
+            await asyncio.to_thread(
+                run,
+                [*scontrol, f"NodeName=new-{number}", "NodeAddr=127.0.0.1", f"CPUs={ground.CPUS}", "State=EXTERNAL"],
+            )
         return (self._take().cpu_s["slurmctld"] - before.cpu_s["slurmctld"]) / _NEW_NODES
 
     # ----------------------------------------------------------------- events
