@@ -16,12 +16,11 @@ from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_name
 from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each, template_of
-from sunkpy.core.model.objects import Pod, PodSpec
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.domains import DomainWish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
 from sunkpy.core.placement.needs import counted
 from sunkpy.core.placement.volumes import has_claims, within_reach
-from sunkpy.runtime.verdicts import CachedVerdict
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.nodes.fullness import FullNodes
@@ -39,7 +38,7 @@ class Collector:
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:
         self._clock = leader.clock
-        self._settings = leader.settings
+        self._policy = leader.settings.policy
         self._ledger: LedgerView = leader.ledger
         self._cluster = cluster
         self._members = members
@@ -48,14 +47,21 @@ class Collector:
     def snapshot(self, record: RecordView) -> tuple[Snapshot, Grounds]:
         """The gang as it is known now, with the facts by which it is known where it may go."""
         seen = self._gangs.of(record)
-        snapshot = self._known(record, seen)
+        known = self._known(record, seen)
         # Pods that have their nodes look for none.
-        has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
+        has_nodes = known.is_bound or any(job.start_nodes for job in known.live_jobs)
+        claiming, devices = seen.pods if seen.claiming is not None else (), self._cluster.devices
+        snapshot = msgspec.structs.replace(
+            known,
+            waits_for=self._generation_in_the_way(record.id) if not has_nodes else "",
+            reserved=devices.reserved(claiming if self._ledger.all_jobs_known else ()) if claiming else frozenset(),
+            lost_devices=devices.lost(claiming) if claiming else {},
+        )
         nowhere = Grounds(is_all=seen.gang is not None and not seen.gang.is_sized)
         # A job of this gang, or one that keeps it away, may not be known.
         if not self._ledger.all_jobs_known or not seen.is_of_known_namespace:
             return msgspec.structs.replace(snapshot, may_submit=False), nowhere
-        if not has_nodes and (missing := self._cluster.devices.missing(snapshot.pods)):
+        if claiming and not has_nodes and (missing := devices.missing(snapshot.pods)):
             refused = f"waits for {missing}, which is not there" if self._clock() - record.seen_at > _CLAIM_S else ""
             waits = msgspec.structs.replace(snapshot, may_submit=False, refused=refused, is_to_be_polled=True)
             return waits, nowhere
@@ -67,19 +73,15 @@ class Collector:
         return self._known(record, self._gangs.of(record))
 
     def _known(self, record: RecordView, seen: Recognised) -> Snapshot:
-        gang, claiming = seen.gang, seen.pods if seen.claiming is not None else ()
+        gang, along = seen.gang, self._cluster.has_paths
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         snapshot = record.snapshot(seen, placed=placed, now=self._clock())
-        along, devices = self._cluster.has_paths, self._cluster.devices
         return msgspec.structs.replace(
             snapshot,
             has_left_out=any(pod_phase(pod) is PodPhase.WAITING for pod in seen.beyond),
             jobs=tuple(along_switches(job, self._cluster.path_to) for job in snapshot.jobs) if along else snapshot.jobs,
             named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
-            waits_for=self._generation_in_the_way(record.id),
-            reserved=devices.reserved(claiming if self._ledger.all_jobs_known else ()) if claiming else frozenset(),
-            lost_devices=devices.lost(claiming) if claiming else {},
         )
 
     def on_node(self, record: RecordView, node: str) -> Snapshot:
@@ -110,10 +112,6 @@ class Collector:
         is_same = all(map(self._cluster.avoid_as_before, found.avoided))
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))
 
-    def _eligible(self, specs: Iterable[PodSpec]) -> list[CachedVerdict[PodSpec, Eligibility]]:
-        """The nodes for each of them; none while Slurm's nodes have not been read."""
-        return [found for spec in specs if (found := self._cluster.eligibility(spec)) is not None]
-
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when none has."""
         for other in self._ledger.other_generations(id):
@@ -133,9 +131,9 @@ class Collector:
         if snapshot.named_nodes:
             return self._with_named_nodes(snapshot, gang, record)
         unlike = list(one_of_each(deciding_specs(gang), template_of))
-        templates = self._eligible(unlike)
+        templates = [found for spec in unlike if (found := self._cluster.eligibility(spec)) is not None]
         common = in_common([each.value for each in templates])
-        may_grow = self._settings.policy.may_grow(gang.options.partition)
+        may_grow = self._policy.may_grow(gang.options.partition)
         reachable = self._within_reach(common, gang.first_wave, may_grow=may_grow) if common is not None else None
         if common is None or reachable is None:
             return None
@@ -191,20 +189,19 @@ class Collector:
     ) -> Eligibility | None:
         """The nodes from which the pods' volumes can be reached; None while that is not known."""
         pods = [pod for pod in pods if has_claims(pod.spec)]
-        storage = self._cluster.volumes.storage
         if not pods:
             return eligibility
-        candidates = self._cluster.candidates.lasting()
+        storage, candidates = self._cluster.volumes.storage, self._cluster.candidates.lasting()
         return within_reach(eligibility, pods, candidates, storage, may_grow=may_grow) if storage is not None else None
 
     def _in_one_domain(
         self, gang: Gang, eligibility: Eligibility, snapshot: Snapshot, record: RecordView
     ) -> Eligibility:
-        slots = plan_slots(gang, eligibility, self._settings.counted)
+        slots = plan_slots(gang, eligibility, self._policy.gpu_resources)
         wish = DomainWish(
             label=gang.one_domain,
             slots=slots.count,
-            needs=counted(slots.needs, self._settings.counted, gpu_type=gang.options.gpu_type),
+            needs=counted(slots.needs, self._policy.gpu_resources, gpu_type=gang.options.gpu_type),
             apart=gang.one_per_node,
             excluded=frozenset(next((job.slurm.excluded_nodes for job in snapshot.live_jobs), ())),
             refused=record.refusals,

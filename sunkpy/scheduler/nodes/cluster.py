@@ -69,7 +69,8 @@ class Cluster:
     ) -> None:
         kube, settings = leader.kube, leader.settings
         self._settings, self._slurm_nodes, self._wake = settings, slurm_nodes, wake
-        own_names, gpus = settings.scheduler_names, settings.counted
+        own_names = settings.scheduler_names
+        self._counted, self._reads_namespaces = settings.counted, settings.reads_namespaces
         self._slurmd_of: Watched[str, Pod] = Watched(lambda pod: [slurm_node_of(pod)] if is_slurmd(pod) else [])
         self._slurmd_on: Watched[str, Pod] = Watched(lambda pod: [pod.spec.node_name] if is_slurmd(pod) else [])
         self._by_hostname: Watched[str, Node] = Watched(lambda node: [node.labels.get(HOSTNAME, "")])
@@ -106,7 +107,7 @@ class Cluster:
         in_own = paths.pods(settings.namespace)
         self.slurmd_pods = Informer(kube, in_own, Pod, label_selector=labels, keep=trim_slurmd, tell=on_pod)
         self.candidates = Candidates(slurm_nodes, self.nodes, self.slurmd_pods, self._taken)
-        self.fullness = Fullness(self.candidates.lasting, counted=gpus, on_change=wake.neighbours.set)
+        self.fullness = Fullness(self.candidates.lasting, counted=self._counted, on_change=wake.neighbours.set)
         self._namespaces = Informer(kube, paths.NAMESPACES, KubeObject, tell=partial(on_unreadable, "Namespace"))
         self._listen()
 
@@ -138,7 +139,7 @@ class Cluster:
 
     def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
         """Namespaces only if `scheduler.access` looks at their labels or annotations."""
-        namespaces = [self._namespaces] if self._settings.reads_namespaces else []
+        namespaces = [self._namespaces] if self._reads_namespaces else []
         return (*self.pods.parts, self.nodes, self.slurmd_pods, *namespaces)
 
     def have_hooks(self) -> bool:
@@ -155,7 +156,7 @@ class Cluster:
 
     def namespace_of(self, name: str) -> Namespace | None:
         """The namespace with what `scheduler.access` reads; None if a pod was seen before its namespace."""
-        if not self._settings.reads_namespaces:
+        if not self._reads_namespaces:
             return Namespace(name=name)
         found = self._namespaces.get("", name)
         return Namespace(name=name, labels=found.labels, annotations=found.annotations) if found is not None else None
@@ -228,8 +229,8 @@ class Cluster:
         return self._looking.holds(verdict) or self._shut_out.holds(verdict)
 
     def _eligible_for(self, spec: PodSpec) -> Eligibility:
-        candidates, gpus = self.candidates.lasting(), self._settings.counted
-        return eligible_nodes(spec, candidates, gpu_resources=gpus, foreign=self.candidates.foreign)
+        candidates = self.candidates.lasting()
+        return eligible_nodes(spec, candidates, gpu_resources=self._counted, foreign=self.candidates.foreign)
 
     def _avoided_by(self, pods: Sequence[Pod]) -> Mapping[str, str]:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}

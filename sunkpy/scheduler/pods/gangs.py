@@ -48,6 +48,7 @@ class Gangs:
         claimed: Callable[[Gang], Claimed | None],
     ) -> None:
         self._settings = settings
+        self._handed_out = settings.handed_out
         self._ledger = ledger
         self._wake = wake
         self._members = members
@@ -96,7 +97,7 @@ class Gangs:
         members = {pod.uid for pod in gang.members}
         claiming = gang if self._may_claim(gang) else None
         claimed = self._claimed(gang) if claiming is not None else None
-        limited = within_limits(gang, self._settings.gpu_resources, claimed, self._settings.handed_out)
+        limited = within_limits(gang, self._settings.gpu_resources, claimed, self._handed_out)
         namespace = self._namespace_of(record.id.namespace)
         return Recognised(
             gang=unknown_namespace(limited) if namespace is None else self._restricted(limited, namespace),
