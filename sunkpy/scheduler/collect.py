@@ -9,7 +9,6 @@ import msgspec
 from sunkpy.core.gang.gang import Gang, Member, Role
 from sunkpy.core.gang.identity import GangId, turn
 from sunkpy.core.gang.job.job import along_switches
-from sunkpy.core.gang.job.terms import takes_features
 from sunkpy.core.gang.limits import deciding_specs, wants_to_be_alone
 from sunkpy.core.gang.phases import PodPhase, pod_phase
 from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
@@ -18,7 +17,7 @@ from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.domains import DomainWish, in_one_domain
-from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus
+from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus, takes_features
 from sunkpy.core.placement.needs import counted
 from sunkpy.core.placement.volumes import has_claims, within_reach
 from sunkpy.scheduler.leader import Leader

@@ -9,6 +9,7 @@ job waits in the queue as it should.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
@@ -33,6 +34,9 @@ TRANSIENT_TAINTS = frozenset({
     "node.kubernetes.io/network-unavailable",
     names.TAINT_LOCK,
 })  # fmt: skip
+
+_PLAIN = re.compile(r"[\w.:/=-]+(?:&[\w.:/=-]+)*")
+"""Features that a node must have all of."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -212,6 +216,21 @@ def excluded(eligibility: Eligibility) -> tuple[str, ...]:
 def by_names(eligibility: Eligibility) -> Eligibility:
     """The eligibility for a job that cannot ask for features."""
     return msgspec.structs.replace(eligibility, features=(), outside=frozenset())
+
+
+def takes_features(constraint: str) -> bool:
+    """True if features can be added to this constraint: Slurm has no brackets within brackets."""
+    return not constraint or _PLAIN.fullmatch(constraint) is not None
+
+
+def with_features(constraint: str, features: Sequence[str]) -> str:
+    """The constraint that was asked for, limited to nodes with one of the features (man sbatch, --constraint)."""
+    if not features:
+        return constraint
+    any_of = "|".join(features)
+    if not constraint:
+        return any_of
+    return f"{constraint}&({any_of})" if len(features) > 1 else f"{constraint}&{any_of}"
 
 
 def _by_features(

@@ -15,10 +15,10 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.gang.actions import Bind, Report
 from sunkpy.core.gang.job.job import along_switches
-from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.model import matching
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
+from sunkpy.core.placement.eligibility import with_features
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB
 from sunkpy.slurm import NodesSnapshot, Slurm, errors
 from tests.integration.slurm.asking import happens

@@ -14,12 +14,11 @@ import msgspec
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import REPLACEMENT, WHOLE, JobKind, make_comment
-from sunkpy.core.gang.job.terms import with_features
 from sunkpy.core.gang.seating.slots import Slots, largest, needs_of_seats, plan_slots
 from sunkpy.core.model import matching, quantity
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.eligibility import Eligibility, excluded
+from sunkpy.core.placement.eligibility import Eligibility, excluded, with_features
 from sunkpy.core.placement.needs import count_gres, counted, gres, rounded, whole_cpus
 
 PLACEHOLDER_SCRIPT: Final = """\

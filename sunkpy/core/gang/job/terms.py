@@ -11,8 +11,7 @@ Anybody who may edit the pod can write the note. Whatever it says, only what the
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -40,9 +39,6 @@ _FIELDS: Final = (
 )  # fmt: skip
 _NOTED: Final = (*(field for field in _FIELDS if field not in ("name", "comment")), *_FIXED)
 """A job never lacks a name and a comment."""
-
-_PLAIN: Final = re.compile(r"[\w.:/=-]+(?:&[\w.:/=-]+)*")
-"""Features that a node must have all of."""
 
 _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})
 
@@ -82,21 +78,6 @@ class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         words = ((field.removesuffix("_min").replace("_", " "), getattr(self.to, field)) for field in self.fields)
         return ", ".join(f"{name} {value or 'none'}" for name, value in words)
-
-
-def takes_features(constraint: str) -> bool:
-    """True if features can be added to this constraint: Slurm has no brackets within brackets."""
-    return not constraint or _PLAIN.fullmatch(constraint) is not None
-
-
-def with_features(constraint: str, features: Sequence[str]) -> str:
-    """The constraint that was asked for, limited to nodes with one of the features (man sbatch, --constraint)."""
-    if not features:
-        return constraint
-    any_of = "|".join(features)
-    if not constraint:
-        return any_of
-    return f"{constraint}&({any_of})" if len(features) > 1 else f"{constraint}&{any_of}"
 
 
 def spec_of(job: SlurmJob) -> JobSpec:

@@ -25,6 +25,8 @@ from sunkpy.core.placement.eligibility import (
     foreign_nodes,
     in_common,
     nowhere,
+    takes_features,
+    with_features,
     without,
 )
 from tests.unit.core.gang.pods import make_node, make_pod
@@ -284,3 +286,26 @@ def test_devices_of_claims_are_counted_by_slurm_and_by_no_kubelet(asks, gres, re
     found = eligible_nodes(spec, [candidate], gpu_resources={resource: asks})
     assert found.refused == refused
     assert gres_counts(gres).items() <= candidate.room
+
+
+@pytest.mark.parametrize(
+    ("asked", "features", "constraint"),
+    [
+        ("", [], ""),
+        ("", ["gpu"], "gpu"),
+        ("", ["a", "b"], "a|b"),
+        ("ib", [], "ib"),
+        ("ib&h100", ["gpu"], "ib&h100&gpu"),
+        ("ib", ["a", "b"], "ib&(a|b)"),
+        ("k8s/zone=a", ["gpu"], "k8s/zone=a&gpu"),
+        ("ib|eth", [], "ib|eth"),
+    ],
+)
+def test_features_come_beside_the_constraint_of_the_pods(asked, features, constraint):
+    assert takes_features(asked) or not features
+    assert with_features(asked, features) == constraint
+
+
+@pytest.mark.parametrize("asked", ["a|b", "[a|b]", "(a|b)&c", "gpu*2", "a&"])
+def test_beside_what_is_more_than_a_list_of_features_nothing_is_put(asked):
+    assert not takes_features(asked)

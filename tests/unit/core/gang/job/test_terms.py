@@ -9,8 +9,6 @@ from sunkpy.core.gang.job.terms import (
     find_change,
     last_asked,
     spec_of,
-    takes_features,
-    with_features,
 )
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, SlurmJob
@@ -33,29 +31,6 @@ BY_SLURM = replace(OURS, account="root", time_limit_min=60, constraint="set-by-a
 def test_what_was_changed_is_sent_and_what_is_gone_taken_away_if_it_can_be(wishes, fields):
     change = find_change(OURS, replace(OURS, **wishes))
     assert (change.fields if change is not None else ()) == fields
-
-
-@pytest.mark.parametrize(
-    ("asked", "features", "constraint"),
-    [
-        ("", [], ""),
-        ("", ["gpu"], "gpu"),
-        ("", ["a", "b"], "a|b"),
-        ("ib", [], "ib"),
-        ("ib&h100", ["gpu"], "ib&h100&gpu"),
-        ("ib", ["a", "b"], "ib&(a|b)"),
-        ("k8s/zone=a", ["gpu"], "k8s/zone=a&gpu"),
-        ("ib|eth", [], "ib|eth"),
-    ],
-)
-def test_features_come_beside_the_constraint_of_the_pods(asked, features, constraint):
-    assert takes_features(asked) or not features
-    assert with_features(asked, features) == constraint
-
-
-@pytest.mark.parametrize("asked", ["a|b", "[a|b]", "(a|b)&c", "gpu*2", "a&"])
-def test_beside_what_is_more_than_a_list_of_features_nothing_is_put(asked):
-    assert not takes_features(asked)
 
 
 @pytest.mark.parametrize("field", ["shared", "wckey", "gpu_type"])
