@@ -15,7 +15,7 @@ from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes, deciding_specs, within_limits
-from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
+from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes
 from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
 from sunkpy.core.model.matching import containers_of
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
@@ -160,7 +160,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     def named_nodes(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
         """The nodes that the pods name, and whether they may go there; empty and None if they name none."""
-        named = find_named_nodes(gang, self.slurm_node_at)
+        named = {uid: self.slurm_node_at(host) for uid, host in gang.named_hosts.items()}
         each = {pod.uid: where for pod in gang.members if (where := self.eligibility([pod.spec])) is not None}
         is_known = bool(named) and each.keys() == named.keys()
         return (named, eligible_named_nodes(gang, named, each)) if is_known else ({}, None)

@@ -11,7 +11,7 @@ from sunkpy.core.gang.identity import GangId, turn
 from sunkpy.core.gang.job.job import along_switches
 from sunkpy.core.gang.limits import deciding_specs, wants_to_be_alone
 from sunkpy.core.gang.phases import PodPhase, pod_phase
-from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
+from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes
 from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each, template_of
@@ -46,26 +46,24 @@ class Collector:
     def snapshot(self, record: RecordView) -> tuple[Snapshot, Grounds]:
         """The gang as it is known now, with the facts by which it is known where it may go."""
         seen = self._gangs.of(record)
-        known = self._known(record, seen)
+        snapshot = self._known(record, seen)
+        if seen.claiming is not None:
+            snapshot = self._with_claims(snapshot, seen.pods)
         # Pods that have their nodes look for none.
-        has_nodes = known.is_bound or any(job.start_nodes for job in known.live_jobs)
-        claiming, devices = seen.pods if seen.claiming is not None else (), self._cluster.devices
-        snapshot = msgspec.structs.replace(
-            known,
-            waits_for=self._generation_in_the_way(record.id) if not has_nodes else "",
-            reserved=devices.reserved(claiming if self._ledger.all_jobs_known else ()) if claiming else frozenset(),
-            lost_devices=devices.lost(claiming) if claiming else {},
-        )
+        has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
+        if not has_nodes:
+            snapshot = msgspec.structs.replace(snapshot, waits_for=self._generation_in_the_way(record.id))
         nowhere = Grounds(is_all=seen.gang is not None and not seen.gang.is_sized)
         # A job of this gang, or one that keeps it away, may not be known.
         if not self._ledger.all_jobs_known or not seen.is_of_known_namespace:
             return msgspec.structs.replace(snapshot, may_submit=False), nowhere
-        if claiming and not has_nodes and (missing := devices.missing(snapshot.pods)):
+        if has_nodes:
+            return snapshot, nowhere
+        if seen.claiming is not None and (missing := self._cluster.devices.missing(snapshot.pods)):
             refused = f"waits for {missing}, which is not there" if self._clock() - record.seen_at > _CLAIM_S else ""
             waits = msgspec.structs.replace(snapshot, may_submit=False, refused=refused, is_to_be_polled=True)
             return waits, nowhere
-        found = self._with_eligibility(snapshot, record) if not has_nodes else None
-        return found or (snapshot, nowhere)
+        return self._with_eligibility(snapshot, record) or (snapshot, nowhere)
 
     def known(self, record: RecordView) -> Snapshot:
         """The gang as it is known now, without where it may go."""
@@ -74,13 +72,14 @@ class Collector:
     def _known(self, record: RecordView, seen: Recognised) -> Snapshot:
         gang, along = seen.gang, self._cluster.has_paths
         bound = [pod for pod in gang.members if pod.spec.node_name] if gang is not None else []
+        hosts = gang.named_hosts if gang is not None else {}
         placed = {pod.uid: self._cluster.slurm_node_on(pod.spec.node_name) for pod in bound}
         snapshot = record.snapshot(seen, placed=placed, now=self._clock())
         return msgspec.structs.replace(
             snapshot,
             has_left_out=any(pod_phase(pod) is PodPhase.WAITING for pod in seen.beyond),
             jobs=tuple(along_switches(job, self._cluster.path_to) for job in snapshot.jobs) if along else snapshot.jobs,
-            named_nodes=find_named_nodes(gang, self._cluster.slurm_node_at) if gang is not None else {},
+            named_nodes={uid: self._cluster.slurm_node_at(host) for uid, host in hosts.items()},
         )
 
     def on_node(self, record: RecordView, node: str) -> Snapshot:
@@ -110,6 +109,11 @@ class Collector:
         found = record.grounds
         is_same = all(map(self._cluster.avoid_as_before, found.avoided))
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))
+
+    def _with_claims(self, snapshot: Snapshot, pods: Sequence[Pod]) -> Snapshot:
+        devices, all_known = self._cluster.devices, self._ledger.all_jobs_known
+        reserved = devices.reserved(pods) if all_known else frozenset[str]()
+        return msgspec.structs.replace(snapshot, reserved=reserved, lost_devices=devices.lost(pods))
 
     def _generation_in_the_way(self, id: GangId) -> str:
         """Another generation of the owner's pods that still has a job or a node, in words; empty when none has."""

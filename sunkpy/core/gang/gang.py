@@ -19,6 +19,7 @@ from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Key, Kind, KubeObject, Owner, OwnerReference, Pod, PodSpec
+from sunkpy.core.placement.domains import HOSTNAME
 
 _EXTRA, _APART = "extra-", "apart-"
 
@@ -131,6 +132,16 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         """
         first = tuple(member.pod for role in self.roles if role.first for member in role.members)
         return first or self.members
+
+    @property
+    def named_hosts(self) -> dict[str, str]:
+        """For each pod (by uid), the host name of the Kubernetes node that it names (nodeSelector). It is empty unless
+        all pods name a node, and not all the same one.
+        """
+        if any(role.first < role.seats for role in self.roles):
+            return {}
+        hosts = {pod.uid: pod.spec.node_selector.get(HOSTNAME, "") for pod in self.members}
+        return hosts if all(hosts.values()) and len(set(hosts.values())) > 1 else {}
 
     @property
     def seats(self) -> int:

@@ -9,26 +9,11 @@ Source: armada internal/scheduler/api.go (addNodeIdSelector), config/scheduler/c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, nowhere
-
-
-def find_named_nodes(gang: Gang, slurm_node_at: Callable[[str], str]) -> dict[str, str]:
-    """For each pod (by uid), the Slurm node that it names. It is empty unless all pods name a node, and not
-    all the same one.
-
-    Args:
-        slurm_node_at: the Slurm node on the Kubernetes node with this hostname; empty when there is none.
-    """
-    if any(role.first < role.seats for role in gang.roles):
-        return {}
-    hostnames = {pod.uid: pod.spec.node_selector.get(HOSTNAME, "") for pod in gang.members}
-    if not all(hostnames.values()) or len(set(hostnames.values())) < 2:
-        return {}
-    return {uid: slurm_node_at(hostname) for uid, hostname in hostnames.items()}
 
 
 def eligible_named_nodes(gang: Gang, named: Mapping[str, str], each: Mapping[str, Eligibility]) -> Eligibility:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from sunkpy.core.gang.actions import Bind, Cancel, Report, Submit
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.job.request import Policy
-from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes, find_named_nodes
+from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.families.workload import gang, pod
@@ -25,7 +25,8 @@ def armada(*hosts, size=0, cpu="1"):
 
 
 def named_by(made):
-    return find_named_nodes(made, lambda host: host.replace("host-", "n") if host.startswith("host-") else "")
+    hosts = made.named_hosts.items()
+    return {uid: host.replace("host-", "n") if host.startswith("host-") else "" for uid, host in hosts}
 
 
 def seen(made, *jobs, **fields):
