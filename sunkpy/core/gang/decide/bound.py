@@ -19,13 +19,12 @@ from sunkpy.core.gang.actions import (
     Report,
     WaitCause,
 )
-from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all
+from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all, suspension_of
 from sunkpy.core.gang.decide.members import (
     bindings,
     hold,
     outgrown_by,
     start_over,
-    suspension_of,
     too_large,
     wait_for_node,
     waiting,

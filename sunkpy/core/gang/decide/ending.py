@@ -15,7 +15,7 @@ from datetime import datetime
 import msgspec
 
 from sunkpy.core.gang.actions import Cancel, Evict, Finish, GangAction, Shorten, Warn
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
@@ -46,10 +46,13 @@ def longest_grace_s(gang: Gang, policy: Policy) -> int:
 
 def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
     """The eviction with at most that grace period, also if somebody else has deleted the pod with a longer one."""
-    pod, given_s = evict.pod, evict.pod.metadata.deletion_grace_period_seconds
+    pod, given_s, asked_s = evict.pod, evict.pod.metadata.deletion_grace_period_seconds, grace_s(evict.pod)
     if pod.is_deleting and given_s is not None and given_s > longest_s:
         return Shorten(pod=pod, grace_s=longest_s)
-    return msgspec.structs.replace(evict, grace_s=_grace_to_give(pod, longest_s))
+    if asked_s > longest_s:
+        return msgspec.structs.replace(evict, grace_s=longest_s)
+    # With a grace of 0 the apiserver would forget it before the kubelet has heard of it.
+    return msgspec.structs.replace(evict, grace_s=1 if asked_s == 0 else None)
 
 
 def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
@@ -62,14 +65,6 @@ def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
     until = pod.metadata.deletion_timestamp
     left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0
     return min(longest_s, left_s) if left_s > 0 else longest_s
-
-
-def _grace_to_give(pod: Pod, longest_s: int) -> int | None:
-    """None: what it asks for. With a grace of 0 the apiserver would forget it before the kubelet has heard of it."""
-    asked_s = grace_s(pod)
-    if asked_s > longest_s:
-        return longest_s
-    return 1 if asked_s == 0 else None
 
 
 def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
@@ -118,8 +113,14 @@ def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[Ga
     """Give each eviction a bounded grace period, and put pods that are being deleted already first, so that all others
     are evicted at once.
     """
-    bounded_ones = [with_shorter_grace(eviction, longest_grace_s(gang, policy)) for eviction in evictions]
+    longest_s = longest_grace_s(gang, policy)
+    bounded_ones = [with_shorter_grace(eviction, longest_s) for eviction in evictions]
     return sorted(bounded_ones, key=lambda action: isinstance(action, Evict))
+
+
+def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
+    """How to suspend the owner when the gang is preempted; None unless this is wanted, possible and allowed."""
+    return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
 
 
 def cancel_all(jobs: Iterable[Job], why: str) -> list[GangAction]:

@@ -16,7 +16,7 @@ from sunkpy.core.gang.actions import (
 )
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.devices.indices import assign_devices
-from sunkpy.core.gang.gang import Gang, Suspension
+from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.identity import BindingNote
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.request import Policy
@@ -111,8 +111,3 @@ def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
             Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s it was not known for which pods it is: {gang.refused}")
         ]
     return report_all(gang, gang.refused, WaitCause.REFUSED)
-
-
-def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
-    """How to suspend the owner when the gang is preempted; None unless this is wanted, possible and allowed."""
-    return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None

@@ -13,9 +13,10 @@ from sunkpy.core.gang.decide.ending import (
     cancel_all,
     is_unanswered,
     longest_grace_s,
+    suspension_of,
     warn_of_grace,
 )
-from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, suspension_of, waiting
+from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, waiting
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job, excluded_by_others
 from sunkpy.core.gang.job.phases import JobPhase

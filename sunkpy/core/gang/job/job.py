@@ -161,8 +161,23 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> JobPhase:
-        """Where the job is in its life."""
-        return job_phase(self)
+        """The phase of the job, from Slurm's last answer and what hooks reported."""
+        state, is_forgotten = self.state, self.missing >= MISSING_OBSERVATIONS or self.is_anothers
+        is_pending, is_completing = slurm_states.is_job_pending(state), slurm_states.is_job_completing(state)
+        is_ended, is_suspended = slurm_states.is_job_ended(state), "SUSPENDED" in state
+        if "NODE_FAIL" in state:
+            return JobPhase.LOSING if is_completing and not is_forgotten else JobPhase.LOST
+        if is_ended or is_completing or (self.epilogs and not is_pending):
+            if is_forgotten or (is_ended and not is_completing):
+                return JobPhase.ENDED
+            return JobPhase.TAKEN_BACK if is_pending or is_suspended else JobPhase.ENDING
+        if is_forgotten:
+            return JobPhase.LOST
+        if is_suspended:
+            return JobPhase.SUSPENDED
+        if is_pending and not self.prologs:
+            return JobPhase.PENDING
+        return JobPhase.RUNNING if state or self.prologs or self.missing else JobPhase.SUBMITTED
 
     @property
     def is_over(self) -> bool:
@@ -225,26 +240,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.nodes and self.is_script_running and self.slurm.state_reason != WAITS_FOR_PROLOG:
             return self.nodes
         return tuple(node for node in self.nodes if node in self.prologs)
-
-
-def job_phase(job: Job) -> JobPhase:
-    """The phase of a job, from Slurm's last answer and what hooks reported."""
-    state, is_forgotten = job.state, job.missing >= MISSING_OBSERVATIONS or job.is_anothers
-    is_pending, is_completing = slurm_states.is_job_pending(state), slurm_states.is_job_completing(state)
-    is_ended, is_suspended = slurm_states.is_job_ended(state), "SUSPENDED" in state
-    if "NODE_FAIL" in state:
-        return JobPhase.LOSING if is_completing and not is_forgotten else JobPhase.LOST
-    if is_ended or is_completing or (job.epilogs and not is_pending):
-        if is_forgotten or (is_ended and not is_completing):
-            return JobPhase.ENDED
-        return JobPhase.TAKEN_BACK if is_pending or is_suspended else JobPhase.ENDING
-    if is_forgotten:
-        return JobPhase.LOST
-    if is_suspended:
-        return JobPhase.SUSPENDED
-    if is_pending and not job.prologs:
-        return JobPhase.PENDING
-    return JobPhase.RUNNING if state or job.prologs or job.missing else JobPhase.SUBMITTED
 
 
 def excluded_by_others(job: Job) -> frozenset[str]:

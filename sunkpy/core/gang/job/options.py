@@ -122,7 +122,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 def _said(layer: Mapping[str, str], name: str) -> _Said | None:
     """What annotations say of an option, under the first of its names there."""
-    for annotation in _spellings(name):
+    for annotation in _SPELLINGS[name]:
         text = layer.get(annotation, "")
         if text[: 2 * LONGEST].strip():
             read = _seconds if annotation == _IN_SECONDS else OPTIONS[name].read
@@ -341,11 +341,8 @@ _ANSWERS: Final = {
 """Annotations of other projects that sunkpy does not follow, each with the reason."""
 
 
-def _spellings(name: str) -> tuple[str, ...]:
-    return (names.PREFIX + name, *OPTIONS[name].aliases)
-
-
-_KNOWN: Final = _NOT_OPTIONS.union(*map(_spellings, OPTIONS))
+_SPELLINGS: Final = {name: (names.PREFIX + name, *option.aliases) for name, option in OPTIONS.items()}
+_KNOWN: Final = _NOT_OPTIONS.union(*_SPELLINGS.values())
 
 
 def _unknown(layers: Iterable[Mapping[str, str]]) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""The phases of a job: derived, never stored, by `job_phase`. What is asked of a job is a set of phases.
+"""The phases of a job: derived, never stored, by `Job.phase`. What is asked of a job is a set of phases.
 
 `docs/reference/phases.md` has the table, which `tools/make-reference` makes from here.
 """
