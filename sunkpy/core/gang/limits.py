@@ -81,8 +81,8 @@ def within_limits(
     if not gang.is_sized or gang.never_queues:
         return gang
     gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
-    apart, evenly = _inner(gang, _anti), _spread_evenly(gang)
-    together = [*_inner(gang, _affinity), *_podsets(gang)]
+    apart, evenly = _inner(gang, anti_affinity), _spread_evenly(gang)
+    together = [*_inner(gang, pod_affinity), *_podsets(gang)]
     by_claim = claimed.by_claim if claimed is not None else {}
     refused = _refused_devices(of_family, {*gpu_resources, *by_claim}) or refused_claims(
         of_family, claimed, gpu_resources
@@ -137,7 +137,7 @@ def explain_length(spec: PodSpec) -> str:
     required = affinity.node_affinity.required if affinity.node_affinity is not None else None
     terms = required.node_selector_terms if required is not None else ()
     node_lines = [line for term in terms for line in (*term.match_expressions, *term.match_fields)]
-    of_pods, constraints = (*_anti(spec), *_affinity(spec)), spec.topology_spread_constraints
+    of_pods, constraints = (*anti_affinity(spec), *pod_affinity(spec)), spec.topology_spread_constraints
     selectors = [term.label_selector for term in of_pods if term.label_selector is not None]
     others = [term.namespace_selector for term in of_pods] + [each.label_selector for each in constraints]
     lines = [*node_lines, *(line for each in (*selectors, *others) if each for line in each.match_expressions)]
@@ -185,7 +185,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that are on nodes, of all schedulers. A node has daemons with ports and pods that keep others of their
     kind away. So only those are looked at that one of the pods in question could meet.
 
-    `shutting_out`: each term of required anti-affinity (`shut_out_by`) that may mean one of some pods, with the pods of
+    `shutting_out`: each term of `anti_affinity` that may mean one of some pods, with the pods of
     one namespace that have it. `on_port`: those with a host port of this number. `everyone`: all of them; asked for
     only when a pod has terms of its own, because it may take long. `is_usable`: a job could have the node of this name.
     """
@@ -201,7 +201,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         """Surroundings made from a few pods, which are all compared for each question."""
         return cls(
             nodes=nodes,
-            shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in shut_out_by(pod)),
+            shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in anti_affinity(pod.spec)),
             on_port=lambda port: (pod for pod in pods if port in host_ports_of(pod)),
             everyone=lambda: pods,
         )
@@ -229,12 +229,7 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 def looks_around(spec: PodSpec) -> bool:
     """True if the nodes for a pod depend on where other pods are."""
-    return bool(_anti(spec) or _affinity(spec) or spec.host_ports or constraints_of(spec))
-
-
-def shuts_out(pod: Pod) -> bool:
-    """True if others may not come near it, by their labels."""
-    return bool(_anti(pod.spec))
+    return bool(anti_affinity(spec) or pod_affinity(spec) or spec.host_ports or constraints_of(spec))
 
 
 def host_ports_of(pod: Pod) -> set[int]:
@@ -242,14 +237,9 @@ def host_ports_of(pod: Pod) -> set[int]:
     return {port.host_port for port in pod.spec.host_ports}
 
 
-def shut_out_by(pod: Pod) -> tuple[PodAffinityTerm, ...]:
-    """The pod's terms of required anti-affinity."""
-    return _anti(pod.spec)
-
-
 def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     """All that the pod requires of pods near it."""
-    return _anti(pod.spec) + _affinity(pod.spec)
+    return anti_affinity(pod.spec) + pod_affinity(pod.spec)
 
 
 TermPlace = tuple[str, tuple[str, str] | None]
@@ -304,7 +294,7 @@ def touches(pod: Pod) -> Iterator[Topic]:
     """
     yield from (("meant", place) for place in places_of(pod))
     yield from (("port", port) for port in host_ports_of(pod))
-    for term in shut_out_by(pod):
+    for term in anti_affinity(pod.spec):
         yield from (("shut out", place) for place in places_meant(term, pod.metadata))
 
 
@@ -321,7 +311,7 @@ def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
     """True if one of the pods must not share its value of that node label with others."""
-    return any(term.topology_key == label for pod in pods for term in _anti(pod.spec))
+    return any(term.topology_key == label for pod in pods for term in anti_affinity(pod.spec))
 
 
 def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
@@ -330,7 +320,7 @@ def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
     """
     return (
         any(_selects(term, pod.metadata, other.metadata) for pod in pods for term in terms_of(pod))
-        or any(_selects(term, other.metadata, pod.metadata) for term in _anti(other.spec) for pod in pods)
+        or any(_selects(term, other.metadata, pod.metadata) for term in anti_affinity(other.spec) for pod in pods)
         or any(_port_taken(pod.spec, other.spec) for pod in pods)
         or any(is_counted(each, pod, other) for pod in pods for each in constraints_of(pod.spec))
     )
@@ -344,7 +334,7 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         around: which pods are where.
         but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
     """
-    away, together = _unlike_terms(pods, _anti), _unlike_terms(pods, _affinity)
+    away, together = _unlike_terms(pods, anti_affinity), _unlike_terms(pods, pod_affinity)
     others = _meant(around, [*away, *together], but) if away or together else []
     near = _nearness(around.nodes)
     with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
@@ -533,12 +523,14 @@ def _same_port(one: ContainerPort, other: ContainerPort) -> bool:
     return same_address and one.protocol == other.protocol and one.host_port == other.host_port
 
 
-def _anti(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
+def anti_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
+    """The terms by which a pod requires that others are not near it."""
     found = spec.affinity.pod_anti_affinity if spec.affinity else None
     return found.required if found else ()
 
 
-def _affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
+def pod_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
+    """The terms by which a pod requires that others are near it."""
     found = spec.affinity.pod_affinity if spec.affinity else None
     return found.required if found else ()
 

@@ -13,15 +13,14 @@ from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import (
     Surroundings,
     TermPlace,
+    anti_affinity,
     avoid_nodes,
     concerns,
     depend_on,
     labels_asked,
     looks_around,
     shortened,
-    shut_out_by,
     shut_out_from,
-    shuts_out,
     spreads_by,
     terms_of,
     touches,
@@ -74,7 +73,8 @@ class Cluster:
         self._slurmd_of: Watched[str, Pod] = Watched(lambda pod: [slurm_node_of(pod)] if is_slurmd(pod) else [])
         self._slurmd_on: Watched[str, Pod] = Watched(lambda pod: [pod.spec.node_name] if is_slurmd(pod) else [])
         self._by_hostname: Watched[str, Node] = Watched(lambda node: [node.labels.get(HOSTNAME, "")])
-        self._has_paths = False
+        self.has_paths = bool(settings.switch_label)
+        """True if somebody says which switches are above nodes."""
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
@@ -112,7 +112,7 @@ class Cluster:
         self._listen()
 
     def _listen(self) -> None:
-        self.pods.add_handler(self.fullness.follow)
+        self.pods.add_handler(self.fullness.held.update)
         self.pods.add_handler(self.volumes.used.follow)
         self.pods.add_handler(self.volumes.awaited.follow)
         self.pods.add_handler(self.devices.users.follow)
@@ -175,13 +175,8 @@ class Cluster:
         if label := self._settings.switch_label:
             node = self.node_behind(slurm_node)
             return (node.labels[label],) if node is not None and node.labels.get(label) else ()
-        pod = self.slurmd_of(slurm_node) if self._has_paths else None
+        pod = self.slurmd_of(slurm_node) if self.has_paths else None
         return path_told(pod.annotations.get(names.ANNOTATION_TOPOLOGY, "")) if pod is not None else ()
-
-    @property
-    def has_paths(self) -> bool:
-        """True if somebody says which switches are above nodes."""
-        return bool(self._settings.switch_label) or self._has_paths
 
     def slurm_node_on(self, node: str) -> str:
         """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
@@ -237,7 +232,7 @@ class Cluster:
 
     def _pod_moved(self, pod: Pod) -> None:
         """Most pods are nothing to those that wait: only one that shuts out others is to pods that do not look."""
-        is_shutting_out = shuts_out(pod)
+        is_shutting_out = bool(anti_affinity(pod.spec))
         if is_shutting_out:
             self._shut_out.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
         is_met = self._looking and self._looking.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
@@ -258,7 +253,7 @@ class Cluster:
         terms = terms_of(pod)
         asked = self.neighbours.labels_asked(pod).union(labels_asked(terms), labels_compared(pod))
         labels = {name: pod.labels[name] for name in sorted(asked & pod.labels.keys())}
-        return (pod.metadata.namespace, labels, terms, shut_out_by(pod), pod.spec.host_ports, spreads_by(pod))
+        return (pod.metadata.namespace, labels, terms, anti_affinity(pod.spec), pod.spec.host_ports, spreads_by(pod))
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
         """Which pods are on which node. `listed`: all pods of some nodes, as they were just read."""
@@ -284,7 +279,7 @@ class Cluster:
     def _slurmd_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._slurmd_of.follow(old, new)
         self._slurmd_on.follow(old, new)
-        self._has_paths |= new is not None and names.ANNOTATION_TOPOLOGY in new.annotations
+        self.has_paths |= new is not None and names.ANNOTATION_TOPOLOGY in new.annotations
         if _is_registered(old) != _is_registered(new):
             self._slurm_nodes.hasten()
         if old is None or new is None or old.spec.node_name != new.spec.node_name:

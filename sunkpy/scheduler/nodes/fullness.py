@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Pod, PodSpec
+from sunkpy.core.model.objects import PodSpec
 from sunkpy.core.placement.eligibility import Candidate
 from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, uncounted
 from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
@@ -43,12 +43,9 @@ class Fullness:
         self._candidates = candidates
         self._counted = counted
         self._on_change = on_change
-        self._held = Held(partial(taken_uncounted, gpu_resources=counted), lambda _: self.doubt())
+        self.held = Held(partial(taken_uncounted, gpu_resources=counted), lambda _: self.doubt())
+        """What pods with a job take of it, kept from the watch of own pods."""
         self._answers: Verdicts[Question, Full] = Verdicts(self._work_out)
-
-    def follow(self, old: Pod | None, new: Pod | None) -> None:
-        """A handler of the informer of our pods."""
-        self._held.update(old, new)
 
     def doubt(self) -> None:
         """A node has changed, or what pods hold there."""
@@ -73,7 +70,7 @@ class Fullness:
         nodes = [each for each in self._candidates() if each.slurm_node in refusing] if refusing else []
         full: dict[str, str] = {}
         for needs in (self._needs(spec) for spec in specs) if nodes else ():
-            full |= full_nodes(needs, nodes, self._held.by_node)
+            full |= full_nodes(needs, nodes, self.held.by_node)
         return full
 
     def _needs(self, spec: PodSpec) -> matching.Amounts:
@@ -82,9 +79,9 @@ class Fullness:
     def _work_out(self, question: Question) -> Full:
         before, question.known = question.known, {}
         for node in self._candidates():
-            held = self._held.by_node.get(node.node.name)
+            held = self.held.by_node.get(node.node.name)
             known = before.get(node.slurm_node)
             if known is None or known[0] is not node or known[1] is not held:
-                known = (node, held, full_nodes(question.needs, [node], self._held.by_node).get(node.slurm_node, ""))
+                known = (node, held, full_nodes(question.needs, [node], self.held.by_node).get(node.slurm_node, ""))
             question.known[node.slurm_node] = known
         return {name: why for name, (_, _, why) in question.known.items() if why}

@@ -16,13 +16,12 @@ from sunkpy.core.gang.limits import (
     ShutOut,
     Surroundings,
     TermPlace,
+    anti_affinity,
     anywhere_in,
     host_ports_of,
     labels_asked,
     places_meant,
     places_of,
-    shut_out_by,
-    shuts_out,
 )
 from sunkpy.core.model.objects import Meta, Node, Pod, PodAffinityTerm
 from sunkpy.runtime.groups import Groups
@@ -74,7 +73,7 @@ class Neighbours:
             places = dict.fromkeys(place for pod in pods for place in places_of(pod))
             for key in dict.fromkeys(key for place in places for key in self._meaning.of(place)):
                 yield *self._terms[key], still(self._with_term.of(key))
-            yield from ((term, pod.metadata, (pod,)) for pod in further for term in shut_out_by(pod))
+            yield from ((term, pod.metadata, (pod,)) for pod in further for term in anti_affinity(pod.spec))
 
         def on_port(port: int) -> Iterator[Pod]:
             yield from still(self._on_port.of(port))
@@ -125,7 +124,7 @@ class Neighbours:
         self._there.put(pod.spec.node_name, pod.uid, pod)
         for port in host_ports_of(pod):
             self._on_port.put(port, pod.uid, pod)
-        for term in shut_out_by(pod):
+        for term in anti_affinity(pod.spec):
             key = _key(term, pod)
             self._terms[key] = (term, pod.metadata)
             self._with_term.put(key, pod.uid, pod)
@@ -136,7 +135,7 @@ class Neighbours:
         self._there.drop(pod.spec.node_name, pod.uid)
         for port in host_ports_of(pod):
             self._on_port.drop(port, pod.uid)
-        for term in shut_out_by(pod):
+        for term in anti_affinity(pod.spec):
             key = _key(term, pod)
             self._with_term.drop(key, pod.uid)
             if key not in self._with_term:
@@ -154,7 +153,7 @@ class Neighbours:
                 self._ask_no_more(before)
             self._on_moved(before)
         if now is not None:
-            if shuts_out(now):
+            if anti_affinity(now.spec):
                 self._shutting_out.add(now.uid)
                 self._ask(now)
             self._on_moved(now)
@@ -185,7 +184,7 @@ def _key(term: PodAffinityTerm, pod: Pod) -> bytes:
 
 def _asked_by(pod: Pod) -> Iterator[tuple[TermPlace, str]]:
     """In which namespaces, or in any, a pod on a node tells others apart by which labels."""
-    for term in shut_out_by(pod):
+    for term in anti_affinity(pod.spec):
         for namespace in {namespace for namespace, _ in places_meant(term, pod.metadata)}:
             yield from (((namespace, None), label) for label in labels_asked([term]))
 
