@@ -9,6 +9,6 @@
    and changes nothing.
 4. `core.gang.decide` says from the snapshot what to do.
 5. `execute` does it: jobs are submitted, changed and cancelled (`jobs`), pods are bound and evicted (`pods`), and
-   Events and conditions say what happened (`events`).
+   Events and conditions say what happened (`outbox`).
 6. Hooks that wait for the gang look at it again, and are answered when its pods are bound or gone.
 """

@@ -14,9 +14,9 @@ from sunkpy.core.gang.phases import is_over
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator
 from sunkpy.scheduler.devices.made import Refused
-from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.jobs.writer import JobWriter, NotSubmitted
 from sunkpy.scheduler.leader import Leader
+from sunkpy.scheduler.outbox import Outbox
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.evict import Evictor
 from sunkpy.scheduler.pods.index import PodsByGang
@@ -160,7 +160,7 @@ class Executor:
     def _report_refused(self, record: GangRecord, refused: Refused) -> None:
         """The kubelet would not have a pod on which no other depends: say so, and ask again later."""
         leader, why = self._leader, str(refused)
-        record.note_refusal(refused.pod, why, now=leader.clock(), first_s=leader.times.again_s)
+        record.note_refusal(refused.pod, why, now=leader.clock(), first_s=leader.settings.times.again_s)
         self._outbox.report(record, act.Report(pod=refused.pod, message=why, cause=act.WaitCause.KUBELET))
 
     async def _go_solo(self, action: act.Bind, refused: Refused) -> None:
@@ -176,7 +176,7 @@ class Executor:
         """A kubelet would not have one of the pods: give the nodes back and look for others."""
         now, why = self._leader.clock(), str(refused)
         node = next(binding.note.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
-        record.refusals[node] = (why, now + self._leader.times.node_refused_s)
+        record.refusals[node] = (why, now + self._leader.settings.times.node_refused_s)
         then = record.give_back(why, kind=refused.kind, now=now)
         note = f"{why}; Slurm job {action.job} is cancelled, {then}"
         await self._outbox.warn(refused.pod, reason="FailedScheduling", action="Binding", note=note)

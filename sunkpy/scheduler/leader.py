@@ -11,7 +11,7 @@ from sunkpy.runtime.queue import QueueMetrics
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.pods.writer import PodWriter
-from sunkpy.scheduler.settings import SchedulerSettings, Times
+from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
 
 
@@ -30,13 +30,3 @@ class Leader:
     ledger: Ledger
     events: EventRecorder
     pods: PodWriter
-
-    @property
-    def user(self) -> str:
-        """The scheduler's own Slurm user."""
-        return self.settings.slurm.user
-
-    @property
-    def times(self) -> Times:
-        """How long the parts of the scheduler wait."""
-        return self.settings.times

@@ -6,7 +6,7 @@ happens in a pass, one at a time per gang.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import structlog
 
@@ -73,7 +73,9 @@ class GangLoop:
         # 3. Decide.
         actions = decide_gang(snapshot, self._policy)
         # 4. Execute.
-        await self._execute(record, actions, is_gone=snapshot.gang is None)
+        to_bind, to_bind_later = _to_bind(actions)
+        record.forget_waits(but=to_bind, refused=to_bind_later)
+        await self._executor.run_all(record, actions, is_gone=snapshot.gang is None)
         # 5. Look at it again: forget what has ended, and wake what waits for that.
         self._gangs.recognise(record)
         after = snapshot
@@ -89,12 +91,6 @@ class GangLoop:
         if is_done or before != (record.state, set(record.jobs)):
             self._wake_other_generations(id)
         return None if is_done else self._again_s(record, snapshot)
-
-    async def _execute(self, record: GangRecord, actions: Sequence[GangAction], *, is_gone: bool) -> None:
-        to_bind = _to_bind(actions)
-        record.wait_for_nothing(but=to_bind)
-        record.forget_refusals(but=to_bind | _to_bind_later(actions))
-        await self._executor.run_all(record, actions, is_gone=is_gone)
 
     def _wake_other_generations(self, id: GangId) -> None:
         for other in self._ledger.other_generations(id):
@@ -144,7 +140,7 @@ class GangLoop:
 
     def _again_s(self, record: GangRecord, snapshot: Snapshot) -> float | None:
         """When to look at a gang again without a change, in seconds."""
-        now, times = self._leader.clock(), self._leader.times
+        now, times = self._leader.clock(), self._leader.settings.times
         if any(member.volume_since is not None for member in record.members.values()):
             return times.volume_again_s
         if any(member.waits_since is not None for member in record.members.values()):
@@ -174,12 +170,17 @@ class GangLoop:
         self._members.forget(record.id)
 
 
-def _to_bind(actions: Iterable[GangAction]) -> set[str]:
-    """Uids of the pods that are to be bound in this pass."""
-    together = {binding.pod.uid for action in actions if isinstance(action, Bind) for binding in action.bindings}
-    return together | {action.pod.uid for action in actions if isinstance(action, BindDirectly)}
-
-
-def _to_bind_later(actions: Iterable[GangAction]) -> set[str]:
-    """Uids of the pods that are to be tried again on the node that refused them."""
-    return {action.pod.uid for action in actions if isinstance(action, Report) and action.cause is WaitCause.KUBELET}
+def _to_bind(actions: Iterable[GangAction]) -> tuple[set[str], set[str]]:
+    """Uids of the pods that are to be bound in this pass, and of those that are to be tried again on the node that
+    refused them.
+    """
+    now, later = set[str](), set[str]()
+    for action in actions:
+        match action:
+            case Bind(bindings=bindings):
+                now |= {binding.pod.uid for binding in bindings}
+            case BindDirectly(pod=pod):
+                now.add(pod.uid)
+            case Report(pod=pod, cause=WaitCause.KUBELET):
+                later.add(pod.uid)
+    return now, later

@@ -182,7 +182,9 @@ class GangRecord:
 
     def member(self, pod: Pod) -> MemberRecord:
         """What is remembered of a pod. A new record is made if there is none."""
-        return self.members.setdefault(pod.uid, MemberRecord(key=pod.key))
+        if pod.uid not in self.members:
+            self.members[pod.uid] = MemberRecord(key=pod.key)
+        return self.members[pod.uid]
 
     def assume(self, bindings: Sequence[SentBinding]) -> None:
         """Note that these bindings are sent. The members of the gang stay the same, and have their nodes now."""
@@ -246,17 +248,19 @@ class GangRecord:
         assumed = member.assumed if member is not None and not pod.spec.node_name else None
         return assumed.pod if assumed is not None else pod
 
-    def wait_for_nothing(self, *, but: Container[str] = ()) -> None:
-        """Note that no member waits for its kubelet any more, except those with these uids."""
+    def wait_for_nothing(self) -> None:
+        """Note that no member waits for its kubelet any more."""
+        for member in self.members.values():
+            member.waits_since = member.volume_since = None
+
+    def forget_waits(self, *, but: Container[str], refused: Container[str]) -> None:
+        """Note that no member waits for its kubelet or volume any more, except those with the uids `but`; and that of
+        the others only those `refused` are to be tried again on the node that refused them.
+        """
         for uid, member in self.members.items():
             if uid not in but:
                 member.waits_since = member.volume_since = None
-
-    def forget_refusals(self, *, but: Container[str]) -> None:
-        """Note that no member is to be tried again on the node that refused it, except those with these uids."""
-        for uid, member in self.members.items():
-            if uid not in but:
-                member.refusal = None
+                member.refusal = member.refusal if uid in refused else None
 
     def note_refusal(self, pod: Pod, why: str, *, now: float, first_s: float) -> None:
         """Note that its node refused a member. It is tried there again, each time after a longer pause."""

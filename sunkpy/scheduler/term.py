@@ -21,8 +21,6 @@ from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.devices.allocate import Allocator
 from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.devices.made import ClaimMaker
-from sunkpy.scheduler.events.evictions import EvictionEvents
-from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.execute import Executor
 from sunkpy.scheduler.hooks.answers import Hooks
 from sunkpy.scheduler.hooks.gate import Gate
@@ -36,6 +34,7 @@ from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.loop import GangLoop
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.outbox import Outbox
 from sunkpy.scheduler.owners.index import OwnerIndex
 from sunkpy.scheduler.owners.pod_groups import PodGroups
 from sunkpy.scheduler.owners.suspensions import Suspensions
@@ -100,7 +99,7 @@ class Term:
     def _watch_cluster(self, families: Families) -> None:
         """Nodes, pods, and what stands above pods."""
         leader, on_unreadable = self._leader, self._outbox.unreadable
-        self._slurm_nodes = NodeCache(leader.slurm, poll_s=leader.times.nodes_each_s)
+        self._slurm_nodes = NodeCache(leader.slurm, poll_s=leader.settings.times.nodes_each_s)
         self._slurm_nodes.add_listener(self._slurm_answered)
         self._cluster = Cluster(
             leader,
@@ -117,7 +116,7 @@ class Term:
             clock=leader.clock,
             on_unreadable=on_unreadable,
             metrics=leader.queues,
-            times=leader.times.kinds,
+            times=leader.settings.times.kinds,
         )
         self._pod_groups = PodGroups(leader, self._watches, self._cluster.pods)
 
@@ -170,8 +169,7 @@ class Term:
             maker=ClaimMaker(leader.kube, cluster.devices, self._settings, leader.clock),
         )
         binder = Binder(leader, cluster, allocator, outbox)
-        tell = EvictionEvents(leader, causes, outbox).add
-        evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, on_evicted=tell)
+        evictor = Evictor(leader, cluster, allocator, causes, self._suspensions, outbox)
         executor = Executor(leader, members, jobs, binder, allocator, evictor, outbox)
         self._loop = GangLoop(leader, members, self._gangs, self._takeover, self._collector, binder, executor)
 
@@ -206,7 +204,7 @@ class Term:
                 group.create_task(self._lines.run())
                 group.create_task(self._takeover.run())
                 # 4. Recognise the gangs that have changed, and reconcile those that a change has enqueued.
-                leader, wake, collector, times = self._leader, self._wake, self._collector, self._leader.times
+                leader, wake, collector, times = self._leader, self._wake, self._collector, self._leader.settings.times
                 near, spread_s = collector.has_other_neighbours, times.recheck_spread_s
                 group.create_task(recheck(leader, wake.nodes, collector.is_concerned, spread_s=spread_s))
                 group.create_task(recheck(leader, wake.neighbours, near, spread_s=times.other_pods_again_s))

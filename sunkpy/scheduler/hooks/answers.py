@@ -255,6 +255,6 @@ class Hooks:
                 return HookAnswer(done=False, why=why)
             timeout_s = min(left_s, self._vanished.left_s(caller.spec.node_name))
             if self._ledger.get(record.id) is not record:  # it is over, and nobody tells when its last pods are gone
-                timeout_s = min(timeout_s, self._leader.times.gate_again_s)
+                timeout_s = min(timeout_s, self._leader.settings.times.gate_again_s)
             await record.wait_for_change(since=seen.changes, timeout_s=timeout_s)
             seen = self._snapshots.shared(record)

@@ -90,6 +90,7 @@ class Gate:
         poller: JobPoller,
     ) -> None:
         self._leader = leader
+        self._times = leader.settings.times
         self._ledger = leader.ledger
         self._members = members
         self._takeover = takeover
@@ -126,15 +127,15 @@ class Gate:
             now = self._leader.clock()
             if gang is None:
                 known_since = now
-            elif now - known_since >= self._leader.times.displace_after_s:
+            elif now - known_since >= self._times.displace_after_s:
                 await self._displace(gang, call)
             # 4. Wait for a change of the gang.
             if now - began >= LONG_POLL_S:
                 return HookAnswer(done=False, why=why)
             if gang is None:
-                await asyncio.sleep(self._leader.times.gate_again_s)
+                await asyncio.sleep(self._times.gate_again_s)
             else:
-                await gang.wait_for_change(since=gang.changes, timeout_s=self._leader.times.gate_again_s)
+                await gang.wait_for_change(since=gang.changes, timeout_s=self._times.gate_again_s)
 
     def _blocked(
         self, call: HookCall, node: str, states: JobStates | None = None

@@ -20,7 +20,7 @@ class HookProof:
 
     def __init__(self, leader: Leader) -> None:
         self._reads = FreshAnswers(leader.slurm.job, clock=leader.clock)
-        self._user = leader.user
+        self._user = leader.settings.slurm.user
         self._ledger = leader.ledger
 
     async def of(self, call: HookCall) -> tuple[GangRecord, Job] | HookAnswer:

@@ -5,7 +5,7 @@ asked afterwards, together for all that were evicted meanwhile, so that a job th
 
 A search costs slurmrestd a few requests, however many were preempted and wait: states are those of the next poll, and
 of our own jobs the details are known. Only where a job may have begun before Slurm said that another was preempted, it
-is asked when that ended. How often a search may begin is up to the caller (`scheduler.events.evictions`).
+is asked when that ended. How often a search may begin is up to the caller (`scheduler.pods.evict`).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class SubmitLines:
     async def run(self) -> None:
         """Have turns until cancelled."""
         while True:
-            await asyncio.sleep(self._leader.times.again_s)
+            await asyncio.sleep(self._leader.settings.times.again_s)
             self.next_turn()
 
     def next_turn(self) -> None:

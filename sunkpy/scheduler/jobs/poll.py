@@ -52,6 +52,7 @@ class JobPoller:
         have_hooks: Callable[[], bool] = lambda: False,
     ) -> None:
         self._leader = leader
+        self._user = leader.settings.slurm.user
         self._ledger = leader.ledger
         self._clock = leader.clock
         self._poll_s = leader.settings.poll_seconds
@@ -155,9 +156,9 @@ class JobPoller:
         except SlurmError as error:
             self._log.debug("job not read", job=id, error=str(error))
             return False
-        if gang_of(found, scheduler=self._leader.user) == record.id:
+        if gang_of(found, scheduler=self._user) == record.id:
             return change(lambda job: job.read(found, at=asked_at))
-        if is_anothers(found, record.id, scheduler=self._leader.user):
+        if is_anothers(found, record.id, scheduler=self._user):
             return change(lambda job: replace(job, is_anothers=True))
         is_ended = change(lambda job: job.observed(found.state, asked_at=asked_at))
         return self._unproved(record, found) or is_ended

@@ -42,6 +42,7 @@ class JobSearch:
 
     def __init__(self, leader: Leader, *, learned: Learned) -> None:
         self._leader = leader
+        self._user = leader.settings.slurm.user
         self._ledger = leader.ledger
         self._learned = learned
         self._queue: WorkQueue[JobId] = WorkQueue("unknown-jobs", urgency=self._urgency)
@@ -120,7 +121,7 @@ class JobSearch:
             if not self._untried:
                 self._all_tried.set()
         self._failed.pop(id, None)
-        self.whose[id] = (gang_of(job, scheduler=self._leader.user) or NOBODY) if job is not None else None
+        self.whose[id] = (gang_of(job, scheduler=self._user) or NOBODY) if job is not None else None
         self._learned(id, job, asked_at, has_nodes)
         if not has_nodes and id in self._urgent:
             return AGAIN_S

@@ -42,6 +42,7 @@ class JobWriter:
 
     def __init__(self, leader: Leader, search: JobSearch) -> None:
         self._leader = leader
+        self._user, self._times = leader.settings.slurm.user, leader.settings.times
         self._clock = leader.clock
         self._slurm = leader.slurm
         self._ledger = leader.ledger
@@ -74,7 +75,7 @@ class JobWriter:
                 job = await self._hand_over(record, spec)
         except (errors.Unreachable, errors.Malformed) as error:
             record.uncertain_since = self._clock()
-            raise self._failed(record, error, first_s=self._leader.times.late_submit_s) from error
+            raise self._failed(record, error, first_s=self._times.late_submit_s) from error
         except errors.LimitReached as error:
             self._leader.metrics.submits.labels("failed").inc()
             self.lines.refused(record, spec, error.message)
@@ -101,7 +102,7 @@ class JobWriter:
         self._log.info("submitted", gang=str(record.id), job=submitted.job_id, to=result, warnings=submitted.warnings)
         job = SlurmJob(
             id=submitted.job_id,
-            user=user or self._leader.user,
+            user=user or self._user,
             is_batch=granted is None,
             excluded_nodes=spec.excluded_nodes,
             required_nodes=spec.required_nodes,
@@ -112,19 +113,19 @@ class JobWriter:
 
     def _may_have_room(self, partition: str) -> bool:
         """Nothing was refused there lately."""
-        return self._clock() - self._refused_at.get(partition, float("-inf")) >= self._leader.times.allocation_refused_s
+        return self._clock() - self._refused_at.get(partition, float("-inf")) >= self._times.allocation_refused_s
 
     async def _find_lost_answer(self, record: GangRecord) -> bool:
         """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
         assert record.uncertain_since is not None
-        await self._search.all(sent_after=record.uncertain_since + self._leader.times.late_submit_s / 2)
+        await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
         record.uncertain_since = None
         self._ledger.queue.add(record.id)
         return record.has_live_job
 
     def _as(self, user: str) -> str:
         """Whose token a request needs; empty for the scheduler's own."""
-        return user if user != self._leader.user else ""
+        return user if user != self._user else ""
 
     def _failed(self, record: GangRecord, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
         self._leader.metrics.submits.labels("failed").inc()
@@ -190,7 +191,7 @@ class JobWriter:
         try:
             await self._slurm.cancel_job(job, user=user)
         except (errors.Rejected, errors.Unauthorized) as error:
-            if is_anothers(await self._read(job), record.id, scheduler=self._leader.user):
+            if is_anothers(await self._read(job), record.id, scheduler=self._user):
                 self._log.warning("not cancelled: its id is another job's", gang=str(record.id), job=job)
                 self._ledger.change_job(record, job, lambda known: replace(known, is_anothers=True))
                 self._ledger.queue.add(record.id)

@@ -75,10 +75,10 @@ class Suspensions:
             owner = await self._kube.get(path, Owner)
             patch = release(owner, self._scheduler, has_pods=self._has_pods(seen))
             if patch is None:
-                return self._leader.times.resume_again_s
+                return self._leader.settings.times.resume_again_s
             await self._kube.patch(path, patch)
         except (errors.NotFound, errors.Conflict):
-            return self._leader.times.resume_again_s
+            return self._leader.settings.times.resume_again_s
         self._log.info("resumed", owner="/".join(owner.key), kind=seen.kind)
         return None
 

@@ -24,9 +24,9 @@ from sunkpy.kube import errors
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.allocate import Allocator, DevicePlan
 from sunkpy.scheduler.devices.made import Refused
-from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.nodes.cluster import Cluster
+from sunkpy.scheduler.outbox import Outbox
 from sunkpy.scheduler.record import GangRecord, MemberRecord, SentBinding
 
 Placed = tuple[Pod, Node]
@@ -55,6 +55,7 @@ class Binder:
 
     def __init__(self, leader: Leader, cluster: Cluster, allocator: Allocator, outbox: Outbox) -> None:
         self._leader = leader
+        self._times = leader.settings.times
         self._cluster = cluster
         self._allocator = allocator
         self._outbox = outbox
@@ -117,7 +118,7 @@ class Binder:
         Raises:
             Refused: one will not be there, or is not there in time.
         """
-        now, patience_s = self._leader.clock(), self._leader.times.volume_patience_s
+        now, patience_s = self._leader.clock(), self._times.volume_patience_s
         waits = False
         for pod, node in placed:
             member, why = record.member(pod), self._cluster.volumes.under_way(pod)
@@ -169,7 +170,7 @@ class Binder:
         for pod, _ in placed:
             if (admission := obstacles.get(pod.uid)) is not None:
                 waits_since = record.member(pod).waits_since or now
-                if admission.verdict is Verdict.REFUSE or now - waits_since > self._leader.times.admission_patience_s:
+                if admission.verdict is Verdict.REFUSE or now - waits_since > self._times.admission_patience_s:
                     record.wait_for_nothing()
                     raise Refused(pod, admission.why, is_of_others=admission.is_of_others)
         return not obstacles

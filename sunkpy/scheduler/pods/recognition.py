@@ -16,7 +16,7 @@ from sunkpy.core.gang.families import FAMILIES, Families
 from sunkpy.core.gang.families.declaration import LARGEST_GANG
 from sunkpy.core.gang.gang import Gang, Owners
 from sunkpy.core.gang.identity import GangId
-from sunkpy.core.model.objects import Owner, Pod
+from sunkpy.core.model.objects import Pod
 from sunkpy.scheduler.owners.index import OwnerIndex
 from sunkpy.scheduler.owners.watch import OnUnreadable
 
@@ -44,7 +44,7 @@ class Recognition:
         with self._guarding(pod):
             owners = self._owners.of(pod)
             self._odd.pop(pod.uid, None)
-            return self._identify(pod, owners) if owners is not None else None
+            return families.identify(pod, owners, families=self._families) if owners is not None else None
         return None
 
     def assemble(self, id: GangId, pods: Sequence[Pod], *, apart: Sequence[Pod] = ()) -> Gang:
@@ -62,9 +62,6 @@ class Recognition:
         """The pod is gone."""
         self._odd.pop(uid, None)
         self._owners.forget(uid)
-
-    def _identify(self, pod: Pod, owners: Sequence[Owner]) -> GangId:
-        return families.identify(pod, owners, families=self._families)
 
     def _assemble(self, id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], above: Sequence[Owners]) -> Gang:
         spokesman = self._spokesman(id, pods, above) if len(pods) > 1 else 0

@@ -9,8 +9,8 @@ from sunkpy.core.gang.gang import solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.errors import NotFound
-from sunkpy.scheduler.events.outbox import Outbox
 from sunkpy.scheduler.leader import Leader
+from sunkpy.scheduler.outbox import Outbox
 from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.writer import POD_SCHEDULED
@@ -29,7 +29,7 @@ class Unidentified:
         """Look at a pod that is not identified, or that has changed."""
         id = self._members.find_id(new)
         if id is None:  # most find their gang at once; of others their people should know
-            after_s = self._leader.times.unidentified_told_after_s
+            after_s = self._leader.settings.times.unidentified_told_after_s
             self._outbox.later(new.uid, "owner", partial(self._report, new.uid), after_s=after_s)
         elif old is not None and not new.spec.node_name and _says(old) != _says(new):
             self._check_gang(new, id)

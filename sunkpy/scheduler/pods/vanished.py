@@ -64,6 +64,7 @@ class Vanished:
 
     def __init__(self, leader: Leader, *, find_id: Callable[[Pod], GangId | None]) -> None:
         self._leader = leader
+        self._times = leader.settings.times
         self._find_id = find_id
         self._gone: cachetools.TLRUCache[str, tuple[_Gone, ...]] = cachetools.TLRUCache(
             maxsize=sys.maxsize, ttu=lambda _, there, __: max(gone.until for gone in there), timer=leader.clock
@@ -81,9 +82,9 @@ class Vanished:
         if old is None or not old.spec.node_name or is_over(old):
             return
         if new is None:
-            self._note(old, wait_s=(first_given_s or grace_s(old)) + self._leader.times.teardown_s)
+            self._note(old, wait_s=(first_given_s or grace_s(old)) + self._times.teardown_s)
         elif old.metadata.deletion_grace_period_seconds == 0 and is_over(new):
-            self._note(old, wait_s=self._leader.times.teardown_s)
+            self._note(old, wait_s=self._times.teardown_s)
 
     def _follow(self, old: Pod | None, new: Pod | None) -> float | None:
         """The grace period of the first deletion. For a pod that was deleted before it was seen, nobody
@@ -111,7 +112,7 @@ class Vanished:
             self._question.clear()
             for node in nodes:
                 await self._follow_kubelet(node)
-            await asyncio.sleep(self._leader.times.gate_again_s)
+            await asyncio.sleep(self._times.gate_again_s)
 
     async def _follow_kubelet(self, node: str) -> None:
         heartbeat = None
@@ -147,7 +148,7 @@ class Vanished:
 
     def left_s(self, node: str) -> float:
         """Seconds until less is waited for there, or may be; infinite when nothing is."""
-        again_s, now = self._leader.times.gate_again_s, self._leader.clock()
+        again_s, now = self._times.gate_again_s, self._leader.clock()
         return min((again_s if gone.until == inf else gone.until - now for gone in self._on(node)), default=inf)
 
     def _on(self, node: str) -> Sequence[_Gone]:

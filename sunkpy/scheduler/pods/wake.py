@@ -165,7 +165,7 @@ async def recheck(
 
     It waits a moment after a change, for nodes and pods change in groups.
     """
-    ledger, turn_s = leader.ledger, leader.times.recheck_turn_s
+    ledger, turn_s = leader.ledger, leader.settings.times.recheck_turn_s
     while True:
         await changed.wait()
         await asyncio.sleep(spread_s)

@@ -1,4 +1,4 @@
-"""What the scheduler writes on pods: conditions, annotations, bindings, deletions. Events: `events.outbox`."""
+"""What the scheduler writes on pods: conditions, annotations, bindings, deletions. Events: `scheduler.outbox`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PodWriter:
     async def note(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
         """Annotate a pod; None takes an annotation off it."""
         body = {"metadata": {"annotations": annotations, "uid": pod.uid}}
-        await self._kube.patch(_path(pod), body, content_type=STRATEGIC_PATCH)
+        await self._kube.patch(paths.pod(*pod.key), body, content_type=STRATEGIC_PATCH)
 
     async def note_devices(self, pod: Pod, gpus: str) -> None:
         """Note on a pod which GPUs are its own, or that none is known to be. A pod that is gone needs no note."""
@@ -122,7 +122,7 @@ class PodWriter:
     async def delete(self, pod: Pod, *, grace_s: int | None) -> bool:
         """Delete it, also one that is ending, to give it less time. False: it is gone, or another pod now."""
         try:
-            await self._kube.delete(_path(pod), uid=pod.uid, grace_period_s=grace_s)
+            await self._kube.delete(paths.pod(*pod.key), uid=pod.uid, grace_period_s=grace_s)
         except (errors.NotFound, errors.Conflict):
             return False
         return True
@@ -136,8 +136,4 @@ class PodWriter:
         new = Condition(type=type_, status=status, reason=reason, message=message)
         condition = as_json(stamped(new, pod.condition(type_), rfc3339(utc_now())))
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-        await self._kube.patch(paths.status(_path(pod)), body, content_type=STRATEGIC_PATCH)
-
-
-def _path(pod: Pod) -> str:
-    return paths.pod(*pod.key)
+        await self._kube.patch(paths.status(paths.pod(*pod.key)), body, content_type=STRATEGIC_PATCH)

@@ -1,4 +1,4 @@
-"""What the scheduler says: Events, why a pod waits, which job it waits with. For evictions see `events.evictions`.
+"""What the scheduler says: Events, why a pod waits, which job it waits with. For evictions see `pods.evict`.
 
 No pass waits for what is said here. Pods that come by the thousand and cannot be placed cost
 two writes each, and no pod that can be placed waits for those.
@@ -112,7 +112,7 @@ class Outbox:
 
     def note_job(self, pods: Iterable[Pod], asked: AskedTerms, *, at_once: bool = False) -> None:
         """Annotate these pods with their job and what was asked for it, unless they are bound soon."""
-        after_s = 0.0 if at_once else self._leader.times.noted_after_s
+        after_s = 0.0 if at_once else self._leader.settings.times.noted_after_s
         for pod in pods:
             self.later(pod.uid, _JOB, partial(self._write_job, pod, asked), after_s=after_s)
 

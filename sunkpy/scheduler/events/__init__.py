@@ -1,1 +1,0 @@
-"""What the scheduler says to people and to the next leader: Events, conditions and annotations."""
