@@ -108,17 +108,12 @@ class GangLoop:
         # A pod that had no node has one now, or is gone.
         if all(pod.spec.node_name for pod in snapshot.pods):
             record.is_half_bound = False
-        self._note_state(record, snapshot)
-
-    def _note_state(self, record: GangRecord, snapshot: Snapshot) -> None:
-        state = snapshot.state
-        if state is record.state:
-            return
-        if record.state is not None:
-            self._leader.metrics.gangs.labels(record.state.value).dec()
-        self._leader.metrics.gangs.labels(state.value).inc()
-        self._log.info("gang", gang=str(record.id), state=state.value, jobs=sorted(record.jobs))
-        record.state = state
+        if (state := snapshot.state) is not record.state:
+            if record.state is not None:
+                self._leader.metrics.gangs.labels(record.state.value).dec()
+            self._leader.metrics.gangs.labels(state.value).inc()
+            self._log.info("gang", gang=str(record.id), state=state.value, jobs=sorted(record.jobs))
+            record.state = state
 
     async def _forget_gone(self, record: GangRecord) -> None:
         """For a gang whose pods are replaced again and again: forget those that are gone, after one question each."""

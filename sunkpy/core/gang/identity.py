@@ -67,6 +67,12 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
         unit = f" ({self.unit})" if self.unit else ""
         return f"{self.namespace}/{self.name}{unit}"
 
+    def shares_owner_with(self, other: GangId) -> bool:
+        """True if both are gangs of one owner. Which unit or generation a pod is of is asked once, because what says so
+        may change later.
+        """
+        return (self.namespace, self.name, self.uid) == (other.namespace, other.name, other.uid)
+
     def comment(self, text: str = "") -> str:
         """The job's comment; `text` is what the user wants to see there."""
         unit = f"/{self.unit}" if self.unit else ""

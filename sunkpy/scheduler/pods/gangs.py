@@ -99,18 +99,19 @@ class Gangs:
         claimed = self._claimed(gang) if claiming is not None else None
         limited = within_limits(gang, self._settings.gpu_resources, claimed, self._handed_out)
         namespace = self._namespace_of(record.id.namespace)
+        if namespace is None:
+            allowed = unknown_namespace(limited)
+        else:
+            rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)
+            allowed = restricted(limited, rule, default_partition=self._settings.default_partition)
         return Recognised(
-            gang=unknown_namespace(limited) if namespace is None else self._restricted(limited, namespace),
+            gang=allowed,
             pods=pods,
             beyond=tuple(pod for pod in pods if pod.uid not in members),
             is_of_known_namespace=namespace is not None,
             claiming=claiming,
             claimed=claimed,
         )
-
-    def _restricted(self, gang: Gang, namespace: Namespace) -> Gang:
-        rule = rule_for(self._settings.access, namespace, annotated=self._settings.annotated_access)
-        return restricted(gang, rule, default_partition=self._settings.default_partition)
 
 
 def _gone(record: RecordView) -> Recognised:

@@ -51,7 +51,11 @@ class Recognition:
         """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it."""
         first = pods[0]
         with self._guarding(first):
-            return self._assemble(id, pods, apart, [self._owners.of(pod) or () for pod in pods])
+            above = [self._owners.of(pod) or () for pod in pods]
+            spokesman = self._spokesman(id, pods, above) if len(pods) > 1 else 0
+            ranked = (pods[spokesman], *pods[:spokesman], *pods[spokesman + 1 :])
+            owners, largest = above[spokesman], self._largest
+            return families.assemble_beside(id, ranked, apart, owners, families=self._families, largest=largest)
         return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
 
     def why_unknown(self, uid: str) -> str:
@@ -62,12 +66,6 @@ class Recognition:
         """The pod is gone."""
         self._odd.pop(uid, None)
         self._owners.forget(uid)
-
-    def _assemble(self, id: GangId, pods: Sequence[Pod], apart: Sequence[Pod], above: Sequence[Owners]) -> Gang:
-        spokesman = self._spokesman(id, pods, above) if len(pods) > 1 else 0
-        pods = (pods[spokesman], *pods[:spokesman], *pods[spokesman + 1 :])
-        owners, largest = above[spokesman], self._largest
-        return families.assemble_beside(id, pods, apart, owners, families=self._families, largest=largest)
 
     def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Owners]) -> int:
         """Which pod comes first: one whose labels and annotations were changed stays a member, and does not say what

@@ -37,7 +37,7 @@ class Unidentified:
     def _check_gang(self, new: Pod, id: GangId) -> None:
         """A pod stays in the gang that it was made for; whoever has written another one on it should know."""
         said = self._recognition.identify(new)
-        if said is None or solo_pod(id) or _whose(said) == _whose(id):
+        if said is None or solo_pod(id) or said.shares_owner_with(id):
             return
         note = f"it stays a pod of {id}, for which it was made: delete it, and the next one is of {said}"
         write = partial(self._outbox.warn, new, reason="StaysInGang", action="Scheduling", note=note)
@@ -62,8 +62,3 @@ def _says(pod: Pod) -> tuple[object, ...]:
     """By what a pod may say where it belongs; the same objects while nobody has changed it."""
     notes = (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
     return (pod.labels, {name: text for name, text in pod.annotations.items() if name not in notes})
-
-
-def _whose(id: GangId) -> tuple[str, str, str]:
-    """Units and generations are distinguished once, because what they are read from may change."""
-    return (id.namespace, id.name, id.uid)

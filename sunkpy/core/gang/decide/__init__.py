@@ -13,7 +13,7 @@ has proved not to know does not cost a running pod its life either: `lost_job`.
 
 from __future__ import annotations
 
-from sunkpy.core.gang.actions import GangAction
+from sunkpy.core.gang.actions import Cancel, GangAction
 from sunkpy.core.gang.decide.bound import decide_bound
 from sunkpy.core.gang.decide.ending import cancel_all, end_jobs
 from sunkpy.core.gang.decide.lost_job import decide_lost
@@ -33,7 +33,7 @@ def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
     if gang is not None and gang.never_queues:
         return bind_directly(snapshot, gang)
     # Whatever becomes of the pods: nobody else ends a job that Slurm takes for running where nothing of it is.
-    actions = cancel_all([job for job in snapshot.jobs if job.runs_again], _RUNS_AGAIN)
+    actions: list[GangAction] = [Cancel(job=job.id, why=_RUNS_AGAIN) for job in snapshot.jobs if job.runs_again]
     # 2. The pods are gone or finished: what is left is to end the job.
     if gang is None or all(is_over(pod) for pod in gang.members):
         return actions + end_jobs(snapshot)

@@ -19,7 +19,7 @@ from sunkpy.core.gang.actions import (
     Report,
     WaitCause,
 )
-from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, cancel_all, evict_all, suspension_of
+from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, evict_all, suspension_of
 from sunkpy.core.gang.decide.members import (
     bindings,
     hold,
@@ -47,8 +47,8 @@ SEAT_PATIENCE_S = 30.0
 
 def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
     """Decide about a gang with pods that have nodes under a job."""
-    others = [other for other in snapshot.live_jobs if other.id != job.id]
-    actions = cancel_all(others, f"the pod was bound by job {job.id}")
+    why = f"the pod was bound by job {job.id}"
+    actions: list[GangAction] = [Cancel(job=each.id, why=why) for each in snapshot.live_jobs if each.id != job.id]
     if job.phase not in HOLDING:
         return actions + _hand_over(snapshot, gang, job, policy)
     if job.cancelled_at is not None:

@@ -112,7 +112,7 @@ def assemble(
     is_solo = id.unit in (extra_unit(pods[0]), apart_unit(pods[0]))
     family, said = (plain_pod.FAMILY, id) if is_solo else _family_of(pods[0], owners, families)
     what = top(pods[0], owners) or f"{family.name} {id}"
-    if not _is_same(said, id):
+    if not said.shares_owner_with(id):
         why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
         return unsized(id, pods, owners, kind=str(id), problem=Problem(text=why, fatal=True))
     if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
@@ -160,12 +160,7 @@ def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
     """True if the pod, as it is now, still belongs to this gang: people may change its labels and annotations."""
-    return id.unit in (extra_unit(pod), apart_unit(pod)) or _is_same(_family_of(pod, owners, families)[1], id)
-
-
-def _is_same(said: GangId, id: GangId) -> bool:
-    """Units and generations of one owner are distinguished once, because what they are read from may change later."""
-    return (said.namespace, said.name, said.uid) == (id.namespace, id.name, id.uid)
+    return id.unit in (extra_unit(pod), apart_unit(pod)) or _family_of(pod, owners, families)[1].shares_owner_with(id)
 
 
 def _check(gang: Gang, largest: int) -> None:
