@@ -133,8 +133,7 @@ def explain_length(spec: PodSpec) -> str:
     """Which list of a pod is too long to keep, or to compare with each node or pod; empty if none is."""
     if isinstance(spec, LongSpec):
         return spec.why
-    containers, affinity = matching.containers_of(spec), spec.affinity or Affinity()
-    required = affinity.node_affinity.required if affinity.node_affinity is not None else None
+    containers, required = matching.containers_of(spec), matching.required_affinity(spec)
     terms = required.node_selector_terms if required is not None else ()
     node_lines = [line for term in terms for line in (*term.match_expressions, *term.match_fields)]
     of_pods, constraints = (*anti_affinity(spec), *pod_affinity(spec)), spec.topology_spread_constraints

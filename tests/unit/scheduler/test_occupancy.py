@@ -217,7 +217,7 @@ def test_of_nodes_only_those_are_looked_at_again_where_something_changed(monkeyp
     waiting = make_pod(requests={RDMA: "1"})
     answers = [full.of([waiting.spec]) for _ in range(300)]
     assert len(looked_at) == 200
-    full.follow(None, make_pod(uid="2", requests={RDMA: "1"}, node="k7"))
+    full.held.update(None, make_pod(uid="2", requests={RDMA: "1"}, node="k7"))
     assert woken == [1]
     assert not any(full.holds(answer) for (answer,) in answers)
     assert len(looked_at) == 201
