@@ -1,4 +1,4 @@
-"""One item of each kind: the pods of a gang come from a few templates, so a question is answered once for each
+"""Find one item of each kind. The pods of a gang come from a few templates, so a question is answered once for each
 template.
 """
 
@@ -17,7 +17,7 @@ _NOTHING: Final = object()
 
 
 def one_of_each(items: Iterable[T], trait: Callable[[T], object]) -> Iterator[T]:
-    """The first item of each trait; a trait is a value as it comes from the wire.
+    """Yield the first item of each distinct trait. A trait is a value that msgpack can encode.
 
     Neighbours are mostly alike, so each is compared with the previous one. Only if they differ, the trait is encoded
     and looked up. So the time is proportional to the number of items.
@@ -34,8 +34,8 @@ def one_of_each(items: Iterable[T], trait: Callable[[T], object]) -> Iterator[T]
 
 
 def template_of(spec: PodSpec) -> tuple[object, ...]:
-    """The part of a spec that says what the pod asks of a node, and of which nodes. It is equal for all pods of a
-    template.
+    """Return the part of a pod's spec that says what it needs from a node, and which nodes it allows. It is equal for
+    all pods of one template.
     """
     where = (spec.node_selector, spec.affinity, spec.tolerations)
     return (*where, spec.containers, spec.init_containers, spec.overhead, spec.resources)

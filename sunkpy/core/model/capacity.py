@@ -1,4 +1,4 @@
-"""What a node has, or a job has of it, by Slurm's word."""
+"""The cpus, memory and GRES that a job has on a node, as Slurm reports them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sunkpy.core.model.matching import Amounts, shortfalls
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has on one node. If Slurm did not say, `cpus` and `memory_mib` are 0 and `gres` is None; see
-    `core.model.gres:gres_counts`.
+    """The cpus, memory and GRES of a job on one node. If Slurm did not report them, `cpus` and `memory_mib` are 0 and
+    `gres` is None; see `core.model.gres:gres_counts`.
     """
 
     cpus: int = 0
@@ -20,12 +20,12 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amounts(self) -> Amounts:
-        """Millicores, bytes, and each GRES by its name."""
+        """The capacity in millicores, bytes, and the count of each GRES by its name."""
         return {"cpu": self.cpus * 1000, "memory": self.memory_mib * 2**20, **(self.gres or {})}
 
     def lacking(self, needs: Mapping[str, int], left: Mapping[str, int]) -> str:
-        """The resource of which less is `left` than needed, if Slurm has said how much there is: `lacks cpu: needs 2,
-        has 1`.
+        """Return the first resource of which less is `left` than needed, as text: `lacks cpu: needs 2, has 1`. A
+        resource that Slurm did not report is not compared.
         """
         is_known = {"cpu": bool(self.cpus), "memory": bool(self.memory_mib)}
         known = {name: amount for name, amount in needs.items() if is_known.get(name, self.gres is not None)}

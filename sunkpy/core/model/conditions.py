@@ -11,18 +11,18 @@ from sunkpy.core.model.objects import Condition
 
 
 def says_the_same(old: Condition | None, new: Condition) -> bool:
-    """Equal but for times and generation: nothing to write."""
+    """True if status, reason and message are equal, so that there is nothing to write."""
     return old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message)
 
 
 def stamped(new: Condition, old: Condition | None, now: str) -> Condition:
-    """`new` with the time of its last transition; `old` is what stands there, `now` in RFC 3339."""
+    """Return `new` with the time of its last transition. `old` is the condition on the object; `now` is in RFC 3339."""
     since = old.last_transition_time if old is not None and old.status == new.status else None
     return msgspec.structs.replace(new, last_transition_time=since or now)
 
 
 def as_json(condition: Condition) -> dict[str, object]:
-    """The condition as it is written, empty fields included: they replace what stood there."""
+    """Return the condition as JSON to write. Empty fields are included, because they replace older values."""
     body: dict[str, object] = {
         "type": condition.type,
         "status": condition.status,

@@ -1,10 +1,12 @@
 """Devices that are allocated one by one: Dynamic Resource Allocation (`resource.k8s.io/v1`), and Slurm's own list.
 
-A ResourceClaim asks for devices, and its status says which they are. The drivers list the devices of a node in
-ResourceSlices. Slurm knows devices by their index on the node; what stands behind an index the slurmd publishes as
-`extra` of its Slurm node, `{"gpu": ["nvidia0 GPU-5c… 0000:3b:00.0", …], "made": ["<uid>", "<time>"]}`: GRES name → for
-each index the device file, the uuid and the PCI address, `-` for what is not known; and in which pod the list was made,
-and when, in seconds since 1970.
+A ResourceClaim asks for devices, and its status names those that it has. The drivers list the devices of a node in
+ResourceSlices.
+
+Slurm knows a device by its index on the node. The slurmd writes which device each index is into `extra` of its Slurm
+node: `{"gpu": ["nvidia0 GPU-5c… 0000:3b:00.0", …], "made": ["<uid>", "<time>"]}`. Under each GRES name stand, for each
+index, the device file, the uuid and the PCI address; `-` is an unknown one. `made` has the uid of the slurmd pod that
+made the list, and the time in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _MADE: Final = "made"
 
 
 class DeviceId(NamedTuple):
-    """A device, unique in the cluster."""
+    """The name of a DRA device, unique in the cluster."""
 
     driver: str
     pool: str
@@ -54,7 +56,7 @@ class DeviceId(NamedTuple):
 
 
 class CounterId(NamedTuple):
-    """One counter of a set that devices of a pool share."""
+    """The name of one counter in a set of counters that the devices of a driver's pool share."""
 
     driver: str
     pool: str
@@ -63,7 +65,7 @@ class CounterId(NamedTuple):
 
 
 class Attribute(Wire, frozen=True, kw_only=True):
-    """An attribute of a device; only text values are read."""
+    """An attribute of a DRA device; only attributes with a text as value are read."""
 
     string: str = ""
 
@@ -89,8 +91,8 @@ class CounterSet(Wire, frozen=True, kw_only=True):
 
 
 class Device(Wire, frozen=True, kw_only=True):
-    """A device that a driver offers. Attributes without a domain are the driver's own. `binding_conditions`: the device
-    is attached only once a scheduler has chosen it, and its pod must wait for that.
+    """A device that a driver lists in a ResourceSlice. Attributes without a domain are the driver's own.
+    `binding_conditions`: the device is attached only once a scheduler has chosen it, and its pod must wait for that.
     """
 
     name: str
@@ -101,24 +103,26 @@ class Device(Wire, frozen=True, kw_only=True):
 
     @property
     def repelling(self) -> Taint | None:
-        """The taint that keeps off all pods that do not tolerate it; a taint with effect `None` is only for
-        information.
+        """The first taint that keeps pods without a toleration off the device, if there is one. A taint with effect
+        `None` only informs.
         """
         return next(iter(self.taints_that_repel), None)
 
     @property
     def taints_that_repel(self) -> tuple[Taint, ...]:
-        """The taints whose effect is not `None`."""
+        """The device's taints whose effect is not `None`."""
         return tuple(taint for taint in self.taints if taint.effect != "None")
 
     def attribute(self, name: str, driver: str) -> str:
-        """An attribute by its name with or without the driver's domain; empty when it has none."""
+        """Return the device's attribute of this name, with or without the driver's domain; empty if it has none."""
         found = self.attributes.get(name) or self.attributes.get(f"{driver}/{name}")
         return found.string if found is not None else ""
 
 
 class SlicePool(Wire, frozen=True, kw_only=True):
-    """Slices that belong together. Slices of an older generation do not count, and none counts before all are there."""
+    """The pool of devices that a ResourceSlice belongs to. Only slices of the newest generation count, and only once
+    all `resource_slice_count` of them are there.
+    """
 
     name: str = ""
     generation: int = 0
@@ -126,7 +130,7 @@ class SlicePool(Wire, frozen=True, kw_only=True):
 
 
 class SliceSpec(Wire, frozen=True, kw_only=True):
-    """Devices of one pool; `node_name` is empty when they are not of one node."""
+    """The devices of one pool that a ResourceSlice lists. `node_name` is empty if they do not belong to one node."""
 
     driver: str = ""
     pool: SlicePool = SlicePool()
@@ -136,20 +140,20 @@ class SliceSpec(Wire, frozen=True, kw_only=True):
 
 
 class ResourceSlice(KubeObject, frozen=True, kw_only=True):
-    """What a driver has published."""
+    """A ResourceSlice: a list of devices that a driver has published."""
 
     spec: SliceSpec = SliceSpec()
 
 
 def current_devices(slices: Iterable[ResourceSlice]) -> dict[DeviceId, Device]:
-    """The devices of the newest generation of each pool that is complete; `slices` are all slices of a node."""
+    """Return the devices of all complete pools, each in its newest generation. `slices` are all slices of a node."""
     pools = current_pools(slices).items()
     return {DeviceId(*pool, device.name): device for pool, devices in pools for device in devices or ()}
 
 
 def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[Device] | None]:
-    """For each driver and pool, the devices of the newest generation; None if some slices of that generation are
-    missing.
+    """Return, for each driver and pool, the devices of the newest generation; None if some slices of that generation
+    are missing.
     """
     return {
         pool: [device for spec in specs for device in spec.devices] if specs is not None else None
@@ -158,7 +162,7 @@ def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list
 
 
 def current_counters(slices: Iterable[ResourceSlice]) -> dict[CounterId, int]:
-    """The total amount of each counter that devices of these pools share."""
+    """Return the total amount of each counter that devices of these pools share."""
     return {
         CounterId(*pool, each.name, name): quantity.whole(counter.value)
         for pool, specs in _newest(slices).items()
@@ -169,7 +173,7 @@ def current_counters(slices: Iterable[ResourceSlice]) -> dict[CounterId, int]:
 
 
 def _newest(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[SliceSpec] | None]:
-    """By driver and pool its newest generation; None of a pool whose slices are not all there."""
+    """Return, for each driver and pool, the slices of its newest generation; None if some of them are missing."""
     pools: dict[tuple[str, str], list[SliceSpec]] = defaultdict(list)
     for each in slices:
         pools[each.spec.driver, each.spec.pool.name].append(each.spec)
@@ -183,11 +187,11 @@ def _newest(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[Slice
 
 
 class Selector(Wire, frozen=True, kw_only=True):
-    """A condition on devices (CEL). It is not evaluated here."""
+    """A CEL condition on devices in a claim. sunkpy does not evaluate it."""
 
 
 class DeviceChoice(Wire, frozen=True, kw_only=True):
-    """Devices of one class. Null is not given."""
+    """A number of devices of one DeviceClass, as a claim asks for them. A field that is None was not given."""
 
     device_class_name: str = ""
     selectors: tuple[Selector, ...] | None = None
@@ -216,7 +220,7 @@ class DeviceConfig(Wire, frozen=True, kw_only=True):
 
 
 class WantedDevices(Wire, frozen=True, kw_only=True):
-    """What a claim asks for. `constraints`: what its devices must have in common."""
+    """The devices that a claim asks for. `constraints` say what they must have in common."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[Selector, ...] = ()
@@ -230,8 +234,8 @@ class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
 
 
 class AllocatedDevice(Wire, frozen=True, kw_only=True):
-    """A device that was given to a request. With `admin_access` it belongs to others as well. `tolerations`: those of
-    the request, by which Kubernetes tells whom a taint that comes later evicts.
+    """A device that was allocated to a request of a claim. With `admin_access` other claims may have it, too.
+    `tolerations` are those of the request: Kubernetes evicts the pod if the device gets a taint that they do not cover.
     """
 
     request: str = ""
@@ -248,13 +252,13 @@ class AllocatedDevice(Wire, frozen=True, kw_only=True):
 
 
 class AllocatedDevices(Wire, frozen=True, kw_only=True):
-    """All devices of a claim."""
+    """All devices that were allocated to a claim."""
 
     results: tuple[AllocatedDevice, ...] = ()
 
 
 class ClaimAllocation(Wire, frozen=True, kw_only=True):
-    """The devices that were given to a claim."""
+    """The part of a claim's status that names the devices which were allocated to it."""
 
     devices: AllocatedDevices = AllocatedDevices()
 
@@ -268,27 +272,27 @@ class ClaimUser(Wire, frozen=True, kw_only=True):
 
 
 class ResourceClaimStatus(Wire, frozen=True, kw_only=True):
-    """`allocation`: None while nobody has given it devices."""
+    """The status of a ResourceClaim. `allocation` is None until a scheduler has allocated devices."""
 
     allocation: ClaimAllocation | None = None
     reserved_for: tuple[ClaimUser, ...] = ()
 
 
 class ResourceClaim(KubeObject, frozen=True, kw_only=True):
-    """A wish for devices, and which they are."""
+    """A ResourceClaim: the devices that it asks for, and those that it has."""
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
     @property
     def held(self) -> tuple[DeviceId, ...]:
-        """The devices that the claim has for itself."""
+        """The devices that this claim alone has; those with admin access are left out."""
         allocation = self.status.allocation
         return tuple(each.id for each in allocation.devices.results if not each.admin_access) if allocation else ()
 
     @property
     def is_allocated(self) -> bool:
-        """True if somebody has given devices to the claim, or reserved it."""
+        """True if devices are allocated to the claim, or it is reserved for somebody."""
         return self.status.allocation is not None or bool(self.status.reserved_for)
 
     def is_for(self, uid: str) -> bool:
@@ -319,20 +323,22 @@ class DeviceClassSpec(Wire, frozen=True, kw_only=True):
 
 
 class DeviceClass(KubeObject, frozen=True, kw_only=True):
-    """A kind of devices, by a name that claims ask for."""
+    """A DeviceClass: a kind of devices, which claims ask for by its name."""
 
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class SlurmDevice(NamedTuple):
-    """The device behind one of Slurm's indices on a node. A field is empty if it is not known."""
+    """The device behind one index of a GRES on a Slurm node. A field is empty if it is not known."""
 
     file: str
     uuid: str = ""
     pci_address: str = ""
 
     def agrees_with(self, device: Device, driver: str) -> bool:
-        """True if this is that device of the driver: they know something in common, and all that both know is equal."""
+        """True if `device` of the driver is this device: both know its uuid or PCI address, and what both know is
+        equal.
+        """
         pairs = (
             (self.uuid, device.attribute(UUID, driver)),
             (self.pci_address, device.attribute(PCI_ADDRESS, driver)),
@@ -345,18 +351,20 @@ class SlurmDevice(NamedTuple):
 
 
 def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
-    """GRES name → the device behind each index. Empty for a text that we did not write."""
+    """Return the device behind each index, by GRES name, from `extra` of a Slurm node. Empty if slurmd's image did not
+    write it.
+    """
     return {name: tuple(map(_read_line, lines)) for name, lines in _lists(text).items() if name != _MADE}
 
 
 def why_unproved(text: str, slurmd: Pod | None, now: datetime) -> str:
-    """Why it is not proved that `extra` of a Slurm node says what stands behind its indices now; empty when it is.
+    """Return why `extra` of a Slurm node may not show the devices that its indices mean now; empty if it surely does.
 
-    It is when the list was made by the container that runs in the slurmd pod of the node. slurmctld may keep that of an
-    earlier one: 26.05 takes none from a slurmd that starts again, and a slurmctld that was killed has lost the last.
+    It does if the container that now runs in the node's slurmd pod made the list. slurmctld may keep an older list:
+    26.05 takes no new one from a slurmd that starts again, and a slurmctld that was killed loses the newest one.
 
     Args:
-        text: `extra`.
+    text: the Slurm node's `extra`.
         slurmd: the slurmd pod of the node, as the apiserver has it now.
         now: the time of day.
     """
@@ -371,7 +379,7 @@ def why_unproved(text: str, slurmd: Pod | None, now: datetime) -> str:
             if is_of_start(datetime.fromtimestamp(int(made), UTC), parse_rfc3339(running.started_at), now):
                 return ""
     return (
-        f"the list in Slurm is not of the slurmd that runs in pod {slurmd.name}, which writes it when it starts; "
+        f"Slurm's list of devices is not from the slurmd in pod {slurmd.name}, which writes one at its start; "
         "if this lasts, drain the node, and delete that pod once no job runs there"
     )
 

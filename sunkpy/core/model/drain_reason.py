@@ -6,24 +6,24 @@ from sunkpy.core import names
 
 REASON_LIMIT = 200
 UNKILLABLE = "Kill task failed: job "
-"""Prefix of the reason that `report-unkillable` of slurmd's image writes: it is Slurm's own, and the processes that
-cannot be killed follow.
+"""Prefix of the drain reason that `report-unkillable` in slurmd's image writes when a job's processes cannot be killed.
+Slurm itself writes the same prefix; the processes follow.
 """
 
 
 def our_reason(text: str) -> str:
-    """The text as one line without spare blanks, as Slurm gives it back. Otherwise it would always look like another
-    reason.
+    """Return the drain reason `k8s: <text>` as one line without spare blanks, which is how Slurm gives it back.
+    Otherwise it would always look like another reason.
     """
     line = " ".join(text.split())[:REASON_LIMIT].rstrip()
     return names.REASON_PREFIX + line
 
 
 def health_reason(why: str) -> str:
-    """The reason for a Node that is sick by a signal of `health.signals`."""
+    """Return the drain reason for a Node that a signal of `health.signals` calls sick."""
     return our_reason(f"health: {why}")
 
 
 def cordon_reason(why: str) -> str:
-    """The reason for a Node that somebody cordoned in Kubernetes."""
+    """Return the drain reason for a Node that somebody cordoned in Kubernetes."""
     return our_reason(f"cordon: {why}" if why else "cordon")

@@ -1,4 +1,4 @@
-"""Events as the core API shows them: those of events.k8s.io too."""
+"""Events as the core API shows them, which has those of events.k8s.io as well."""
 
 from __future__ import annotations
 

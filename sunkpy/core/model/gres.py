@@ -1,7 +1,7 @@
-"""Which devices of each node a job has, as Slurm tells it: `gpu:h100:2(IDX:0-1),nic:1(IDX:0)`.
+"""Which GRES a job has on each node, read from Slurm's text such as `gpu:h100:2(IDX:0-1),nic:1(IDX:0)`.
 
-What the job asks for is made in `core.placement.needs:gres`; which of its devices a pod gets is chosen in
-`core.gang.devices.indices`.
+`core.placement.needs:gres` makes the GRES that a job asks for; `core.gang.devices.indices` chooses which of the job's
+devices a pod gets.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from typing import Final
 
 Indices = dict[str, tuple[int, ...]]
-"""GRES → the indices that the job has of it, on one node: by its name, and by `name:type` where Slurm tells a type.
+"""The indices of each GRES that a job has on one node. A key is the GRES name, and also `name:type` if Slurm gives a
+type.
 
-Types of one GRES are counted on: after four of the first type, the first of the second has index 4.
+Indices go on through the types of a GRES: after four of the first type, the first of the second has index 4.
 """
 
 _COUNT: Final = re.compile(r":(\d+)(?:\(|$)")
@@ -22,18 +23,20 @@ _INDICES: Final = re.compile(r"\(IDX:([0-9,-]+)\)")
 
 
 def gres_name(gres: str) -> str:
-    """`gpu` of `gpu:h100`."""
+    """Return the name without the type: `gpu` of `gpu:h100`."""
     return gres.partition(":")[0]
 
 
 def gres_count(text: str) -> int:
-    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)`, `gres/gpu:h100:2` or `nic:0(CNT:3)` → how many in all."""
+    """Return how many GRES of all kinds a text such as `gpu:h100:2(IDX:0-1),nic:1(IDX:0)`, `gres/gpu:h100:2` or
+    `nic:0(CNT:3)` names.
+    """
     counts = (_WITHOUT_DEVICES.findall(part) or _COUNT.findall(part) for part in _entries(text))
     return sum(int(count) for found in counts for count in found[:1])
 
 
 def gres_counts(text: str) -> dict[str, int]:
-    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": 2, "gpu:h100": 2, "nic": 1}."""
+    """Return the count of each GRES: `gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": 2, "gpu:h100": 2, "nic": 1}."""
     found: dict[str, int] = {}
     for part in filter(None, _entries(text)):
         for gres in _names(part):
@@ -42,8 +45,8 @@ def gres_counts(text: str) -> dict[str, int]:
 
 
 def gres_types(text: str) -> dict[str, list[str]]:
-    """The types on a node, `gpu:h100:2(S:0),gpu:a100:1` → {"gpu": ["h100", "h100", "a100"]}: by index, empty without a
-    type.
+    """Return the type of each index on a node: `gpu:h100:2(S:0),gpu:a100:1` → {"gpu": ["h100", "h100", "a100"]}. It is
+    empty if Slurm gives no type.
     """
     found: dict[str, list[str]] = {}
     for part in filter(None, _entries(text)):
@@ -53,7 +56,9 @@ def gres_types(text: str) -> dict[str, list[str]]:
 
 
 def gres_indices(text: str) -> Indices:
-    """`gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": (0, 1), "gpu:h100": (0, 1), "nic": (0,)}; without what has none."""
+    """Return the indices of each GRES that has some: `gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → {"gpu": (0, 1), "gpu:h100":
+    (0, 1), "nic": (0,)}.
+    """
     found: Indices = {}
     for part in _entries(text):
         for ranges in _INDICES.findall(part):
@@ -63,7 +68,7 @@ def gres_indices(text: str) -> Indices:
 
 
 def _names(part: str) -> Iterable[str]:
-    """Those under which an entry counts: `gpu`, and `gpu:h100` if it has a type."""
+    """Yield the GRES under which an entry counts: `gpu`, and `gpu:h100` if it has a type."""
     name, *more = part.removeprefix("gres/").partition("(")[0].split(":")
     yield name
     if len(more) > 1:
@@ -71,7 +76,7 @@ def _names(part: str) -> Iterable[str]:
 
 
 def _entries(text: str) -> Iterable[str]:
-    """The parts between commas; those within parentheses do not divide."""
+    """Return the entries of a GRES text, which commas outside of parentheses divide."""
     return re.split(r",(?![^()]*\))", text)
 
 

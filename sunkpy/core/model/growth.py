@@ -1,6 +1,7 @@
-"""The nodes of a NodeSet that waiting jobs lack, as the status of the NodeSet says it (`status.growth`).
+"""`status.growth` of a NodeSet: how many more nodes its waiting jobs need.
 
-The syncer writes it, for it reads Slurm's jobs. Autoscalers are asked by it, and people read it.
+The syncer writes it, because it reads Slurm's jobs. sunkpy asks autoscalers for these nodes, and people read the
+status.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import msgspec
 from sunkpy.core.model.objects import Wire
 
 RECORD_MARK: Final = "_potential_"
-"""Part of the name of each record of a possible node, after the name of the NodeSet. No pod has `_` in its name, and so
-no Slurm node of ours has.
+"""Part of the name of Slurm's record for a node that a NodeSet may get later; the NodeSet's name stands before it. No
+pod has `_` in its name, so no real Slurm node of sunkpy has such a name.
 """
 
 
 class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """So many nodes more for one job, which gets all of them or none.
+    """How many more nodes one waiting job needs; it gets all of them or none.
 
-    `job`: its number, of an array `7_[1-9]`, of a heterogeneous job `7+`. Jobs that fit beside another on one of the
-    nodes asked for are not listed.
+    `job` is the job's number; for an array `7_[1-9]`, for a heterogeneous job `7+`. A job that fits beside another one
+    on the requested nodes has no request of its own.
     """
 
     job: str = ""
@@ -29,19 +30,20 @@ class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def number(self) -> str:
-        """The number of the job. For an array, the part without the tasks that wait, because these become fewer."""
+        """The job's number. For an array it is without the list of waiting tasks, because that becomes shorter."""
         return self.job.partition("_[")[0]
 
 
 class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """The nodes that are wanted in addition to those that are there or join now (`counted_nodes`). No node is asked for
-    twice.
+    """The nodes that waiting jobs want from a NodeSet, in addition to those that it has or that join now
+    (`counted_nodes`).
 
-    `requests`: those of the jobs of highest priority, in its order. `reason`: which jobs cannot be helped, and why, if
-    there are any. `since`: RFC 3339, from when on nodes have been wanted without a pause; empty while none are.
+    `requests` are from the jobs of highest priority, in the order of priority. `reason` says which jobs more nodes
+    cannot help, and why. `since` (RFC 3339) is from when on nodes have been wanted without a pause; it is empty while
+    none are.
 
-    For a NodeSet that releases nodes there are also `held`: a job that waits needs its idle nodes, too; and `seen`: RFC
-    3339, when Slurm's jobs were last known to want this, by up to two minutes too early.
+    A NodeSet that releases idle nodes has two more: `held` if a waiting job needs its idle nodes, and `seen` (RFC
+    3339), when Slurm's jobs were last known to want this, by up to two minutes too early.
     """
 
     wanted_nodes: int = 0
@@ -54,10 +56,10 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def without_time(self) -> GrowthStatus:
-        """The status without its time: it differs only if jobs want something else."""
+        """The status without `seen`. Two of them differ only if jobs want something else."""
         return msgspec.structs.replace(self, seen="")
 
     @property
     def says_something(self) -> bool:
-        """True if there is something for people: nodes are wanted, or jobs cannot be helped."""
+        """True if people should see the status: nodes are wanted, or there are jobs that more nodes cannot help."""
         return bool(self.wanted_nodes or self.reason)

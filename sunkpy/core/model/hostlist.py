@@ -22,11 +22,11 @@ class BadHostlist(ValueError):
 
 
 class _BadPart(ValueError):
-    """Why not."""
+    """A part of a hostlist cannot be read; the text says why."""
 
 
 def expand(text: str, *, most: int = sys.maxsize) -> list[str]:
-    """Names in the order written: `a[1-2],b` → a1, a2, b.
+    """Return the names in the order written: `a[1-2],b` → a1, a2, b.
 
     Raises:
         BadHostlist: brackets do not match, a range runs backwards, or it is longer than Slurm's; or there are more than
@@ -44,7 +44,7 @@ def expand(text: str, *, most: int = sys.maxsize) -> list[str]:
 
 
 def compress(names: Iterable[str]) -> str:
-    """The shortest range text that expands to the same set; names are sorted and deduplicated."""
+    """Return the shortest hostlist that expands to the same set of names, sorted and without duplicates."""
     groups: dict[tuple[str, int], set[int]] = {}
     plain: set[str] = set()
     for name in names:
@@ -60,7 +60,9 @@ def compress(names: Iterable[str]) -> str:
 
 
 def describe(names: Iterable[str]) -> str:
-    """Like `compress`, for people: of a long text only the first names, and how many more there are."""
+    """Return the names as a hostlist for people. If it is long, it shows the first names and how many more
+    there are.
+    """
     known = sorted(set(names))
     text = compress(known)
     if len(text) <= _SHOWN or len(known) <= _FIRST:

@@ -1,4 +1,6 @@
-"""What is asked of Slurm for a job: one value, from the annotations that people write to the body of a request."""
+"""A request for a Slurm job as one value. Annotations of pods fill it, and the body of a request to Slurm is made from
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ import msgspec
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):
-    """The most leaf switches, and how long to wait for them (man sbatch, --switches); None: as Slurm says."""
+    """The most leaf switches that a job may span, and the seconds to wait for so few (man sbatch, --switches). If
+    `wait_s` is None, Slurm decides.
+    """
 
     count: int
     wait_s: int | None = None
@@ -16,17 +20,20 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job: first what annotations may ask, then its size. Empty and None: as Slurm says. Memory in MiB.
+    """A request for a Slurm job: first what annotations may set, then its size. Empty and None leave it to Slurm.
+    Memory is in MiB.
 
-    `user`: whose job it is; empty is the scheduler's own Slurm user. `time_limit_min`: None is the partition's default,
-    0 is unlimited. `dependency` as sbatch reads it. `shared` is who else may use the nodes: `none`, `user`, `mcs`,
-    `topo` (man sbatch, --exclusive). `on_preemption`: `evict` the pods, or `suspend` the owner where it can be.
-    `tasks` may share nodes where memory and GRES are asked per cpu and per task: at least `minimum_nodes`, at most
-    `maximum_nodes`. `whole_nodes`: nobody else may use them, whatever `shared` says. `gres_…` in Slurm's TRES syntax:
-    `gres/gpu:h100:2`.
-    `segment`: how many nodes at a time are in one block (man sbatch, --segment).
-    `at_once`: it is first asked for as an allocation, which Slurm grants or refuses there and then; what it refuses is
-    queued under `script`. `by_slurm`: read from the job, with Slurm's defaults in the place of what nobody asked for.
+    `user` is the job's owner; empty means the scheduler's own Slurm user. `time_limit_min`: None is the partition's
+    default, 0 is unlimited. `dependency` has sbatch's syntax. `shared` says who else may use the nodes: `none`, `user`,
+    `mcs`, `topo` (man sbatch, --exclusive). `on_preemption`: `evict` the pods, or `suspend` their owner if its kind
+    allows that.
+
+    The job gets `minimum_nodes` to `maximum_nodes` nodes. Its `tasks` may share a node if memory and GRES are per cpu
+    and per task. `whole_nodes`: no other job may use the nodes, whatever `shared` says. `gres_…` has Slurm's TRES
+    syntax: `gres/gpu:h100:2`. `segment`: how many nodes at a time are in one block (man sbatch, --segment).
+
+    `at_once`: first ask for an allocation, which Slurm grants or refuses at once; if it refuses, queue a job with
+    `script`. `by_slurm`: the spec was read from a job, so Slurm's defaults fill what nobody asked for.
     """
 
     name: str = ""

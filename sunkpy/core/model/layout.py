@@ -1,9 +1,9 @@
-"""How the tasks of a job lie on its nodes: per node, in the job's own order, how many.
+"""How many tasks a job has on each of its nodes, in the job's own node order.
 
 The order is Slurm's. Nodes that come and go are in the order in which they first registered, whatever the topology
-plugin knows of switches (slurmctld, read_config.c: only nodes of slurm.conf are sorted). So those of one switch are
-neighbours only where somebody else says which they are (`grouped`). Slurm does not tell the tasks per node of a job
-without steps; they follow from what it allocated.
+plugin knows of switches (slurmctld, read_config.c, sorts only nodes of slurm.conf). So nodes of one switch are
+neighbours only after `grouped`. Slurm does not report the tasks per node of a job without steps; they follow from what
+it allocated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Layout = tuple[tuple[str, int], ...]
 
 
 class JobShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job, or one of its tasks, has on a node. `gres`: how many GRES of all kinds together."""
+    """The cpus and GRES that a job, or one of its tasks, has on a node. `gres` counts GRES of all kinds together."""
 
     node: str = ""
     cpus: int = 0
@@ -28,8 +28,8 @@ def lay_out(shares: Sequence[JobShare], *, tasks: int, task: JobShare) -> Layout
     """Put as many tasks on each node as fit into the job's share of that node: at least one on each, and `tasks` in
     all.
 
-    A job that has whole nodes, or whole cores of several threads, has more than its tasks need: then they lie as evenly
-    as they fit, the first nodes first, for its memory was asked so.
+    A job with whole nodes, or whole cores of several threads, has more than its tasks need. Its tasks then spread as
+    evenly as they fit, first nodes first, because the job's memory was requested for that.
     """
     counts, most = [1] * len(shares), [_fitting(share, task) for share in shares]
     left = tasks - len(shares)
@@ -41,17 +41,18 @@ def lay_out(shares: Sequence[JobShare], *, tasks: int, task: JobShare) -> Layout
 
 
 def spread(nodes: Sequence[str], tasks: int) -> Layout:
-    """The same number of tasks on each node, and one more on the first nodes. It is used if nothing but the nodes is
-    known.
+    """Return a layout with the same number of tasks on each node, and one more on the first nodes. It is used if
+    nothing but the nodes is known.
     """
     each, more = divmod(tasks, len(nodes)) if nodes else (0, 0)
     return tuple((node, max(1, each + (number < more))) for number, node in enumerate(nodes))
 
 
 def grouped(nodes: Iterable[str], path_of: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
-    """The nodes in groups at each level of their paths, in the order of the first node of each group.
+    """Return the nodes with those of one group side by side, at each level of their topology. Groups keep the order of
+    their first nodes.
 
-    A path begins with the widest group; a node without one stands alone.
+    `path_of` gives a node's groups, the widest first; a node without a path stands alone.
     """
     nodes = tuple(nodes)
     paths = {node: tuple(path_of(node)) or (node,) for node in nodes}

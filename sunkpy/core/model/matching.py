@@ -37,7 +37,7 @@ _POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-", CLAIMED)
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource that is lacking, in the units of this module."""
+    """A resource of which a node has less than a pod needs, in the units of this module."""
 
     resource: str
     needs: int
@@ -48,7 +48,9 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def matches_requirement(values: Mapping[str, str], requirement: SelectorRequirement) -> bool:
-    """One line of a node selector: In, NotIn, Exists, DoesNotExist, Gt, Lt. An unknown operator matches nothing."""
+    """True if the labels match one line of a selector: In, NotIn, Exists, DoesNotExist, Gt, Lt. An unknown operator
+    never matches.
+    """
     value = values.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -65,21 +67,21 @@ def matches_requirement(values: Mapping[str, str], requirement: SelectorRequirem
 
 
 def matches_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """True if all labels and all lines match."""
+    """True if the labels match all labels and all expressions of the selector."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         matches_requirement(labels, line) for line in selector.match_expressions
     )
 
 
 def labels_named(selector: LabelSelector | None) -> Iterator[str]:
-    """The names of the labels that a selector looks at."""
+    """Yield the names of the labels that a selector looks at."""
     if selector is not None:
         yield from selector.match_labels
         yield from (line.key for line in selector.match_expressions)
 
 
 def matches_term(node: Node, term: NodeSelectorTerm) -> bool:
-    """True if the node matches all lines; an empty term matches nothing, as in Kubernetes."""
+    """True if the node matches all lines of the term. An empty term matches no node, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels
@@ -90,7 +92,7 @@ def matches_term(node: Node, term: NodeSelectorTerm) -> bool:
 
 
 def matches_selector(node: Node, selector: NodeSelector) -> bool:
-    """True if one of the terms matches."""
+    """True if the node matches one of the selector's terms."""
     return any(matches_term(node, term) for term in selector.node_selector_terms)
 
 
@@ -100,20 +102,22 @@ def matches_node_labels(node: Node, node_selector: Mapping[str, str]) -> bool:
 
 
 def required_affinity(spec: PodSpec) -> NodeSelector | None:
-    """The node affinity that binds, if the pod has one."""
+    """Return the required node affinity of the pod; None if it has none."""
     if spec.affinity is None or spec.affinity.node_affinity is None:
         return None
     return spec.affinity.node_affinity.required
 
 
 def matches_affinity(node: Node, spec: PodSpec) -> bool:
-    """`nodeSelector` and the required node affinity both allow the node."""
+    """True if the pod's `nodeSelector` and its required node affinity both allow the node."""
     required = required_affinity(spec)
     return matches_node_labels(node, spec.node_selector) and (required is None or matches_selector(node, required))
 
 
 def named_node(spec: PodSpec) -> str:
-    """The one node that the pod's affinity names, as a DaemonSet's does; empty when there is none."""
+    """Return the one node that the pod's affinity names, as the affinity of a DaemonSet's pod does; empty if there is
+    none.
+    """
     affinity = required_affinity(spec)
     terms = affinity.node_selector_terms if affinity is not None else ()
     fields = [field for term in terms for field in term.match_fields if field.key == "metadata.name"]
@@ -123,7 +127,9 @@ def named_node(spec: PodSpec) -> str:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """The toleration covers the taint: empty effect is every effect, empty key with Exists is every key."""
+    """True if the toleration covers the taint. An empty effect covers each effect; an empty key with
+    Exists, each key.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -140,8 +146,10 @@ def untolerated(
     effects: Iterable[str] = (NO_SCHEDULE, NO_EXECUTE),
     ignored_keys: Iterable[str] = (),
 ) -> tuple[Taint, ...]:
-    """The taints of those effects that no toleration covers, without those whose key is in `ignored_keys`, and without
-    the lock, whatever its key: it keeps pods of others off.
+    """Return the taints with one of these effects that no toleration covers.
+
+    Left out are taints whose key is in `ignored_keys`, and sunkpy's lock of the node, which only keeps off pods of
+    other schedulers.
     """
     effects, ignored, tolerations = set(effects), set(ignored_keys), tuple(tolerations)
     return tuple(
@@ -155,21 +163,23 @@ def untolerated(
 
 
 def wanted(resources: Resources) -> dict[str, str]:
-    """Requests, and limits where none are: the apiserver copies them, and pod templates have not been through it."""
+    """Return a container's requests, and its limit where it has no request. The apiserver does this copy for pods, but
+    not for pod templates.
+    """
     return {**resources.limits, **resources.requests}
 
 
 def containers_of(spec: PodSpec) -> tuple[Container, ...]:
-    """The containers of a pod, in the order in which Kubernetes counts them."""
+    """Return all containers of a pod, init containers first, as Kubernetes counts them."""
     return (*spec.init_containers, *spec.containers)
 
 
 def pod_requests(spec: PodSpec) -> Amounts:
-    """What the pod takes of a node, `pods: 1` included.
+    """Return what the pod takes from a node, `pods: 1` included.
 
-    Containers and sidecars (init containers that restart always) add up; an init container needs its own requests
-    plus those of the sidecars started before it, and only the largest such moment counts. Pod-level requests
-    replace the sum for cpu, memory and hugepages; devices of claims are only there. Overhead comes on top.
+    Containers and sidecars (init containers that restart always) add up. An init container needs its own requests plus
+    those of the sidecars started before it, and only the largest such moment counts. Pod-level requests replace the sum
+    for cpu, memory and hugepages; devices of claims stand only there. Overhead comes on top.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
@@ -193,17 +203,19 @@ def pod_requests(spec: PodSpec) -> Amounts:
 
 
 def of_kubelet(needs: Mapping[str, int]) -> Amounts:
-    """The needs without devices of claims, because no node's `allocatable` counts these."""
+    """Return the needs without devices of claims, because no node's `allocatable` counts these."""
     return {name: amount for name, amount in needs.items() if not name.startswith(CLAIMED)}
 
 
 def allocatable(node: Node) -> Amounts:
-    """What the node offers to pods in all."""
+    """Return what the node offers to all pods together."""
     return _amounts(node.status.allocatable)
 
 
 def free_allocatable(node: Node, pods_on_node: Iterable[Pod]) -> Amounts:
-    """What is left for another pod. Finished pods take nothing; pods that are being deleted still take their part."""
+    """Return what the node has left for one more pod. Finished pods take nothing; pods that are being deleted still
+    take their part.
+    """
     free = allocatable(node)
     for pod in pods_on_node:
         if not pod.is_finished:
@@ -212,7 +224,9 @@ def free_allocatable(node: Node, pods_on_node: Iterable[Pod]) -> Amounts:
 
 
 def shortfalls(needs: Mapping[str, int], free: Mapping[str, int]) -> tuple[Shortfall, ...]:
-    """Every resource with less in `free` than in `needs`, by name. What is not asked for is never lacking."""
+    """Return every resource with less in `free` than in `needs`, by name. A resource that is not needed is never
+    lacking.
+    """
     return tuple(
         Shortfall(resource=name, needs=amount, has=free.get(name, 0))
         for name, amount in sorted(needs.items())
@@ -221,17 +235,19 @@ def shortfalls(needs: Mapping[str, int], free: Mapping[str, int]) -> tuple[Short
 
 
 def added(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    """Sum by resource."""
+    """Return the sum of two amounts, resource by resource."""
     return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
 
 
 def subtracted(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    """Difference by resource; may fall below zero, and names what only `right` has."""
+    """Return `left` minus `right`, resource by resource. A resource may fall below zero, also one that only `right`
+    has.
+    """
     return {name: left.get(name, 0) - right.get(name, 0) for name in {**left, **right}}
 
 
 def show(resource: str, amount: int) -> str:
-    """An amount as people write it: `1500m`, `512Mi`, `2`."""
+    """Return an amount as people write it: `1500m`, `512Mi`, `2`."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):

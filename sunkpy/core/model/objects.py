@@ -51,50 +51,50 @@ class Meta(Wire, frozen=True, kw_only=True):
 
 
 class KubeObject(Wire, frozen=True, kw_only=True):
-    """Anything with metadata."""
+    """A Kubernetes object of any kind, with its metadata."""
 
     metadata: Meta = Meta()
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
+        """The namespace and name of the object."""
         return (self.metadata.namespace, self.metadata.name)
 
     @property
     def name(self) -> str:
-        """Name within the namespace."""
+        """The object's name, unique for its kind within the namespace."""
         return self.metadata.name
 
     @property
     def uid(self) -> str:
-        """The uid: an object that is made again under the same name has another."""
+        """The object's uid. An object that is made again under the same name has another uid."""
         return self.metadata.uid
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels, never None."""
+        """The object's labels; an empty dict if it has none."""
         return self.metadata.labels
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Annotations, never None."""
+        """The object's annotations; an empty dict if it has none."""
         return self.metadata.annotations
 
     @property
     def is_deleting(self) -> bool:
-        """Deletion was asked for; the object is still there."""
+        """True if somebody has deleted the object, and it is still there."""
         return self.metadata.deletion_timestamp is not None
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of object, in whichever version the apiserver prefers; `group` is empty for Kubernetes' first ones."""
+    """A kind of Kubernetes object, in any version. `group` is empty for the core API, such as Pod."""
 
     group: str
     kind: str
 
 
 class Owner(KubeObject, frozen=True, kw_only=True):
-    """An object of any kind that makes or groups pods; `spec` and `status` as they came."""
+    """An object of any kind that makes or groups pods. `spec` and `status` are its JSON, not yet decoded."""
 
     api_version: str = ""
     kind: str = ""
@@ -103,12 +103,12 @@ class Owner(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_a(self) -> Kind:
-        """True if the object is of this kind, whatever its version."""
+        """The kind of the object, whatever its version."""
         group, _, version = self.api_version.rpartition("/")
         return Kind(group=group if version else "", kind=self.kind)
 
     def spec_as(self, type_: type[T]) -> T:
-        """The spec, read as `type_`.
+        """Return the spec, decoded as `type_`.
 
         Raises:
             msgspec.ValidationError: it does not look like that.
@@ -116,7 +116,7 @@ class Owner(KubeObject, frozen=True, kw_only=True):
         return msgspec.json.decode(self.spec, type=type_)
 
     def status_as(self, type_: type[T]) -> T:
-        """The status, read as `type_`.
+        """Return the status, decoded as `type_`.
 
         Raises:
             msgspec.ValidationError: it does not look like that.
@@ -125,7 +125,7 @@ class Owner(KubeObject, frozen=True, kw_only=True):
 
 
 class OddOwner(Owner, frozen=True, kw_only=True):
-    """An object whose metadata alone could be read: spec and status are empty."""
+    """An object above pods whose spec and status cannot be read, so they are empty; `why` says why not."""
 
     why: str
 
@@ -142,7 +142,7 @@ class Condition(Wire, frozen=True, kw_only=True):
 
 
 class Toleration(Wire, frozen=True, kw_only=True):
-    """A taint that a pod bears; empty key with `Exists` is all taints."""
+    """A toleration of a pod. An empty key with `Exists` covers all taints."""
 
     key: str = ""
     operator: str = "Equal"
@@ -161,7 +161,9 @@ class Taint(Wire, frozen=True, kw_only=True):
 
 
 class SelectorRequirement(Wire, frozen=True, kw_only=True):
-    """One line of a node selector term. Its values may be thousands, and are looked up for each node."""
+    """One line of a node selector or label selector. `values` is a set, because there may be thousands, and each node
+    is looked up in it.
+    """
 
     key: str
     operator: str
@@ -195,9 +197,8 @@ class LabelSelector(Wire, frozen=True, kw_only=True):
 
 
 class PodAffinityTerm(Wire, frozen=True, kw_only=True):
-    """Pods near which, or away from which, a pod must be: those of `label_selector`, none when it is missing.
-
-    `topology_key` is the node label whose equal value means near.
+    """The pods near which, or away from which, a pod must be: those that `label_selector` matches; none if it is
+    missing. Two nodes are near each other if they have the same value of the label `topology_key`.
     """
 
     label_selector: LabelSelector | None = None
@@ -207,7 +208,7 @@ class PodAffinityTerm(Wire, frozen=True, kw_only=True):
 
 
 class SpreadConstraint(Wire, frozen=True, kw_only=True):
-    """How unevenly pods like this one may be spread over the values of the node label `topology_key`."""
+    """How unevenly pods like this one may spread over the values of the node label `topology_key`."""
 
     max_skew: int = 1
     topology_key: str = ""
@@ -245,7 +246,7 @@ class Resources(Wire, frozen=True, kw_only=True):
 
 
 class ContainerPort(Wire, frozen=True, kw_only=True):
-    """A port; with a host port it takes that port of the node."""
+    """A port of a container. If it has a host port, it takes that port of the node."""
 
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
@@ -273,7 +274,9 @@ class SchedulingGate(Wire, frozen=True, kw_only=True):
 
 
 class PodClaim(Wire, frozen=True, kw_only=True):
-    """Devices that a scheduler has to allocate to the pod: a ResourceClaim that is there, or one made for the pod."""
+    """A request in a pod's spec for DRA devices: through a ResourceClaim that exists, or one made from a template for
+    the pod.
+    """
 
     name: str = ""
     resource_claim_name: str = ""
@@ -288,7 +291,7 @@ class PodClaimStatus(Wire, frozen=True, kw_only=True):
 
 
 class ClaimRequestMapping(Wire, frozen=True, kw_only=True):
-    """The request of a claim by which a container gets the devices that it asks for as a resource."""
+    """The request of a ResourceClaim that provides the devices which a container asked for as a resource."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -296,7 +299,7 @@ class ClaimRequestMapping(Wire, frozen=True, kw_only=True):
 
 
 class ExtendedClaimStatus(Wire, frozen=True, kw_only=True):
-    """The claim that was made for the devices that a pod asks for as resources."""
+    """The ResourceClaim that was made for the devices that a pod asked for as resources."""
 
     resource_claim_name: str = ""
     request_mappings: tuple[ClaimRequestMapping, ...] = ()
@@ -323,11 +326,11 @@ class ClaimSource(Wire, frozen=True, kw_only=True):
 
 
 class EphemeralSource(Wire, frozen=True, kw_only=True):
-    """A claim is made for this volume alone: `<pod>-<volume>`."""
+    """A volume for which Kubernetes makes a claim of its own, named `<pod>-<volume>`."""
 
 
 class PodVolume(Wire, frozen=True, kw_only=True):
-    """A volume of a pod; most kinds have no fields here, for they can be had on any node."""
+    """A volume of a pod. Kinds without a claim have no fields here, because any node has them."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -335,7 +338,7 @@ class PodVolume(Wire, frozen=True, kw_only=True):
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
-    """What the pod asks for."""
+    """The fields of a pod's spec that decisions read."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -359,13 +362,15 @@ class PodSpec(Wire, frozen=True, kw_only=True):
 
     @property
     def host_ports(self) -> tuple[ContainerPort, ...]:
-        """The ports of the node that it takes; of a pod in the host's network the apiserver wrote them there."""
+        """The ports of its node that the pod takes. For a pod in the host's network, the apiserver has
+        filled them in.
+        """
         running = (*self.containers, *(each for each in self.init_containers if each.is_sidecar))
         return tuple(port for container in running for port in container.ports if port.host_port)
 
 
 class Terminated(Wire, frozen=True, kw_only=True):
-    """How a container ended. `message`: what it left as its last words."""
+    """How a container ended. `message` is what the container left in its termination log."""
 
     exit_code: int = 0
     reason: str = ""
@@ -373,13 +378,13 @@ class Terminated(Wire, frozen=True, kw_only=True):
 
 
 class Running(Wire, frozen=True, kw_only=True):
-    """Since when a container runs."""
+    """The state of a running container: when it started."""
 
     started_at: str | None = None
 
 
 class WaitingContainer(Wire, frozen=True, kw_only=True):
-    """Why a container does not run yet."""
+    """The state of a container that has not started: why it waits."""
 
     reason: str = ""
     message: str = ""
@@ -394,7 +399,7 @@ class ContainerState(Wire, frozen=True, kw_only=True):
 
 
 class ContainerStatus(Wire, frozen=True, kw_only=True):
-    """What the kubelet last said of a container."""
+    """The kubelet's last report of a container."""
 
     name: str = ""
     ready: bool = False
@@ -404,7 +409,7 @@ class ContainerStatus(Wire, frozen=True, kw_only=True):
 
 
 class PodStatus(Wire, frozen=True, kw_only=True):
-    """The status of a pod."""
+    """The fields of a pod's status that decisions read."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -440,7 +445,7 @@ class Pod(KubeObject, frozen=True, kw_only=True):
 
 
 class BudgetSpec(Wire, frozen=True, kw_only=True):
-    """The pods that it is about; none when there is no selector."""
+    """The spec of a PodDisruptionBudget. Without a selector it is about no pods."""
 
     selector: LabelSelector | None = None
 
@@ -508,8 +513,8 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
 
 
 class NodeDevice(Wire, frozen=True, kw_only=True):
-    """A device of a node that may be used: a word `uuid[,pci]`, and those of its attributes that are texts, without the
-    driver's domain.
+    """A usable DRA device of a node. `word` is `uuid[,pci]`; `attributes` are its attributes with text values, without
+    the driver's domain.
     """
 
     word: str
@@ -517,8 +522,8 @@ class NodeDevice(Wire, frozen=True, kw_only=True):
 
 
 class Node(KubeObject, frozen=True, kw_only=True):
-    """A Kubernetes node. The apiserver has elsewhere: `devices`, by driver those that may be used; `drain_request`, who
-    asks for a drain, empty for nobody and None while that is not known.
+    """A Kubernetes Node. Two fields come from other objects: `devices` are the usable DRA devices, by driver;
+    `drain_request` says who asks for a drain of the node, is empty for nobody, and None while it is not known.
     """
 
     spec: NodeSpec = NodeSpec()
@@ -528,12 +533,12 @@ class Node(KubeObject, frozen=True, kw_only=True):
 
     @property
     def internal_ip(self) -> str:
-        """First InternalIP, or empty."""
+        """The node's first InternalIP; empty if it has none."""
         return next((a.address for a in self.status.addresses if a.type == "InternalIP"), "")
 
     @property
     def is_ready(self) -> bool:
-        """The kubelet reports and says it is ready."""
+        """True if the kubelet has reported that the node is Ready."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     def condition(self, type_: str) -> Condition | None:

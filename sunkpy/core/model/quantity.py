@@ -29,10 +29,10 @@ class BadQuantity(ValueError):
 
 
 def parse(text: str) -> Decimal:
-    """The exact value of a quantity such as `500m`, `1.5Gi` or `2e3`.
+    """Return the exact value of a quantity such as `500m`, `1.5Gi` or `2e3`.
 
     Raises:
-        BadQuantity: the text is not one.
+        BadQuantity: the text is not a quantity.
     """
     match = _FORM.match(text[: _LONGEST + 1])
     if match is None:
@@ -50,27 +50,29 @@ def _ceil(value: Decimal) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def millicores(text: str) -> int:
-    """CPU quantity → thousandths of a core, rounded up."""
+    """Return a quantity of CPU in thousandths of a core, rounded up."""
     return _ceil(parse(text) * 1000)
 
 
 @functools.lru_cache(maxsize=4096)
 def whole(text: str) -> int:
-    """Bytes of memory, or a count of an extended resource, rounded up."""
+    """Return a quantity as an integer, rounded up: bytes of memory, or the count of an extended resource."""
     return _ceil(parse(text))
 
 
 @functools.lru_cache(maxsize=4096)  # the nodes of a pool offer the same, and so do the pods of a kind ask
 def base_units(resource: str, text: str) -> int:
-    """The integer in which amounts of `resource` are added up: millicores for cpu, units or bytes for all else."""
+    """Return a quantity in the unit in which amounts of `resource` are added up: millicores for cpu, else units or
+    bytes.
+    """
     return millicores(text) if resource == "cpu" else whole(text)
 
 
 def mib_up(size_bytes: int) -> int:
-    """Bytes → MiB, rounded up: for what is asked."""
+    """Return bytes as MiB, rounded up, for memory that somebody asks for."""
     return -(-size_bytes // MIB)
 
 
 def mib_down(size_bytes: int) -> int:
-    """Bytes → MiB, rounded down: for what is offered."""
+    """Return bytes as MiB, rounded down, for memory that a node offers."""
     return size_bytes // MIB

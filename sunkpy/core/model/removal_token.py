@@ -31,25 +31,29 @@ class Token(msgspec.Struct, frozen=True):
     cause: str
 
     def encode(self) -> str:
-        """`2026-11-20T12:00:00.000001+00:00/scale-down`."""
+        """Return the token as the annotation has it: `2026-11-20T12:00:00.000001+00:00/scale-down`."""
         return f"{self.since.isoformat()}/{self.cause}"
 
     @property
     def is_rollout(self) -> bool:
-        """A slurmd pod of the same Slurm node comes; `rollout`, or that with more: `rollout: the node offers …`."""
+        """True if a new slurmd pod of the same Slurm node follows. The cause is `rollout`, or continues as in `rollout:
+        the node offers …`.
+        """
         return self.cause.partition(":")[0] == CAUSE_ROLLOUT
 
     @property
     def is_release(self) -> bool:
-        """True if the pod goes because nothing has run there for long: an autoscaler may have the Node."""
+        """True if the pod is removed because nothing has run on its node for long; then an autoscaler may take the
+        Node.
+        """
         return self.cause.partition(":")[0] == CAUSE_IDLE
 
 
 def token_of(pod: Pod) -> Token | None:
-    """The removal that is under way, or None.
+    """Return the token of the removal that was asked for the pod; None if there is none.
 
-    A text that is no token (somebody annotated by hand) still asks for the removal: the whole text is its
-    cause, and its time is long ago, so any drain timeout has passed.
+    Any text asks for the removal, even one that is no token because a person wrote it. Then the whole text is the
+    cause, and the time is long ago, so that any drain timeout has passed.
     """
     text = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     if text is None:

@@ -1,4 +1,4 @@
-"""Which pods are slurmd pods: those that a NodeSet controls; and which Slurm node each runs.
+"""Which pods are slurmd pods (those that a NodeSet controls), and which Slurm node each one runs.
 
 Anybody can write labels, in any namespace. Anybody can write an owner reference too, but the garbage collector deletes
 a pod whose owner does not exist, and the operator compares uids as well.
@@ -11,12 +11,12 @@ from sunkpy.core.model.objects import KubeObject, Meta, OwnerReference, Pod
 
 
 def nodeset_owner(pod: Pod) -> OwnerReference | None:
-    """The NodeSet that controls the pod, as the pod says."""
+    """Return the owner reference of the NodeSet that controls the pod; None if none does."""
     return next((owner for owner in pod.metadata.owner_references if _is_nodeset(owner)), None)
 
 
 def nodeset_of(pod: Pod) -> KubeObject | None:
-    """The NodeSet of a slurmd pod as the object of an Event: nothing has to be read for it."""
+    """Return the NodeSet of a slurmd pod as the object of an Event, from the owner reference alone."""
     owner = nodeset_owner(pod)
     if owner is None:
         return None
@@ -24,23 +24,23 @@ def nodeset_of(pod: Pod) -> KubeObject | None:
 
 
 def is_slurmd(pod: Pod) -> bool:
-    """A pod of some NodeSet."""
+    """True if a NodeSet controls the pod."""
     return nodeset_owner(pod) is not None
 
 
 def slurm_node_of(pod: Pod) -> str:
-    """The Slurm node that a slurmd pod runs; empty when it names none."""
+    """Return the Slurm node that a slurmd pod runs; empty if the pod names none."""
     return pod.labels.get(names.LABEL_SLURM_NODE, "")
 
 
 def is_idle(pod: Pod) -> bool:
-    """True if Slurm says that no job is on the node. If that is not known, it is False."""
+    """True if Slurm says that no job is on the pod's node. If that is not known, it is False."""
     running = pod.condition(names.CONDITION_RUNNING)
     return running is not None and running.status == "False"
 
 
 def is_emptied(pod: Pod) -> bool:
-    """Slurm says that its node is closed and runs nothing."""
+    """True if Slurm says that the pod's node is drained and runs nothing."""
     return is_idle(pod) and pod.is_condition_true(names.CONDITION_DRAIN)
 
 

@@ -19,7 +19,7 @@ from sunkpy.core.model.layout import Layout
 
 JobId = NewType("JobId", int)
 JobStates = Mapping[JobId, frozenset[str]]
-"""The state flags of jobs."""
+"""The state flags of Slurm jobs, by job ID."""
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID_REG", "NOT_RESPONDING", "FAIL"})
@@ -27,11 +27,12 @@ _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID
 
 NOT_RESPONDING = "Not responding"
 _SLURM_ITSELF = frozenset({NOT_RESPONDING, "Node unexpectedly rebooted"})
-"""The exact reasons that slurmctld itself writes when it gives a node up; nobody holds the node then."""
+"""The reasons that slurmctld writes when it sets a node DOWN by itself. They do not mean that an admin holds the node.
+"""
 
 
 class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
-    """The pod of a Slurm node: the JSON in `Comment`."""
+    """The identity of a Slurm node's slurmd pod, which stands as JSON in `Comment` of the Slurm node."""
 
     node: str
     namespace: str
@@ -40,19 +41,20 @@ class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
     nodeset: str = ""
 
     def encode(self) -> str:
-        """JSON with a stable key order."""
+        """Return the comment as JSON with a stable key order."""
         return msgspec.json.encode(self, order="deterministic").decode()
 
 
 class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as slurmctld reports it. Memory in MiB; `address` is where slurmctld looks for its slurmd.
+    """A Slurm node as slurmctld reports it. Memory is in MiB; `address` is where slurmctld reaches the slurmd.
 
-    `reason_by`: which Slurm user gave the reason, and `reason_since_s` when; both are empty without one.
-    `slurmd_since_s` is when the slurmd started that registered last, by the clock of its machine; 0 when slurmctld has
-    heard of none since it started itself. `extra` is what its slurmd says of its devices: `core.model.devices`.
-    `effective_*`: what jobs may have of it, without what is kept for the system. `topology`: what its record says of
-    switches and block, `NAME:unit,NAME:unit`; empty in 24.11, and for a node that the file names. `cores` are those of
-    a socket, `threads` those of a core, `special_cores` those that no job gets.
+    `reason_by` is the Slurm user who gave the reason, and `reason_since_s` the time; both are empty without a reason.
+    `slurmd_since_s` is when the slurmd that registered last has started, by the clock of its machine; 0 if none has
+    registered since slurmctld started. `extra` lists the node's devices: `core.model.devices`.
+
+    `effective_*` is what jobs may use, without what Slurm keeps for the system. `topology` names the node's switches
+    and block, `NAME:unit,NAME:unit`; it is empty in 24.11, and for nodes that the topology file names. `cores` are per
+    socket, `threads` per core, and no job gets the `special_cores`.
     """
 
     name: str
@@ -80,66 +82,66 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable_cpus(self) -> int:
-        """The cpus that jobs may have; all cpus while Slurm has not said."""
+        """The cpus that jobs may use; all cpus of the node until Slurm has said how many."""
         return self.effective_cpus or self.cpus
 
     @property
     def is_drain(self) -> bool:
-        """No new job may start (whether or not one still runs)."""
+        """True if the node has a drain: it starts no new job, whether or not one still runs there."""
         return "DRAIN" in self.state and "UNDRAIN" not in self.state
 
     @property
     def is_busy(self) -> bool:
-        """A job runs or is being cleaned up; cpus in use count too, whatever the state says."""
+        """True if a job runs on the node or its epilog does: by the state flags, or because cpus are allocated."""
         return bool(self.state & _BUSY) or self.alloc_cpus > 0
 
     @property
     def is_closed(self) -> bool:
-        """No new job may start: the node is drained, or somebody set FAIL or DOWN."""
+        """True if the node takes no new job: it is drained, or somebody other than sunkpy set FAIL or DOWN."""
         return self.is_drain or self.is_held_by_others
 
     @property
     def is_drained(self) -> bool:
-        """Closed, and nothing is left on the node."""
+        """True if the node takes no new job, and no job is left on it."""
         return self.is_closed and not self.is_busy
 
     @property
     def is_down(self) -> bool:
-        """Slurm has given the node up."""
+        """True if Slurm or a person has set the node DOWN."""
         return "DOWN" in self.state
 
     @property
     def is_not_responding(self) -> bool:
-        """Slurmd does not answer slurmctld."""
+        """True if the node's slurmd does not answer slurmctld."""
         return "NOT_RESPONDING" in self.state
 
     @property
     def is_invalid(self) -> bool:
-        """What slurmd reports of the machine differs from Slurm's record."""
+        """True if the hardware that slurmd reports differs from Slurm's record of the node."""
         return bool(self.state & {"INVALID", "INVALID_REG"})
 
     @property
     def is_registered(self) -> bool:
-        """Slurmd has registered and the node can be used or only drains."""
+        """True if slurmd has registered, and the node is usable except for a drain that it may have."""
         return bool(self.state) and not (self.state & _UNUSABLE)
 
     @property
     def is_open(self) -> bool:
-        """A job may start here now, as far as there is room."""
+        """True if Slurm may start a job on the node now, as far as resources are free."""
         return self.is_registered and not self.is_closed
 
     @property
     def is_drained_by_us(self) -> bool:
-        """The drain carries a reason that sunkpy wrote."""
+        """True if sunkpy drained the node: the drain's reason starts with `k8s: `, and FAIL is not set."""
         return self.is_drain and self._is_reason_ours and "FAIL" not in self.state
 
     @property
     def is_held_by_others(self) -> bool:
-        """DRAIN, FAIL or DOWN was set by an admin, a health check, an Epilog…: never ours to change or to lift.
+        """True if an admin, a health check or an Epilog set DRAIN, FAIL or DOWN. sunkpy never changes or lifts that.
 
-        Setting DRAIN clears FAIL and replaces the reason of any of the three, lifting it then leaves none
-        (slurmctld, update_node). sunkpy sets no FAIL, so that flag is foreign whatever the reason says; a node that
-        Slurm gave up by itself is DOWN without a reason, or with one of `_SLURM_ITSELF`.
+        To set DRAIN clears FAIL and replaces the reason of any of the three, and to lift it leaves no reason
+        (slurmctld, update_node). sunkpy never sets FAIL, so FAIL is from others, whatever the reason says. A node that
+        Slurm set DOWN by itself has no reason, or one of `_SLURM_ITSELF`.
         """
         if "FAIL" in self.state:
             return True
@@ -148,7 +150,7 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_drain or (self.is_down and bool(self.reason) and self.reason not in _SLURM_ITSELF)
 
     def is_drained_by_others_for(self, reason: str) -> bool:
-        """DRAIN with exactly this reason, which is not ours, and without FAIL."""
+        """True if somebody other than sunkpy drained the node with exactly this reason, and FAIL is not set."""
         return self.is_drain and self.reason == reason and not self._is_reason_ours and "FAIL" not in self.state
 
     @property
@@ -157,14 +159,14 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state_text(self) -> str:
-        """Base state first, as scontrol prints it: `IDLE+DRAIN`."""
+        """The node's state flags as scontrol prints them, the base state first: `IDLE+DRAIN`."""
         base = ("IDLE", "ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "UNKNOWN", "INVALID")
         first = [flag for flag in base if flag in self.state]
         return "+".join(first + sorted(self.state - set(first)))
 
     @property
     def owner(self) -> NodeComment | None:
-        """The pod of the node, by the comment; None for nodes that are not ours."""
+        """The slurmd pod that the node's comment names; None if sunkpy did not write the comment."""
         try:
             return msgspec.convert(json.loads(self.comment), NodeComment)
         except (ValueError, msgspec.ValidationError):
@@ -178,7 +180,7 @@ _JOB_ENDED = frozenset({
 
 
 def is_job_pending(state: frozenset[str]) -> bool:
-    """Waits in the queue."""
+    """True if the job waits in Slurm's queue."""
     return "PENDING" in state
 
 
@@ -188,12 +190,12 @@ def is_job_running(state: frozenset[str]) -> bool:
 
 
 def is_job_completing(state: frozenset[str]) -> bool:
-    """Ended, but its epilog still holds the nodes."""
+    """True if the job has ended, but its epilog still holds the nodes."""
     return "COMPLETING" in state
 
 
 def is_job_ended(state: frozenset[str]) -> bool:
-    """Will not run again, although its epilog may still hold the nodes."""
+    """True if the job will not run again. Its epilog may still hold the nodes."""
     return bool(state & _JOB_ENDED)
 
 
@@ -203,13 +205,13 @@ def holds_something(state: frozenset[str]) -> bool:
 
 
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as slurmctld reports it. `state_reason` is empty when Slurm names none.
+    """A job as slurmctld reports it. `state_reason` is empty if Slurm gives none.
 
-    `tasks` is what was asked for, 0 when Slurm does not say; `layout` how they lie on the
-    nodes, `devices` which GRES it has on each, `capacity` how much of all there is, once it has them. `time_limit_min`:
-    None when it is the partition's, 0 when there is none. Its owner may write the `comment`, nobody below an operator
-    the `admin_comment`. `started_s` and `ended_s` are by the clock of slurmctld, 0 while it has not.
-    `is_batch`: it has a script; one without is an allocation.
+    `tasks` is the number of tasks that the job asked for; 0 if Slurm does not say. Once the job has nodes, `layout`
+    says how many tasks each node has, `devices` which GRES, and `capacity` how many cpus, how much memory and how many
+    GRES. `time_limit_min` is None for the partition's limit, and 0 for no limit. The job's owner may write the
+    `comment`; only a Slurm operator may write the `admin_comment`. `started_s` and `ended_s` are by the clock of
+    slurmctld, and 0 until it happens. `is_batch`: the job has a script; a job without one is an allocation.
     """
 
     id: JobId
@@ -244,20 +246,20 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pending(self) -> bool:
-        """Waits in the queue."""
+        """True if the job waits in Slurm's queue."""
         return is_job_pending(self.state)
 
     @property
     def is_running(self) -> bool:
-        """Holds its nodes and has not ended."""
+        """True if the job holds its nodes and has not ended."""
         return is_job_running(self.state)
 
     @property
     def is_completing(self) -> bool:
-        """Ended, but its epilog still holds the nodes."""
+        """True if the job has ended, but its epilog still holds the nodes."""
         return is_job_completing(self.state)
 
     @property
     def is_ended(self) -> bool:
-        """Will not run again."""
+        """True if the job will not run again."""
         return is_job_ended(self.state)

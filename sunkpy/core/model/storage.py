@@ -1,4 +1,6 @@
-"""Claims, volumes, storage classes and free storage, as far as they say from which nodes a pod can have its data."""
+"""Claims, volumes, storage classes and free storage, with the fields that say from which nodes a pod reaches its
+volumes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import KubeObject, LabelSelector, NodeSelector, Resources, Wire
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: its scheduler wants the volume to be made for that node."""
+"""The annotation of a claim by which a scheduler asks the storage driver to make the volume for that node."""
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _WAITS: Final = "WaitForFirstConsumer"
@@ -16,7 +18,9 @@ _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 class ClaimSpec(Wire, frozen=True, kw_only=True):
-    """`storage_class_name`: None where the cluster had no default, empty where none is wanted."""
+    """The spec of a PersistentVolumeClaim. `storage_class_name` is None if the cluster had no default class, and empty
+    if the claim wants no class.
+    """
 
     volume_name: str = ""
     access_modes: tuple[str, ...] = ()
@@ -36,7 +40,9 @@ class Claim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_for_one_pod(self) -> bool:
-        """A second pod that uses it would wait on its node, without a container, until the first has ended."""
+        """True if only one pod may use the claim at a time: a second pod waits on its node until the first
+        has ended.
+        """
         return "ReadWriteOncePod" in self.spec.access_modes
 
     @property
@@ -46,12 +52,12 @@ class Claim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def selected_node(self) -> str:
-        """The node for which its volume is being made; empty when none was chosen, or its driver gave it back."""
+        """The node for which the claim's volume is being made; empty if none was chosen, or the driver gave it back."""
         return self.annotations.get(SELECTED_NODE, "")
 
 
 class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
-    """The nodes from which a volume can be reached; None: from all."""
+    """The nodes from which a volume can be reached. None means all nodes."""
 
     required: NodeSelector | None = None
 
@@ -77,20 +83,20 @@ class Volume(KubeObject, frozen=True, kw_only=True):
 
 
 class TopologyLine(Wire, frozen=True, kw_only=True):
-    """A node label, and the values that are allowed."""
+    """A node label, and its values that a storage class allows."""
 
     key: str
     values: tuple[str, ...] = ()
 
 
 class TopologyTerm(Wire, frozen=True, kw_only=True):
-    """Labels and values of a node, all of which must match."""
+    """The node labels of a storage class that a node must all match to get a volume."""
 
     match_label_expressions: tuple[TopologyLine, ...] = ()
 
 
 class StorageClass(KubeObject, frozen=True, kw_only=True):
-    """How and when volumes of the class are made."""
+    """A StorageClass: how and when its volumes are made."""
 
     provisioner: str = ""
     volume_binding_mode: str | None = None
@@ -98,7 +104,7 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
 
     @property
     def waits_for_consumer(self) -> bool:
-        """A volume is chosen or made only when the pod's node is known (WaitForFirstConsumer)."""
+        """True if a volume is chosen or made only once the pod's node is known (WaitForFirstConsumer)."""
         return self.volume_binding_mode == _WAITS
 
     @property
@@ -108,7 +114,7 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
 
 
 class DriverSpec(Wire, frozen=True, kw_only=True):
-    """`storage_capacity`: the driver says how much storage is free where."""
+    """The spec of a CSIDriver. `storage_capacity`: the driver publishes where how much storage is free."""
 
     storage_capacity: bool | None = None
 
@@ -120,7 +126,9 @@ class Driver(KubeObject, frozen=True, kw_only=True):
 
 
 class FreeStorage(KubeObject, frozen=True, kw_only=True):
-    """A CSIStorageCapacity: how large a volume of a class can be for some nodes; for none without `node_topology`."""
+    """A CSIStorageCapacity: how large a volume of a class can be on the nodes of `node_topology`. Without
+    `node_topology` it is for no node.
+    """
 
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
@@ -128,6 +136,6 @@ class FreeStorage(KubeObject, frozen=True, kw_only=True):
     maximum_volume_size: str | None = None
 
     def holds(self, size: str) -> bool:
-        """A volume of that size can be made."""
+        """True if a volume of this size can be made on these nodes."""
         largest = self.maximum_volume_size or self.capacity
         return largest is not None and quantity.whole(largest) >= quantity.whole(size)

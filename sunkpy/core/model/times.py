@@ -6,44 +6,44 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
-"""Of this now, no time is yet to come."""
+"""The latest time there is. For a function that gets it as `now`, every other time has passed."""
 _CLOCKS_DIFFER: Final = timedelta(seconds=30)
 
 
 def utc_now() -> datetime:
-    """The clock of the shells; decisions get the time as an argument."""
+    """Return the time in UTC by the machine's clock. Only shells call it; decisions get the time as an argument."""
     return datetime.now(UTC)
 
 
 def rfc3339(when: datetime) -> str:
-    """`2026-11-20T12:00:00Z`: metav1.Time. `when` is in UTC."""
+    """Return the time as a metav1.Time, `2026-11-20T12:00:00Z`. `when` is in UTC."""
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(when: datetime) -> str:
-    """`2026-11-20T12:00:00.000001Z`: metav1.MicroTime. `when` is in UTC."""
+    """Return the time as a metav1.MicroTime, `2026-11-20T12:00:00.000001Z`. `when` is in UTC."""
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Either form.
+    """Return the time in a text that `rfc3339` or `rfc3339_micro` could have written.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text has neither form.
     """
     return datetime.fromisoformat(text)
 
 
 def is_of_start(told: datetime, begun: datetime, now: datetime) -> bool:
-    """What tells this time can be of what began then, both by the clock of one machine; `now` is by ours.
+    """True if a record of time `told` can come from the process that started at `begun`.
 
-    A time to come is of a clock that was ahead. Beside a begin that has come it is of an earlier start, and would be
-    later than each begin until our clock has come there.
+    Both times are from the clock of one machine, which may have been wrong; `now` is from our clock. A record from the
+    future comes from a clock that was ahead. If `begun` has passed by our clock, such a record is of an earlier start.
     """
     is_told_to_come, is_begin_to_come = (each - now > _CLOCKS_DIFFER for each in (told, begun))
     return told >= begun and is_told_to_come <= is_begin_to_come
 
 
 def backoff_s(failures: int, *, first_s: float, last_s: float) -> float:
-    """The delay after that many earlier failures: `first_s`, doubled with each, at most `last_s`."""
+    """Return the delay in seconds: `first_s`, doubled for each earlier failure, at most `last_s`."""
     return min(first_s * 2.0 ** min(failures, 30), last_s)

@@ -10,15 +10,17 @@ from sunkpy.core.nodeset.slurmd_pod import Json
 
 
 class AddFinalizer(msgspec.Struct, frozen=True):
-    """Hold the NodeSet until its pods are drained and gone; Argo CD then deletes nothing that this needs before it."""
+    """Put a finalizer on the NodeSet, which holds it until its pods are drained and gone. So Argo CD deletes what the
+    pods need only after them.
+    """
 
 
 class RemoveFinalizer(msgspec.Struct, frozen=True):
-    """Allow the deletion of the NodeSet: no pod of it is left."""
+    """Remove the finalizer, so that the deleted NodeSet can go: none of its pods is left."""
 
 
 class CreatePod(msgspec.Struct, frozen=True):
-    """POST `body`; the name is the same for the same node, so doing it twice is harmless."""
+    """Create the slurmd pod `body` for a node. Its name is the same each time, so doing it twice is harmless."""
 
     node: str
     name: str
@@ -26,30 +28,32 @@ class CreatePod(msgspec.Struct, frozen=True):
 
 
 class MarkPending(msgspec.Struct, frozen=True):
-    """Ask the syncer to drain: write the token on the pod."""
+    """Write the removal token on a slurmd pod. The syncer then drains its Slurm node."""
 
     pod: Pod
     token: Token
 
 
 class CancelPending(msgspec.Struct, frozen=True):
-    """The pod need not go any more: remove the token."""
+    """Remove the token from a slurmd pod that need not go any more."""
 
     pod: Pod
 
 
 class AnnotateJobs(msgspec.Struct, frozen=True):
-    """Write the jobs of the pods on its node for the syncer, which asks Slurm whether they outlive the slurmd."""
+    """Write on a slurmd pod which jobs the workload pods of its node have. The syncer asks Slurm whether these jobs
+    outlive the slurmd.
+    """
 
     pod: Pod
     jobs: str
 
 
 class DeletePod(msgspec.Struct, frozen=True):
-    """Delete exactly this pod as it was seen (uid and resourceVersion).
+    """Delete exactly this slurmd pod as it was seen (uid and resourceVersion).
 
-    `why` is `drained`, `replaced` (services on its node run on), `failed` (a finished pod makes room for the next
-    try) or `drain-timeout`.
+    `why` is `drained`, `replaced` (services on its node run on), `failed` (a finished pod makes room for the next try)
+    or `drain-timeout`.
     """
 
     pod: Pod
@@ -57,7 +61,7 @@ class DeletePod(msgspec.Struct, frozen=True):
 
 
 RemovalStep = MarkPending | CancelPending | AnnotateJobs | DeletePod
-"""The actions on a pod that has to go, or no longer has to."""
+"""The actions on a slurmd pod that has to go, or no longer has to."""
 
 FinalizerStep = AddFinalizer | RemoveFinalizer
 """The actions on the NodeSet itself."""

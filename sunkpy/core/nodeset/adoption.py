@@ -1,7 +1,8 @@
-"""Slurmd pods that were left behind, as by `kubectl delete nodeset --cascade=orphan`, and who may take them over.
+"""Slurmd pods without an owner, as `kubectl delete nodeset --cascade=orphan` leaves them, and which NodeSet may take
+them over.
 
-As other controllers do: the NodeSet of the same name, when it wants a pod of that name on that node. Jobs run in it, so
-a pod is taken over only if it surely is such a pod.
+As with other controllers, it is the NodeSet of the same name, if it wants a pod of that name on that node. Jobs run in
+the pod, so it is taken over only if it surely is such a pod.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 
 def is_left_behind(nodeset: NodeSet, pod: Pod, *, node: str) -> bool:
-    """The pod runs on this node, belonged to a NodeSet of this name, and has no owner now."""
+    """True if the pod runs on this node, belonged to a NodeSet of this name, and has no owner now."""
     labels = pod_labels(nodeset, pod.name).items()
     expected = {label: value for label, value in labels if label != names.LABEL_TEMPLATE_HASH}
     is_alike = expected.items() <= pod.labels.items() and pod.metadata.namespace == nodeset.metadata.namespace

@@ -3,15 +3,15 @@
 Autoscalers buy nodes for pods that fit nowhere. Jobs of Slurm are no pods, and slurmd pods are made for nodes that are
 there. So something stands for each node that is wanted, with the needs of the NodeSet's template:
 
-* placeholders  pods that no scheduler binds. They never take room, and need not give way. They say of themselves what
-                kube-scheduler would say of them, since autoscalers look for pods with exactly that condition.
-* buffer        one CapacityBuffer: the Cluster Autoscaler and Karpenter imagine such pods by its number.
-* requests      a ProvisioningRequest for each job that lacks several nodes: all of them come, or none. The Cluster
-                Autoscaler alone knows it.
+* placeholders  pods that no scheduler binds, so they take nothing from a node. sunkpy gives them the condition that
+                kube-scheduler would set, because autoscalers look for pods with exactly that condition.
+* buffer        one CapacityBuffer with a number: the Cluster Autoscaler and Karpenter act as if that many pods waited.
+* requests      a ProvisioningRequest for each job that lacks several nodes: all of them come, or none. Only the Cluster
+                Autoscaler reads it.
 
-Each stands for a node of its own, beside those that have a slurmd pod: it must not share one with its like, nor with a
-slurmd pod, which asks for next to nothing. It goes as soon as a node has its slurmd pod, or nobody wants it any more.
-What is wanted is a number, so doing a step twice does no harm.
+Each object stands for a node of its own. So it has an anti-affinity to others of its kind and to slurmd pods, which
+request almost nothing. It is removed as soon as a node has its slurmd pod, or no job wants the node any more. What is
+wanted is a number, so doing a step twice does no harm.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AUTOSCALING_GROUP: Final = "autoscaling.x-k8s.io"
 ATOMIC: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 """The class of ProvisioningRequests that buys all nodes or gives back those that it got."""
 NOBODY: Final = "sunkpy-placeholder"
-"""The scheduler of placeholders: there is none of this name."""
+"""The scheduler's name in placeholder pods. No scheduler has this name."""
 UNSCHEDULABLE: Final = Condition(
     type="PodScheduled",
     status="False",
@@ -52,7 +52,7 @@ _MOST_OF_A_REQUEST: Final = 16_384
 
 
 class Means(enum.Enum):
-    """The kinds of objects that stand for nodes, each with its resource and its kind."""
+    """The kinds of objects that stand for wanted nodes, each with its resource and its kind."""
 
     PLACEHOLDER = ("pods", "Pod")
     TEMPLATE = ("podtemplates", "PodTemplate")
@@ -71,26 +71,26 @@ class Means(enum.Enum):
 
 
 class Reference(Wire, frozen=True, kw_only=True):
-    """The name of a PodTemplate."""
+    """A reference to a PodTemplate by its name."""
 
     name: str = ""
 
 
 class StandInSpec(Wire, frozen=True, kw_only=True):
-    """The spec of a CapacityBuffer: how many nodes, and by which PodTemplate."""
+    """The spec of a CapacityBuffer: how many nodes are wanted, and which PodTemplate they have to fit."""
 
     replicas: int = 0
     pod_template_ref: Reference = Reference()
 
 
 class StandInStatus(Wire, frozen=True, kw_only=True):
-    """The status of an object that stands for nodes, as an autoscaler or sunkpy has written it."""
+    """The status of an object that stands for wanted nodes, as an autoscaler or sunkpy has written it."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 class StandIn(KubeObject, frozen=True, kw_only=True):
-    """An object of any of these kinds."""
+    """An object that stands for wanted nodes, of any of the kinds in `Means`."""
 
     spec: StandInSpec = StandInSpec()
     status: StandInStatus = StandInStatus()
@@ -106,17 +106,17 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt for the job, from 0 on."""
+        """The number of this ProvisioningRequest among the attempts for its job, from 0 on."""
         said = self.metadata.name.rpartition("-")[2]
         return int(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0
 
 
 Present = Mapping[Means, Sequence[StandIn]]
-"""The objects that stand for nodes of a NodeSet now. A kind that is not served has no entry."""
+"""The objects that stand for wanted nodes of a NodeSet now. A kind that the apiserver does not serve has no entry."""
 
 
 class Create(msgspec.Struct, frozen=True):
-    """The step that makes this object."""
+    """The step that makes this object of this kind."""
 
     means: Means
     body: Json
@@ -130,14 +130,14 @@ class Remove(msgspec.Struct, frozen=True):
 
 
 class ChangeBuffer(msgspec.Struct, frozen=True):
-    """Set number and template of a CapacityBuffer."""
+    """The step that sets number and template of a CapacityBuffer."""
 
     found: StandIn
     spec: Json
 
 
 class SayUnschedulable(msgspec.Struct, frozen=True):
-    """Give a placeholder the condition that autoscalers look for."""
+    """The step that gives a placeholder the condition that autoscalers look for."""
 
     found: StandIn
 
@@ -146,19 +146,20 @@ AskStep = Create | Remove | ChangeBuffer | SayUnschedulable
 
 
 class NodesToCome(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes are to come, and for which jobs, those of highest priority first."""
+    """How many more nodes a NodeSet wants, and for which jobs, those of highest priority first."""
 
     nodes: int = 0
     requests: tuple[GrowthRequest, ...] = ()
 
     def without(self, nodes: int) -> NodesToCome:
-        """What is left of the wish if `nodes` of its nodes are there already."""
+        """Return the wish less `nodes`, which are there already."""
         return msgspec.structs.replace(self, nodes=max(self.nodes - nodes, 0))
 
 
 def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
-    """What the status says is wanted, without nodes that it does not count and that have come. Never more than
-    `potential` and `replicas` allow, for the status may be older than the spec.
+    """Return how many nodes the NodeSet still wants by its status, less those that have come since the syncer counted.
+
+    It is never more than `potential` and `replicas` allow, because the status may be older than the spec.
 
     Args:
         nodeset: whose status it is. The syncer may have written it without having seen the last slurmd pods.
@@ -172,7 +173,9 @@ def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
 
 
 def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: datetime) -> list[AskStep]:
-    """The steps after which the objects that stand for nodes match the wish. Objects that are in the way go first."""
+    """Return the steps after which the objects that stand for nodes match the wish. Objects that are in the way go
+    first.
+    """
     if nodeset.spec.growth.ask is Ask.NONE:
         wish = NodesToCome()
     whole, left = _split(nodeset, wish, present)
@@ -186,8 +189,8 @@ def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: dat
 
 
 def explain_missing(nodeset: NodeSet, present: Present) -> str:
-    """Why nothing is asked for although nodes are wanted: the kind that `ask` names is not installed.
-    Otherwise empty.
+    """Return why nothing is asked for although nodes are wanted: the kind that `ask` names is not installed. Otherwise
+    it is empty.
     """
     needed = {Ask.CAPACITY_BUFFER: Means.BUFFER, Ask.PROVISIONING_REQUEST: Means.REQUEST}.get(nodeset.spec.growth.ask)
     if needed is None or needed in present:
@@ -199,7 +202,7 @@ def explain_missing(nodeset: NodeSet, present: Present) -> str:
 
 
 def _order(step: AskStep) -> int:
-    """Removals first; a template before what refers to it, and after what no longer does."""
+    """Return the place of a step: removals come first, and a template exists as long as an object refers to it."""
     is_template = isinstance(step, Create | Remove) and step.means is Means.TEMPLATE
     if isinstance(step, Remove):
         return 1 if is_template else 0
@@ -207,9 +210,9 @@ def _order(step: AskStep) -> int:
 
 
 def _split(nodeset: NodeSet, wish: NodesToCome, present: Present) -> tuple[dict[str, int], int]:
-    """The nodes of jobs for which a ProvisioningRequest is to stand, and how many other nodes are wanted.
+    """Return the nodes of jobs that get a ProvisioningRequest, by job, and how many other nodes are wanted.
 
-    A request that is there stays until its job lacks nothing, although the job lacks less as its nodes come.
+    A request that exists stays until its job lacks nothing, although the job lacks less as its nodes come.
     """
     if Means.REQUEST not in present or nodeset.spec.growth.ask not in (Ask.AUTO, Ask.PROVISIONING_REQUEST):
         return {}, wish.nodes
@@ -255,7 +258,9 @@ def _buffer_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[As
 
 
 def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present, now: datetime) -> Iterator[AskStep]:
-    """One request for each job. One that has failed, or whose nodes were given back, is tried again after a pause."""
+    """Yield steps for one request per job. A request that failed, or whose nodes were given back, is made again after a
+    pause.
+    """
     by_job = {found.job: found for found in present.get(Means.REQUEST, ())}
     for job, found in by_job.items():
         if job not in whole:
@@ -269,14 +274,16 @@ def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present,
 
 
 def ended_at(found: StandIn) -> datetime | None:
-    """When a ProvisioningRequest failed, or when its nodes were given back; None as long as it holds."""
+    """Return when a ProvisioningRequest failed, or when its nodes were given back; None as long as it holds."""
     over = [each for each in found.status.conditions if each.type in _ENDS and each.status == "True"]
     times = [parse_rfc3339(each.last_transition_time) for each in over if each.last_transition_time]
     return min(times, default=None)
 
 
 def pause_s(found: StandIn) -> float:
-    """How many seconds after its end a ProvisioningRequest is tried again. The time doubles with each attempt."""
+    """Return how many seconds after its end a ProvisioningRequest is tried again. The time doubles with
+    each attempt.
+    """
     return backoff_s(found.attempt, first_s=_RETRY_S, last_s=_RETRY_MOST_S)
 
 
@@ -284,7 +291,9 @@ _ENDS: Final = frozenset({"Failed", "BookingExpired", "CapacityRevoked"})
 
 
 def _template_steps(nodeset: NodeSet, present: Present, *, is_used: bool) -> Iterator[AskStep]:
-    """The PodTemplate that buffer and requests name: one of another template is another object, and goes last."""
+    """Yield steps for the PodTemplate that buffer and requests name. Each template has an object of its own; all go
+    when none is used.
+    """
     wanted = template_name(nodeset) if is_used else ""
     found = {each.metadata.name: each for each in present.get(Means.TEMPLATE, ())}
     if wanted and wanted not in found:
@@ -302,7 +311,9 @@ def _request(nodeset: NodeSet, job: str, count: int, *, attempt: int) -> Json:
 
 
 def child_name(nodeset: NodeSet, *parts: str) -> str:
-    """`gpu-wanted-3`; a long name of a NodeSet is cut, with a hash in its place."""
+    """Return the name of an object for the NodeSet, `gpu-wanted-3`. A long name of the NodeSet is cut and
+    gets a hash.
+    """
     end = "-".join(parts)
     room = _NAME_LIMIT - len(end) - 1
     start = nodeset.name
@@ -312,19 +323,19 @@ def child_name(nodeset: NodeSet, *parts: str) -> str:
 
 
 def template_name(nodeset: NodeSet) -> str:
-    """The name of the PodTemplate for the NodeSet's present template."""
+    """Return the name of the PodTemplate for the NodeSet's present template."""
     return child_name(nodeset, "wanted", shape_hash(nodeset))
 
 
 def placeholder(nodeset: NodeSet, name: str) -> Json:
-    """A pod that stands for a node."""
+    """Return a placeholder: a pod that stands for one wanted node."""
     template = _template(nodeset)
     labels = {**_labels(nodeset), names.LABEL_TEMPLATE_HASH: shape_hash(nodeset)}
     return {"metadata": {**_metadata(nodeset, name), "labels": labels}, "spec": template["spec"]}
 
 
 def shape_hash(nodeset: NodeSet) -> str:
-    """Fingerprint of what an autoscaler sees of the template."""
+    """Return the fingerprint of what an autoscaler sees of the template."""
     return fingerprint(_spec(nodeset))
 
 
@@ -337,7 +348,9 @@ def _labels(nodeset: NodeSet) -> dict[str, str]:
 
 
 def _metadata(nodeset: NodeSet, name: str) -> Json:
-    """The owner does not control it: what a NodeSet controls is a slurmd pod."""
+    """Return the metadata of an object. Its owner does not control it, because what a NodeSet controls is a
+    slurmd pod.
+    """
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -347,7 +360,9 @@ def _metadata(nodeset: NodeSet, name: str) -> Json:
 
 
 def _spec(nodeset: NodeSet) -> Json:
-    """What of the template decides whether a node fits: needs, selectors, tolerations; none of it ever runs."""
+    """Return the part of the template that decides whether a node fits: needs, selectors, tolerations. None of it ever
+    runs.
+    """
     template = nodeset.spec.template.get("spec")
     spec = template if isinstance(template, dict) else {}
     kept = {key: spec[key] for key in ("nodeSelector", "tolerations", "runtimeClassName") if key in spec}
@@ -379,7 +394,9 @@ def _gpu_resource(nodeset: NodeSet) -> str:
 
 
 def _apart(nodeset: NodeSet) -> Json:
-    """A node for itself: none with a slurmd pod of any NodeSet, and none for which another one stands."""
+    """Return the anti-affinity that gives the pod a node of its own: without a slurmd pod, and without another such
+    pod.
+    """
     others = [
         {"key": names.LABEL_ROLE, "operator": "In", "values": [names.ROLE_COMPUTE]},
         {"key": names.LABEL_WANTED, "operator": "Exists"},
@@ -401,7 +418,7 @@ def _items(spec: Mapping[str, object], key: str) -> list[Json]:
 
 
 class Told(KubeObject, frozen=True, kw_only=True):
-    """An Event (v1) about one of these objects: whether an autoscaler adds a node, and if not, why."""
+    """An Event (v1) about an object that stands for nodes: whether an autoscaler adds a node, and if not, why."""
 
     reason: str = ""
     message: str = ""
@@ -410,7 +427,7 @@ class Told(KubeObject, frozen=True, kw_only=True):
 
     @property
     def at(self) -> str:
-        """When, in a form that can be compared to the second."""
+        """The time of the Event, in a form that can be compared to the second."""
         return (self.last_timestamp or self.event_time or "")[:19]
 
 
@@ -421,8 +438,8 @@ never sees a placeholder.
 
 
 def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
-    """Why no node comes, in the words of an autoscaler, or that none has said anything. Empty if one is at work, or if
-    it is too early to say.
+    """Return why no node comes, in the words of an autoscaler, or that none has said anything. It is empty if an
+    autoscaler is at work, or if it is too early to say.
     """
     for type_, is_refused in (("Failed", "True"), ("ReadyForProvisioning", "False")):
         condition = found.condition(type_)
@@ -440,7 +457,7 @@ def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
 
 
 def describe_jobs(growth: GrowthStatus) -> str:
-    """`job 12 (4), job 7 (1)`, those of highest priority first."""
+    """Return the jobs that lack nodes, with their number, highest priority first: `job 12 (4), job 7 (1)`."""
     told = [f"job {each.job} ({each.nodes})" for each in growth.requests[:5]]
     more = len(growth.requests) - len(told)
     return ", ".join(told + ([f"{more} more"] if more else []))

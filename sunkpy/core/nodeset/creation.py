@@ -12,7 +12,9 @@ from sunkpy.core.nodeset.world import World
 
 
 def count_missing(world: World, desired: int) -> int:
-    """How many pods have to be created, now or later: one for each node, or as many as are missing of `replicas`."""
+    """Return how many pods have to be created, now or later: one for each free node, or as many as are missing of
+    `replicas`.
+    """
     free = len(world.survey.free)
     if world.nodeset.spec.replicas is None:
         return free
@@ -20,7 +22,7 @@ def count_missing(world: World, desired: int) -> int:
 
 
 def plan_creations(world: World, missing: int) -> list[CreatePod]:
-    """Fill the best of the nodes that fit and have no pod, as many as there is room for now."""
+    """Plan a pod for each of the best free nodes, as many as there is room for now."""
     survey = world.survey
     chosen = list(islice(survey.free, min(missing, world.room_to_create)))
     assigned = assign_names(world.nodeset, chosen, taken=survey.taken_names, reserved=survey.reserved_names)

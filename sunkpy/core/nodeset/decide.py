@@ -1,9 +1,9 @@
-"""From what is there to what has to be done next for one NodeSet.
+"""Decide what has to be done next for one NodeSet.
 
-Each node and its pods are judged by themselves (`verdict`) and the verdicts summed up (`survey`). From the sums follows
-which pods are **wanted gone** and why (here), and from that the steps: what each of them needs to go, or to stay if the
-reason has ended (`removal`), and which nodes get a pod (`creation`). Nothing is remembered between passes except what
-stands on the objects, so a pass may be lost or repeated; and a pass looks at no pod but those that may have a step.
+Each node and its pods are judged alone (`verdict`), and the verdicts are summed up (`survey`). From the sums this
+module chooses which pods are **wanted gone**, and why. Then `removal` plans what each of them needs to go, or to stay
+if the reason has ended, and `creation` plans which nodes get a pod. Nothing is remembered between passes except what
+stands on the objects, so a pass may be lost or repeated. A pass looks only at pods that may have a step.
 
 A pod that is wanted gone is not deleted while a job runs on it: `removal` says what has to happen first.
 """
@@ -31,10 +31,11 @@ from sunkpy.core.nodeset.world import WAVE, World
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps, what they follow from, and when to look again without a change.
+    """The next steps for one NodeSet, what they follow from, and after how many seconds to look again without a change.
 
-    `wanted_gone` is by uid; `held` would have to leave, but are more than `removal_cap`. `missing` is how many pods are
-    to be created, now or later; `is_partial`: there are more steps than one pass does.
+    `wanted_gone` is by uid. `held` are pods that should leave their nodes, but are more than `removal_cap`. `overdue`
+    are pods whose drain takes too long. `missing`: how many pods are to be created, now or later. `is_partial`: there
+    are more steps than one pass does.
     """
 
     actions: Sequence[NodeSetAction]
@@ -49,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_nodeset(world: World) -> Plan:
-    """The next steps for one NodeSet.
+    """Return the next steps for one NodeSet.
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
@@ -78,7 +79,7 @@ def decide_nodeset(world: World) -> Plan:
 
 
 def _plan_teardown(world: World) -> Plan:
-    """Every pod goes as any other pod goes, drained first; the finalizer goes after the last one."""
+    """Plan the end of a deleted NodeSet: each pod is drained first, and the finalizer goes after the last pod."""
     wanted_gone = dict.fromkeys(world.survey.pods, RemovalCause.NODESET_DELETED)
     is_held = names.FINALIZER_NODESET in world.nodeset.metadata.finalizers
     release = [RemoveFinalizer()] if is_held and not wanted_gone else []
@@ -94,12 +95,12 @@ def _plan_teardown(world: World) -> Plan:
 
 
 def _hold_mass_removal(world: World) -> tuple[list[Pod], list[Pod], int]:
-    """Split those whose node is out, or has two of them, into leaving and held. Also how many may leave without
-    confirmation.
+    """Return the pods that leave, those that are held back, and how many may leave without confirmation.
 
-    Nobody asked for these removals: a controller that strips a label from every node would empty the set. So if more
-    than the cap would leave at once, no further one is marked, until fewer would or a person raises the cap.
-    Pods whose Node object is gone cannot be saved by waiting and are not counted.
+    These pods are on a node that no longer fits, or that has two of them. Nobody asked for their removal: a controller
+    that strips a label from every node would empty the set. So if more than the cap would leave at once, no further one
+    is marked, until fewer would or a person raises the cap. Pods whose Node object is gone cannot be saved by waiting
+    and are not counted.
     """
     survey, cap = world.survey, _removal_cap(world)
     leavers = [judged.pod for judged in sorted(survey.those(Trait.LEAVING).values(), key=_by_order)]
@@ -125,14 +126,14 @@ def _removal_cap(world: World) -> int:
 
 
 def annotated_cap(nodeset: NodeSet) -> int | None:
-    """How many pods may leave at once, by the annotation; None if it is missing or is not a number."""
+    """Return how many pods may leave at once, by the NodeSet's annotation; None if it is missing or is not a number."""
     text = nodeset.annotations.get(names.ANNOTATION_REMOVAL_CAP, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> dict[str, RemovalCause]:
-    """Uid → why the pod has to go. A pod that is already marked is chosen before an unmarked one; if it is busy, its
-    mark may move on.
+    """Return why each pod has to go, by uid. Pods that are already marked are chosen first; the mark of a busy one may
+    move.
     """
     survey = world.survey
     may_be_replaced = not world.create_error
@@ -150,7 +151,9 @@ def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> d
 
 
 def _choose_surplus(world: World, desired: int) -> list[str]:
-    """Uids of the pods above `desired`, without those whose mark moves. A node that no longer fits keeps its mark."""
+    """Return uids of the pods above `desired`, without those whose mark moves. On a node that no longer fits, a mark
+    stays.
+    """
     staying = iter(world.survey.staying)
     chosen = list(islice(staying, max(len(world.survey.staying) - desired, 0)))
     moved = marks_to_move([judged for judged in chosen if judged.fits], staying, world.now)
@@ -158,12 +161,14 @@ def _choose_surplus(world: World, desired: int) -> list[str]:
 
 
 def _may_roll(world: World) -> bool:
-    """A template that the apiserver refuses must not cost a single pod."""
+    """True if the roll may take pods now. A template that the apiserver refuses must not cost a single pod."""
     return rolls_now(world.nodeset.spec, world.now) and not world.create_error
 
 
 def _window_changes_s(world: World) -> float | None:
-    """Seconds until the roll that there is may begin, or has to stand still."""
+    """Return the seconds until a window lets the roll begin or stops it; None if no roll waits or there are
+    no windows.
+    """
     windows = world.nodeset.spec.update_strategy.rolling_update.windows
     at = next_change(windows, world.now) if len(world.survey.outdated) else None
     return (at - world.now).total_seconds() if at is not None else None

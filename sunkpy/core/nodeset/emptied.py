@@ -1,9 +1,10 @@
-"""Whether anything still runs on a node that was drained for its health: the syncer's word of the last seconds.
+"""Whether anything still runs on a node that was drained for its health, by an answer of the syncer that is seconds
+old.
 
-What a slurmd pod shows of its Slurm node may be hours old, because a syncer that is away takes nothing back. So before
-something is done that a job would not survive, or told to somebody who does it, the operator asks by a token on the pod
-(`sunkpy.dev/drain-asked`), and a fresh receipt for that token is the answer: Slurm has said twice that the node is
-drained and that no job is on it.
+What a slurmd pod shows of its Slurm node may be hours old, because a syncer that is away takes nothing back. So the
+operator asks the syncer before it does something that a job would not survive, or tells somebody who does. It asks by a
+token on the pod (`sunkpy.dev/drain-asked`). A fresh receipt for that token is the answer: Slurm has said twice that the
+node is drained and that no job is on it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DRAINED: Final = frozenset({State.DRAINED, State.REMEDY, State.VERIFY, State.PE
 
 
 def token_of_question(node: Node) -> str | None:
-    """The token that asks about a Node that has been drained for its health; None: it has not been."""
+    """Return the token by which the operator asks about a Node that was drained for its health; None if it was not."""
     record = read_record(node)
     if record is None or record.state not in _DRAINED:
         return None
@@ -30,7 +31,7 @@ def token_of_question(node: Node) -> str | None:
 
 
 def is_answered(node: Node, pod: Pod, now: datetime) -> bool:
-    """The syncer has lately answered the question about this Node."""
+    """True if the syncer has lately answered that nothing runs on this Node."""
     question = token_of_question(node)
     if question is None or pod.annotations.get(names.ANNOTATION_DRAINED) != question:
         return False

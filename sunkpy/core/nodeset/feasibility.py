@@ -1,4 +1,4 @@
-"""May a node carry a slurmd pod of a NodeSet, and if not, which rule says so.
+"""Whether a node may carry a slurmd pod of a NodeSet, and if not, which rule forbids it.
 
 The rules are those of the DaemonSet controller and the kubelet's own admission: required node affinity and node
 selector, taints, and requests against what is free; preferred affinity is ignored. One rule is ours: a node belongs to
@@ -61,7 +61,7 @@ _OFF_TAINT = "node.kubernetes.io/out-of-service"
 
 
 class ExclusionRule(enum.Enum):
-    """Why a node is out: (said of one node, said of several)."""
+    """The rule by which a node cannot carry a slurmd pod: its words for one node, and for several."""
 
     SELECTOR = ("does not match nodeSelector", "do not match nodeSelector")
     AFFINITY = ("does not match nodeAffinity", "do not match nodeAffinity")
@@ -73,10 +73,9 @@ class ExclusionRule(enum.Enum):
 
 
 class Exclusion(msgspec.Struct, frozen=True):
-    """A node is out by `rule`; `subject` names the resource, `detail` the numbers.
+    """Why a node cannot carry a slurmd pod: `rule`, the resource as `subject`, and numbers as `detail`.
 
-    `may_stay` says that a pod which is already there need not leave (a NoSchedule taint, or resources that other pods
-    took).
+    `may_stay`: a pod that is already there need not leave (a NoSchedule taint, or resources that other pods took).
     """
 
     rule: ExclusionRule
@@ -85,17 +84,17 @@ class Exclusion(msgspec.Struct, frozen=True):
     may_stay: bool = False
 
     def __str__(self) -> str:
-        """`lacks memory: needs 64Gi, has 23Gi`, of one node."""
+        """Return the exclusion of one node in words: `lacks memory: needs 64Gi, has 23Gi`."""
         text = f"{self.rule.value[0]} {self.subject}".rstrip()
         return f"{text}: {self.detail}" if self.detail else text
 
 
 class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pods of a NodeSet ask of a node.
+    """What the pods of a NodeSet need from a node.
 
-    `spec` is the template, with the tolerations that people wrote; ours are added here. `needs` are its requests.
-    `gpu`: the node must offer at least one; a node whose device plugin or driver has not yet reported would otherwise
-    register in Slurm without its GPUs.
+    `spec` is the template, with the tolerations that people wrote; `decide_fit` adds ours. `needs` are its requests.
+    `gpu`: the node must offer at least one GPU. Otherwise a node whose device plugin or driver has not yet reported
+    would register in Slurm without its GPUs.
     """
 
     spec: PodSpec
@@ -104,7 +103,7 @@ class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, spec: PodSpec, gpu: Gpu | None) -> Self:
-        """Read what a pod template asks of a node.
+        """Read what a pod template needs from a node.
 
         Raises:
             quantity.BadQuantity: a request is not a quantity.
@@ -113,11 +112,11 @@ class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
-    """None if the node may carry the pod; otherwise the first rule that refuses it.
+    """Return the first rule by which the node may not carry the pod; None if it may.
 
     Args:
         node: the node in question.
-        asked: by the pod to be placed.
+    asked: what the pod needs.
         occupants: the pods on the node that are not of this NodeSet; their requests take room.
         rival: `namespace/name` of the other NodeSet that has a slurmd pod there.
     """
@@ -134,7 +133,7 @@ def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival
 
 
 def departure(node: Node) -> str | None:
-    """The sign by which the Node is about to be removed or stopped whatever runs there; None if there is none."""
+    """Return the sign that the Node is about to be removed or stopped, whatever runs there; None if there is none."""
     if node.is_deleting:
         return "the Node is being deleted"
     if taint := next((taint.key for taint in node.spec.taints if taint.key in _LAST_TAINTS), ""):
@@ -149,7 +148,7 @@ def is_lost(node: Node | None) -> bool:
 
 
 def _decide_emptied(node: Node) -> Exclusion | None:
-    """An evicted pod must not come back while the node is being emptied: `kubectl drain` would never end."""
+    """Exclude a node that is being emptied. If the evicted pod came back, `kubectl drain` would never end."""
     why = departure(node)
     if why is not None:
         return Exclusion(ExclusionRule.EMPTIED, detail=why, may_stay=True)
@@ -159,7 +158,7 @@ def _decide_emptied(node: Node) -> Exclusion | None:
 
 
 def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
-    """The taint that weighs most: NoExecute before NoSchedule."""
+    """Exclude the node for the worst taint that the pod does not tolerate: NoExecute before NoSchedule."""
     if not node.spec.taints:
         return None
     left = matching.untolerated(
@@ -194,10 +193,11 @@ def _decide_room(node: Node, asked: NodeDemand, occupants: Iterable[Pod]) -> Exc
 
 
 def explain_exclusions(exclusions: Mapping[Exclusion, int]) -> str:
-    """`2 do not match nodeAffinity, 1 lacks memory: needs 64Gi, has 23Gi`; most frequent rule first.
+    """Return the exclusions in words, the most frequent rule first: `2 do not match nodeAffinity, 1 lacks memory: needs
+    64Gi, has 23Gi`.
 
     Args:
-        exclusions: how many nodes are out for exactly that.
+        exclusions: how many nodes have each exclusion.
     """
     groups: dict[tuple[ExclusionRule, str], Counter[str]] = {}
     for exclusion, count in exclusions.items():

@@ -15,12 +15,14 @@ from sunkpy.core.model.objects import Condition
 
 OF_KSTATUS: Final = frozenset({"Ready", "Reconciling", "Stalled"})
 _STALLED: Final = frozenset({"BadSpec", "CreateFailed", "TooManyAtOnce"})
-"""Reasons that only a person takes away."""
+"""Reasons of conditions that stay until a person acts."""
 
 
 def health(found: Mapping[str, Condition], *, waits_for_jobs: bool) -> Iterator[Condition]:
-    """The conditions that follow from the others, which are given by type. `waits_for_jobs`: nothing else is left to
-    do.
+    """Yield `Ready`, and `Reconciling` or `Stalled`, as they follow from the NodeSet's other conditions, which are
+    given by type.
+
+    `waits_for_jobs`: nothing is left to do but to wait for jobs.
     """
     progressing = found["Progressing"]
     stalled = next((each for each in found.values() if each.reason in _STALLED), None)

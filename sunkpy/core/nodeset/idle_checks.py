@@ -1,8 +1,8 @@
-"""Which machines are checked while nothing runs on them, by Slurm jobs that every other job preempts.
+"""Which idle machines are checked, by Slurm jobs that every other job preempts.
 
-All that is remembered stands in Slurm and on the slurmd pod: a check that is under way is a job of its partition whose
-comment names the pod, and how it ended is written on that pod. So who begins them may be another at any time, and
-begins none twice. A check that was preempted counts as not made, and is not tried again soon.
+All state is in Slurm and on the slurmd pod. A running check is a job in the partition of checks whose comment names the
+pod; its result is written on that pod. So a new leader can continue, and starts no check twice. A check that was
+preempted counts as not made, and is not tried again soon.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, is_job_ended, i
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
 AGAIN_AFTER: Final = timedelta(hours=1)
-"""A check that was not made is tried again after this time."""
+"""After this time, a check that was not made is tried again."""
 _MOST_A_PASS: Final = 20
 _MOST_AT_ONCE: Final = 50
-"""The most checks at once, of all NodeSets. A pass reads each; it has to end well before a failed check leaves its
-node.
+"""The most checks that run at once, in all NodeSets together. Each pass reads the job of every check, and has to end
+well before a failed check leaves its node.
 """
 _FAILURES: Final = 2
 _COMMENT: Final = "sunkpy check of "
@@ -50,12 +50,14 @@ _CLOSING: Final = (names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
 _BY_OTHERS: Final = frozenset({"PREEMPTED", "CANCELLED", "BOOT_FAIL"})
 _WORDS: Final = (FAILED, FAILED_ONCE, PASSED_AGAIN, NOT_MADE)
 _MAY_START: Final = frozenset({"", "None", "Priority", "Resources"})
-"""Reasons of jobs that start as soon as there is room (job_state_reason.c)."""
+"""Reasons of pending jobs that start as soon as nodes are free (job_state_reason.c)."""
 
 
 class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """When and how machines of a NodeSet are checked. At most `max_percent` of them, or one, are checked at once.
-    `qos`: that of the job, if it must be named.
+    """When and how idle machines of a NodeSet are checked: each again after `seconds`, and at most `max_percent` of
+    them, but at least one, at once.
+
+    `qos` is the QoS of the check's job, if it needs one.
     """
 
     seconds: int
@@ -63,19 +65,21 @@ class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     qos: str = ""
 
     def most(self, nodes: int) -> int:
-        """How many checks may run at once if the NodeSet has so many nodes."""
+        """Return how many checks may run at once in a NodeSet with this number of nodes."""
         return max(1, nodes * self.max_percent // 100)
 
     def most_failures(self, nodes: int) -> int:
-        """If more checks than this fail, something that the nodes share has failed, such as a file server."""
+        """Return the most failed checks before checks stop. More of them mean that something shared has failed, such as
+        a file server.
+        """
         return max(_FAILURES, nodes * self.max_percent // 100)
 
 
 class IdleView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the decision reads. `pods`: slurmd pods by Slurm node. `rules`: by NodeSet; only those that may begin checks
-    now.
+    """All that `plan_idle_checks` reads. `pods` are slurmd pods by Slurm node; `rules` are those of NodeSets that may
+    begin checks now.
 
-    `are_all_read`: no job is missing. `partition`: that of the checks.
+    `are_all_read`: no job is missing from `jobs`. `partition` is the partition of the checks.
     """
 
     partition: str
@@ -89,11 +93,11 @@ class IdleView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The next steps: nodes on which a check begins, jobs of checks that are ended, and checks whose end is read, by
-    node.
+    """The next steps: nodes on which a check begins, check jobs to cancel, and check jobs whose result is to be read,
+    by node.
 
-    `told`: the nodes that were closed since their check failed. `halted`: the NodeSets in which none begins, since too
-    many have failed.
+    `told` are nodes that were drained for their failed check. `halted` are NodeSets in which no check begins, because
+    too many have failed.
     """
 
     begin: tuple[str, ...] = ()
@@ -104,7 +108,7 @@ class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_idle_checks(view: IdleView) -> IdlePlan:
-    """The next steps of all checks."""
+    """Return the next steps for the checks of all idle machines."""
     newest = _newest(view)
     running = {name for name, job in newest.items() if not is_job_ended(job.state)}
     untold = tuple((name, JobId(job.id)) for name, job in newest.items() if _is_news(view.pods[name], job))
@@ -121,8 +125,8 @@ def plan_idle_checks(view: IdleView) -> IdlePlan:
 
 
 def last_check(pod: Pod) -> datetime | None:
-    """When the machine of the pod was last checked: by a job that came to an end, or before its slurmd
-    first started.
+    """Return when the pod's machine was last checked: by a check that came to a result, or before its slurmd first
+    started.
     """
     check = read_idle_check(pod)
     at = check.passed if check is not None and check.outcome is Outcome.NOT_MADE else check.at if check else ""
@@ -131,8 +135,10 @@ def last_check(pod: Pod) -> datetime | None:
 
 
 def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
-    """The job of a check. It has the whole node, so that the check finds all its GPUs and memory. It runs as root, as
-    the check before slurmd does.
+    """Return the Slurm job that checks the pod's machine.
+
+    It takes the whole node, so that the check finds all GPUs and memory. It runs as root, like the check before slurmd
+    starts.
     """
     timeout_s = verify_s(pod) or 0
     return JobSpec(
@@ -149,11 +155,11 @@ def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
 
 
 def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
-    """How a check ended; None while it runs. A check that failed says so before its job ends.
+    """Return the result of a check; None while it runs. A check that fails says so before its job ends.
 
-    It counts as failed however its job ended, but for what is none of its doing: a check that ends its machine is not
-    tried again and again. One that has failed once counts as failed unless it passes afterwards, or is
-    cancelled: the syncer does that if somebody drains the node.
+    If the job ends in any other way than COMPLETED, the check has failed, so that a check which crashes its machine is
+    not repeated. Preemption, cancelling and a failed boot are exceptions: then the check was not made. A check that has
+    failed once needs a later success or a cancellation; the syncer cancels it if somebody drains the node.
     """
     before = read_idle_check(pod)
     check = IdleCheck(job=job.id, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=before.passed if before else "")
@@ -182,22 +188,24 @@ def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
 
 
 def _said(comment: str) -> tuple[str, str, str]:
-    """What its job has said: the word that tells how it went, why, and the log; empty while it has said nothing."""
+    """Return what the check has written into its job's comment: the word of its result, the reason and the log. All are
+    empty if it wrote nothing.
+    """
     word = next((each for each in _WORDS if comment.startswith(each)), "")
     text, _, log = comment.removeprefix(word).partition("\n") if word else ("", "", "")
     return word, text, log
 
 
 def refused(pod: Pod, why: str, now: datetime) -> IdleCheck:
-    """The record of a check whose job Slurm does not take."""
+    """Return the record of a check that was not made, because Slurm refused its job."""
     before = read_idle_check(pod)
     job, passed = (before.job, before.passed) if before else (0, "")
     return IdleCheck(job=job, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=passed, text=why)
 
 
 def record_of(pod: Pod, check: IdleCheck) -> IdleCheck:
-    """The record on the pod after the check. A failure stays until another check was made: the node may
-    be open still.
+    """Return the record that the pod gets after the check. A failure stays until another check was made, because the
+    node may still be open.
     """
     failed = failed_check(pod)
     if failed is None or check.outcome is not Outcome.NOT_MADE:
@@ -205,7 +213,7 @@ def record_of(pod: Pod, check: IdleCheck) -> IdleCheck:
     return msgspec.structs.replace(failed, job=check.job, tried=check.at)
 
 
-# ---------------------------------------------------------------------------------------------------------- those begun
+# ----------------------------------------------------------------------------------------------- checks that have begun
 
 
 def _comment(pod: Pod, name: str) -> str:
@@ -213,7 +221,7 @@ def _comment(pod: Pod, name: str) -> str:
 
 
 def _newest(view: IdleView) -> dict[str, JobRow]:
-    """The last job of a check for each slurmd pod, that Slurm remembers."""
+    """Return, for each Slurm node, the newest check job of its pod that Slurm still knows."""
     pods = {_comment(pod, name): name for name, pod in view.pods.items()}
     found: dict[str, JobRow] = {}
     for job in view.jobs:
@@ -224,13 +232,13 @@ def _newest(view: IdleView) -> dict[str, JobRow]:
 
 
 def _is_news(pod: Pod, job: JobRow) -> bool:
-    """How it stands is not written on the pod. One that waits has nothing to tell."""
+    """True if the job of the check has started, and its result is not yet written on the pod."""
     check = read_idle_check(pod)
     return not is_job_pending(job.state) and (check is None or check.job != job.id)
 
 
 def _gives_way(view: IdleView, name: str, job: JobRow) -> bool:
-    """It did not start at once, or its node is closed or to go: nobody shall wait for it."""
+    """True if the check's job has to end: it did not start at once, or its node is closed or will be removed."""
     node = view.nodes.get(name)
     return is_job_pending(job.state) or _is_closed(view.pods[name]) or (node is not None and node.is_closed)
 
@@ -241,7 +249,7 @@ def _was_closed(pod: Pod) -> bool:
     return is_news and names.ANNOTATION_HEALTH_DRAIN in pod.annotations
 
 
-# ------------------------------------------------------------------------------------------------------- those to begin
+# ------------------------------------------------------------------------------------------------ checks that may begin
 
 
 def _halted(view: IdleView) -> Iterator[str]:
@@ -253,7 +261,7 @@ def _halted(view: IdleView) -> Iterator[str]:
 
 
 def _has_open_failure(view: IdleView, pod: Pod) -> bool:
-    """It is young, and nobody has mended the machine or opened the node again."""
+    """True if the pod's check failed lately, and nobody has mended the machine or opened the node again since."""
     rule, check = view.rules.get(_nodeset(pod)), failed_check(pod)
     if rule is None or check is None or view.now - parse_rfc3339(check.at) >= timedelta(seconds=rule.seconds):
         return False
@@ -261,7 +269,9 @@ def _has_open_failure(view: IdleView, pod: Pod) -> bool:
 
 
 def _choose(view: IdleView, under_way: Set[str], halted: Sequence[str]) -> Iterator[str]:
-    """Those that are due and idle, the longest unchecked first, as many as may be."""
+    """Yield the nodes on which a check begins: those that are due and idle, the longest unchecked first, as many as may
+    run.
+    """
     of_nodeset = Counter(_nodeset(pod) for pod in view.pods.values())
     room = {each: 0 if each in halted else rule.most(of_nodeset[each]) for each, rule in view.rules.items()}
     for name in under_way:
@@ -276,7 +286,7 @@ def _choose(view: IdleView, under_way: Set[str], halted: Sequence[str]) -> Itera
 
 
 def _due_since(view: IdleView, pod: Pod) -> datetime | None:
-    """When its machine was last checked, if that is too long ago; None: it is not due."""
+    """Return when the pod's machine was last checked, if a check is due; None if it is not."""
     rule, at, check = view.rules.get(_nodeset(pod)), last_check(pod), read_idle_check(pod)
     if rule is None or at is None or verify_s(pod) is None or view.now - at < timedelta(seconds=rule.seconds):
         return None
@@ -287,7 +297,7 @@ def _due_since(view: IdleView, pod: Pod) -> datetime | None:
 
 
 def _is_idle(view: IdleView, name: str) -> bool:
-    """Nothing is on it, nobody has reserved it, planned for it or closed it, and it stays."""
+    """True if the Slurm node is free, its pod is Ready, and nobody has reserved, planned or closed the node."""
     node, pod = view.nodes.get(name), view.pods[name]
     is_free = node is not None and node.state - {"DYNAMIC_NORM"} == {"IDLE"} and node.alloc_cpus == 0
     return is_free and pod.is_condition_true("Ready") and not _is_closed(pod)
@@ -298,7 +308,7 @@ def _is_closed(pod: Pod) -> bool:
 
 
 def _wanted(view: IdleView) -> frozenset[str]:
-    """The nodes of partitions in which a job waits for room."""
+    """Return the nodes of all partitions in which a job waits for free nodes."""
     waits = {
         partition
         for job in view.jobs
@@ -309,7 +319,9 @@ def _wanted(view: IdleView) -> frozenset[str]:
 
 
 def oldest_checks(pods: Iterable[Pod], rules: Mapping[str, IdleRule]) -> dict[str, float]:
-    """For each NodeSet, the oldest among the last checks of its machines, in seconds since 1970, if one was checked."""
+    """Return, for each NodeSet, the time of the last check of the machine that was not checked for longest, in seconds
+    since 1970.
+    """
     found: dict[str, float] = {}
     for pod in pods:
         nodeset, at = _nodeset(pod), last_check(pod)

@@ -1,6 +1,7 @@
-"""Whether many jobs wait for nodes that a NodeSet could have and Slurm cannot use, and the Event that says so.
+"""Whether many jobs wait while a NodeSet has nodes that Slurm cannot use, or could have more, and the Event that says
+so.
 
-slurmctld gives the reason Resources to the first job of a partition for which it has no room, and Priority to those
+slurmctld gives the reason Resources to the first job of a partition that finds no free nodes, and Priority to those
 behind it (schedule in job_scheduler.c). So both count in a partition where one waits for Resources. Jobs that are held,
 or wait for a dependency, a licence or a limit, have other reasons.
 """
@@ -22,19 +23,19 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 MANY_JOBS: Final = 10
 NODES_PER_JOB: Final = 10
-"""So many jobs are many: MANY_JOBS, and one more for each NODES_PER_JOB nodes of the NodeSet. Fewer jobs are an
+"""Jobs are many if there are MANY_JOBS, and in a large NodeSet one for each NODES_PER_JOB nodes. Fewer jobs are an
 ordinary queue, which empties as jobs end.
 """
 WAITED_S: Final = 600.0
-"""Many jobs have to wait for so many seconds before each report. A new leader counts from its start, so it repeats no
+"""The seconds for which many jobs have to wait before each report. A new leader counts from its start, so it repeats no
 earlier report.
 """
 AGAIN_S: Final = 1800.0
-"""The same report is repeated after so many seconds: the apiserver keeps an Event for an hour."""
+"""The seconds after which the same report is repeated, because the apiserver keeps an Event only for an hour."""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs that wait for nodes of a NodeSet's partitions, and its nodes that take none."""
+    """How many jobs wait for nodes of a NodeSet's partitions, and how many of its nodes are drained or down."""
 
     jobs: int
     partitions: frozenset[str]
@@ -61,7 +62,7 @@ def find_waiting(
     slurm_nodes: Mapping[str, SlurmNode],
     nodesets: Mapping[str, Set[str]],
 ) -> dict[str, Waiting]:
-    """The NodeSets for whose nodes many jobs wait; `nodesets` has the names of each one's nodes in Slurm."""
+    """Return the NodeSets for whose nodes many jobs wait. `nodesets` has the names of each NodeSet's Slurm nodes."""
     queues, found = _queues(jobs), {}
     for nodeset, names in nodesets.items():
         served = {each.name for each in partitions if not names.isdisjoint(each.nodes)}
@@ -80,7 +81,7 @@ def find_waiting(
 
 
 def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
-    """How many jobs wait for nodes, by the partitions that each names; of an array each task counts."""
+    """Return how many jobs wait for nodes, by the set of partitions that they name. Each task of an array counts."""
     counts: Counter[tuple[str, str]] = Counter()
     for job in jobs:
         if job.reason in ("Resources", "Priority") and is_job_pending(job.state):
@@ -93,8 +94,8 @@ def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
 
 
 def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> WaitingReport:
-    """The report. It is empty if all nodes work and the NodeSet takes every feasible node, or if the NodeSet is being
-    deleted.
+    """Return the report about one NodeSet. It is empty if all nodes work and the NodeSet takes every feasible node, or
+    if the NodeSet is being deleted.
     """
     more = nodeset.status.number_feasible - nodeset.status.desired_number_scheduled
     texts = {
@@ -108,7 +109,9 @@ def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> WaitingRepo
 
 
 def event_text(waiting: Waiting, report: WaitingReport) -> str:
-    """`41 jobs wait for nodes of partition gpu. Nodes of this NodeSet: 3 drained, 2 more feasible (…)`."""
+    """Return the text of the Event: `41 jobs wait for nodes of partition gpu. Nodes of this NodeSet: 3 drained, 2 more
+    feasible (…)`.
+    """
     word = "partition" if len(waiting.partitions) == 1 else "partitions"
     found = ", ".join(report.could_have.values())
     return (

@@ -22,7 +22,7 @@ _IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 def assign_names(
     nodeset: NodeSet, nodes: Iterable[Node], *, taken: Container[str], reserved: Container[str] = ()
 ) -> dict[str, str]:
-    """Kubernetes node name → Slurm node name; no name twice.
+    """Return the Slurm node name of each Kubernetes node, by node name. No two nodes get the same name.
 
     Args:
         nodeset: gives prefix and style.
@@ -49,7 +49,9 @@ def assign_names(
 
 
 def remembered_name(nodeset: NodeSet, node: Node) -> str | None:
-    """The name the node had before, unless the NodeSet's prefix has changed since."""
+    """Return the Slurm node name that the Node's annotation remembers; None if the NodeSet's prefix has
+    changed since.
+    """
     name = node.annotations.get(names.ANNOTATION_PLACED_ON, "")
     return name if name.startswith(f"{nodeset.prefix}-") else None
 
@@ -59,7 +61,7 @@ def _by_age(node: Node) -> tuple[str, str]:
 
 
 def _candidates(nodeset: NodeSet, node: Node) -> Iterable[str]:
-    """Possible names, the best first; the last two cannot collide."""
+    """Yield possible names of the node, the best first. The last two cannot collide."""
     if nodeset.spec.naming == "InternalIP" and _IPV4.fullmatch(node.internal_ip):
         octets = [octet.zfill(3) for octet in node.internal_ip.split(".")]
         for count in (2, 3, 4):
@@ -70,7 +72,7 @@ def _candidates(nodeset: NodeSet, node: Node) -> Iterable[str]:
 
 
 def host_name(prefix: str, part: str) -> str:
-    """`<prefix>-<part>` as a DNS label; a long name is cut and gets a digest."""
+    """Return `<prefix>-<part>` as a DNS label. A long name is cut and ends in a digest."""
     name = re.sub(r"[^a-z0-9-]+", "-", f"{prefix}-{part}".lower()).strip("-")
     if len(name) <= _MAX_LENGTH:
         return name

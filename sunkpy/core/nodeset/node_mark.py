@@ -4,7 +4,7 @@ Four annotations of the Node hold this:
 
 * `sunkpy.dev/slurm-drain`: Slurm's drain as last reported, whatever the policy. It stays while there is no report (no
   pod, no Slurm node, an outage), so that the next slurmd pod starts drained for the same reason.
-* `sunkpy.dev/slurm-refused`: the same, for a slurmd that Slurm refuses. The next slurmd may start open.
+* `sunkpy.dev/slurm-refused`: why Slurm refuses the node's slurmd. The next slurmd may start open.
 * `sunkpy.dev/cordoned-by: slurm`: the cordon is ours, and is lifted with the drain.
 * `sunkpy.dev/drain`: the reason of the cordon. A person takes over our cordon by writing another reason: a Node cannot
   be cordoned twice, but the text can be changed.
@@ -24,7 +24,7 @@ from sunkpy.core.model.objects import Node, Pod, Taint
 from sunkpy.core.nodeset.feasibility import departure
 
 Changes = Mapping[str, str | None]
-"""Key → new value, or None to remove it."""
+"""Annotation → its new value, or None to remove it."""
 
 DEFAULT_CORDON_REASON = "node cordoned"
 DRAIN_TAINT = Taint(key=names.TAINT_DRAIN, effect="NoSchedule")
@@ -42,7 +42,9 @@ class DrainPolicy(enum.StrEnum):
 
 
 class MarkLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """The policy, and whether one more Node may be cordoned or tainted: a drain of all nodes cordons only some."""
+    """The drain policy, and whether one more Node may be cordoned or tainted now. A drain of all Slurm nodes cordons
+    only some Nodes.
+    """
 
     policy: DrainPolicy = DrainPolicy.CORDON
     has_room: bool = True
@@ -52,7 +54,9 @@ AS_EVER = MarkLimit()
 
 
 class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The annotations, cordon and taint to set on the Node (None: leave it). `is_held`: the cap did not allow it."""
+    """The annotations, cordon and taint to set on a Node; None leaves them. `is_held`: the cap did not allow the cordon
+    or taint.
+    """
 
     annotations: Changes = {}
     unschedulable: bool | None = None
@@ -61,7 +65,9 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_node_mark(node: Node, pod: Pod | None, marking: MarkLimit) -> NodeMark:
-    """Decide by the pod's condition: drained in Slurm by others, not drained, or not known."""
+    """Decide how the Node shows Slurm's drain. The slurmd pod's condition says: drained by others, not drained, or not
+    known.
+    """
     condition = pod.condition(names.CONDITION_CORDON) if pod is not None else None
     match condition.status if condition else "Unknown":
         case "True":
@@ -77,7 +83,7 @@ def decide_node_mark(node: Node, pod: Pod | None, marking: MarkLimit) -> NodeMar
 
 
 def foreign_cordon(node: Node) -> str | None:
-    """The reason of a cordon that sunkpy did not set, or that a person took over; None without one.
+    """Return the reason of a cordon that sunkpy did not set, or that a person took over; None if there is none.
 
     A Node that is about to be removed counts as cordoned.
     """
@@ -88,10 +94,10 @@ def foreign_cordon(node: Node) -> str | None:
 
 
 def start_drained(node: Node) -> str | None:
-    """The reason with which a slurmd on this Node has to register drained; None: it registers open.
+    """Return the reason with which the Node's slurmd has to register drained; None if it may register open.
 
-    A drain from Slurm's side comes first, as it stood; for a cordon, or a Node that is sick, the reason is the one the
-    syncer would write.
+    A drain from Slurm's side keeps its reason. For a cordon or a sick Node, it is the reason that the syncer would
+    write.
     """
     remembered = _remembered(node)
     if remembered is not None:
@@ -104,12 +110,14 @@ def start_drained(node: Node) -> str | None:
 
 
 def is_marked(node: Node) -> bool:
-    """Cordoned or tainted by us: it counts towards the cap."""
+    """True if sunkpy has cordoned or tainted the Node because of a drain in Slurm. Such a Node counts
+    towards the cap.
+    """
     return (node.spec.unschedulable and _is_ours(node)) or _has_taint(node)
 
 
 def with_taint(taints: tuple[Taint, ...], is_tainted: bool) -> tuple[Taint, ...]:
-    """The Node's taints with or without ours."""
+    """Return the Node's taints with or without sunkpy's drain taint."""
     others = tuple(taint for taint in taints if taint.key != DRAIN_TAINT.key)
     return (*others, DRAIN_TAINT) if is_tainted else others
 
@@ -135,7 +143,7 @@ def _cordon(node: Node, reason: str, told: Changes, *, has_room: bool) -> NodeMa
 
 
 def _unmark(node: Node, told: Changes) -> NodeMark:
-    """Remove our cordon and taint, and nothing of others."""
+    """Remove sunkpy's cordon and taint of the Node, and nothing that others have set."""
     if _is_wanted_by_a_person(node):
         return NodeMark(annotations={**told, names.ANNOTATION_CORDONED_BY: None}, is_tainted=False)
     if not _is_ours(node):
@@ -145,7 +153,9 @@ def _unmark(node: Node, told: Changes) -> NodeMark:
 
 
 def _keep(node: Node) -> NodeMark:
-    """An unknown state lifts nothing. A person may take over our cordon, or lift it; then it is forgotten."""
+    """Lift nothing, because Slurm's state is unknown. If a person took over our cordon or lifted it, only its
+    annotations go.
+    """
     if _is_wanted_by_a_person(node):
         return NodeMark(annotations={names.ANNOTATION_CORDONED_BY: None})
     if _is_ours(node) and not node.spec.unschedulable:
@@ -158,7 +168,7 @@ def _is_ours(node: Node) -> bool:
 
 
 def _is_wanted_by_a_person(node: Node) -> bool:
-    """Our cordon, whose reason is no longer the one that we wrote."""
+    """True if a person took over our cordon, which shows in a reason other than the one that we wrote."""
     told = (names.ANNOTATION_SLURM_DRAIN, names.ANNOTATION_SLURM_REFUSED)
     wrote = next((node.annotations[key] for key in told if key in node.annotations), None)
     reads = node.annotations.get(names.ANNOTATION_DRAIN)

@@ -1,8 +1,8 @@
 """What the slurmd pod shows on its Node, and what the Node shows on the pod.
 
-Ownership ends every loop. Pod → Node: labels, conditions, the marks for autoscalers (`protection`), and a cordon that
-carries `cordoned-by: slurm`, or a taint (`node_mark`). What comes and goes with each job stays on the pod: each change
-of a Node goes to every scheduler and controller there is. Node → Pod: the cordon that anybody else has set. A cordon of
+Pod → Node: labels, conditions, the annotations for autoscalers (`protection`), and a cordon with
+`cordoned-by: slurm`, or a taint (`node_mark`). What changes with each job stays on the pod, because each change of a
+Node goes to every scheduler and controller there is. Node → Pod: the cordon that anybody else has set. A cordon of
 ours is never shown on the pod, so it cannot come back as a Slurm drain. A cordon of others is never lifted.
 
 When the pod is gone the labels and conditions go, but **our cordon stays**: it stands for a drain with a reason in
@@ -36,7 +36,7 @@ from sunkpy.core.nodeset.release import decide_released
 
 
 class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes of a Node. An empty part changes nothing.
+    """The changes of one Node. An empty part changes nothing.
 
     `conditions` are to be merged by type; `gone_conditions` are types to remove. `is_held`: the Node would be cordoned
     or tainted, if there were not too many already.
@@ -57,7 +57,7 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def marks(self) -> bool:
-        """The Node is cordoned or tainted by this."""
+        """True if the patch cordons or taints the Node."""
         return bool(self.unschedulable) or DRAIN_TAINT in (self.taints or ())
 
     @property
@@ -69,9 +69,10 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 def decide_node(
     node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER, lock: Lock = UNLOCKED, *, has_jobs: bool = False
 ) -> NodePatch:
-    """Bring labels, conditions, lock and our cordon or taint of `node` in line with its slurmd pod, if it has one.
+    """Return the changes that bring labels, conditions, lock and our cordon or taint of `node` in line with its slurmd
+    pod, if it has one.
 
-    `has_jobs`: pods of Slurm jobs are on it.
+    `has_jobs`: pods of Slurm jobs are on the Node.
     """
     mark = decide_node_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
@@ -93,8 +94,10 @@ def decide_node(
 
 
 def decide_pod_cordon(node: Node | None, pod: Pod) -> Changes:
-    """The annotations of the slurmd pod by which the Node asks something of Slurm: a drain for a cordon or for its
-    health, or that a drain of others is lifted. A Node that cannot be seen changes nothing.
+    """Return the changes of the slurmd pod's annotations by which its Node asks the syncer to drain (for a cordon or
+    its health), or to lift a drain of others.
+
+    A Node that cannot be seen changes nothing.
     """
     if node is None:
         return {}
@@ -111,7 +114,7 @@ def _changes(present: Mapping[str, str], wanted: Changes) -> Changes:
 
 
 def _decide_emptied(node: Node, pod: Pod | None) -> Changes:
-    """Remember that the slurmd pod left a cordoned Node by eviction; forget it with the cordon."""
+    """Remember on a cordoned Node that its slurmd pod left by eviction; forget it with the cordon."""
     if not node.spec.unschedulable:
         return {names.ANNOTATION_EMPTIED: None}
     target = pod.condition("DisruptionTarget") if pod is not None and pod.is_deleting else None

@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 SortKey = tuple[object, ...]
-"""Compared with keys of the same shape only."""
+"""A key to sort by. It is compared only with keys of the same shape."""
 
 
 class Ordered(Generic[T]):
-    """Items by name, and in the order of their keys; equal keys by name."""
+    """Items by name, listed in the order of their keys. Items with equal keys are ordered by name."""
 
     def __init__(self) -> None:
         self._items: dict[str, tuple[SortKey, T]] = {}

@@ -1,4 +1,4 @@
-"""States of one slurmd pod, and which of several pods goes first."""
+"""The states of one slurmd pod, and the order in which several are removed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ RemovalOrder = tuple[bool, int, float, str]
 
 
 def is_available(pod: Pod) -> bool:
-    """Ready (which includes: registered in Slurm) and not to be removed."""
+    """True if the pod is Ready, which includes that it is registered in Slurm, and is not to be removed."""
     return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
 
 
 def is_open_and_idle(pod: Pod) -> bool:
-    """Available, open in Slurm, and nothing runs there. What is not known is not so."""
+    """True if the pod is available, its Slurm node is open, and nothing runs there. If that is not known,
+    it is False.
+    """
     is_told = all(
         (told := pod.condition(type_)) is not None and told.status == "False"
         for type_ in (names.CONDITION_RUNNING, names.CONDITION_DRAIN)
@@ -28,26 +30,28 @@ def is_open_and_idle(pod: Pod) -> bool:
 
 
 def is_answered(pod: Pod) -> bool:
-    """The syncer has answered exactly the token that is on the pod."""
+    """True if the syncer has copied exactly the pod's removal token to the receipt `drained`."""
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token
 
 
 def is_marked_by_roll(pod: Pod) -> bool:
-    """A rolling update has marked the pod: a new pod on the same Kubernetes node will replace it."""
+    """True if a rolling update has marked the pod: a new pod on the same Kubernetes node will replace it."""
     token = token_of(pod)
     return token is not None and token.is_rollout
 
 
 def last_words(pod: Pod) -> str:
-    """Why slurmd did not start: the last of its log, or what it left; empty when it runs, or left no word."""
+    """Return the last lines that slurmd's container left when it ended; empty if it has not ended, or left nothing."""
     states = (state for each in pod.status.container_statuses for state in (each.state, each.last_state))
     ends = (state.terminated.message.strip() for state in states if state.terminated is not None)
     return "; ".join(next(filter(None, ends), "").splitlines()[-_LAST_LINES:])
 
 
 def is_replaceable(pod: Pod) -> bool:
-    """The syncer has answered exactly the token that is on the pod: what runs there outlives its slurmd."""
+    """True if a roll has marked the pod, and the syncer has copied exactly that token to the receipt `replaceable`:
+    what runs there outlives its slurmd.
+    """
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     return is_marked_by_roll(pod) and pod.annotations.get(names.ANNOTATION_REPLACEABLE) == token
 
@@ -58,13 +62,13 @@ def is_updated(pod: Pod, wanted_hash: str) -> bool:
 
 
 def is_on_the_way(pod: Pod, *, is_current: bool) -> bool:
-    """The old pod is being deleted, or the new one is not ready yet."""
+    """True if a roll is at work on the pod: an old pod is being deleted, or a new one is not available yet."""
     return not is_available(pod) if is_current else pod.is_deleting
 
 
 def is_stranded(pod: Pod, node: Node | None) -> bool:
-    """True if the pod is not available and no roll can change that: the kubelet is gone, or Slurm holds the node for
-    somebody else.
+    """True if the pod is not available and no roll can change that: the kubelet is gone, or somebody holds the node in
+    Slurm.
 
     A node that Slurm rejects as invalid does not count: that may be the fault of the template.
     """
@@ -76,19 +80,21 @@ def is_stranded(pod: Pod, node: Node | None) -> bool:
 
 
 def is_free(order: RemovalOrder) -> bool:
-    """Neither marked nor busy: no job has to end before it goes."""
+    """True if no job has to end before the pod with this order goes: it is not marked, and idle or not ready."""
     return order[0] and order[1] <= _IDLE
 
 
 def removal_order(pod: Pod) -> RemovalOrder:
-    """Sort key, first to go first: marked before unmarked, then by `_rank`, then newest first."""
+    """Return the pod's sort key; the pod that is removed first is smallest. Marked pods come first, then it is by
+    `_rank`, then newest first.
+    """
     created = pod.metadata.creation_timestamp
     age = parse_rfc3339(created).timestamp() if created else float("inf")
     return (not pod.is_deleting and token_of(pod) is None, _rank(pod), -age, pod.name)
 
 
 def _rank(pod: Pod) -> int:
-    """not-ready < idle < draining < running.
+    """Return the rank of the pod among those to remove: not-ready < idle < draining < running.
 
     A pod that is not Ready but still runs a job ranks as running. So does a Ready pod whose jobs are unknown.
     """

@@ -1,11 +1,13 @@
-"""The nodes that NodeSets may come to have. Slurm has a record of each, in state FUTURE, under a name that no pod has.
+"""The nodes that NodeSets may get later. Slurm has a record of each, in state FUTURE, under a name that no pod has.
 
 Slurm 24.11 refuses a job for more nodes than it knows, and both releases refuse one for GPUs, memory or features that
-no node has. With such records the job waits. Nothing runs on one: it is not in `sinfo`, nor in any answer about nodes.
+no node has. With such records the job waits. Nothing runs on such a node, and neither `sinfo` nor another answer shows
+it.
 
-keep_potential in slurmctld's pod reads the text: a line for each NodeSet, with the number of records, the beginning of
-their names, and what each offers. Another offer is another name, so that new records are there before the old ones go.
-A NodeSet whose line says 0 stays in the text: it has what its nodes offered, for when there are none.
+The program keep_potential in slurmctld's pod reads the records as text: a line for each NodeSet, with the number of
+records, the beginning of their names, and what each offers. Another offer is another name, so that new records are
+there before the old ones go. A NodeSet whose line says 0 stays in the text, because the line remembers what its nodes
+offered.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ _SOCKETS: Final = re.compile(r"\([^)]*\)")
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of one NodeSet. `offer`: what each offers, in words of slurm.conf(5).
+    """The records of one NodeSet's possible nodes. `offer`: what each node offers, in words of slurm.conf(5).
 
-    `topology`: where it stands, as Slurm 26.05 takes it; one outside of a tree counts for no job of several nodes.
+    `topology`: the place of each node, as Slurm 26.05 takes it. Slurm uses a node outside of the tree for no job of
+    several nodes.
     """
 
     nodeset: str
@@ -42,14 +45,14 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """`90 gpu_potential_1f3c5a CPUs=96 … Feature=gpu Topology=tree:all:unknown`."""
+        """The line about this NodeSet: `90 gpu_potential_1f3c5a CPUs=96 … Feature=gpu Topology=tree:all:unknown`."""
         words = f"{self.offer}{_TOPOLOGY}{self.topology}" if self.topology else self.offer
         digest = hashlib.sha256(words.encode()).hexdigest()[:6]
         return f"{self.count} {self.nodeset}{RECORD_MARK}{digest} {words}"
 
 
 class Has(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a NodeSet in Slurm. `going`: those that are about to go, and may come again."""
+    """The nodes that a NodeSet has in Slurm. `going`: how many of them are about to go, and may come again."""
 
     nodes: tuple[SlurmNode, ...] = ()
     going: int = 0
@@ -58,10 +61,10 @@ class Has(msgspec.Struct, frozen=True, kw_only=True):
 def find_potential(
     nodesets: Iterable[NodeSet], has: Mapping[str, Has], last: Mapping[str, str], *, topology: str = ""
 ) -> list[Records]:
-    """The records that should exist. `last`: NodeSet → what a node of it offered when that was last known.
+    """Return the records that should exist. `last`: NodeSet → what a node of it offered when that was last known.
+    `topology` is the place of a node whose place nobody knows.
 
-    `topology` is that of a node of which nobody has said where it stands. A NodeSet of which nobody knows what a node
-    would offer has none: `why_none` tells it.
+    A NodeSet has no records if nobody knows what its nodes would offer: `why_none` says so.
     """
     found = []
     for nodeset in sorted(nodesets, key=lambda each: each.name):
@@ -75,7 +78,7 @@ def find_potential(
 
 
 def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
-    """Why a NodeSet that wants records has none; empty if it has some, or wants none."""
+    """Return why a NodeSet that wants records has none; empty if it has some, or wants none."""
     if nodeset.is_deleting or not most_nodes(nodeset) or any(each.nodeset == nodeset.name for each in records):
         return ""
     return (
@@ -85,18 +88,18 @@ def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
 
 
 def most_nodes(nodeset: NodeSet) -> int:
-    """The most nodes that the NodeSet ever has."""
+    """Return the most nodes that the NodeSet may ever have."""
     potential, replicas = nodeset.spec.growth.potential, nodeset.spec.replicas
     return potential if replicas is None else min(potential, replicas)
 
 
 def write(records: Iterable[Records]) -> str:
-    """The records as the text that slurmctld's pod reads."""
+    """Return the records as the text that slurmctld's pod reads."""
     return "".join(f"{each.line}\n" for each in records)
 
 
 def read_offers(text: str) -> dict[str, str]:
-    """Read from a text that was written earlier what the nodes of each NodeSet offered."""
+    """Return what the nodes of each NodeSet offered, from a text that was written earlier."""
     lines = (line.split(" ", 2) for line in text.splitlines())
     offers = {words[1].partition(RECORD_MARK)[0]: words[2] for words in lines if len(words) == 3}
     return {nodeset: words.partition(_TOPOLOGY)[0] for nodeset, words in offers.items()}
@@ -106,10 +109,10 @@ def read_offers(text: str) -> dict[str, str]:
 
 
 def _offer(nodeset: NodeSet, nodes: Iterable[SlurmNode], last: str) -> str:
-    """What the NodeSet says, else what most of its nodes offer; empty without either.
+    """Return what `spec.growth.shape` says, else what most nodes of the NodeSet offer; empty without either.
 
-    Machines of one kind differ by a few MiB. So that not each that comes or goes renames all records, the last offer
-    stays while a node has it and it is as good as that of most.
+    Machines of one kind differ by a few MiB. The last offer stays while a node has it and it is as good as that of
+    most. So not each node that comes or goes renames all records.
     """
     own = (nodeset.name, *nodeset.spec.features)
     if (shape := nodeset.spec.growth.shape) is not None:
@@ -128,7 +131,7 @@ def _offer(nodeset: NodeSet, nodes: Iterable[SlurmNode], last: str) -> str:
 
 
 def _are_alike(one: str, other: str) -> bool:
-    """But for a little memory they are equal."""
+    """True if two offers are equal, except for at most 1 % of the memory."""
     least, most = sorted(int(found[1]) if (found := _MEMORY.search(each)) else 0 for each in (one, other))
     return _MEMORY.sub("", one) == _MEMORY.sub("", other) and (most - least) * 100 <= most
 

@@ -1,13 +1,14 @@
-"""Keeps others from deleting slurmd pods under running jobs: `kubectl drain`, autoscalers, the eviction API at large.
+"""How slurmd pods are kept from being deleted under running jobs by `kubectl drain`, autoscalers, or others that evict
+pods.
 
-Each NodeSet has a disruption budget that never allows anything, over all its pods but those labelled
+Each NodeSet has a disruption budget that never allows an eviction, for all its pods except those labelled
 `sunkpy.dev/evictable`. A pod gets the label while its node is cordoned and Slurm says that the node drains and runs
 nothing. So `kubectl drain` works as people expect: it cordons, the cordon drains the Slurm node, and the drain's
 retries succeed as soon as the last job has ended.
 
-Autoscalers choose Nodes by what their pods request, and a slurmd pod requests almost nothing. So the Node carries the
-marks by which they leave it alone, as long as jobs run there or could start. A mark for each job would be too late,
-because a job starts faster than it is seen, and each change of a Node goes to every controller there is.
+Autoscalers choose Nodes by what their pods request, and a slurmd pod requests almost nothing. So the Node carries
+annotations by which autoscalers leave it alone, as long as jobs run there or could start. One for each job would be too
+late, because a job starts faster than it is seen, and each change of a Node goes to every controller there is.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ _MORE_THAN_ANY = 2_000_000_000  # healthy pods that must remain: an int32 no Nod
 
 
 def budget_name(nodeset: NodeSet) -> str:
-    """`<nodeset>-slurmd`; one for each NodeSet, in its namespace."""
+    """Return the name of the NodeSet's disruption budget: `<nodeset>-slurmd`."""
     return f"{nodeset.name}-slurmd"
 
 
 def build_budget(nodeset: NodeSet) -> Json:
-    """The PodDisruptionBudget (policy/v1). `minAvailable` is a number, since `maxUnavailable` needs spec.replicas."""
+    """Return the NodeSet's PodDisruptionBudget (policy/v1). `minAvailable` is a number, since `maxUnavailable` needs
+    spec.replicas.
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -50,7 +53,8 @@ def build_budget(nodeset: NodeSet) -> Json:
 
 
 def decide_evictable(node: Node | None, pod: Pod) -> Changes:
-    """Changes of the pod's label. A Node that is about to be removed counts as cordoned.
+    """Return the change of the pod's label `sunkpy.dev/evictable`. A Node that is about to be removed counts as
+    cordoned.
 
     A Node that cannot be seen, or a state that is not known, protects the pod.
     """
@@ -60,11 +64,12 @@ def decide_evictable(node: Node | None, pod: Pod) -> Changes:
 
 
 def decide_autoscaler_marks(node: Node, pod: Pod | None, *, has_jobs: bool) -> Changes:
-    """The annotations by which autoscalers leave the Node alone, and the note that says which of them sunkpy has set.
+    """Return changes of the annotations by which autoscalers leave the Node alone, and of the note that says which of
+    them sunkpy has set.
 
     The Cluster Autoscaler reads its own on the Node (`HasNoScaleDownAnnotation` of its `eligibility.go`), Karpenter on
-    Node and pod (`ValidateNodeDisruptable` of its `statenode.go`); both take `true` alone. A mark that somebody else
-    has set, whatever its value, is neither changed nor removed.
+    Node and pod (`ValidateNodeDisruptable` of its `statenode.go`); both take `true` alone. An annotation that somebody
+    else has set, whatever its value, is neither changed nor removed.
 
     Args:
         node: the Node as it is.

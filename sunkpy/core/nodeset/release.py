@@ -1,8 +1,8 @@
-"""Idle nodes are left to autoscalers: drained, then without a slurmd pod, until jobs want nodes.
+"""How idle nodes are left to autoscalers: drained in Slurm, then without a slurmd pod until jobs want nodes.
 
-No autoscaler takes a node with a slurmd pod by itself. It is pinned to its node, so the Cluster Autoscaler finds no
-other place for it, and its disruption budget allows nothing. So the pod goes first, against a receipt as ever, and an
-empty Node is removed by each autoscaler's plainest rule.
+No autoscaler takes a node with a slurmd pod by itself: the pod is pinned to its node, so the Cluster Autoscaler finds
+no other place for it, and its disruption budget allows no eviction. So the pod goes first, against a receipt as always.
+Then the Node is empty, and the plainest rule of each autoscaler removes it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _KNOWN_FOR: Final = timedelta(minutes=5)
 
 
 def choose_idle(world: World, gone: Collection[str]) -> list[str]:
-    """Uids of the pods whose nodes are left to autoscalers, as long as no job wants nodes. Pods that are `gone`, or on
-    which a job has run since they were marked, are left out.
+    """Return uids of the pods whose nodes are left to autoscalers; none while a job wants nodes. Pods that are `gone`,
+    or on which a job has run since they were marked, are left out.
     """
     nodeset, survey = world.nodeset, world.survey
     if not nodeset.spec.releases or not _is_spare(nodeset.status.growth, world.now):
@@ -38,7 +38,7 @@ def choose_idle(world: World, gone: Collection[str]) -> list[str]:
 
 
 def _is_spare(growth: GrowthStatus | None, now: datetime) -> bool:
-    """No job wants nodes or waits for the idle ones, as far as the syncer has lately read them.
+    """True if the syncer has lately read that no job wants nodes or waits for the idle ones.
 
     A time in the future comes from a clock that is ahead. It does not show how old the value is.
     """
@@ -53,8 +53,8 @@ def _is_released(judged: PodVerdict) -> bool:
 
 
 def decide_released(pod: Pod | None) -> Changes:
-    """The annotation that the Node keeps while its slurmd pod is being released and after that, until the next pod
-    comes.
+    """Return the change of the Node's annotation that says which NodeSet has released it. It stays until the next
+    slurmd pod comes.
     """
     if pod is None:
         return {}
@@ -65,7 +65,7 @@ def decide_released(pod: Pod | None) -> Changes:
 
 
 def released_nodes(nodeset: NodeSet, nodes: Iterable[Node]) -> list[Node]:
-    """The nodes that the NodeSet has left to autoscalers and that can be used again."""
+    """Return the nodes that the NodeSet has left to autoscalers and that it can use again."""
     return [
         node
         for node in nodes

@@ -37,21 +37,21 @@ from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
-"""A receipt counts for so many seconds. The syncer renews a valid one every 10 s; the rest is for clocks that differ.
-
-From a clock that is ahead by more it is not believed either: it would stand for as long as that clock is ahead.
+"""The seconds for which a receipt counts. The syncer renews a valid one every 10 s; the rest allows for clocks that
+differ. A receipt from further in the future does not count either: it would stay valid for as long as that clock is
+ahead.
 """
 
 MARK_HELD_S = 60.0
-"""A mark stays on a busy pod for so many seconds before it may move to an idle one: short jobs end meanwhile, and what
-a pod shows of its jobs may be old.
+"""The seconds that a mark stays on a busy pod before it may move to an idle one. Short jobs end meanwhile, and what a
+pod shows of its jobs may be old.
 """
 
 _FAILED_PAUSE_MAX_S = 300.0
 
 
 class RemovalCause(enum.StrEnum):
-    """Why a pod has to go; part of the token, so people read it in Slurm's drain reason."""
+    """Why a slurmd pod has to go. It is part of the token, so people read it in Slurm's drain reason."""
 
     SCALE_DOWN = "scale-down"
     ROLLOUT = CAUSE_ROLLOUT
@@ -62,7 +62,7 @@ class RemovalCause(enum.StrEnum):
 
 
 def leaves(pod: Pod) -> bool:
-    """True if the pod goes for good. After a roll or a check of the machine its node gets another."""
+    """True if the pod is marked to go for good. After a roll or a check of the machine, its node gets another pod."""
     token = token_of(pod)
     return token is not None and not token.is_rollout and token.cause != RemovalCause.VERIFICATION
 
@@ -70,7 +70,7 @@ def leaves(pod: Pod) -> bool:
 def plan_removals(
     world: World, wanted_gone: Mapping[str, RemovalCause], replaceable: Collection[str] = ()
 ) -> list[RemovalStep]:
-    """Steps of pods that are to go, or no longer to go: a wave, and one more if there are more.
+    """Return the steps of pods that are to go, or no longer to go: a wave, and one more if there are more.
 
     Steps that keep a pod or delete one come before steps that begin another removal. `replaceable` are uids of pods
     that a roll may replace under running services.
@@ -83,7 +83,7 @@ def plan_removals(
 
 
 def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> Iterator[Pod]:
-    """The pods that may have a step. A marked pod without an answer has none."""
+    """Yield the pods that may have a step. A marked pod has none until the syncer answers."""
     survey = world.survey
     marked, finished = survey.those(Trait.MARKED), survey.those(Trait.FINISHED)
     called_off = marked.keys() - wanted_gone.keys()
@@ -101,14 +101,18 @@ def _next_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
 
 
 def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
-    """Nothing runs in a finished pod. One that is only in the way of its successor waits out the pause."""
+    """Delete a finished pod, because nothing runs in it. If it is only in the way of its successor, it waits out the
+    pause.
+    """
     if cause is not None or _pause_left_s(world, pod) <= 0:
         return DeletePod(pod, "failed")
     return None
 
 
 def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
-    """Marked first; deleted when the mark is answered *and* the pod reports no job. Only `Force` overrides that."""
+    """Mark the pod first. Delete it when the syncer has answered *and* the pod reports no job; only `Force` overrides
+    that.
+    """
     token = token_of(pod)
     if cause is None:
         return CancelPending(pod) if token is not None else None
@@ -130,11 +134,11 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
 
 
 def marks_to_move(marked: Sequence[PodVerdict], next_ones: Iterable[PodVerdict], now: datetime) -> Set[str]:
-    """Uids of busy pods that lose their mark, so that idle pods get it.
+    """Return uids of busy pods that lose their mark, so that idle pods get it.
 
     Args:
         marked: pods that are to go, most wanted first.
-        next_ones: those that would be taken after them, most wanted first.
+        next_ones: pods that would be taken after them, most wanted first.
         now: the time of the pass.
     """
     free = list(islice(takewhile(lambda judged: is_free(judged.order), next_ones), len(marked)))
@@ -143,13 +147,15 @@ def marks_to_move(marked: Sequence[PodVerdict], next_ones: Iterable[PodVerdict],
 
 
 def _mark_left_s(judged: PodVerdict, now: datetime) -> float:
-    """How long its mark stays at least. That of an idle pod is not in the way; an unready one would gain nothing."""
+    """Return how many seconds the pod's mark still has to stay. It is infinite if to move it gains nothing: the pod is
+    idle or unready.
+    """
     token = token_of(judged.pod) if Trait.RUNS in judged.traits and Trait.STAYING_UNREADY not in judged.traits else None
     return inf if token is None else MARK_HELD_S - (now - token.since).total_seconds()
 
 
 def _mark_waits_s(world: World) -> Iterator[float]:
-    """When marks of busy pods may move, if an idle pod waits for one."""
+    """Yield the seconds until marks of busy pods may move, if an idle pod waits for one."""
     survey = world.survey
     orders = (survey.outdated,) if world.nodeset.spec.replicas is None else (survey.outdated, survey.staying)
     next_ones = (next((judged for judged in order if judged.order[0]), None) for order in orders)
@@ -158,7 +164,7 @@ def _mark_waits_s(world: World) -> Iterator[float]:
 
 
 def is_cleared(pod: Pod, now: datetime) -> bool:
-    """The syncer has answered exactly the token that is on the pod, lately: nothing runs there any more.
+    """True if the syncer has lately answered exactly the token that is on the pod: nothing runs there any more.
 
     Whoever drained the node may open it again, and a syncer that is away takes no receipt back. So an old receipt does
     not count.
@@ -167,13 +173,13 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
 
 def has_fresh_receipt(pod: Pod, now: datetime) -> bool:
-    """True if the pod's receipt `drained`, for whatever token, is at most some seconds old."""
+    """True if the pod's receipt `drained`, for any token, is at most `RECEIPT_HOLDS_S` old."""
     return _is_fresh(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""), now)
 
 
 def may_be_replaced(pod: Pod, now: datetime) -> bool:
-    """Like `is_cleared`, but only for a roll: only services run on its node, which survive if the next slurmd comes
-    soon.
+    """True if the syncer has lately answered that only services run on the pod's node. They survive if the next slurmd
+    comes soon. Only a roll may use this.
     """
     return is_replaceable(pod) and _is_fresh(pod.annotations.get(names.ANNOTATION_REPLACEABLE_AT, ""), now)
 
@@ -195,7 +201,7 @@ def _timeout_left_s(world: World, pod: Pod) -> float | None:
 
 
 def find_overdue(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
-    """The pods whose drain takes longer than `drainTimeoutSeconds`."""
+    """Return the pods whose drain takes longer than `drainTimeoutSeconds`."""
     if world.nodeset.spec.drain_timeout_seconds is None:
         return []
     marked = world.survey.those(Trait.MARKED)
@@ -208,7 +214,9 @@ def _is_overdue(world: World, pod: Pod) -> bool:
 
 
 def _pause_left_s(world: World, pod: Pod) -> float:
-    """A pod that fails at birth is tried again after 1, 2, 4 … 300 s, counted from its creation."""
+    """Return the seconds until a failed pod is replaced: 1, 2, 4 … 300 s after its creation, by the number of failures
+    in a row.
+    """
     count = world.failures.get(node_of(pod), 0)
     pause_s = 0.0 if count == 0 else backoff_s(count - 1, first_s=1.0, last_s=_FAILED_PAUSE_MAX_S)
     created = pod.metadata.creation_timestamp
@@ -217,7 +225,7 @@ def _pause_left_s(world: World, pod: Pod) -> float:
 
 
 def next_look_s(world: World) -> float | None:
-    """The soonest time at which the decision changes without an event."""
+    """Return the seconds until the decision may change without an event; None if it will not."""
     finished = world.survey.those(Trait.FINISHED)
     timed = world.survey.those(Trait.MARKED) if world.nodeset.spec.drain_timeout_seconds is not None else {}
     waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]

@@ -1,18 +1,19 @@
 """Which outdated pods a rolling update takes next.
 
-Two limits hold at once. *Availability*: a pod that is available is taken only while fewer than `maxUnavailable` are
-not. *Reach*: at most `maxUnavailable` pods are under way (marked, going, or new and not yet available), whatever state
-they were in before: so an outage of Slurm, in which every pod is unavailable, does not let the roll mark the whole set.
-Until the template has shown an available pod the reach is a fifth of that, and no further comes a bad template.
+Two limits hold at once. *Availability*: an available pod is taken only while fewer than `maxUnavailable` pods are
+unavailable. *Reach*: at most `maxUnavailable` pods are under way (marked, going, or new and not yet available),
+whatever state they were in before. So during an outage of Slurm, when every pod is unavailable, the roll does not mark
+the whole set. Until a pod of the new template has become available, the reach is a fifth of that, so that a bad
+template stops there.
 
 Idle pods go first, at any time: a mark that has stood on a busy pod for `removal.MARK_HELD_S` moves to a pod that has
-become idle. So jobs of a week hold back nothing but the pods they run on.
+become idle. So long jobs hold back only the pods that they run on.
 
-A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody holds it DOWN in Slurm) would use up both for
-ever. So such pods do not count, up to a fifth of the set or one; more than that is no accident, and then they do.
+A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody holds it DOWN in Slurm) would use up both
+limits for ever. So up to a fifth of the set, and at least one, are not counted; if there are more, the others count.
 
-Services outlive their slurmd, but not for ever: a slurmd that is not back within `SlurmdTimeout` costs them their node.
-So a template that has not yet shown an available pod takes one pod from under services, and waits for the next.
+Services outlive their slurmd, but not for ever: if no slurmd is back within `SlurmdTimeout`, they lose their node. So
+as long as the new template has no available pod, only one pod with services is replaced, and the next one waits for it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _UNPROVEN = 5
 
 
 def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
-    """The limit in pods: percentages are rounded up, and it is never below one (as for DaemonSets)."""
+    """Return `maxUnavailable` in pods. Percentages are rounded up, and it is at least one, as for DaemonSets."""
     limit = strategy.rolling_update.max_unavailable
     if isinstance(limit, str):
         percent = int(limit.removesuffix("%") or 0)
@@ -46,9 +47,10 @@ def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
 def choose_for_rollout(
     survey: Survey, gone: Collection[str], *, total: int, limit: int, now: datetime
 ) -> Sequence[str]:
-    """Uids of the pods that the roll wants to replace: those it has already marked, and the next ones within `limit`.
+    """Return uids of the pods that the roll wants to replace: those that it has already marked, and the next ones
+    within `limit`.
 
-    A mark that is to move is only taken off here. The next pass sees one pod fewer away, and marks the idle one.
+    A mark that moves is only removed here. The next pass then has one pod fewer under way, and marks the idle one.
 
     Args:
         survey: all nodes and pods.
@@ -79,9 +81,9 @@ def choose_for_rollout(
 
 
 def choose_replaceable(world: World, wanted_gone: Mapping[str, RemovalCause]) -> frozenset[str]:
-    """Uids of pods that the roll takes now although services are on their nodes.
+    """Return uids of the pods that the roll takes now although services run on their nodes.
 
-    None where `replicas` says how many: the next pod might be made on another node.
+    It is empty if `replicas` is set, because the next pod might be made on another node.
     """
     survey = world.survey
     if world.nodeset.spec.replicas is not None:
@@ -97,24 +99,26 @@ def choose_replaceable(world: World, wanted_gone: Mapping[str, RemovalCause]) ->
 
 
 def _soonest_lost(pod: Pod) -> tuple[bool, str]:
-    """Where a template before brought no slurmd, Slurm counts down already."""
+    """Sort pods that are not Ready first: there Slurm already counts down to the end of the services."""
     return (pod.is_condition_true("Ready"), pod.uid)
 
 
 def _is_one_under_way(survey: Survey) -> bool:
-    """Some pod is going, to be made, or starting; one that cannot move is not waited for."""
+    """True if some pod is going, to be made, or starting. Pods that cannot move are left out."""
     stranded = sum(Trait.ON_THE_WAY in judged.traits for judged in survey.those(Trait.STRANDED).values())
     return len(survey.free) > 0 or survey.counts[Trait.ON_THE_WAY] > stranded
 
 
 def _not_counted(survey: Survey, total: int) -> frozenset[str]:
-    """The pods that cannot move and do not count. Those that the roll has marked stay marked."""
+    """Return uids of the pods that cannot move and are not counted. Those that the roll has marked stay marked."""
     stranded = sorted(survey.those(Trait.STRANDED).values(), key=lambda judged: judged.pod.name)
     return frozenset(judged.pod.uid for judged in stranded[: max(1, -(-total // 5))])
 
 
 def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
-    """Marked pods come first among the outdated ones, so this looks at no other."""
+    """Yield the pods that the roll has marked. Marked pods come first among the outdated ones, so no others
+    are read.
+    """
     for pod in (judged.pod for judged in survey.outdated):
         token = token_of(pod)
         if token is None and not pod.is_deleting:
@@ -124,7 +128,9 @@ def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
 
 
 def _count_movable(survey: Survey, gone: Collection[str], aside: Collection[str], total: int) -> tuple[int, int]:
-    """How many are under way between two templates, and how many unavailable, of those that could move."""
+    """Return how many pods are under way between two templates, and how many are unavailable, of those that
+    can move.
+    """
     counts = survey.counts
     missing = max(total - counts[Trait.STAYING] + sum(Trait.STAYING in survey.pods[uid].traits for uid in gone), 0)
     apart = [survey.pods[uid].traits for uid in {*gone, *aside}]

@@ -1,6 +1,8 @@
-"""Before a roll replaces a slurmd under services: which jobs are there, and whether the same Slurm node comes back.
+"""What a roll has to know before it replaces a slurmd under services: which jobs are there, and whether the same Slurm
+node comes back.
 
-The syncer proves that they outlive their slurmd (`core.mirror.services`), `rollout.choose_replaceable` takes the pod.
+The syncer proves that the jobs outlive their slurmd (`core.mirror.services`); `rollout.choose_replaceable` takes the
+pod.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 
 def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
-    """True if a pod that is made now on this node would be the same Slurm node as this one, of the same size and
+    """True if a pod that is made now on this node would be the same Slurm node as this pod, of the same size and
     features.
 
     While a node has jobs, Slurm keeps its record, and rejects a slurmd smaller than the record with INVALID_REG. An
-    emptied node that is cordoned gets no pod back. A pod without the annotations is of an older operator. Before the
-    site's check has ended, slurmctld may have given up the node with its services.
+    emptied node that is cordoned gets no new pod. A pod without the annotations comes from an older operator. If the
+    site has a check before slurmd, slurmctld may give up the node with its services before the check ends.
     """
     if node is None or not node.is_ready or node.spec.unschedulable or pod.is_deleting or pod.is_finished:
         return False
@@ -43,6 +45,8 @@ def has_check(nodeset: NodeSet) -> bool:
 
 
 def jobs_of_pods(occupants: Iterable[Pod]) -> str:
-    """The jobs in the annotations of the pods on a node, `12,15` or empty: a hint, which the syncer proves."""
+    """Return the job IDs in the annotations of the pods on a node, `12,15` or empty. They are a hint, which the syncer
+    checks in Slurm.
+    """
     notes = {pod.annotations.get(names.ANNOTATION_JOB_ID, "") for pod in occupants if not pod.is_finished}
     return ",".join(sorted(note for note in notes if note.isascii() and note.isdecimal()))

@@ -1,4 +1,6 @@
-"""The slurmd pod of one node: the NodeSet's template, pinned to the node, with what slurmd offers to Slurm."""
+"""The slurmd pod of one node: the NodeSet's template, pinned to the node, with the cpus, memory and GRES that slurmd
+offers to Slurm.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,17 @@ _HEAVIEST = 0xFFFFFFF0
 """The largest weight that Slurm takes."""
 
 OFFER_LASTS_S = 60.0
-"""If a node offers something else than its pod was made for, the pod is outdated after so many seconds."""
+"""If a node offers something other than its pod was made for, the pod is outdated after this many seconds."""
 GPUS_AWAY_S = 600.0
-"""The same time, if a device plugin offers no GPUs at all: a plugin that is away looks like that, and Slurm does not
-need it. The kubelet itself keeps its resource for five minutes.
+"""If a device plugin offers no GPUs at all, the pod is outdated only after this many seconds. The plugin may just be
+away, and Slurm does not need it. The kubelet itself keeps its resource for five minutes.
 """
 
 
 def template_hash(nodeset: NodeSet) -> str:
-    """Fingerprint of everything in the spec that shapes a pod; what a node offers is not part of it."""
+    """Return a fingerprint of all fields of the NodeSet's spec that shape a pod. What a node offers is not
+    part of it.
+    """
     spec = nodeset.spec
     shaping = {
         "template": spec.template,
@@ -54,13 +58,15 @@ def template_hash(nodeset: NodeSet) -> str:
 
 
 def fingerprint(shaping: object) -> str:
-    """The hash of a value of JSON. The order of keys does not matter."""
+    """Return the hash of a JSON value. The order of keys does not matter."""
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
-    """The body to POST: `name` is the pod, the host name and the Slurm node at once."""
+    """Return the slurmd pod as JSON for the apiserver. `name` becomes the name of the pod, the host and the
+    Slurm node.
+    """
     template = copy.deepcopy(nodeset.spec.template)
     metadata, spec = _child(template, "metadata"), _child(template, "spec")
     notes = {
@@ -86,13 +92,17 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
 
 
 def _drains_at_start(node: Node) -> Json:
-    """Why the Node is cordoned or sick, on the pod from the start: else the syncer would lift its slurmd's drain."""
+    """Return annotations that say why the Node is cordoned or sick. The pod has them from the start; otherwise the
+    syncer would lift the drain with which its slurmd starts.
+    """
     told = {names.ANNOTATION_CORDON: foreign_cordon(node), names.ANNOTATION_HEALTH_DRAIN: drain_text(node)}
     return {key: why for key, why in told.items() if why is not None}
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Labels and annotations of the template are kept; ours replace those of the same name."""
+    """Return the pod's metadata: labels and annotations of the template, with ours in the place of those of the same
+    name.
+    """
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -103,7 +113,7 @@ def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
 
 
 def pod_labels(nodeset: NodeSet, name: str) -> dict[str, str]:
-    """Labels that make a pod findable by NodeSet, Slurm cluster and Slurm node."""
+    """Return the labels by which the pod is found: NodeSet, Slurm cluster and Slurm node."""
     return {
         names.LABEL_NODESET: nodeset.name,
         names.LABEL_CLUSTER: nodeset.spec.cluster,
@@ -114,7 +124,7 @@ def pod_labels(nodeset: NodeSet, name: str) -> dict[str, str]:
 
 
 def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
-    """Environment of the slurmd container: what its entry point turns into `slurmd -Z --conf`."""
+    """Return the environment of the slurmd container, which its entry point turns into `slurmd -Z --conf`."""
     comment = {
         "node": node.name,
         "namespace": nodeset.metadata.namespace,
@@ -142,24 +152,29 @@ def slurmd_env(nodeset: NodeSet, node: Node, name: str) -> list[Json]:
 
 
 def cpus_offered(node: Node, reserved: Reserved) -> int:
-    """Whole hardware threads of the allocatable that are not reserved; at least one, as Slurm knows no node without.
+    """Return how many hardware threads the node offers to Slurm: the allocatable ones that are not reserved, and at
+    least one, because Slurm knows no node without.
 
-    How many cores these are, its slurmd finds on its machine (slurm-images/bin/count-cores).
+    The slurmd finds on its machine how many cores these are (slurm-images/bin/count-cores).
     """
     free = quantity.millicores(node.status.allocatable.get("cpu", "0")) - quantity.millicores(str(reserved.cpu))
     return max(free // 1000, 1)
 
 
 def memory_offered_mib(node: Node, reserved: Reserved) -> int:
-    """MiB of the allocatable that are not reserved; at least one."""
+    """Return how much memory the node offers to Slurm, in MiB: the allocatable that is not reserved, and at
+    least one.
+    """
     free = quantity.whole(node.status.allocatable.get("memory", "0")) - quantity.whole(str(reserved.memory))
     return max(quantity.mib_down(free), 1)
 
 
 def offer(nodeset: NodeSet, node: Node) -> str:
-    """All that a node offers to Slurm through the pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:2 devices=a;b`.
-    Devices without names are left out. What else the NodeSet asks for follows: `counted=nic:8 features=gpu,k8s/rack=a
-    weight=3`.
+    """Return all that a node offers to Slurm through its pod, as one text: `cpus=8 memory=32256 gres=gpu:h100:2
+    devices=a;b`.
+
+    Devices without names are left out. If the NodeSet asks for them, more words follow: `counted=nic:8
+    features=gpu,k8s/rack=a weight=3`.
     """
     cpus, memory = cpus_offered(node, nodeset.spec.reserved), memory_offered_mib(node, nodeset.spec.reserved)
     words = ";".join(word for each in _gpus(nodeset, node) for word in sorted(each.words.split()))
@@ -184,29 +199,29 @@ def _offer_of(pod: Pod) -> dict[str, str]:
 
 
 def _by_key(offer: str) -> dict[str, str]:
-    """`cpus` → `cpus=8`."""
+    """Return the words of an offer by their keys: `cpus` → `cpus=8`."""
     return {word.partition("=")[0]: word for word in offer.split()}
 
 
 def features(nodeset: NodeSet, node: Node) -> str:
-    """The features of the Slurm node: `gpu,ib,k8s/topology.kubernetes.io/zone=eu-1a`."""
+    """Return the features of the Slurm node: `gpu,ib,k8s/topology.kubernetes.io/zone=eu-1a`."""
     labels = node.metadata.labels
     of_labels = (names.feature_of_label(key, labels[key]) for key in nodeset.spec.feature_labels if key in labels)
     return ",".join(dict.fromkeys((nodeset.name, *nodeset.spec.features, *of_labels)))
 
 
 def weight(nodeset: NodeSet, node: Node) -> int:
-    """The weight of the Slurm node. A label whose value is not a weight is ignored."""
+    """Return the weight of the Slurm node. A label whose value is not a weight is ignored."""
     said = node.metadata.labels.get(nodeset.spec.weight_label, "") if nodeset.spec.weight_label else ""
     is_weight = said.isascii() and said.isdecimal() and 0 < int(said) <= _HEAVIEST
     return int(said) if is_weight else nodeset.spec.weight
 
 
 def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
-    """What the node of a pod offers now, if the pod was made for another offer; otherwise empty.
+    """Return what the pod's node offers now, if the pod was made for something else; otherwise an empty text.
 
-    A node that is not ready reports nothing new, nor does a driver without slices; a pod without the annotation is of
-    an older operator.
+    It is also empty if that is not sure: the node is not ready, its DRA driver has no slices, or an older operator made
+    the pod, without the annotation.
     """
     is_said, gpu = names.ANNOTATION_OFFERED in pod.annotations, nodeset.spec.gpu
     if node is None or not is_said or not node.is_ready or (gpu is not None and gpu.offered_on(node) is None):
@@ -216,24 +231,22 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
 
 
 def lacks_gpus(nodeset: NodeSet, offers_now: str) -> bool:
-    """True if the GPUs of the NodeSet are those of a device plugin, and its node offers none now.
+    """True if a device plugin offers the NodeSet's GPUs, and the node offers none now.
 
-    A DRA driver that is away says nothing; one that says so has none that is healthy.
+    It is False for a DRA driver: one that is away says nothing, and one that lists no device has no healthy one.
     """
     gpu = nodeset.spec.gpu
     return gpu is not None and not gpu.driver and "gres=" in offers_now.split()
 
 
 def offer_lasts_s(nodeset: NodeSet, offers_now: str) -> float:
-    """For how many seconds the node must have offered this until its pod, which was made for something else, is
-    outdated.
-    """
+    """Return for how many seconds a node must have a changed offer before its pod is outdated."""
     return GPUS_AWAY_S if lacks_gpus(nodeset, offers_now) else OFFER_LASTS_S
 
 
 def explain_offer(pod: Pod, offers_now: str) -> str:
-    """The difference between what the node of a pod offers now and what it offered when the pod was made; empty if
-    nothing is known.
+    """Return in words how the node's offer differs from the one that its pod was made for; empty if no difference is
+    known.
     """
     made_for, now = _offer_of(pod), _by_key(offers_now)
     both = [key for key in now if key in made_for and now[key] != made_for[key]]
@@ -242,7 +255,7 @@ def explain_offer(pod: Pod, offers_now: str) -> str:
 
 
 def _but_for_the_same(now: str, before: str) -> tuple[str, str]:
-    """Devices that are there now and before are left out."""
+    """Return one word of the new offer and its old value. A list of devices has only those that came or went."""
     (what, _, new), (_, _, old) = now.partition("="), before.partition("=")
     if now.startswith(_DEVICES):
         came, went = set(new.split(";")), set(old.split(";"))
@@ -251,12 +264,12 @@ def _but_for_the_same(now: str, before: str) -> tuple[str, str]:
 
 
 def gres_offered(nodeset: NodeSet, node: Node) -> str:
-    """`gpu:a100:4,gpu:l40s:2`, or empty for a node set without GPUs."""
+    """Return the GPUs that the node offers, as GRES: `gpu:a100:4,gpu:l40s:2`; empty if the NodeSet has none."""
     return ",".join(f"{each.gres}:{each.count}" for each in _gpus(nodeset, node))
 
 
 def counted_gres(nodeset: NodeSet, node: Node) -> str:
-    """`fpga:1,nic:8`, or empty."""
+    """Return the other GRES that the node offers, which Slurm only counts: `fpga:1,nic:8`; empty if there are none."""
     counts = {each.name: each.count_on(node) for each in nodeset.spec.gres}
     return ",".join(f"{name}:{count}" for name, count in sorted(counts.items()) if count > 0)
 
@@ -266,9 +279,10 @@ def _gpus(nodeset: NodeSet, node: Node) -> tuple[GpusOffered, ...]:
 
 
 def explain_limits(asked: Json, admitted: Json) -> str:
-    """The limits of cpu and memory that admission gave the container slurmd by itself, or empty.
+    """Return the cpu and memory limits that admission has added to the slurmd container; empty if there are none.
 
-    Slurm would hand out more than that, and the kernel would end slurmd with all jobs of the node.
+    With such limits Slurm would give jobs more than the container may use, and the kernel would kill slurmd with all
+    jobs of the node.
     """
     ours, theirs = _slurmd_limits(asked), _slurmd_limits(admitted)
     imposed = ", ".join(f"{key} {theirs[key]}" for key in ("cpu", "memory") if key in theirs and key not in ours)
@@ -283,7 +297,7 @@ def _slurmd_limits(pod: Json) -> Json:
 
 
 def node_of(pod: Pod) -> str:
-    """The node a slurmd pod is on, or is pinned to while no scheduler has bound it; empty if it is not pinned."""
+    """Return the node that a slurmd pod is on, or is pinned to before it is bound; empty if it is not pinned."""
     if pod.spec.node_name:
         return pod.spec.node_name
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
@@ -295,7 +309,9 @@ def node_of(pod: Pod) -> str:
 
 
 def _pinned(affinity: object, node_name: str) -> Json:
-    """As a DaemonSet does it: the required part is replaced, the rest of the affinity is kept."""
+    """Return the affinity with the node as its required part, as a DaemonSet sets it; the rest of the
+    affinity is kept.
+    """
     kept = dict(affinity) if isinstance(affinity, dict) else {}
     node_affinity = dict(kept.get("nodeAffinity") or {})
     field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
@@ -312,7 +328,9 @@ def _missing_tolerations(spec: Json) -> Iterator[Json]:
 
 
 def _merged_env(container: Json, ours: list[Json]) -> list[Json]:
-    """Our variables first, so that others may refer to them; ours replace those of the same name."""
+    """Return the container's environment with our variables first, so that others may refer to them. Ours replace those
+    of the same name.
+    """
     reserved = {variable["name"] for variable in ours}
     return [*ours, *(variable for variable in _items(container, "env") if variable.get("name") not in reserved)]
 

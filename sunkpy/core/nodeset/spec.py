@@ -29,9 +29,7 @@ class GpuType(Wire, frozen=True, kw_only=True):
 
 
 class GpusOffered(Wire, frozen=True, kw_only=True):
-    """The GPUs of one type on a node. `words`: the names by which the driver knows them; empty if some of them have
-    none.
-    """
+    """The GPUs of one type that a node offers. `words` are the driver's names of them; empty if some have no name."""
 
     gres: str
     count: int
@@ -39,9 +37,10 @@ class GpusOffered(Wire, frozen=True, kw_only=True):
 
 
 class Gpu(Wire, frozen=True, kw_only=True):
-    """Which devices of the Node Slurm knows as GRES `gpu[:type]`: an extended resource, or the devices of a DRA driver.
+    """Which devices of a Node are GRES `gpu[:type]` in Slurm: an extended resource, or the devices of a DRA driver.
 
-    `types`: instead, if they are of several. `type_label`: a label of the Node that says the type, or has to agree.
+    `types` replaces `resource` and `type` if there are several types. `type_label`: a label of the Node that says the
+    type, or has to agree with `type`.
     """
 
     resource: str = "nvidia.com/gpu"
@@ -51,19 +50,19 @@ class Gpu(Wire, frozen=True, kw_only=True):
     types: tuple[GpuType, ...] = ()
 
     def offered_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """The GPUs that the node offers, in the order of Slurm's indices; None as long as its driver or its label does
-        not say.
+        """Return the GPUs that the node offers, in the order of Slurm's indices; None while its driver or its label
+        does not say.
 
-        A device that fits several types is of the first; one that fits none is not offered.
+        A device that fits several types counts as the first of them; one that fits none is not offered.
         """
         return self._read(node)[0]
 
     def why_none_on(self, node: Node) -> str:
-        """Why the node offers no GPU, or why its GPUs are not known."""
+        """Return why the node offers no GPU, or why its GPUs are not known."""
         return self._read(node)[1]
 
     def _read(self, node: Node) -> tuple[tuple[GpusOffered, ...] | None, str]:
-        """Both of these."""
+        """Return the GPUs that the node offers, and why it offers none or they are not known."""
         offered = self._all_on(node)
         if offered is None:
             return None, "has no ResourceSlice, or not all"
@@ -81,7 +80,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return (), f"label {self.type_label} says {said}, not {self.type}"
 
     def _all_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """The types, as if no label said anything."""
+        """Return the GPUs that the node offers by `types`, without reading the type label."""
         if self.driver and self.driver not in node.devices:
             return None
         left = list(node.devices.get(self.driver, ()))
@@ -96,7 +95,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return tuple(each for each in found if each.count)
 
     def count_on(self, node: Node) -> int | None:
-        """How many GPUs of all types the node offers; None as long as its driver does not say."""
+        """Return how many GPUs of all types the node offers; None while its driver does not say."""
         offered = self.offered_on(node)
         return sum(each.count for each in offered) if offered is not None else None
 
@@ -105,8 +104,8 @@ class Gpu(Wire, frozen=True, kw_only=True):
 
 
 class CountedGres(Wire, frozen=True, kw_only=True):
-    """A GRES that Slurm only counts, without devices: a fixed number on each node, or as many as the Node has of a
-    resource.
+    """A GRES that Slurm only counts, without devices: a fixed `count` on each node, or as many as the Node has of
+    `resource`.
     """
 
     name: str = ""
@@ -114,7 +113,7 @@ class CountedGres(Wire, frozen=True, kw_only=True):
     resource: str = ""
 
     def count_on(self, node: Node) -> int:
-        """How many of the GRES the node offers."""
+        """Return how many of the GRES the node offers."""
         return self.count or quantity.whole(node.status.allocatable.get(self.resource, "0"))
 
 
@@ -144,8 +143,9 @@ class NodeShape(Wire, frozen=True, kw_only=True):
 
 
 class Growth(Wire, frozen=True, kw_only=True):
-    """How far a NodeSet may grow: the most nodes in all; what each offers (None: as existing ones do); how autoscalers
-    are asked; and after how many seconds an idle node is released (None: never).
+    """How far a NodeSet may grow. `potential`: the most nodes in all. `shape`: what each new one offers (None: as
+    existing ones do). `ask`: how autoscalers are asked. `release_after_seconds`: when an idle node is released (None:
+    never).
     """
 
     potential: int = 0
@@ -155,22 +155,24 @@ class Growth(Wire, frozen=True, kw_only=True):
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):
-    """How many pods a roll may take at once, as a number or a percentage, and in which windows. No window: always."""
+    """How many pods a roll may take at once (a number or a percentage), and in which windows. Without windows it always
+    may.
+    """
 
     max_unavailable: int | str = "25%"
     windows: tuple[Window, ...] = ()
 
 
 class UpdateStrategy(Wire, frozen=True, kw_only=True):
-    """RollingUpdate, or OnDelete: pods change only when somebody deletes them."""
+    """How pods get a new template: by RollingUpdate, or with OnDelete only when somebody deletes them."""
 
     type: str = "RollingUpdate"
     rolling_update: RollingUpdate = RollingUpdate()
 
 
 class NodeSetSpec(Wire, frozen=True, kw_only=True):
-    """The wanted state. `replicas` None: every feasible node. `drain_timeout_seconds` None: no limit. `smt` empty:
-    `whole-cores`.
+    """The spec of a NodeSet. `replicas` None: one pod on every feasible node. `drain_timeout_seconds` None: no limit.
+    `smt` empty: `whole-cores`.
     """
 
     cluster: str = ""
@@ -194,7 +196,7 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
     @property
     def releases(self) -> bool:
-        """True if nodes on which nothing runs for long are left to autoscalers. With `replicas` it is False, because
+        """True if the NodeSet leaves nodes to autoscalers that are idle for long. It is False with `replicas`, because
         that number decides.
         """
         is_grown = self.growth.potential > 0  # else nobody would learn that jobs want nodes back
@@ -202,10 +204,10 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
 
 class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """The observed state. The names are those of SUNK, whose dashboards read them unchanged; `number_unhealthy` and
-    `growth` are our own.
+    """The status of a NodeSet. The names are those of SUNK, whose dashboards read them unchanged; `number_unhealthy`
+    and `growth` are our own.
 
-    All is the operator's, but `growth`, which is the syncer's.
+    The syncer writes `growth`; the operator writes everything else.
     """
 
     desired_number_scheduled: int = 0
@@ -229,29 +231,29 @@ class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class NodeSet(KubeObject, frozen=True, kw_only=True):
-    """An object that keeps one slurmd pod on each of a set of nodes."""
+    """A NodeSet: it keeps one slurmd pod on each of a set of nodes."""
 
     spec: NodeSetSpec = NodeSetSpec()
     status: NodeSetStatus = NodeSetStatus()
 
     @property
     def prefix(self) -> str:
-        """First part of the names of its pods: the NodeSet's own name unless `podNamePrefix` says otherwise."""
+        """The first part of the names of its pods: `podNamePrefix`, or else the NodeSet's own name."""
         return self.spec.pod_name_prefix or self.name
 
     @property
     def title(self) -> str:
-        """`namespace/name`."""
+        """The NodeSet as `namespace/name`."""
         return f"{self.metadata.namespace}/{self.name}"
 
     @property
     def pod_selector(self) -> str:
-        """Label selector of its slurmd pods, within its namespace."""
+        """The label selector of the NodeSet's slurmd pods, within its namespace."""
         return f"{names.LABEL_NODESET}={self.name},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
     @property
     def reference(self) -> dict[str, str]:
-        """An owner reference to the NodeSet: an object that carries it is garbage once the NodeSet is gone."""
+        """An owner reference to the NodeSet. Kubernetes deletes an object that carries it once the NodeSet is gone."""
         return {
             "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
             "kind": names.NODESET_KIND,
@@ -261,12 +263,12 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
 
     @property
     def controller_reference(self) -> dict[str, str | bool]:
-        """The reference to the NodeSet as the controller of the object that carries it."""
+        """The owner reference that makes the NodeSet the controller of an object."""
         return {**self.reference, "controller": True, "blockOwnerDeletion": True}
 
     @property
     def pod_spec(self) -> PodSpec:
-        """The typed view of the template's pod spec that decisions read.
+        """The template's pod spec, decoded into the fields that decisions read.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template; says which field.
@@ -274,13 +276,15 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
         return msgspec.convert(_with_text_quantities(self.spec.template.get("spec", {})), PodSpec)
 
     def owns(self, pod: Pod) -> bool:
-        """The pod is controlled by this NodeSet, and not by an earlier one of its name."""
+        """True if this NodeSet controls the pod, and not an earlier NodeSet of the same name."""
         owner = nodeset_owner(pod)
         return owner is not None and owner.uid == self.uid and pod.metadata.namespace == self.metadata.namespace
 
 
 def _with_text_quantities(value: object, *, in_resources: bool = False) -> object:
-    """People may write `cpu: 2`; the apiserver turns that into text in pods, but not inside a custom resource."""
+    """Turn numbers in resources into text. People may write `cpu: 2`; the apiserver turns that into text in pods, but
+    not inside a custom resource.
+    """
     if isinstance(value, dict):
         return {
             key: _with_text_quantities(inner, in_resources=in_resources or key in ("requests", "limits", "overhead"))
@@ -294,6 +298,6 @@ def _with_text_quantities(value: object, *, in_resources: bool = False) -> objec
 
 
 def rolls_now(spec: NodeSetSpec, now: datetime) -> bool:
-    """A roll may take pods at this time."""
+    """True if a roll may take pods of the NodeSet at this time."""
     strategy = spec.update_strategy
     return strategy.type == "RollingUpdate" and not spec.paused and is_open(strategy.rolling_update.windows, now)

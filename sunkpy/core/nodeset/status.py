@@ -46,7 +46,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
-    """The status as it should be, and an Event for each condition that says something new."""
+    """Return the status that the NodeSet should have, and an Event for each condition that says something new."""
     status = make_status(world, plan)
     before = world.nodeset.status
     notices = []
@@ -58,7 +58,9 @@ def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
 
 
 def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[NodeSetStatus, list[Notice]]:
-    """The status for a template that the schema let through and that cannot be read; all else stays."""
+    """Return the status and Events of a NodeSet whose template the schema let through and the operator cannot read. All
+    else in the status stays.
+    """
     message = f"{problem}; nothing is changed until the NodeSet is corrected"
     condition = Condition(type="Progressing", status="False", reason="BadSpec", message=message)
     generation = nodeset.metadata.generation
@@ -84,7 +86,7 @@ def _notice(condition: Condition) -> Notice | None:
 
 
 def make_status(world: World, plan: Plan) -> NodeSetStatus:
-    """Numbers and conditions as of this pass, before its actions have had any effect."""
+    """Return numbers and conditions at the time of this pass, before its actions have had any effect."""
     nodeset, counts = world.nodeset, world.survey.counts
     target = min(plan.desired, world.survey.possible)
     return NodeSetStatus(
@@ -114,7 +116,7 @@ def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
 
 
 def _waits_for_jobs(world: World, plan: Plan) -> bool:
-    """Whether the only thing left to do is Slurm's: pods that have to go drain there."""
+    """True if only Slurm has something left to do: it drains pods that have to go."""
     if world.nodeset.is_deleting or plan.missing or _pods(world, Trait.DELETING) or _pods(world, Trait.STAYING_UNREADY):
         return False
     return any(pod.uid in plan.wanted_gone for pod in _pods(world, Trait.MARKED))
@@ -161,7 +163,7 @@ def _progressing(world: World, plan: Plan) -> Condition:
 
 
 def _replaces_old_pods(world: World) -> bool:
-    """Whether one goes, and more of an older template wait for their turn."""
+    """True if a roll goes on: a pod is being deleted, and pods of an older template wait for their turn."""
     return rolls_now(world.nodeset.spec, world.now) and bool(
         _pods(world, Trait.DELETING) and _pods(world, Trait.OLD_TEMPLATE)
     )
@@ -231,7 +233,9 @@ def _feasible(world: World, plan: Plan) -> Condition | None:
 
 
 def _gpus_away(world: World) -> str:
-    """Which pods stay for a while although a new one would not fit: no idle node is taken from Slurm for nothing."""
+    """Return which pods stay for a while although their nodes offer no GPUs now, so that no idle node is taken from
+    Slurm in vain.
+    """
     others = world.survey.those(Trait.OTHER_OFFER).values()
     pods = [judged.pod for judged in others if lacks_gpus(world.nodeset, judged.offer)]
     if not pods:

@@ -41,15 +41,16 @@ _FOUND_AGAIN = frozenset(
         Trait.DELETING,
     }
 )
-"""Pods that are asked for by name, in addition to their number."""
+"""The traits for which a survey keeps the pods themselves, in addition to their number."""
 
 
 class Survey:
     """The sums over all nodes and pods, for one NodeSet.
 
-    `pods` are its slurmd pods by uid. In the order in which they would be taken: `staying` pods if there are too many,
-    `outdated` ones by a roll, `free` nodes, which fit and have no pod. `taken_names` are those of all slurmd pods that
-    share a namespace or a Slurm cluster with it, `reserved_names` those that free nodes have had.
+    `pods` are its slurmd pods by uid. Three collections are in the order in which their items are taken: `staying` pods
+    if there are too many, `outdated` pods by a roll, and `free` nodes, which fit and have no pod. `taken_names` are the
+    names of all slurmd pods that share a namespace or a Slurm cluster with the NodeSet; `reserved_names` are names that
+    free nodes have had.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -68,16 +69,16 @@ class Survey:
         self._found: dict[Trait, dict[str, PodVerdict]] = {trait: {} for trait in _FOUND_AGAIN}
 
     def those(self, trait: Trait) -> Mapping[str, PodVerdict]:
-        """Uid → pod, of the pods with this trait."""
+        """Return the pods with this trait, by uid."""
         return self._found[trait]
 
     @property
     def judged(self) -> Set[str]:
-        """The nodes that are in the sums."""
+        """The names of the nodes whose verdicts are in the sums."""
         return self._verdicts.keys()
 
     def look(self, view: NodeView) -> None:
-        """Judge one node again.
+        """Judge one node again, and replace its verdict in the sums.
 
         Raises:
             quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read; its old verdict stands.
@@ -138,8 +139,8 @@ class Survey:
             _add(self.reserved_names, [name] if name else [], by)
 
     def _creation_order(self, node: Node) -> SortKey:
-        """Usable nodes first, of these one that is to be checked, then those that had a pod of this NodeSet, then the
-        oldest.
+        """Return the place of a free node: usable nodes first, among them one that is to be checked, then those that
+        had a pod of this NodeSet, then the oldest.
         """
         return (
             node.spec.unschedulable,
@@ -151,7 +152,7 @@ class Survey:
 
 
 def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
-    """Judge all nodes at once.
+    """Return the survey of all these nodes.
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
@@ -163,13 +164,15 @@ def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
 
 
 def _surplus_order(judged: PodVerdict) -> SortKey:
-    """As `removal_order`, but of two unmarked pods the one on a node that no longer fits goes first."""
+    """Return the place of a pod among surplus ones: as `removal_order`, but of two unmarked pods the one on a node that
+    no longer fits goes first.
+    """
     unmarked, *rest = judged.order
     return (unmarked, judged.fits, *rest)
 
 
 def _add(counts: Counter[H], keys: Iterable[H], by: int) -> None:
-    """Count up or down; a count of zero has no entry."""
+    """Add `by` to the count of each key. A count of zero has no entry."""
     for key in keys:
         counts[key] += by
         if not counts[key]:

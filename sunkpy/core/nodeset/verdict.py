@@ -1,6 +1,6 @@
-"""The first half of a decision: each node and its pods are judged alone.
+"""The first half of the decision about a NodeSet: each node and its pods are judged alone.
 
-May the node carry a slurmd pod, may its pod stay, and what does it count as? A verdict reads no other node and no
+May the node carry a slurmd pod, may its pod stay, and as what does the pod count? A verdict reads no other node and no
 clock, so it holds until its own node or a pod on it changes. The second half (how many, which first, how many at once)
 is decided on the sums of the verdicts (`survey`, `decide`).
 """
@@ -37,11 +37,11 @@ from sunkpy.core.nodeset.wanted import Wanted
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a verdict reads.
+    """The objects that the verdict on one node reads.
 
-    `node` is None when there is no such Node (any more). `slurmd_pods` are those on it, or pinned to it, of all
-    NodeSets, `occupants` all pods on it. `lasting_offers`: uids of slurmd pods whose node has offered something else
-    than they were made for, for a while.
+    `node` is None if there is no such Node. `slurmd_pods` are on the node or pinned to it, of all NodeSets; `occupants`
+    are all pods on it. `lasting_offers`: uids of slurmd pods whose node has, for a while, offered something other than
+    they were made for.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Trait(enum.IntEnum):
     STAYING_AVAILABLE = enum.auto()
     STAYING_UPDATED = enum.auto()
     STAYING_UNREADY = enum.auto()
-    PROVEN = enum.auto()  # staying and available, as a pod would be made now
+    PROVEN = enum.auto()  # staying and available, of the current template and offer
     REPLACEABLE = enum.auto()  # staying; what runs there outlives it, and the next pod is the same Slurm node
     UNTOLD = enum.auto()  # staying; its annotation of jobs is out of date
     ON_THE_WAY = enum.auto()  # staying, between the old template and the new
@@ -85,10 +85,10 @@ class Trait(enum.IntEnum):
 
 
 class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A slurmd pod of the NodeSet. `order`: which of several goes first. `offer`: what its node offers now. `why`: why
-    it has to leave its node.
+    """The verdict on one slurmd pod of the NodeSet. `order`: which of several goes first. `offer`: what its node offers
+    now, if the pod was made for something else. `why`: why the pod has to leave its node.
 
-    `jobs` are those of the pods on its node, known while a roll waits for them.
+    `jobs` are the jobs of the workload pods on its node, known while a roll waits for them.
     """
 
     pod: Pod
@@ -101,10 +101,10 @@ class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node and its pods mean for a NodeSet.
+    """The verdict on one node and its pods, for one NodeSet.
 
-    `fits`: the node may carry a pod. `foreign_names` are names of slurmd pods of other NodeSets that cannot be given
-    again.
+    `fits`: the node may carry a pod. `foreign_names` are names of other NodeSets' slurmd pods, which no pod of this
+    NodeSet can get.
     """
 
     node: Node | None
@@ -115,7 +115,7 @@ class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(wanted: Wanted, view: NodeView) -> NodeVerdict:
-    """Judge one node for one NodeSet.
+    """Return the verdict on one node for one NodeSet.
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read.
@@ -143,7 +143,9 @@ def judge(wanted: Wanted, view: NodeView) -> NodeVerdict:
 
 
 def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequence[Pod]) -> Exclusion | None:
-    """Why the node is excluded. If our pod is there already, its resources are not missing."""
+    """Return why the node may not carry a pod; None if it may. If it has a pod of ours already, requests of others do
+    not count.
+    """
     if view.node is None:
         return None
     is_released = view.node.annotations.get(names.ANNOTATION_RELEASED) == wanted.nodeset.title
@@ -154,7 +156,9 @@ def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequen
 
 
 def _primary_order(pod: Pod) -> tuple[bool, bool, str, str]:
-    """Orders the pods of a node; the first one counts: one that is not being deleted, then the oldest."""
+    """Return the sort key of a pod among those of its node. The first one counts: not being deleted, not finished, the
+    oldest.
+    """
     return (pod.is_deleting, pod.is_finished, *_age(pod))
 
 
@@ -163,7 +167,9 @@ def _age(pod: Pod) -> tuple[str, str]:
 
 
 def _rival(foreign: Sequence[Pod], primary: Pod | None) -> str | None:
-    """The other NodeSet that has the node. Where both have a pod, the older one keeps it."""
+    """Return the other NodeSet that has the node; None if there is none. If both have a pod there, the older pod keeps
+    it.
+    """
     older = [pod for pod in foreign if primary is None or _age(pod) < _age(primary)]
     if not older:
         return None
@@ -172,7 +178,7 @@ def _rival(foreign: Sequence[Pod], primary: Pod | None) -> str | None:
 
 
 def _shares_names(wanted: Wanted, pod: Pod) -> bool:
-    """Pod names are unique in a namespace, Slurm names in a Slurm cluster."""
+    """True if the other NodeSet's pod must not have a name of ours: it is in the same Slurm cluster or namespace."""
     same_cluster = pod.labels.get(names.LABEL_CLUSTER) == wanted.nodeset.spec.cluster
     return same_cluster or pod.metadata.namespace == wanted.nodeset.metadata.namespace
 
@@ -211,9 +217,9 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Po
 
 
 def _is_followed(wanted: Wanted, view: NodeView, pod: Pod) -> bool:
-    """If the pod went, the next one would be made here, would fit, and would be the same Slurm node.
+    """True if a new pod would be made here after this one, would fit, and would be the same Slurm node.
 
-    It may not fit: the template may ask for more, and others may have filled the node.
+    It may not fit: the template may need more, or other pods may have filled the node.
     """
     is_alone = all(other.uid == pod.uid for other in view.slurmd_pods)
     return is_alone and _exclude(wanted, view, (), ()) is None and has_successor(wanted.nodeset, view.node, pod)
@@ -248,7 +254,7 @@ def _traits_of_any(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> d
 
 @functools.cache
 def _same(traits: frozenset[Trait]) -> frozenset[Trait]:
-    """One set for all pods that have these traits: there are a few dozen kinds of pods."""
+    """Return one set for all pods that have these traits, because there are only a few dozen kinds of pods."""
     return traits
 
 

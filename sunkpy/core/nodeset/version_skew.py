@@ -1,4 +1,4 @@
-"""Whether the chart that made a NodeSet, with its syncer and scheduler, is of a version that fits this operator.
+"""Whether the chart that made a NodeSet, with its syncer and scheduler, has a version that fits this operator.
 
 Upgrades go chart sunkpy first, then chart slurm, one minor version at a time (docs/tasks/upgrade.md).
 """
@@ -16,7 +16,7 @@ _VERSION: Final = re.compile(r"(?:slurm-)?(\d+)\.(\d+)\.\S+")
 
 
 def version_skew(labels: Mapping[str, str], *, operator: str = __version__) -> str:
-    """Which versions do not fit and what to do; empty if they fit or nobody can know."""
+    """Return which versions do not fit and what to do; empty if they fit or a version is not known."""
     chart = labels.get(_LABEL, "")
     theirs, ours = _VERSION.fullmatch(chart), _VERSION.fullmatch(operator)
     if theirs is None or ours is None or not chart.startswith("slurm-"):

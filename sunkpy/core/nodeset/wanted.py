@@ -1,4 +1,4 @@
-"""What a NodeSet asks of each node: read from its spec once, not once for each node."""
+"""What a NodeSet needs from its nodes, read from its spec once for all nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The NodeSet, what its template asks, and the fingerprint of a pod that is made from it now.
+    """The NodeSet, what its template needs from a node, and the fingerprint of a pod that is made from it now.
 
     Verdicts may read of `nodeset` only uid, name, namespace, spec and whether it is being deleted. Its status and
     version may be old.
@@ -25,7 +25,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, nodeset: NodeSet) -> Self:
-        """Read what this NodeSet wants.
+        """Read what this NodeSet needs from a node.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.
@@ -37,6 +37,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return cls(nodeset=nodeset, asked=asked, hash=template_hash(nodeset))
 
     def is_still_of(self, nodeset: NodeSet) -> bool:
-        """The NodeSet has not changed in anything that a verdict reads."""
+        """True if the NodeSet has not changed in anything that a verdict reads."""
         mine = self.nodeset
         return (mine.uid, mine.is_deleting, mine.spec) == (nodeset.uid, nodeset.is_deleting, nodeset.spec)

@@ -1,6 +1,6 @@
-"""When a roll may begin on pods: windows of the week, in UTC. Without any it always may.
+"""When a roll may begin on pods: weekly windows, in UTC. Without windows it always may.
 
-Outside of them a roll stands still as if it were paused: marks of pods that only wait for their jobs are called off.
+Outside of them a roll stands still as if it were paused: the marks of pods that only wait for their jobs are removed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _A_WEEK: Final = 7
 
 
 class Window(Wire, frozen=True, kw_only=True):
-    """A time of the week. It begins at `start`, such as `22:30`, on each of `days` (none: every day), and lasts so many
-    hours, also past midnight.
+    """A weekly time span. It begins at `start`, such as `22:30`, on each of `days` (none: every day), and lasts
+    `hours`, also past midnight.
     """
 
     days: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Window(Wire, frozen=True, kw_only=True):
     hours: Annotated[int, msgspec.Meta(ge=1, le=24)] = 24
 
     def spans(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """Beginning and end of each occurrence of the window, from yesterday on, for more than a week."""
+        """Yield beginning and end of each occurrence of the window, from yesterday on, for more than a week."""
         hour, minute = self.start.split(":")
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         for day in range(-1, _A_WEEK + 1):
@@ -37,17 +37,17 @@ class Window(Wire, frozen=True, kw_only=True):
 
 
 def is_open(windows: Sequence[Window], now: datetime) -> bool:
-    """A roll may begin now."""
+    """True if a roll may begin now: a window is open, or there are no windows."""
     return not windows or any(begins <= now < ends for window in windows for begins, ends in window.spans(now))
 
 
 def next_change(windows: Sequence[Window], now: datetime) -> datetime | None:
-    """When the next window begins or ends; None without windows."""
+    """Return when the next window begins or ends; None without windows."""
     times = (at for window in windows for span in window.spans(now) for at in span)
     return min((at for at in times if at > now), default=None)
 
 
 def next_opening(windows: Sequence[Window], now: datetime) -> datetime | None:
-    """When the next window begins; None without windows."""
+    """Return when the next window begins; None without windows."""
     times = (begins for window in windows for begins, _ in window.spans(now))
     return min((at for at in times if at > now), default=None)

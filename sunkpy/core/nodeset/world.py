@@ -1,4 +1,4 @@
-"""What a pass over one NodeSet looks at: the input of the decision, collected by the operator."""
+"""The input of the decision about one NodeSet, which the operator collects for each pass."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.survey import Survey
 
 WAVE = 250
-"""At most so many pods are created, and so many are marked or deleted, in one pass. The DaemonSet controller does the
-same.
+"""The most slurmd pods that one pass creates, and the most that it marks or deletes. The DaemonSet controller has the
+same limit.
 """
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a pass reads. The survey must not change during the pass.
+    """All that the decision about one NodeSet reads. The survey must not change during the pass.
 
-    `failures` counts by node how often its pod has failed in a row; `create_error` is what the apiserver said when it
-    last refused a pod of the current template, created or in a dry run. `offers_settle_in_s` is when a node's other
-    offer may have lasted; `room_to_create` how many pods may be created now. `idle`: uids of pods on whose nodes
-    nothing has run for long enough to release them; `idle_in_s` is when there may be more.
+    `failures`: how often in a row the pod of each node has failed. `create_error`: what the apiserver said when it last
+    refused a pod of the current template, created or in a dry run. `offers_settle_in_s`: the seconds until a node's
+    changed offer may have lasted long enough. `room_to_create`: how many pods may be created now. `idle`: uids of pods
+    on whose nodes nothing has run for long enough to release them; `idle_in_s`: the seconds until there may be more of
+    them.
     """
 
     nodeset: NodeSet

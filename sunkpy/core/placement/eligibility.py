@@ -1,10 +1,10 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
-Slurm places the job; so that it never places it where the pod must not go, all other nodes are excluded from the job:
+Slurm places the job. So that it never chooses a node where the pod must not go, such nodes are excluded from the job:
 whole NodeSets by the features of the NodeSets that remain, or by the feature of a label, so that a waiting job need not
 be changed when nodes join later; and single nodes by name. Only lasting facts count: labels, taints, sizes, daemons.
-What is full, cordoned, not ready or drained now is Slurm's own business: the syncer drains such nodes there, and the
-job waits in the queue as it should.
+Nodes that are full, cordoned, not ready or drained now are not excluded: Slurm knows of that through the syncer, and
+the job waits in the queue.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _PLAIN = re.compile(r"[\w.:/=-]+(?:&[\w.:/=-]+)*")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A Slurm node that stands for a Kubernetes node.
+    """A Slurm node, with the Kubernetes node that it runs on.
 
-    `slurm` is what slurmctld says of it, once that is known; `taken` what pods take of it that are none of Slurm's;
-    `nodeset` the NodeSet that it belongs to, which is a feature of the Slurm node.
+    `slurm` is what slurmctld says of it, once that is known. `taken` is what pods that Slurm does not schedule take of
+    the node. `nodeset` is its NodeSet, which is a feature of the Slurm node.
     """
 
     slurm_node: str
@@ -54,12 +54,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def offered(self) -> matching.Amounts:
-        """What the node offers to pods in all."""
+        """What the node offers to all pods together."""
         return matching.allocatable(self.node)
 
     @cached_property
     def left(self) -> matching.Amounts:
-        """What the node offers to pods without what others have taken."""
+        """What the node offers to pods, less what pods that Slurm does not schedule have taken."""
         return matching.subtracted(self.offered, self.taken)
 
     @cached_property
@@ -73,12 +73,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_free(self) -> bool:
-        """True if a job could start there now."""
+        """True if Slurm could start a job on the node now."""
         return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
 
     @cached_property
     def room(self) -> NodeAmounts:
-        """What the node offers to pods that Slurm schedules if none is there, by the node's own measure and Slurm's."""
+        """What the empty node offers to pods that Slurm schedules: the smaller of what the Node and Slurm say."""
         cpu, memory = self.left.get("cpu", 0), self.left.get("memory", 0)
         if self.slurm is None:
             return frozenset({"cpu": cpu, "memory": memory}.items())
@@ -88,20 +88,20 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 NodeAmounts = frozenset[tuple[str, int]]
-"""Millicores, bytes of memory, and each GRES by its name, also with its type: the amounts of a node."""
+"""The amounts of a node as pairs: millicores, bytes of memory, and each GRES by its name, also with its type."""
 
 
 def times(needs: Mapping[str, int], room: NodeAmounts) -> int:
-    """How many times the needs fit there; `needs` as `needs.counted` gives them."""
+    """Return how many times the needs fit into a node's amounts. `needs.counted` makes `needs`."""
     has = dict(room)
     return min(has.get(name, 0) // amount for name, amount in needs.items() if amount)
 
 
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
-    """The Slurm nodes that a pod may use, and why not the others: Slurm node → reason. Names are sorted.
+    """The Slurm nodes that a pod may use, and in `refused` why not the others: Slurm node → reason. Names are sorted.
 
-    `rooms`: those that occur among the eligible nodes; empty when they are not known. `features`: each of the eligible
-    nodes has one of these, and no node `outside` has any; empty when only names tell them apart.
+    `rooms`: the different amounts that eligible nodes have; empty if they are not known. `features`: each eligible node
+    has one of these, and no node `outside` has any; empty if only names tell them apart.
     """
 
     eligible: tuple[str, ...]
@@ -111,16 +111,16 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
     outside: frozenset[str] = frozenset()
 
     def has_room_for(self, needs: Mapping[str, int]) -> bool:
-        """True if the needs fit on one of the nodes when nobody else is on it."""
+        """True if the needs fit on one of the eligible nodes when nothing else runs there, or if that is not known."""
         return not self.rooms or any(times(needs, room) for room in self.rooms)
 
     def slots_on_smallest(self, needs: Mapping[str, int]) -> int:
-        """The least number of times that the needs fit on one of the nodes on which they fit; 0 if it is not known."""
+        """Return how often the needs fit on the smallest eligible node that holds them at all; 0 if it is not known."""
         return min(filter(None, (times(needs, room) for room in self.rooms)), default=0)
 
 
 def nowhere(why: str) -> Eligibility:
-    """No node is eligible, for a reason that has nothing to do with the nodes."""
+    """Return an eligibility without nodes, for a reason that has nothing to do with the nodes."""
     return Eligibility(eligible=(), refused={"": why})
 
 
@@ -134,7 +134,7 @@ def eligible_nodes(
     """Sort the candidates into those that the pod may use and the others.
 
     Args:
-        spec: of the pod.
+    spec: the spec of the pod.
         candidates: all nodes.
         gpu_resources: extended resource → GRES.
         foreign: the Slurm nodes of `foreign_nodes`, which no pod may use.
@@ -161,7 +161,7 @@ def eligible_nodes(
 
 
 def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candidate]) -> frozenset[str]:
-    """The Slurm nodes outside Kubernetes: no slurmd pod stands for them, and no NodeSet is among their features.
+    """Return the Slurm nodes outside Kubernetes: no slurmd pod stands for them, and no NodeSet is among their features.
 
     A node whose slurmd pod is replaced keeps that feature.
     """
@@ -170,8 +170,8 @@ def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candida
 
 
 def in_common(eligibilities: Sequence[Eligibility]) -> Eligibility | None:
-    """The nodes that all of the eligibilities allow; None if there are none. Of several refusals of a node the first is
-    kept.
+    """Return the nodes that all eligibilities allow; None without any eligibility. If several refuse a node, the first
+    reason is kept.
     """
     return reduce(_both, eligibilities) if eligibilities else None
 
@@ -190,7 +190,7 @@ def _both(one: Eligibility, other: Eligibility) -> Eligibility:
 
 
 def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
-    """The eligibility without some nodes. `slurm_nodes`: Slurm node → why it is left out."""
+    """Return the eligibility without some nodes. `slurm_nodes`: Slurm node → why it is left out."""
     taken = {name: slurm_nodes[name] for name in eligibility.eligible if name in slurm_nodes} if slurm_nodes else {}
     if not taken:
         return eligibility
@@ -200,21 +200,21 @@ def minus(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibili
 
 
 def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibility:
-    """Like `minus`, but never takes the last node out."""
+    """Return the eligibility without some nodes, as `minus` does, but unchanged if no node would be left."""
     if not slurm_nodes:
         return eligibility
     return minus(eligibility, slurm_nodes) if set(eligibility.eligible) - set(slurm_nodes) else eligibility
 
 
 def excluded(eligibility: Eligibility) -> tuple[str, ...]:
-    """The Slurm nodes that the job has to exclude by name. Empty if every node will do, or if features say which nodes
-    will.
+    """Return the Slurm nodes that the job has to exclude by name. It is empty if every node will do, or if features say
+    which nodes will.
     """
     return tuple(sorted(name for name in eligibility.refused if name not in eligibility.outside))
 
 
 def by_names(eligibility: Eligibility) -> Eligibility:
-    """The eligibility for a job that cannot ask for features."""
+    """Return the eligibility for a job that cannot ask for features, and so excludes all other nodes by name."""
     return msgspec.structs.replace(eligibility, features=(), outside=frozenset())
 
 
@@ -240,8 +240,8 @@ def _by_features(
     foreign: Iterable[str],
     selector: Mapping[str, str],
 ) -> Eligibility:
-    """The same, with features that spare the most names, if any do: the NodeSets of the eligible nodes, or a label that
-    the pod selects and NodeSets make a feature of.
+    """Return the eligibility with those features that spare the most names, if any do: the NodeSets of the eligible
+    nodes, or a label that the pod selects and that NodeSets make a feature.
     """
     nodesets = frozenset(c.nodeset for c in allowed)
     of_labels = (frozenset({names.feature_of_label(*label)}) for label in sorted(selector.items()))
@@ -257,14 +257,16 @@ def _by_features(
 
 
 def _outside(features: frozenset[str], allowed: Sequence[Candidate], candidates: Iterable[Candidate]) -> frozenset[str]:
-    """The Slurm nodes that have none of these, if all that are allowed have one."""
+    """Return the Slurm nodes that have none of these features, if each allowed node has one; otherwise nothing."""
     if not allowed or any(c.slurm is None or c.slurm.features.isdisjoint(features) for c in allowed):
         return frozenset()
     return frozenset(c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(features))
 
 
 def explain_eligibility(eligibility: Eligibility) -> str:
-    """Why no node will do: `none of 3 Slurm nodes fits: 2 do not match …, 1 lacks memory: needs 64Gi, has 23Gi`."""
+    """Return why no node will do: `none of 3 Slurm nodes fits: 2 do not match …, 1 lacks memory: needs
+    64Gi, has 23Gi`.
+    """
     if not eligibility.refused:
         return "there is no Slurm node yet: no NodeSet of this cluster has a node"
     if about_the_pod := eligibility.refused.get(""):
@@ -286,7 +288,7 @@ def _refusal(
     candidate: Candidate,
     gpu_resources: Mapping[str, str],
 ) -> str | None:
-    """The same for all nodes of a kind."""
+    """Return why the pod may not use the node, apart from labels. It is the same for all nodes of a kind."""
     taints = matching.untolerated(candidate.node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
     if taints:
         return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"

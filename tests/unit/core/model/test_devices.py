@@ -74,7 +74,7 @@ def slurmd(uid="uid-1", started=STARTED):
 
 
 OF_ANOTHER = (
-    "the list in Slurm is not of the slurmd that runs in pod g1, which writes it when it starts; if this lasts, drain "
+    "Slurm's list of devices is not from the slurmd in pod g1, which writes one at its start; if this lasts, drain "
     "the node, and delete that pod once no job runs there"
 )
 
