@@ -1,4 +1,4 @@
-"""What slurmdbd has and what values want → one plan."""
+"""Compares what slurmdbd has with what the values want, and makes one plan of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sunkpy.slurm import Slurm
 
 
 async def plan_now(slurm: Slurm, wanted: WantedAccounts, *, cluster: str, is_guest: bool = False) -> AccountsPlan:
-    """Compare slurmdbd, as it is now, with the wanted values, and return what has to be changed in it.
+    """Return what has to be changed in slurmdbd, as it is now, so that it has the wanted values.
 
     Raises:
         SlurmError: slurmdbd could not be read.

@@ -1,4 +1,6 @@
-"""Changes → writes to slurmdbd. Each may be repeated; the effect shows when slurmdbd is read again."""
+"""Carries out changes of accounts as writes to slurmdbd. Each may be repeated; slurmdbd has to be read again to see the
+effect.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The loop: read slurmdbd, plan, carry the changes out, read again, until nothing is left to change; later again.
+"""The loop of `sunkpy accounts`: read slurmdbd, plan, carry the changes out, read again, until nothing is left to
+change; later again.
 
 slurmdbd drops some changes without an error, so only a second reading proves a change. A change that is still due after
 `_ROUNDS` readings is logged and tried again later: somebody else may be changing the same thing.
 
-A long plan takes minutes, in which a person may take over what it changes. So a reading counts for a second, or for as
+A long plan takes minutes, in which a person may change the same things. So a reading counts for a second, or for as
 long as it took. After that slurmdbd is read and planned again, and a change that is no longer due is not made.
 """
 
@@ -32,7 +33,7 @@ _FRESH_S: Final = 1.0
 
 
 class AccountsLoop:
-    """`problem` is why slurmdbd does not agree with the values; None when it does."""
+    """Keeps slurmdbd in line with the values. `problem` says why it is not; None if it is."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class AccountsLoop:
         self.problem: str | None = "slurmdbd has not been read yet"
 
     async def run(self) -> None:
-        """Run until cancelled. When slurmdbd is away, or refuses something, try again soon."""
+        """Run until cancelled. If slurmdbd is away, or refuses something, try again soon."""
         failed = ""
         while True:
             try:
@@ -69,7 +70,7 @@ class AccountsLoop:
             await self._sleep(self._settings.poll_seconds if is_settled else _AGAIN_S)
 
     async def settle(self) -> bool:
-        """Bring slurmdbd in line with the values; False when changes are still due.
+        """Bring slurmdbd in line with the values; False if changes are still due.
 
         Raises:
             SlurmError: slurmdbd could not be read or written.
@@ -98,7 +99,7 @@ class AccountsLoop:
         return plan
 
     async def _carry_out(self, plan: AccountsPlan) -> None:
-        """Carry out all changes; a refused one does not stop the rest."""
+        """Carry out all changes. A refused one does not stop the others."""
         for batch in in_batches(plan.changes):
             due = await self._still_due(batch)
             if not due or await self._is_done(due) or len(due) == 1:
@@ -108,7 +109,9 @@ class AccountsLoop:
                     await self._is_done(one)
 
     async def _still_due(self, batch: Sequence[Change]) -> Sequence[Change]:
-        """The changes that are still due by a new reading. Creations need none: they change nothing that exists."""
+        """Return the changes that are still due by a recent reading. Creations need no reading, because they change
+        nothing that exists.
+        """
         if isinstance(batch[0], MakeAccount | MakeMembership):
             return batch
         if self._clock() > self._fresh_until_s:
@@ -116,7 +119,9 @@ class AccountsLoop:
         return [change for change in batch if _identity(change) in self._due]
 
     async def _is_done(self, batch: Sequence[Change]) -> bool:
-        """False when slurmdbd refuses it. A refused batch is not logged: only a single change names the wrong one."""
+        """Carry out one batch; False if slurmdbd refuses it. A refused batch of several is not logged, because only a
+        single change shows which is wrong.
+        """
         try:
             await execute(self._slurm, batch, cluster=self._settings.cluster)
         except Rejected as error:

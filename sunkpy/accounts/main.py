@@ -20,7 +20,7 @@ from sunkpy.slurm.prometheus import PrometheusRecorder
 
 
 def main(config_path: Path) -> None:
-    """Keep the accounts until a signal.
+    """Keep the accounts in slurmdbd as the values say, until a signal comes.
 
     Raises:
         BadSettings: the settings file cannot be used.
@@ -30,8 +30,8 @@ def main(config_path: Path) -> None:
 
 
 async def look(config_path: Path, wanted_path: Path | None) -> str:
-    """Say in words what would be changed in slurmdbd now. `wanted_path`: compare with the accounts in this file
-    instead.
+    """Return in words what would be changed in slurmdbd now. `wanted_path`: use the accounts in this file instead of
+    those in the settings.
 
     Raises:
         BadSettings: a file cannot be used.

@@ -10,8 +10,8 @@ class AccountsSettings(ProcessSettings, frozen=True, kw_only=True):
     """The settings of `sunkpy accounts`: one process serves one Slurm cluster. `cluster`: Slurm's ClusterName.
     `wanted`: the accounts, QoS and users that slurmdbd should have.
 
-    Every `poll_seconds` slurmdbd is read again, because somebody may have changed it. `is_guest`: it is another
-    release's, which keeps what is one for all its clusters.
+    Every `poll_seconds` slurmdbd is read again, because somebody may have changed it. `is_guest`: slurmdbd belongs to
+    another release of the chart, which alone manages what all clusters share.
     """
 
     cluster: str

@@ -1,4 +1,6 @@
-"""One term of leadership: refuses the wrong Slurm, and keeps the accounts until it is cancelled."""
+"""One term of leadership of `sunkpy accounts`: it refuses the wrong Slurm cluster, and keeps the accounts until it is
+cancelled.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ async def serve_term(slurm: Slurm, loop: AccountsLoop, settings: AccountsSetting
     """Keep the accounts until cancelled.
 
     Raises:
-        WrongCluster: writing there would be wrong.
+        WrongCluster: slurmdbd is that of another cluster.
     """
     await check_cluster(slurm, settings.cluster)
     await loop.run()

@@ -1,6 +1,6 @@
-"""A self-signed certificate for a server of a chart, when no other certificate is given.
+"""A self-signed certificate for a server that a chart installs, if no other certificate is given.
 
-It is valid for ten years, because clients hold a copy of it: a person has to distribute the next one.
+It is valid for ten years, because clients have a copy of it, and a person has to distribute the next one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 
 
 def make_certificate(hosts: Sequence[str], *, now: datetime) -> Mapping[str, bytes]:
-    """`tls.crt` and `tls.key`, the names of cert-manager; for some DNS names; the first one is also the subject.
+    """Return a certificate and its key for these DNS names, as `tls.crt` and `tls.key` (cert-manager's names). The
+    first name is also the subject.
 
     `now` is in UTC.
     """

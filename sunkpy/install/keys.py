@@ -1,9 +1,9 @@
-"""The keys of a Slurm cluster, of its database, its sshd and its directory: made once, kept for ever.
+"""Makes the keys of a Slurm cluster, of its database, its sshd and its directory once, and keeps them for ever.
 
 Without `slurm.key` no daemon is accepted. A new `jwt.key` makes every token invalid. A new password locks slurmdbd out
 of its database. A new host key or certificate looks like an attack to every client. So an existing key is never
-changed, and all are made in the cluster: no rendered manifest contains one. A key of the administrator is not made
-while it is missing, because an immutable Secret in its place would be in the way.
+changed, and all are made in the cluster: no rendered manifest contains one. A key that the administrator provides is
+never made here, because an immutable Secret in its place would be in the way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sunkpy.kube.client import Kube
 
 
 def _ssh_host_key() -> bytes:
-    """A private key as sshd reads it."""
+    """Return a new private key in the form that sshd reads."""
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
 
 
@@ -36,13 +36,13 @@ KINDS: Mapping[str, Callable[[], bytes]] = MappingProxyType(
         "ssh_host_ed25519_key": _ssh_host_key,
     }
 )
-"""The kinds of keys, by their name in the Secret."""
+"""The kinds of keys, by their name in the Secret, each with a function that makes one."""
 
 
 async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) -> list[str]:
-    """Create the missing Secrets; returns what was done, one line each.
+    """Create the missing Secrets, and return what was done, one line for each.
 
-    `wanted`: Secret → one of `KINDS`; an empty name is a key of the administrator.
+    `wanted`: Secret → one of `KINDS`. An empty name stands for a key that the administrator provides.
 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.
@@ -51,7 +51,7 @@ async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) 
 
 
 async def ensure_certificate(kube: Kube, *, namespace: str, secret: str, hosts: Sequence[str]) -> str:
-    """Create the Secret of a server's certificate if it is missing; returns what was done, in one line.
+    """Create the Secret with a server's certificate if it is missing, and return what was done, in one line.
 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.

@@ -1,8 +1,8 @@
 """Removes the NodeSets of a Slurm cluster before the cluster itself.
 
 A NodeSet is gone only when Slurm says that its nodes are drained and idle, so Slurm and the syncer must outlive it.
-This runs before `helm uninstall` removes them, and waits for the jobs. Without waiting, the drain timeout of the
-NodeSets ends the jobs. A NodeSet that outlives Slurm would wait for it for ever.
+This runs before `helm uninstall` removes them, and waits for the jobs, or ends them by a drain timeout of one second. A
+NodeSet that outlives Slurm would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Say = Callable[[str], None]
 
 
 class StillThere(Exception):
-    """NodeSets were not gone in time; the text says which, and what to do."""
+    """NodeSets were not gone in time. The text says which, and what to do."""
 
 
 class Jobs(enum.Enum):
-    """What happens to the jobs on the nodes of a NodeSet that is removed."""
+    """What happens to the jobs on the nodes of a NodeSet that is removed; the value is the text for people."""
 
     AWAIT = "draining; it is removed when no job runs on its nodes"
     END = "its slurmd pods are deleted, and the jobs on them end"

@@ -1,6 +1,6 @@
-"""What a `helm upgrade` of chart slurm would replace, and what that costs the people who use the cluster.
+"""What a `helm upgrade` of chart slurm would replace, and what people who use the cluster notice of it.
 
-Pods follow their template, and slurmd pods what else of their NodeSet shapes them.
+Pods are replaced if their template changes; slurmd pods also if other fields of their NodeSet change that shape them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HelmFailed(Exception):
 
 
 class Restart(msgspec.Struct, frozen=True, order=True):
-    """A workload that is new or removed, or whose pods are replaced (`change`)."""
+    """A workload that an upgrade makes or removes, or whose pods it replaces; `change` says which."""
 
     part: str
     kind: str
@@ -52,14 +52,14 @@ class Restart(msgspec.Struct, frozen=True, order=True):
 
     @property
     def effect(self) -> str:
-        """What people notice."""
+        """What people notice of the change; empty if nothing."""
         if (self.kind, self.change) == ("NodeSet", "removed"):
             return _NODESET_GOES
         return EFFECTS.get(self.part, "") if self.change == "anew" else ""
 
 
 def restarts(before: Sequence[Manifest], after: Sequence[Manifest]) -> list[Restart]:
-    """What an upgrade replaces, makes or removes, in the order of parts."""
+    """Return what an upgrade replaces, makes or removes, in the order of parts."""
     old, new = _templates(before), _templates(after)
     found = []
     for key in old.keys() | new.keys():
@@ -79,7 +79,7 @@ def _templates(manifests: Sequence[Manifest]) -> dict[tuple[str, str, str], obje
 
 
 def _shape(manifest: Manifest) -> object:
-    """What pods are made from; of a NodeSet as the operator sees it."""
+    """Return what the workload's pods are made from; for a NodeSet, what the operator makes them from."""
     if manifest["kind"] == "NodeSet":
         return template_hash(msgspec.convert(manifest, NodeSet))
     return manifest["spec"]["template"]
@@ -90,7 +90,7 @@ def _part(manifest: Manifest) -> str:
 
 
 def describe(found: Sequence[Restart]) -> str:
-    """The plan as text, with a line for each workload."""
+    """Return the plan as text, with a line for each workload."""
     if not found:
         return "No pod restarts."
     words = {"anew": "pods are replaced", "new": "made", "removed": "removed"}
@@ -99,12 +99,12 @@ def describe(found: Sequence[Restart]) -> str:
 
 
 def plan(release: str, chart: str, namespace: str, options: Sequence[str]) -> list[Restart]:
-    """Ask helm what the release has and what an upgrade would make of it.
+    """Return what an upgrade would change, from helm's answers about the release now and after the upgrade.
 
     Args:
-        release: the release.
+        release: the name of the release.
         chart: folder or reference of the chart.
-        namespace: of the release; empty: that of the kubeconfig.
+        namespace: the namespace of the release; empty means that of the kubeconfig.
         options: as for `helm upgrade`: `--values`, `--set`, `--reuse-values`.
 
     Raises:

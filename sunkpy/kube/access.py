@@ -1,4 +1,4 @@
-"""What the apiserver lets somebody do: SubjectAccessReview (authorization.k8s.io/v1)."""
+"""What a user may do by the apiserver's rules: SubjectAccessReview (authorization.k8s.io/v1)."""
 
 from __future__ import annotations
 

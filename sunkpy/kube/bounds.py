@@ -1,8 +1,8 @@
-"""How much of an object's metadata is remembered.
+"""How much of an object's metadata is kept in memory.
 
-Everybody who may create an object may give it a quarter of a megabyte of annotations, and labels and references to
-owners without a bound but etcd's, of 1.5 MB. In memory short texts take six times their length: a hundred such pods
-would end a leader, and each one after it.
+Everybody who may create an object may give it 256 kB of annotations; only etcd's 1.5 MB limit labels and references to
+owners. In memory short texts take six times their length: a hundred such pods would end a leader, and each one after
+it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from sunkpy.core.model.objects import KubeObject, OwnerReference
 T = TypeVar("T", bound=KubeObject)
 
 MOST_OF_ALL: Final = 32 * 1024
-"""Bytes of all annotations together, and of all labels, as they lie in memory."""
+"""The most bytes in memory of all annotations of an object together, and of all its labels."""
 MOST_OF_ONE: Final = 16 * 1024
-"""Characters of a value: 64 groups of YuniKorn take 6,000. Cut, no list can be read, and its gang is refused."""
+"""The most characters of one value. 64 groups of YuniKorn take 6,000. A list that is cut cannot be read, and its gang
+is refused.
+"""
 MOST_OWNERS: Final = 64
 _BESIDE_TEXT: Final = 100
 """Bytes that two short texts take in addition to their characters."""
@@ -28,7 +30,7 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def bounded(item: T) -> T:
-    """The object with as much of its metadata as anybody needs; what came with a binding is kept before all."""
+    """Return the object with bounded metadata. Annotations that came with a binding are kept before all others."""
     meta = item.metadata
     is_small = _bytes_of(meta.annotations) <= MOST_OF_ALL and _bytes_of(meta.labels) <= MOST_OF_ALL
     if is_small and len(meta.owner_references) <= MOST_OWNERS and _LAST_APPLIED not in meta.annotations:
@@ -60,5 +62,5 @@ def _kept(written: Mapping[str, str]) -> dict[str, str]:
 
 
 def _most_needed(references: Sequence[OwnerReference]) -> tuple[OwnerReference, ...]:
-    """The one that is responsible comes first."""
+    """Return the first `MOST_OWNERS` references, with the controller's first."""
     return tuple(sorted(references, key=lambda each: not each.controller)[:MOST_OWNERS])

@@ -1,4 +1,4 @@
-"""The apiserver's verbs, with typed answers; the exchange itself is `sunkpy.kube.connection`."""
+"""A client for the apiserver's verbs, with typed answers; `sunkpy.kube.connection` exchanges requests and answers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 PAGE: Final = 500
-"""Objects in one answer, as in client-go. The list of 10,000 nodes is 100 MB as text, and would stay in our memory."""
+"""The most objects in one answer, as in client-go. The list of 10,000 nodes is 100 MB as text, and would stay in our
+memory.
+"""
 _FEW, _MOST_LARGE = 20, 100
 _PAGE_BYTES: Final = 16 * 1024 * 1024
-"""About the longest answer: of objects that are larger fewer are asked for."""
+"""The wanted length of an answer to a list; if objects are larger, fewer are asked for at once."""
 
 
 class Kube:
-    """A client of one apiserver, as one identity. Close it, or use it in `async with`.
+    """A client of one apiserver, with one identity. Close it, or use it in `async with`.
 
     All methods raise `sunkpy.kube.errors.KubeError`; the docstrings name the kinds a caller should tell apart.
     """
@@ -43,7 +45,7 @@ class Kube:
     async def connect(cls, kubeconfig: Path | None = None, *, deadline: Deadline = unlimited) -> Self:
         """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
-        Writes are sent until the deadline only; after it they raise LeaseOver.
+        Writes are sent only until the deadline; after it they raise LeaseOver.
         """
         return cls(await Connection.open(kubeconfig, deadline=deadline))
 
@@ -75,11 +77,11 @@ class Kube:
     # ------------------------------------------------------------------ reads
 
     async def get(self, path: str, type_: type[T], *, accept: str = JSON) -> T:
-        """Read one object, or something else that has a path. `accept`: the form of the answer.
+        """Return one object, or another answer at this path, decoded as `type_`. `accept`: the form of the answer.
 
         Raises:
             NotFound, Forbidden, Unavailable.
-            Unreadable: it does not look as it should.
+            UnreadableAnswer: the answer does not look like `type_`.
         """
         answer = await self._connection.send(Request(method="GET", path=path, accept=accept))
         try:
@@ -98,21 +100,21 @@ class Kube:
         may_be_old: bool = False,
         not_older_than: str = "",
     ) -> list[U]:
-        """List all objects under a collection path, in one consistent read.
+        """Return all objects under a collection path, from one consistent read.
 
         Args:
             path: the collection.
             item_type: what each is decoded as.
             label_selector: only those with these labels.
             field_selector: only those with these fields.
-            may_be_old: take what the apiserver has in its cache. Never to be used for what is undone by it: an
+            may_be_old: read from the apiserver's cache. Do not use it for a decision that stale data makes wrong: an
                 apiserver that lags may show what is long gone, and not show what is there.
-            not_older_than: as `may_be_old`, but with all that was so at this resourceVersion.
+            not_older_than: as `may_be_old`, but with all changes up to this resourceVersion.
 
         Raises:
             Gone: as `pages`.
-            Unavailable: the apiserver lags, and its cache is older than that.
-            Unreadable: one of them does not look as it should.
+            Unavailable: the apiserver's cache is older than `not_older_than`.
+            UnreadableAnswer: one object does not look like `item_type`.
         """
         selection = paths.Selection(path, label_selector, field_selector)
         decoder, objects, turns = decoding.Decoder(item_type), list[U](), Turns()
@@ -128,14 +130,15 @@ class Kube:
     async def pages(
         self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", are_large: bool = False
     ) -> AsyncIterator[decoding.ListPage]:
-        """List all objects, as they were at one moment, in parts; there is at least one part. See `list_objects`.
+        """Yield all objects in parts, as they were at one moment; there is at least one part. See `list_objects`.
 
-        What may be old comes at once: from its cache the apiserver answers with all objects, whatever the limit.
-        If they `are_large`, up to 1.5 MB, the first part has a few, and none more than a leader has memory for.
+        With `may_be_old` there is one part: from its cache the apiserver answers with all objects, whatever the limit.
+        With `are_large` (objects of up to 1.5 MB) the first part has a few objects, and no part more than a leader has
+        memory for.
 
         Raises:
             Gone: it took so long that the version is no longer available; begin again.
-            Unreadable: an answer is no list.
+            UnreadableAnswer: an answer is not a list.
         """
         limit, most = (_FEW, _MOST_LARGE) if are_large else (PAGE, PAGE)
         part = {"resourceVersion": "0"} if may_be_old else {"limit": str(limit)}
@@ -156,9 +159,9 @@ class Kube:
     def watch_lines(
         self, selection: paths.Selection, *, resource_version: str, on_open: Callable[[], None]
     ) -> AsyncIterator[bytes]:
-        """Raw watch events, one JSON document each, until the server ends the stream, or is silent for long.
+        """Yield the events of a watch, one JSON document each, until the server ends the stream or is silent for long.
 
-        `on_open` is called when the server has accepted the watch: nothing may change for a long time after that.
+        `on_open` is called when the server has accepted the watch, because the first event may come long after that.
 
         Raises:
             Gone: the version is too old; list again.
@@ -171,20 +174,22 @@ class Kube:
     # ----------------------------------------------------------------- writes
 
     async def create(self, path: str, body: Json) -> bytes:
-        """Create an object under a collection path; the stored object as JSON.
+        """Create an object under a collection path, and return the stored object as JSON.
 
         Raises:
-            Conflict: it exists already.
-            Invalid: the apiserver refuses it.
+            Conflict: the object exists already.
+            Invalid: the apiserver refuses the object.
         """
         return await self.request("POST", path, body=body)
 
     async def patch(self, path: str, body: Json, *, content_type: str = MERGE_PATCH) -> bytes:
-        """Merge `body` into an object (RFC 7386: null removes a key), guarded by `metadata.resourceVersion`."""
+        """Merge `body` into an object (RFC 7386: null removes a key). If `body` has `metadata.resourceVersion`, the
+        object must still have it.
+        """
         return await self.request("PATCH", path, body=body, content_type=content_type)
 
     async def apply(self, path: str, body: Json, *, field_manager: str) -> None:
-        """Server-side apply, taking over conflicting fields (KEP-555)."""
+        """Write an object by server-side apply, and take over fields that others have set (KEP-555)."""
         params = {"fieldManager": field_manager, "force": "true"}
         await self.request("PATCH", path, body=body, params=params, content_type=APPLY_PATCH)
 
@@ -194,8 +199,8 @@ class Kube:
         """Delete an object, only if it still has that uid and resourceVersion.
 
         Raises:
-            Conflict: it has changed or is another one by now.
-            NotFound: it is gone already.
+            Conflict: the object has changed, or is another one by now.
+            NotFound: the object is gone already.
         """
         preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
         body: dict[str, object] = {
@@ -208,10 +213,10 @@ class Kube:
         await self.request("DELETE", path, body=body)
 
     async def bind(self, namespace: str, name: str, *, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        """Put a pending pod on a node; the annotations are merged into the pod by the apiserver in the same write.
+        """Bind a pending pod to a node; the apiserver merges the annotations into the pod in the same write.
 
         Raises:
-            Conflict: the pod is bound already, or is another one under that name.
+            Conflict: the pod is bound already, or another pod has its name.
         """
         body = {
             "apiVersion": "v1",
@@ -222,7 +227,8 @@ class Kube:
         await self.request("POST", f"{paths.pod(namespace, name)}/binding", body=body)
 
     async def review_token(self, token: str, *, audience: str = "") -> TokenReview:
-        """Ask the apiserver whose token this is. Without an audience the token has to be for the apiserver itself.
+        """Return whose token this is, as the apiserver says. Without an audience the token has to be for the apiserver
+        itself.
 
         Raises:
             Forbidden: we may not create TokenReviews.

@@ -33,7 +33,7 @@ JSON: Final = "application/json"
 
 TIMEOUT_S: Final = 20.0
 _CONNECTIONS = 32
-"""So many connections are for requests at once; each watch has one more."""
+"""The most connections for requests; each watch has one of its own in addition."""
 _UNUSABLE: Final = (config.ConfigException, yaml.YAMLError, TypeError, AttributeError)
 """The errors of the official client for a kubeconfig that is invalid. For a file that is not a map of lists it raises
 Python's own.
@@ -62,7 +62,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection:
-    """A connection to one apiserver, as one identity. Close it when done. A watch may take longer than `timeout_s`."""
+    """A connection to one apiserver, with one identity. Close it when done. `timeout_s` limits requests, but not
+    watches.
+    """
 
     def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
@@ -77,7 +79,7 @@ class Connection:
         """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
         Raises:
-            Unavailable: there is none of these, or it cannot be used.
+            Unavailable: none of these exists, or it cannot be used.
         """
         settings = Configuration()
         try:
@@ -101,10 +103,10 @@ class Connection:
             await self._watching.close()
 
     async def send(self, request: Request) -> bytes:
-        """The body of a 2xx answer.
+        """Send a request, and return the body of a 2xx answer.
 
         Raises:
-            KubeError: one of `sunkpy.kube.errors` for anything else.
+            KubeError: a class of `sunkpy.kube.errors` for any other answer.
         """
         limit_s = min(self._timeout_s, self._deadline()) if request.is_write else self._timeout_s
         if limit_s <= 0:
@@ -120,13 +122,14 @@ class Connection:
         return content
 
     async def stream(self, request: Request, on_open: Callable[[], None]) -> AsyncIterator[bytes]:
-        """The lines of an answer that does not end by itself; `on_open` is called when the server has accepted it.
+        """Yield the lines of an answer that does not end by itself; `on_open` is called when the server has accepted
+        it.
 
-        After 100 s without a byte it ends as if the server had ended it. Bookmarks come each minute or so, but none for
-        a kind that has not changed since the apiserver began.
+        After 100 s without a byte the stream ends as if the server had ended it. Bookmarks come about each minute, but
+        not for a kind that has not changed since the apiserver started.
 
         Raises:
-            Gone: the version asked for is too old.
+            Gone: the requested resourceVersion is too old.
             Unavailable: the connection broke.
         """
         name = f"WATCH {request.path}"
@@ -146,7 +149,9 @@ class Connection:
             raise errors.Unavailable(name, status=0, message=f"watch broke: {error!r}") from error
 
     def _for_watches(self) -> ApiClient:
-        """Made for the first watch: commands have none, and each client reads the certificates of the machine."""
+        """Return the client for watches. It is made for the first watch, because commands have none, and each client
+        reads the machine's certificates.
+        """
         if self._watching is None:
             settings = self._api.configuration
             settings.connection_pool_maxsize = 0  # without a limit; the other client has its own already
@@ -170,10 +175,10 @@ class Connection:
 
 
 class _Connections(RESTClientObject):  # type: ignore[misc]  # the official client has no types
-    """Those that were given up in an answer's middle end with the rest.
+    """Connections that close fully when their client closes, even if one was abandoned in the middle of an answer.
 
-    TLS waits for the server's goodbye, and before Python 3.12.8 nobody waits for TLS: such a connection outlived its
-    owner, for 30 s at a silent server.
+    TLS waits for the server to close its side, and before Python 3.12.8 nobody waits for TLS: such a connection
+    outlived its owner, for 30 s with a silent server.
     """
 
     def _create_connector(self) -> aiohttp.TCPConnector:
@@ -196,7 +201,7 @@ async def _load_ambient(settings: Configuration) -> None:
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Split a stream at newlines; a line may be longer than any read buffer."""
+    """Yield the lines of a stream. A line may be longer than any read buffer."""
     rest = b""
     async for chunk in answer.content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -206,7 +211,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _own_namespace() -> str:
-    """The namespace of the pod whose service account would be used; empty outside a pod."""
+    """Return the namespace of the pod whose service account would be used; empty outside a pod."""
     try:
         return _OF_POD.read_text().strip() if os.environ.get("KUBERNETES_SERVICE_HOST") else ""
     except OSError:
@@ -214,7 +219,9 @@ def _own_namespace() -> str:
 
 
 def current_namespace(kubeconfig: Path | None = None) -> str:
-    """The namespace of the current context, as kubectl takes it; in a pod that of the pod; otherwise `default`."""
+    """Return the namespace of the kubeconfig's current context, as kubectl does; in a pod the pod's namespace;
+    otherwise `default`.
+    """
     if kubeconfig is None and (own := _own_namespace()):
         return own
     paths = str(kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION)

@@ -1,8 +1,8 @@
-"""Decodes the apiserver's JSON object by object: an object that cannot be read must not cost the others.
+"""Decodes the apiserver's JSON object by object, so that one object that cannot be read does not affect the others.
 
-msgspec reads with recursion, also what it only skips, and gives up at the depth of Python's stack; of a CRD without a
-schema people may write ten times as deep. What is nested deeper than `LEVELS` is then cut out, without recursion: what
-is left says at least which object it is.
+msgspec reads with recursion, also what it only skips, and fails at the depth of Python's stack. In objects of a CRD
+without a schema people may nest ten times as deep. Then everything nested deeper than `LEVELS` is cut out, without
+recursion, and the rest still says which object it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sunkpy.core.model.objects import Key, KubeObject
 T = TypeVar("T", bound=KubeObject)
 
 LEVELS: Final = 32
-"""So many levels of nesting are read: metadata ends well above that."""
+"""The levels of nesting that are kept. Metadata needs far fewer."""
 
 _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TOKEN: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
@@ -27,19 +27,21 @@ TOO_DEEP: Final = "it is nested too deep"
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that does not look as its kind should: the known part of it, and why the rest cannot be read."""
+    """An object that does not look as its kind should: the part that could be read, and why the rest could not."""
 
     object: KubeObject
     why: str
 
     @property
     def key(self) -> Key:
-        """The key of the object, as of any object."""
+        """The namespace and name of the object."""
         return self.object.key
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects of a list, not read yet; the resourceVersion of the whole; what to ask for the next page, if any."""
+    """A part of a list: its objects, not decoded yet; the resourceVersion of the whole list; and the token for the next
+    part, empty at the end.
+    """
 
     items: tuple[bytes | msgspec.Raw, ...]
     version: str
@@ -47,7 +49,7 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """An event of a watch; its object is not read yet. `is_cut`: parts of the object are missing."""
+    """An event of a watch, whose object is not decoded yet. `is_cut`: deeply nested parts of the object are missing."""
 
     type: str
     object: msgspec.Raw = msgspec.Raw()
@@ -55,16 +57,16 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 class Decoder(Generic[T]):
-    """Reads objects of one kind."""
+    """Decodes objects of one kind."""
 
     def __init__(self, item_type: type[T]) -> None:
         self._decoder = msgspec.json.Decoder(item_type)
 
     def read(self, item: bytes | msgspec.Raw) -> T | Unreadable:
-        """Read one object.
+        """Return the decoded object, or an `Unreadable` if it does not look as its kind should.
 
         Raises:
-            msgspec.DecodeError: it is none at all.
+            msgspec.DecodeError: the text is not JSON.
         """
         try:
             return self._decoder.decode(item)
@@ -75,10 +77,10 @@ class Decoder(Generic[T]):
 
 
 def read_page(answer: bytes) -> ListPage:
-    """The answer to a list, or to a part of one.
+    """Return the page in an answer to a list request.
 
     Raises:
-        msgspec.DecodeError: it is none.
+        msgspec.DecodeError: the answer is not a list.
     """
     items: Iterable[bytes | msgspec.Raw]
     try:
@@ -91,10 +93,10 @@ def read_page(answer: bytes) -> ListPage:
 
 
 def read_event(line: bytes) -> WatchEvent:
-    """Read a line of a watch.
+    """Return the event in one line of a watch.
 
     Raises:
-        msgspec.DecodeError: it is no event.
+        msgspec.DecodeError: the line is not an event.
     """
     try:
         return msgspec.json.decode(line, type=WatchEvent)
@@ -104,7 +106,7 @@ def read_event(line: bytes) -> WatchEvent:
 
 
 def cut(document: bytes, *, levels: int) -> bytes:
-    """The document with null in the place of each list and object that is nested deeper."""
+    """Return the document with null in the place of each list and object that is nested deeper than `levels`."""
     parts: list[bytes] = []
     done, depth, start = 0, 0, 0
     for token in _TOKEN.finditer(document):
@@ -132,12 +134,12 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _what_is_left(item: bytes) -> KubeObject:
-    """The metadata of an object that cannot be read."""
+    """Return the metadata of an object that cannot be decoded."""
     return msgspec.json.decode(cut(item, levels=LEVELS), type=KubeObject)
 
 
 def _items(answer: bytes) -> Iterator[bytes]:
-    """The parts of a list, found without recursion: what stands at the third level, below the key `items`."""
+    """Yield the objects of a list without recursion: the values at the third level, below the key `items`."""
     depth, start, key = 0, 0, b""
     is_within = False
     for token in _TOKEN.finditer(answer):

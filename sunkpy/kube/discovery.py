@@ -1,10 +1,10 @@
-"""Which kinds the apiserver serves, and where: clusters have kinds and versions of their own.
+"""Which kinds the apiserver serves, and at which paths, because clusters have kinds and versions of their own.
 
 All kinds come in one answer for the groups and one for the group without a name (aggregated discovery, KEP-3352, stable
-since Kubernetes 1.30), so what it costs does not depend on how many are looked for.
+since Kubernetes 1.30), so the cost does not depend on how many are looked for.
 
-That an answer lacks a kind is no proof that there is none: an apiserver that has just started knows its CRDs a moment
-later, and one that stands behind it may not answer it.
+If an answer lacks a kind, that does not prove that there is none: an apiserver that has just started knows its CRDs a
+moment later, and an aggregated apiserver behind it may not answer it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORM: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscovery
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of a kind in one version; `plural` as rights name them."""
+    """The objects of a kind in one version. `plural` is the name of the kind in paths and roles."""
 
     kind: Kind
     api_version: str
@@ -33,18 +33,18 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """`jobsets.jobset.x-k8s.io`, as in a role and on the command line."""
+        """The resource with its group, as in a role and on the command line: `jobsets.jobset.x-k8s.io`."""
         return f"{self.plural}.{self.kind.group}" if self.kind.group else self.plural
 
     @property
     def collection(self) -> str:
-        """Path of all objects, of all namespaces."""
+        """The path of all objects of the resource, in all namespaces."""
         return paths.collection(self.api_version, self.plural)
 
     def path(self, namespace: str, name: str) -> str:
-        """Path of one object; the namespace does not matter for a kind that has none.
+        """Return the path of one object. The namespace does not matter for a kind that has none.
 
-        A pod may name any text as its owner.
+        The name is quoted, because a pod may name any text as its owner.
         """
         within = f"/namespaces/{namespace}" if self.namespaced else ""
         return f"{paths.root(self.api_version)}{within}/{self.plural}/{quote(name, safe='')}"
@@ -53,15 +53,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """The kinds that the apiserver serves, according to one answer.
 
-    `resources`: each kind in its versions, the preferred one first. `uncertain`: groups that could not be read.
+    `resources`: each kind in its versions, the preferred one first. `uncertain`: groups that the apiserver itself could
+    not read.
     """
 
     resources: Mapping[Kind, tuple[Resource, ...]] = {}
     uncertain: frozenset[str] = frozenset()
 
     def find(self, kind: Kind, *, rather: Resource | None = None) -> Resource | None:
-        """Where the kind is served; None if this answer lacks it. `rather`: the place to keep as long as the kind is
-        served there.
+        """Return the resource under which the kind is served; None if this answer lacks it. `rather`: the resource to
+        keep as long as the kind is served there.
         """
         found = self.resources.get(kind, ())
         return rather if rather in found else next(iter(found), None)
@@ -93,13 +94,13 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 class _Groups(msgspec.Struct, frozen=True):
-    """Without `items` it is another form than was asked for, and says nothing."""
+    """An answer of aggregated discovery. An answer without `items` has another form, and cannot be used."""
 
     items: tuple[_Group, ...]
 
 
 async def read_served(kube: Kube) -> Served:
-    """Ask for all kinds.
+    """Ask the apiserver for all kinds that it serves.
 
     Raises:
         KubeError: the apiserver could not be asked.
@@ -114,7 +115,7 @@ async def read_served(kube: Kube) -> Served:
 
 
 def explain_absent(kind: Kind) -> str:
-    """A message that there is no such kind."""
+    """Return the message that the apiserver does not serve this kind."""
     name = f"{kind.kind} of {kind.group}" if kind.group else kind.kind
     return f"the apiserver knows no kind {name}: its CRD is not installed"
 

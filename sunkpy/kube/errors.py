@@ -1,16 +1,16 @@
-"""What the apiserver can answer instead of what was asked.
+"""The errors of requests to the apiserver.
 
 KubeError
-├── NotFound        404: the object is not there
-├── NotServed       404 for the path: there is no such kind, or this apiserver has just started
-├── Forbidden       401, 403: the service account lacks a right, or its token is not accepted
-├── Conflict        409: the object changed, or exists already
-├── Gone            410: the resourceVersion of a watch or list is too old
-├── Invalid         400, 422: the apiserver refuses the object itself
-├── TooMany         429: eviction refused by a disruption budget, or the server asks to slow down
-├── Unavailable     no answer, or 5xx: worth another try
-├── Unreadable      2xx, with an object that does not look as its kind should
-└── LeaseOver       not sent, for this process does not lead any more
+├── NotFound          404: the object is not there
+├── NotServed         404 for the path: there is no such kind, or this apiserver has just started
+├── Forbidden         401, 403: the service account lacks a right, or its token is not accepted
+├── Conflict          409: the object changed, or exists already
+├── Gone              410: the resourceVersion of a watch or list is too old
+├── Invalid           400, 422: the apiserver refuses the object itself
+├── TooMany           429: eviction refused by a disruption budget, or the server asks to slow down
+├── Unavailable       no answer, or 5xx: worth another try
+├── UnreadableAnswer  2xx, with a body that cannot be decoded
+└── LeaseOver         not sent, because this process does not lead any more
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class KubeError(Exception):
-    """A request that did not succeed. As text it says what was tried and what came of it. `message`: only the words of
-    the answer.
+    """A request to the apiserver did not succeed. As text it says what was tried and what came of it. `message` is only
+    the apiserver's answer.
     """
 
     def __init__(self, request: str, *, status: int, message: str, reason: str = "") -> None:
@@ -38,29 +38,29 @@ class NotFound(KubeError):
 
 
 class NotServed(KubeError):
-    """404 for the path itself. It is not a `NotFound`, because it says nothing about the object: a CRD that an
-    apiserver has not read yet looks the same.
+    """404 for the path itself, which says nothing about the object: a CRD that an apiserver has not read yet looks the
+    same. So it is not a `NotFound`.
     """
 
 
 class Forbidden(KubeError):
-    """401 or 403: a person has to give a right."""
+    """401 or 403: the service account lacks a right, which a person has to give."""
 
 
 class Conflict(KubeError):
-    """409: another write was faster; read again and decide again."""
+    """409: another write was faster. The caller has to read and decide again."""
 
 
 class Gone(KubeError):
-    """410: list again."""
+    """410: the resourceVersion is too old. The caller has to list again."""
 
 
 class Invalid(KubeError):
-    """400 or 422: the same request will be refused again."""
+    """400 or 422: the apiserver refuses the object, and would refuse the same request again."""
 
 
 class TooMany(KubeError):
-    """429: ask again later."""
+    """429: the request may be sent again later."""
 
 
 class Unavailable(KubeError):
@@ -68,11 +68,11 @@ class Unavailable(KubeError):
 
 
 class UnreadableAnswer(KubeError):
-    """The answer came, and what it holds cannot be read."""
+    """The apiserver answered 2xx, and the answer cannot be decoded."""
 
 
 class LeaseOver(KubeError):
-    """A write after the lease has expired was not sent. The process is about to end."""
+    """A write was not sent, because the lease has expired. The process is about to end."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {
@@ -88,9 +88,9 @@ _BY_STATUS: dict[int, type[KubeError]] = {
 
 
 def from_response(request: str, status: int, body: bytes) -> KubeError:
-    """The error for a non-2xx answer; `body` is a Status object or plain text.
+    """Return the error for a non-2xx answer; `body` is a Status object or plain text.
 
-    If an object is not there, the Status says so; where nothing is served the text is "404 page not found"
+    If an object is not there, the Status says so. If the path is not served, the text is "404 page not found"
     (k8s.io/apiserver, pkg/util/notfoundhandler).
     """
     try:

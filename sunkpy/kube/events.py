@@ -1,7 +1,8 @@
-"""Events, which a person sees in `kubectl describe`. The same object, reason and text are sent once in ten minutes.
+"""Writes Events, which a person sees in `kubectl describe`. The same object, reason and text are written once in ten
+minutes.
 
-While `EventRecorder.run` runs, callers never wait for them: they are written in order, a few at a time. When too many
-wait to be written, as when the apiserver keeps Events in an etcd of their own that is away, new ones are dropped.
+While `EventRecorder.run` runs, callers never wait for Events: they are written in order, a few at a time. If too many
+wait, such as when the apiserver keeps Events in an etcd of their own that is away, new ones are dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NOTE_LIMIT = 1024  # events.k8s.io/v1 refuses longer notes
 
 
 class _Words(msgspec.Struct, frozen=True, kw_only=True):
-    """What an Event says: `reason` is one word for programs, `action` what we did, `note` a sentence for people."""
+    """The text of an Event: `reason` is one word for programs, `action` what we did, `note` a sentence for people."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -39,7 +40,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Event(msgspec.Struct, frozen=True):
-    """Where it goes, what is sent, and by what it is known to have been said."""
+    """An Event to write: its namespace, its body, and a digest by which a repetition is recognised."""
 
     namespace: str
     body: dict[str, object]
@@ -47,10 +48,9 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class EventRecorder:
-    """Writes Events. An Event that cannot be written is logged and forgotten, because no decision may
-    depend on it.
+    """Writes Events. An Event that cannot be written is logged and forgotten, because no decision may depend on it.
 
-    `lost` counts those that nobody will read, by `why`: `too many` were dropped, `failed` could not be written.
+    `lost` counts Events that nobody will read, by `why`: `too many` were dropped, `failed` could not be written.
     """
 
     def __init__(self, kube: Kube, *, component: str, instance: str, lost: Counter | None = None) -> None:
@@ -64,7 +64,7 @@ class EventRecorder:
         self._log = structlog.get_logger("events")
 
     async def run(self) -> None:
-        """Write what is recorded from now on, until cancelled."""
+        """Write the Events that are recorded from now on, until cancelled."""
         unwritten = self._unwritten = asyncio.Queue[_Event](_UNWRITTEN_LIMIT)
 
         async def work() -> None:
@@ -80,11 +80,11 @@ class EventRecorder:
             self._unwritten = None
 
     async def normal(self, about: KubeObject, kind: str, *, reason: str, action: str, note: str) -> None:
-        """An Event of type Normal: something happened as it should."""
+        """Record an Event of type Normal: something happened as it should."""
         await self._record(about, kind, _Words(type="Normal", reason=reason, action=action, note=note))
 
     async def warning(self, about: KubeObject, kind: str, *, reason: str, action: str, note: str) -> None:
-        """An Event of type Warning: a person may have to look at something."""
+        """Record an Event of type Warning: a person may have to look at something."""
         await self._record(about, kind, _Words(type="Warning", reason=reason, action=action, note=note))
 
     async def _record(self, about: KubeObject, kind: str, words: _Words) -> None:
@@ -100,7 +100,7 @@ class EventRecorder:
             self._drop(event)
 
     def _new(self, about: KubeObject, kind: str, words: _Words) -> _Event | None:
-        """The Event to write; None when it was said already."""
+        """Return the Event to write; None if the same was written lately."""
         said = "\0".join((about.uid, about.name, words.type, words.reason, words.note))
         digest = hashlib.sha256(said.encode()).hexdigest()
         if digest in self._said:
@@ -124,7 +124,7 @@ class EventRecorder:
         return _Event(namespace, body, digest)
 
     def _drop(self, event: _Event) -> None:
-        """Logged once until all are written. It may be said again, as one that could not be written."""
+        """Drop an Event. That is logged once until all others are written; the same Event may be recorded again."""
         self._said.pop(event.digest, None)
         self._lost.labels("too many").inc()
         if not self._is_dropping:

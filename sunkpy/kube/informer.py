@@ -3,7 +3,7 @@
 Rules, from client-go's reflector: list page by page, then watch from the version of the list; keep the newest version,
 bookmarks included; on 410 list again and compare, so that missed deletions are reported; back off with jitter;
 never await between a change of the store and its handlers, so that a handler always sees the store that its event made.
-Between two changes others have their turn when it has taken long: one chunk of a watch may bring hundreds.
+If changes take long, other tasks get a turn between two of them, because one chunk of a watch may bring hundreds.
 
 One bad object must not affect the others: neither one that cannot be read, nor one on which a handler fails.
 """
@@ -34,16 +34,22 @@ Handler = Callable[[T | None, T | None], None]
 Exceptions are logged; must not block."""
 
 Keep = Callable[[T], T]
-"""Reduces an object to what stays in the store."""
+"""A function that reduces an object to what stays in the store."""
 
 Tell = Callable[[KubeObject, str], None]
-"""Called with an object that cannot be read, or over which a handler failed, and why. Must not block or raise."""
+"""A function that is called with an object that cannot be decoded, or over which a handler failed, and why. It must not
+block or raise.
+"""
 
 Rescue = Callable[[Unreadable], T | None]
-"""The entry in the store for an object that cannot be read; None: the previous one, if any."""
+"""A function that returns the store's entry for an object that cannot be decoded; None keeps the previous entry, if
+any.
+"""
 
 UntilServed = Callable[[], Awaitable[None]]
-"""Awaited when the server has no such collection any more; when it returns, the collection is listed again."""
+"""A function to await when the apiserver does not serve the collection any more. When it returns, the collection is
+listed again.
+"""
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
 
@@ -62,7 +68,8 @@ def _nothing(_: Unreadable) -> None:
 
 
 class Informer(Generic[T]):
-    """List + watch of one collection. If its objects may be large, for anybody makes them, few are listed at a time.
+    """A local copy of one collection by list and watch. With `are_large`, few objects are listed at a time: anybody may
+    make them large.
 
     `synced` is set after the first list has been handled; `connected` is true while the server keeps a watch open.
     """
@@ -102,11 +109,13 @@ class Informer(Generic[T]):
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object as last seen. None proves that there is none only while `connected`."""
+        """Return the object as last seen. None proves that it does not exist only while `connected`."""
         return self._store.get((namespace, name))
 
     def values(self) -> Iterable[T]:
-        """All objects as last seen, in no order. Do not await while iterating, because the watch changes them."""
+        """Return all objects as last seen, in no order. Do not await while iterating, because the watch
+        changes them.
+        """
         return self._store.values()
 
     @property
@@ -116,7 +125,7 @@ class Informer(Generic[T]):
 
     @property
     def connected_s(self) -> float:
-        """Seconds since the server opened a watch, at whose begin it tells what has changed meanwhile."""
+        """The seconds since the server opened the watch. At that moment it sends all changes since the last list."""
         return asyncio.get_running_loop().time() - self._connected_at
 
     def __len__(self) -> int:
@@ -204,7 +213,7 @@ class Informer(Generic[T]):
         return item if isinstance(item, Unreadable) else self._keep(bounded(item))
 
     def _take(self, item: T | Unreadable) -> None:
-        """An object as it is now."""
+        """Put an object into the store as it is now."""
         kept: T | None
         if isinstance(item, Unreadable):
             self._tell(item.object, item.why)
@@ -241,9 +250,9 @@ class Informer(Generic[T]):
 
 
 class Together(Generic[T]):
-    """Informers of parts of one collection that have no object in common, as if they were one.
+    """Several informers of parts of one collection that share no object, used as one informer.
 
-    A field selector has no "or": for the pods of several schedulers there is one watch each.
+    A field selector has no "or", so for the pods of several schedulers there is one watch each.
     """
 
     def __init__(self, parts: Iterable[Informer[T]]) -> None:
@@ -255,18 +264,18 @@ class Together(Generic[T]):
             part.add_handler(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object as last seen. If two have one name, with different schedulers, it is the later one."""
+        """Return the object as last seen. If two parts have one of this name, it is the one created later."""
         found = [item for part in self.parts if (item := part.get(namespace, name)) is not None]
         return max(found, key=lambda item: item.metadata.creation_timestamp, default=None)
 
     @property
     def version(self) -> str:
-        """The newest resourceVersion that any part has come to; empty while one is not known."""
+        """The newest resourceVersion that any part has reached; empty while one is not known."""
         versions = [part.version for part in self.parts]
         return max(versions, key=int) if all(version.isdecimal() for version in versions) else ""
 
     def values(self) -> Iterator[T]:
-        """All objects as last seen. Do not await while iterating."""
+        """Return all objects of all parts as last seen. Do not await while iterating."""
         return chain.from_iterable(part.values() for part in self.parts)
 
     def __len__(self) -> int:

@@ -1,19 +1,18 @@
-"""Which kinds of owners can be watched, and where they are served: for all followed kinds together.
+"""Which kinds of owners can be watched, and at which paths, for all followed kinds together.
 
-One answer of the apiserver tells of all, so what it costs to look depends neither on how many are followed nor on how
-many are missing. It is asked again while a kind is missing, and when a watch hears that nothing is there any more. A
-CRD that is installed later is found so, and so is one that comes back in another version.
+One answer of the apiserver lists all kinds, so the cost depends neither on how many kinds are followed nor on how many
+are missing. It is requested again while a kind is missing, and when a watch finds that its path is gone. So a CRD that
+is installed later is found, and one that comes back in another version.
 
-One answer proves nothing, because an apiserver that has just started does not know its CRDs yet: a kind is taken for
-absent when answers have lacked it for a while. Until then nothing is decided of the pods that need it, and where it was
-found is kept in any case. Kinds that may not be read are tried again one at a time, in turn.
+One answer proves nothing, because an apiserver that has just started does not know its CRDs yet. A kind counts as
+absent only when answers have lacked it for a while. Until then nothing is decided about the pods that need it, and its
+last path is kept in any case. Kinds that may not be read are tried again one at a time.
 
-At most `MOST_KINDS` kinds that are not `expected` are followed at a time; others wait as those that may not
-be read. So no pods can have the scheduler follow kinds without end, or keep it from those that it works with.
+At most `MOST_KINDS` kinds that are not `expected` are followed at a time; further ones wait like those that may not be
+read. So pods cannot make the scheduler follow kinds without end, or keep it from the expected ones.
 
-A kind is needed as long as an object of it stands above a pod that is known, and when somebody looks for one. It may be
-needed again a moment later, as by a CronJob or a roll: so it is followed for much longer than it takes to list it
-again.
+A kind is needed as long as an object of it stands above a known pod, and when somebody looks for one. A CronJob or a
+roll may need it again a moment later, so it is followed for much longer than a new list takes.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from sunkpy.kube.discovery import Resource, Served, explain_absent, read_served
 
 _RETRY_FIRST_S: Final = 0.2
 MOST_KINDS: Final = 64
-"""At most so many kinds are followed. Each is a watch, with all objects of the kind in the cluster, and whoever makes
-pods may name any kind.
+"""The most kinds that are followed at once. Each is a watch with all objects of the kind in the cluster, and whoever
+makes pods may name any kind.
 """
 
 
@@ -62,10 +61,10 @@ KIND_TIMES: Final = KindTimes()
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """What is known of a kind.
+    """What is known of one kind.
 
-    `resource`: where it was last read. `missing_since`: when the first of the answers came that, one after another,
-    lacked it. `problem`: what a person has to change. `refused_at`: when a right to read it was last missing.
+    `resource`: where it was last read. `missing_since`: the time of the first of the latest answers in a row that
+    lacked it. `problem`: what a person has to change. `refused_at`: when the right to read it was last missing.
     `needed_until`: until then it is followed.
     """
 
@@ -78,15 +77,15 @@ class _Known:
 
     @property
     def is_well(self) -> bool:
-        """It is served and may be read, as far as is known."""
+        """True if the kind is served and may be read, as far as is known."""
         return self.resource is not None and self.missing_since is None and not self.problem
 
 
 class OwnerKinds:
-    """Follows kinds. `on_change` is called with a kind that is found, missing, or cannot be read. It
-    must not block.
+    """Follows kinds of owners. `on_change` is called with a kind that is found, missing, or cannot be read, and must
+    not block.
 
-    `expected` are followed however many others are.
+    `expected` kinds are followed however many others are.
     """
 
     def __init__(
@@ -115,21 +114,21 @@ class OwnerKinds:
     # ------------------------------------------------------------- questions
 
     def where(self, kind: Kind) -> Resource | None:
-        """The resource by which the kind was last read; None if it could not be read."""
+        """Return the resource by which the kind was last read; None if it could not be read."""
         return self._known[kind].resource if kind in self._known else None
 
     def is_missing(self, kind: Kind) -> bool:
-        """The apiserver does not serve the kind now: for a moment, or until somebody installs it."""
+        """True if the apiserver does not serve the kind now: for a moment, or until somebody installs it."""
         return kind in self._known and self._known[kind].missing_since is not None
 
     def problem(self, kind: Kind) -> str:
-        """What a person has to change before the kind can be read; empty if nothing like that is known."""
+        """Return what a person has to change before the kind can be read; empty if nothing like that is known."""
         return self._known[kind].problem if kind in self._known else ""
 
     # ------------------------------------------------------------- following
 
     def follow(self, kind: Kind, *, for_good: bool = False) -> None:
-        """Find the kind, now and whenever it moves, because somebody needs it. `for_good`: they need it for ever."""
+        """Find the kind, now and whenever it moves, because somebody needs it. `for_good`: it is needed for ever."""
         if kind not in self._known:
             self._known[kind] = _Known()
             place = self._served.find(kind) if self._served is not None else None
@@ -142,10 +141,7 @@ class OwnerKinds:
         known.needed_until = max(known.needed_until, until)
 
     def drop_unneeded(self, in_use: Iterable[Kind]) -> list[Kind]:
-        """The kinds that nobody has needed for a while: they are followed no more; `in_use` are needed now.
-
-        What is just being asked about one of them finds nobody to tell.
-        """
+        """Stop to follow the kinds that nobody has needed for a while, and return them. `in_use` are needed now."""
         for kind in in_use:
             self.follow(kind)
         now = self._clock()
@@ -159,14 +155,14 @@ class OwnerKinds:
         return kind in self._known
 
     def doubt(self, kind: Kind) -> None:
-        """Take the kind for missing until it is found again, because somebody has heard that it is not there."""
+        """Count the kind as missing until it is found again, because somebody has heard that it is not there."""
         if kind in self._known:
             self._miss(kind)
             self._wanted.set()
 
     async def until_served(self, kind: Kind) -> None:
-        """Like `doubt`, but wait until the kind is served again. If it is found elsewhere, `on_change` is called
-        instead.
+        """Count the kind as missing, and wait until it is served again. If it is found elsewhere, `on_change` is
+        called, and this goes on waiting.
         """
         known = self._known.get(kind)
         if known is None:
@@ -177,7 +173,7 @@ class OwnerKinds:
             await known.found.wait()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look for kinds until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_looking())
             while True:
@@ -216,7 +212,7 @@ class OwnerKinds:
         self._try_next_refused(self._served)
 
     def _compare(self, kind: Kind, served: Served) -> None:
-        """What a new answer says of a kind."""
+        """Note what a new answer says of a kind."""
         known = self._known[kind]
         place = served.find(kind, rather=known.resource)
         if place is None:
@@ -226,7 +222,9 @@ class OwnerKinds:
             self._to_try.put_nowait((kind, place))
 
     def _try_next_refused(self, served: Served) -> None:
-        """Who gives a right does not tell us. One at a time: what this costs does not grow with their number."""
+        """Try the kind whose read was refused longest ago, because nobody reports when a right is given. It is one at a
+        time, so the cost does not grow with their number.
+        """
         refused = [kind for kind, known in self._known.items() if known.problem and known.missing_since is None]
         kind = min(refused, key=lambda each: self._known[each].refused_at, default=None)
         place = served.find(kind) if kind is not None else None
@@ -234,7 +232,7 @@ class OwnerKinds:
             self._to_try.put_nowait((kind, place))
 
     async def _try(self, kind: Kind, place: Resource) -> None:
-        """Is it there, and may it be read?"""
+        """Read one object of the kind, to learn whether it is there and may be read."""
         if kind not in self._known:
             return
         try:
@@ -253,7 +251,7 @@ class OwnerKinds:
                 self._note_refused(kind, f"the scheduler does not follow {place.title}: {why}")
 
     def _has_room(self, kind: Kind) -> bool:
-        """It is followed already, is expected, or not too many others are."""
+        """True if the kind may be followed: it already is, it is expected, or there are few enough others."""
         known = self._known.get(kind)
         if known is None or known.resource is not None or kind in self._expected:
             return True
@@ -272,13 +270,13 @@ class OwnerKinds:
             self._note_problem(kind, explain_absent(kind))
 
     def _note_refused(self, kind: Kind, problem: str) -> None:
-        """A right to read it is missing."""
+        """Note that the kind may not be read, and why."""
         if (known := self._known.get(kind)) is not None:
             known.missing_since, known.refused_at = None, self._clock()
             self._note_problem(kind, problem)
 
     def _note_problem(self, kind: Kind, problem: str) -> None:
-        """Told once, to the log and to whoever waits for the kind."""
+        """Report a new problem once, to the log and to whoever waits for the kind."""
         known = self._known[kind]
         if known.problem != problem:
             self._log.warning("kind cannot be read", kind=kind.kind, group=kind.group, problem=problem)

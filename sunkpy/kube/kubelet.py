@@ -1,7 +1,7 @@
-"""What a kubelet says of itself, asked directly.
+"""Reads a kubelet's feature gates from its metrics.
 
-Its certificate is mostly its own, so nobody proves to be it. Hence it is to get a token that opens nothing but the
-metrics of kubelets.
+The kubelet's certificate is mostly self-signed, so it proves nothing about who answers. So the token that is sent to it
+must open nothing but the metrics of kubelets.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _GATE: Final = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} (
 
 
 async def feature_gates(address: str, port: int, *, token: str) -> Mapping[str, bool]:
-    """Ask the kubelet which feature gates are on.
+    """Return which feature gates of the kubelet are on.
 
     Raises:
-        Unavailable: it does not answer, or refuses.
+        Unavailable: the kubelet does not answer, or refuses.
     """
     url = f"https://[{address}]:{port}/metrics" if ":" in address else f"https://{address}:{port}/metrics"
     headers = {"Authorization": f"Bearer {token}"}

@@ -3,7 +3,7 @@
 The holder's clock is never compared with ours: a lease counts as expired when it has not changed for its duration as
 seen from here, as client-go does.
 
-Give it a client of its own: with a deadline nothing could be taken before the lease is held, and calls that hang must
+Give it a client of its own: a client with a deadline cannot write before the lease is held, and calls that hang must
 not use up the connections that its renewal needs.
 """
 
@@ -30,7 +30,7 @@ class _Lease(KubeObject, frozen=True, kw_only=True):
 
 
 class KubeLease:
-    """The `sunkpy.runtime.election.LeaseLock` that lives in the cluster."""
+    """The `sunkpy.runtime.election.LeaseLock` whose lease is a Kubernetes Lease."""
 
     def __init__(self, kube: Kube, *, namespace: str, name: str) -> None:
         self._kube = kube
@@ -38,7 +38,7 @@ class KubeLease:
         self._name = name
 
     async def read(self) -> LeaseRecord | None:
-        """The lease as it stands; None when nobody ever held it."""
+        """Return the lease as it stands; None if nobody ever held it."""
         try:
             lease = await self._kube.get(paths.lease(self._namespace, self._name), _Lease)
         except errors.NotFound:
@@ -54,7 +54,7 @@ class KubeLease:
         )
 
     async def write(self, *, holder: str, duration_s: float, previous: LeaseRecord | None) -> bool:
-        """Take, renew or (with an empty holder) release the lease; False when somebody else was faster."""
+        """Take, renew or (with an empty holder) release the lease; False if somebody else was faster."""
         body = self._body(holder, duration_s, previous)
         try:
             if previous is None:

@@ -1,8 +1,9 @@
-"""What is used of the official client. The rest is loaded when somebody uses it: it took a third of a command's start.
+"""The parts of the official client that sunkpy uses. Its other parts are loaded only when somebody uses them: they took
+a third of a command's start.
 
-`import kubernetes` imports all of its parts, for threads and for asyncio, and below them requests, oauthlib and
-jsonschema. Of all parts that `_USED` does not name, only the names are made here
-(`importlib.util.LazyLoader`); they work as ever for whoever else imports them.
+`import kubernetes` imports all of its parts, for threads and for asyncio, and with them requests, oauthlib and
+jsonschema. For parts that `_USED` does not name, an empty module is made (`importlib.util.LazyLoader`), which loads
+itself at its first use.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _USED: Final = ("kubernetes.aio", "kubernetes.aio.client", "kubernetes.aio.confi
 
 
 class _Later(MetaPathFinder):
-    """Finds the other parts, and does not run them yet."""
+    """An import hook that finds the client's other parts, and does not run them yet."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None: found as ever."""
+        """Return a spec that loads later; None for a module that is imported as usual."""
         if fullname.rpartition(".")[0] not in _PACKAGES or fullname in _USED:
             return None
         spec = PathFinder.find_spec(fullname, path, target)

@@ -1,4 +1,4 @@
-"""Where objects live in the API, and which of a collection are meant."""
+"""The apiserver's paths of objects and collections, and selectors that choose a part of a collection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL_NODESETS = f"{_GROUP}/{names.NODESET_PLURAL}"
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """A collection, or the part of it that both selectors choose."""
+    """A collection of objects, or the part of it that both selectors choose."""
 
     path: str
     label_selector: str = ""
@@ -34,137 +34,141 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def params(self) -> dict[str, str]:
-        """The selectors as a query."""
+        """The selectors as parameters of a query."""
         pairs = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
         return {key: value for key, value in pairs if value}
 
 
 def node(name: str) -> str:
-    """`/api/v1/nodes/<name>`: a Node, which has no namespace."""
+    """Return the path of a Node, which has no namespace: `/api/v1/nodes/<name>`."""
     return f"{NODES}/{name}"
 
 
 def pods(namespace: str = "") -> str:
-    """The pods of a namespace, or of all."""
+    """Return the path of the pods of a namespace; of all pods if it is empty."""
     return f"/api/v1/namespaces/{namespace}/pods" if namespace else ALL_PODS
 
 
 def pod(namespace: str, name: str) -> str:
-    """`…/pods/<name>`; its binding and status are below it."""
+    """Return the path of a pod, `…/pods/<name>`; its binding and status are below it."""
     return f"{pods(namespace)}/{name}"
 
 
 def on_node(node: str) -> str:
-    """Field selector of the pods that are on a node and have not ended. Anybody may leave thousands that have ended."""
+    """Return the field selector of the pods that are on a node and have not ended. There may be thousands that have
+    ended.
+    """
     return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 
 def claims(namespace: str = "") -> str:
-    """The PersistentVolumeClaims of a namespace, or of all."""
+    """Return the path of the PersistentVolumeClaims of a namespace; of all if it is empty."""
     return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" if namespace else ALL_CLAIMS
 
 
 def claim(namespace: str, name: str) -> str:
-    """A PersistentVolumeClaim: the wish for a volume."""
+    """Return the path of a PersistentVolumeClaim."""
     return f"{claims(namespace)}/{name}"
 
 
 def resource_claims(namespace: str) -> str:
-    """The ResourceClaims of a namespace."""
+    """Return the path of the ResourceClaims of a namespace."""
     return f"{_RESOURCE}/namespaces/{namespace}/resourceclaims"
 
 
 def resource_claim(namespace: str, name: str) -> str:
-    """A ResourceClaim: the wish for devices, and, in its status, which they are."""
+    """Return the path of a ResourceClaim."""
     return f"{resource_claims(namespace)}/{name}"
 
 
 def service_account_token(namespace: str, name: str) -> str:
-    """The path at which tokens of a ServiceAccount are made."""
+    """Return the path at which tokens of a ServiceAccount are made."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
 
 
 def nodesets(namespace: str = "") -> str:
-    """The NodeSets of a namespace, or of all."""
+    """Return the path of the NodeSets of a namespace; of all if it is empty."""
     return f"{_GROUP}/namespaces/{namespace}/{names.NODESET_PLURAL}" if namespace else ALL_NODESETS
 
 
 def nodeset(namespace: str, name: str) -> str:
-    """`…/nodesets/<name>`, of our own API group."""
+    """Return the path of a NodeSet, `…/nodesets/<name>`, in our own API group."""
     return f"{nodesets(namespace)}/{name}"
 
 
 def statefulsets(namespace: str) -> str:
-    """The StatefulSets of a namespace."""
+    """Return the path of the StatefulSets of a namespace."""
     return f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
 
 
 def scale(namespace: str, statefulset: str) -> str:
-    """The path of the scale of a StatefulSet: how many pods it has, and nothing else of it."""
+    """Return the path of a StatefulSet's scale subresource: how many pods it has."""
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 
 def config_map(namespace: str, name: str) -> str:
-    """A ConfigMap."""
+    """Return the path of a ConfigMap."""
     return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
 
 
 def kueue_topology(name: str) -> str:
-    """A Topology of Kueue, which has no namespace."""
+    """Return the path of a Topology of Kueue, which has no namespace."""
     return f"/apis/kueue.x-k8s.io/v1beta1/topologies/{name}"
 
 
 def cron_jobs(namespace: str = "") -> str:
-    """The CronJobs of a namespace, or of all."""
+    """Return the path of the CronJobs of a namespace; of all if it is empty."""
     return f"/apis/batch/v1/namespaces/{namespace}/cronjobs" if namespace else "/apis/batch/v1/cronjobs"
 
 
 def jobs(namespace: str) -> str:
-    """The Jobs of a namespace: where one is created."""
+    """Return the path of the Jobs of a namespace."""
     return f"/apis/batch/v1/namespaces/{namespace}/jobs"
 
 
 def disruption_budget(namespace: str, name: str) -> str:
-    """A PodDisruptionBudget: what holds evictions back."""
+    """Return the path of a PodDisruptionBudget."""
     return f"{disruption_budgets(namespace)}/{name}"
 
 
 def disruption_budgets(namespace: str) -> str:
-    """The PodDisruptionBudgets of a namespace."""
+    """Return the path of the PodDisruptionBudgets of a namespace."""
     return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
 
 
 def events(namespace: str) -> str:
-    """The Events of a namespace, those of events.k8s.io: `kubectl describe` shows them as it does the old ones."""
+    """Return the path of the Events of a namespace in events.k8s.io. `kubectl describe` shows them like those of the
+    core API.
+    """
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 
 def secrets(namespace: str) -> str:
-    """The Secrets of a namespace: where the keys of a Slurm cluster are made."""
+    """Return the path of the Secrets of a namespace."""
     return f"/api/v1/namespaces/{namespace}/secrets"
 
 
 def leases(namespace: str) -> str:
-    """The Leases of a namespace: where one is created."""
+    """Return the path of the Leases of a namespace."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
 def lease(namespace: str, name: str) -> str:
-    """The path of one Lease: the lock of a leader election."""
+    """Return the path of a Lease, which is the lock of a leader election."""
     return f"{leases(namespace)}/{name}"
 
 
 def root(api_version: str) -> str:
-    """The beginning of all paths of a group and version, such as `apps/v1`, or `v1`."""
+    """Return the beginning of all paths of a group and version, such as `apps/v1`, or `v1`."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def collection(api_version: str, resource: str, namespace: str = "") -> str:
-    """The path of all objects of a resource, in any group; if a namespace is given, only of this one."""
+    """Return the path of all objects of a resource, in any group; if a namespace is given, only of this one."""
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{root(api_version)}{within}/{resource}"
 
 
 def status(path: str) -> str:
-    """The status subresource of the object at `path`: a write there changes no spec."""
+    """Return the path of the status subresource of the object at `path`. A write there changes no spec."""
     return f"{path}/status"

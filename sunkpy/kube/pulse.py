@@ -1,7 +1,7 @@
-"""Whether the apiserver still answers what a leader asks.
+"""Whether the apiserver still answers a leader's requests.
 
-The Lease is renewed over connections of its own. So a leader whose other requests are never answered would lead on, and
-no other replica could take over: its `/healthz` says so, and the kubelet ends it.
+The Lease is renewed over connections of its own. So a leader whose other requests are never answered would keep the
+Lease, and no other replica could take over. Its `/healthz` then fails, and the kubelet restarts it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Pulse:
         self._heard_at: float | None = None
 
     async def follow(self, each_s: float = ASKED_EACH_S) -> None:
-        """Ask for something small until cancelled."""
+        """Send a small request again and again, until cancelled."""
         self._heard_at = self._clock()
         try:
             while True:
@@ -38,7 +38,7 @@ class Pulse:
             self._heard_at = None
 
     def problem(self) -> str | None:
-        """Say that no answer comes, in words for people; None as long as answers come, or nobody asks."""
+        """Return a text if no answer comes; None as long as answers come, or `follow` does not run."""
         silent_s = self._clock() - self._heard_at if self._heard_at is not None else 0.0
         if silent_s <= SILENT_S:
             return None

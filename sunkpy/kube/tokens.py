@@ -1,4 +1,4 @@
-"""What the apiserver says of somebody's token: TokenReview (authentication.k8s.io/v1)."""
+"""Whose a token is, as the apiserver says it: TokenReview (authentication.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ class UserInfo(msgspec.Struct, frozen=True):
     extra: dict[str, Sequence[str]] = {}
 
     def bound_to(self, what: str) -> str:
-        """Value of `authentication.kubernetes.io/<what>` (pod-name, pod-uid, node-name), or empty."""
+        """Return the value of `authentication.kubernetes.io/<what>` (pod-name, pod-uid, node-name); empty if it is not
+        set.
+        """
         values = self.extra.get(f"authentication.kubernetes.io/{what}", ())
         return values[0] if values else ""
 
 
 class TokenReview(msgspec.Struct, frozen=True):
-    """The apiserver's verdict on a token; `error` is why it was not accepted."""
+    """The apiserver's verdict on a token. `error` says why it was not accepted."""
 
     authenticated: bool = False
     user: UserInfo = UserInfo()
@@ -37,13 +39,13 @@ class TokenReview(msgspec.Struct, frozen=True):
 
 
 class TokenReviewAnswer(msgspec.Struct, frozen=True):
-    """The object that the apiserver sends back: the verdict stands in its status."""
+    """The TokenReview object that the apiserver sends back, with the verdict in its status."""
 
     status: TokenReview = TokenReview()
 
 
 class BoundTo(msgspec.Struct, frozen=True):
-    """The pod that a token says it is bound to, if to any."""
+    """The pod to which a token says it is bound; empty if to none."""
 
     name: str = ""
     uid: str = ""
@@ -54,10 +56,11 @@ class _Claim(msgspec.Struct, frozen=True):
 
 
 def read_unproved(token: str, *, audience: str) -> BoundTo | None:
-    """The pod that a token says it is bound to, its signature unseen; None when no apiserver would accept it.
+    """Return the pod to which the token says it is bound, without a check of its signature; None if no apiserver would
+    accept it.
 
-    Any issuer is taken: while a cluster changes it, two are right. The apiserver's clock counts, not ours: hence
-    `_LEEWAY_S`.
+    Any issuer is accepted, because two are right while a cluster changes its issuer. Times in the token are by the
+    apiserver's clock, so `_LEEWAY_S` are allowed.
     """
     import jwt  # with cryptography below it, which most commands do without
 

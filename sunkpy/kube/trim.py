@@ -1,7 +1,7 @@
 """Trims Nodes and slurmd pods for watch caches: there are as many of them as machines, and each process keeps them all.
 
-A typed decode has dropped most of an object already (images, managed fields, volumes). What is left is mostly texts of
-other programs: a Node as clouds and device plugins write it takes 14 kB, and a quarter of that when it is trimmed.
+The typed decode has already dropped most of an object (images, managed fields, volumes). What is left is mostly texts
+of other programs: a Node as clouds and device plugins write it takes 14 kB, and a quarter of that when it is trimmed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _NODESETS = 4096
 
 
 def trim_node(node: Node, *, signals: Set[str] = _NOTHING, annotations: Set[str] = _NOTHING) -> Node:
-    """The Node with what operator and scheduler read. All labels stay: a template or a pod may select by any.
+    """Return the Node with what operator and scheduler read. All labels stay, because a template or a pod may select by
+    any.
 
-    `signals`: the types of conditions that rules of health read; `annotations`: those beside ours that are read.
+    `signals`: the types of conditions that health rules read. `annotations`: those that are read in addition to ours.
     """
     meta, status = node.metadata, node.status
     return msgspec.structs.replace(
@@ -60,7 +61,9 @@ def trim_node(node: Node, *, signals: Set[str] = _NOTHING, annotations: Set[str]
 
 
 def trim_slurmd(pod: Pod) -> Pod:
-    """A slurmd pod with what syncer and scheduler read of it: whose it is, where it is, what Slurm says of its node."""
+    """Return a slurmd pod with what syncer and scheduler read: its NodeSet, its node, and what Slurm says of its Slurm
+    node.
+    """
     status = pod.status
     return Pod(
         metadata=slurmd_meta(pod.metadata),
@@ -75,7 +78,7 @@ def trim_slurmd(pod: Pod) -> Pod:
 
 
 def slurmd_meta(meta: Meta) -> Meta:
-    """Metadata of a slurmd pod without labels and annotations of others."""
+    """Return a slurmd pod's metadata without labels and annotations of others."""
     return Meta(
         name=meta.name,
         namespace=sys.intern(meta.namespace),
@@ -90,7 +93,7 @@ def slurmd_meta(meta: Meta) -> Meta:
 
 
 def of_types(conditions: tuple[Condition, ...], types: Set[str]) -> tuple[Condition, ...]:
-    """Those conditions that somebody reads."""
+    """Return the conditions of these types."""
     return tuple(each for each in conditions if each.type in types)
 
 

@@ -1,4 +1,4 @@
-"""Collects what is known of a person's login pod, from the watches and recent requests: one `LoginView`."""
+"""Collects what is known of a person's login pod, from watches and recent requests, into one `LoginView`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sunkpy.kube.informer import Informer
 from sunkpy.logins.settings import LoginsSettings
 
 ASKED_FOR_S: Final = 30.0
-"""A request for a login pod lasts so many seconds. `my-login` repeats it each second."""
+"""The seconds for which a request for a login pod counts. `my-login` repeats it each second."""
 
 
 def trim_pod(pod: Pod) -> Pod:
-    """The pod without the parts that nobody reads."""
+    """Return the pod without its spec, which nobody reads."""
     return msgspec.structs.replace(pod, spec=PodSpec())
 
 
 class Collector:
-    """Views by person. Only requests are remembered, and `my-login` repeats them."""
+    """Collects what is known of each person's login pod. It remembers only requests, and `my-login` repeats them."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Collector:
         self._people = {person.stateful_set: name for name, person in settings.people.items()}
 
     def view(self, person: str) -> LoginView:
-        """All that is known of the login pod of one person."""
+        """Return all that is known of the login pod of one person."""
         settings = self._settings.people[person]
         namespace, name = self._settings.namespace, settings.stateful_set
         return LoginView(
@@ -58,9 +58,9 @@ class Collector:
         )
 
     def person_of(self, part: KubeObject) -> str | None:
-        """The person of a StatefulSet or pod; None for one that the settings do not name."""
+        """Return the person of a StatefulSet or pod; None for one that the settings do not name."""
         return self._people.get(part.labels.get(names.LABEL_LOGIN, ""))
 
     def note_request(self, person: str) -> None:
-        """The person asks for their pod now."""
+        """Note that the person asks for their pod now."""
         self._asked[person] = self._clock()

@@ -1,8 +1,8 @@
-"""Carries out what was decided about a login pod. Each write is guarded and may be repeated.
+"""Carries out what was decided about a personal login pod. Each write is guarded and may be repeated.
 
-Guarded, because watches lag. A StatefulSet is scaled only if it is unchanged since the decision. It is stopped for an
-idle pod only while the apiserver has that pod, because the person may be in the next one. A pod is recreated only if it
-is unchanged: a pod that had never run may have started.
+The guards are needed because watches lag. A StatefulSet is scaled only if it is unchanged since the decision. It is
+stopped for an idle pod only while the apiserver has that pod, because the person may be in the next one. A pod is
+recreated only if it is unchanged, because a pod that had never run may have started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sunkpy.logins.metrics import LoginsMetrics
 
 
 class Executor:
-    """Scales StatefulSets and deletes pods, and reports it by log and metric."""
+    """Scales StatefulSets and deletes pods of personal logins, and reports that by log and metric."""
 
     def __init__(self, *, kube: Kube, namespace: str, metrics: LoginsMetrics) -> None:
         self._kube = kube
@@ -29,7 +29,7 @@ class Executor:
         """Carry out the action, unless its reason has ended.
 
         Raises:
-            KubeError: not done; decide again later.
+            KubeError: the action was not carried out; decide again later.
         """
         match action:
             case StartLogin(name=name, version=version):

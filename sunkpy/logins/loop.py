@@ -1,4 +1,6 @@
-"""The loop: a change of a person's StatefulSet or pod, or a request, names the person; their pod is decided on."""
+"""The loop of `sunkpy logins`: a change of a person's StatefulSet or pod, or a request, adds the person to the queue; a
+pass decides on their pod.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 
 
 class LoginsLoop:
-    """Keys are people. Nothing is decided before all pods and StatefulSets are known."""
+    """Makes passes over people. Nothing is decided before all pods and StatefulSets are known."""
 
     def __init__(
         self,
@@ -38,13 +40,13 @@ class LoginsLoop:
         await run_workers(self._queue, self.reconcile, metrics=self._queue_metrics)
 
     async def reconcile(self, person: str) -> None:
-        """One pass over one person: collect, decide, execute."""
+        """Make one pass over one person: collect, decide, execute."""
         action = decide_login(self._collector.view(person))
         if action is not None:
             await self._executor.run(action)
 
     def look(self, person: str) -> None:
-        """Decide on their pod soon."""
+        """Decide on this person's login pod soon."""
         self._queue.add(person)
 
     def _on_workload(self, old: StatefulSet | None, new: StatefulSet | None) -> None:

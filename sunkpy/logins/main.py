@@ -14,7 +14,7 @@ from sunkpy.runtime.settings import load
 
 
 def main(config_path: Path) -> None:
-    """Serve until a signal.
+    """Keep personal login pods until a signal comes.
 
     Raises:
         BadSettings: the settings file cannot be used.

@@ -20,7 +20,7 @@ from sunkpy.logins.settings import LoginsSettings
 
 
 class RequestServer:
-    """Serves the one route, for requests of people."""
+    """Serves the HTTP API by which people ask for their login pods."""
 
     def __init__(
         self, *, settings: LoginsSettings, collector: Collector, loop: LoginsLoop, metrics: LoginsMetrics
@@ -31,7 +31,7 @@ class RequestServer:
         self._metrics = metrics
 
     def app(self) -> web.Application:
-        """The application to serve."""
+        """Return the application to serve."""
         app = web.Application(client_max_size=1024)
         app.router.add_post("/logins/v1/{person}", self._handle)
         return app

@@ -1,4 +1,4 @@
-"""Settings of the process for personal login pods."""
+"""Settings of `sunkpy logins`, the process for personal login pods."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class PersonSettings(Settings, frozen=True, kw_only=True):
-    """The StatefulSet of a person, and whether it is stopped while its pod is unused."""
+    """The StatefulSet of a person's login pod, and whether it is stopped while the pod is unused."""
 
     stateful_set: str
     stops: bool = True
 
 
 class LoginsSettings(ProcessSettings, frozen=True, kw_only=True):
-    """The settings of `sunkpy logins`: one process serves one Slurm cluster. `people`: by name. `selector`: labels of
-    their pods.
+    """The settings of `sunkpy logins`: one process serves one Slurm cluster. `people`: by name. `selector`: the labels
+    of their pods.
 
     Requests come to `requests_port`; people then connect to `ssh_port` of their pod.
     """

@@ -1,4 +1,4 @@
-"""One term of leadership: watches, loop, and the server for requests, until it is cancelled."""
+"""One term of leadership of `sunkpy logins`: watches, loop, and the server for requests, until it is cancelled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Asks autoscalers for the nodes that NodeSets lack, and says when none comes: `core.nodeset.asking` decides.
+"""Asks autoscalers for the nodes that NodeSets lack, and reports if none comes: `core.nodeset.asking` decides.
 
-A queue of its own: a quota that refuses placeholders must not keep slurmd pods waiting. What is asked for stands in
-objects, so a new leader goes on where the last one was.
+It has a queue of its own, so that a quota that refuses placeholders does not keep slurmd pods waiting. All requests are
+objects in the apiserver, so a new leader goes on where the last one was.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _RETURNS_WITHIN_S = 60.0  # a node that was taken back gets its slurmd pod withi
 
 
 class Asker:
-    """Works on keys of NodeSets. A pass makes the objects that stand for nodes match what is wanted."""
+    """Makes passes over NodeSets. A pass makes the objects that stand for nodes match what is wanted."""
 
     def __init__(
         self,
@@ -120,14 +120,14 @@ class Asker:
         return _AGAIN_S
 
     def _forget(self, key: Key) -> None:
-        """What stood for its nodes is garbage of the apiserver."""
+        """Forget a NodeSet that is gone. Kubernetes deletes the objects that stood for its nodes."""
         self._grows.discard(key)
         self._returning.pop(key, None)
         self._doubted_s.pop(key, None)
         self._at_rest.discard(key)
 
     def _wish(self, nodeset: NodeSet) -> NodesToCome:
-        """What is wanted now: pods that the syncer has not counted when it wrote what it wants are no longer wanted."""
+        """Return how many nodes the NodeSet wants now: less the slurmd pods that have come since the syncer counted."""
         key = nodeset.key
         if nodeset.status.growth is None:
             self._grows.discard(key)
@@ -136,13 +136,15 @@ class Asker:
         return wish_of(nodeset, there=len({*self._node_of[key].values(), *self._taken_back(key)}))
 
     def _taken_back(self, key: Key) -> list[str]:
-        """Nodes of which a slurmd pod is expected."""
+        """Return the nodes that were taken back lately, and whose slurmd pod is still expected."""
         expected = {node: at_s for node, at_s in self._returning[key].items() if at_s > self._clock()}
         self._returning[key] = expected
         return [*expected]
 
     async def _take_back(self, nodeset: NodeSet, wish: NodesToCome) -> NodesToCome:
-        """Nodes that were left to autoscalers, and that none has taken, come first. Returns what is wanted beside."""
+        """Take back nodes that were left to autoscalers and that none has removed. Return how many nodes are wanted in
+        addition.
+        """
         taken, known = 0, self._returning[nodeset.key]
         released = released_nodes(nodeset, self._nodes() if wish.nodes else ())
         for node in [node for node in released if node.name not in known][: wish.nodes]:
@@ -177,8 +179,11 @@ class Asker:
         return found
 
     def _may_lack(self, key: Key, present: Present) -> bool:
-        """An earlier leader has left a template, and of what may name it a kind is not served, as far as this leader
-        knows. What stands there would be asked for a second time, so another answer has to lack the kind, too.
+        """True if a kind may be served although the last answer lacks it: an earlier leader has left a PodTemplate for
+        such objects.
+
+        If they were made again by other means, nodes would be asked for twice. So a second, later answer has to lack
+        the kind, too.
         """
         means = (Means.BUFFER, Means.REQUEST)
         is_named = any(present.get(each) for each in means)
@@ -192,7 +197,7 @@ class Asker:
         return True
 
     async def _api_version(self, means: Means) -> str | None:
-        """In which version the kind is served; None: it is not installed.
+        """Return the version in which the kind is served; None if it is not installed.
 
         A kind that was served counts as served until its own list answers 404. An answer that lacks it is no proof, and
         what stands there would be asked for a second time by other means.
@@ -209,7 +214,9 @@ class Asker:
         return resource.api_version
 
     async def _run(self, nodeset: NodeSet, steps: Iterable[AskStep]) -> str:
-        """Write them, in their order; what the apiserver has against one, which ends the pass, or empty."""
+        """Write the steps in their order. Return what the apiserver has against one, which ends the pass; empty if all
+        went well.
+        """
         for step in steps:
             try:
                 await self._write(nodeset, step)
@@ -254,7 +261,7 @@ class Asker:
     async def _tell(
         self, nodeset: NodeSet, wish: NodesToCome, present: Present, steps: Iterable[AskStep], refused: str
     ) -> None:
-        """The recorder says nothing twice within ten minutes."""
+        """Write Events about the nodes that are asked for. The recorder says nothing twice within ten minutes."""
         kind, growth = names.NODESET_KIND, nodeset.status.growth
         many = f"{wish.nodes} node{'' if wish.nodes == 1 else 's'}"
         if refused or (missing := explain_missing(nodeset, present)):

@@ -1,4 +1,6 @@
-"""Patch bodies as the apiserver wants them: what has to change, and on what it was decided."""
+"""JSON bodies of patches for the apiserver: what has to change, and the uid and resourceVersion on which it was
+decided.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _NONE: Changes = {}
 def pod_metadata(
     pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _NONE, owner: Json | None = None, as_seen: bool
 ) -> Json:
-    """Change labels, annotations, owner of exactly this pod; `as_seen`: only if nothing else of it has changed."""
+    """Return a patch of labels, annotations and owner of exactly this pod; with `as_seen`, only if nothing else of it
+    has changed.
+    """
     metadata: Json = {"uid": pod.uid}
     if annotations:
         metadata["annotations"] = dict(annotations)
@@ -34,7 +38,7 @@ def pod_metadata(
 
 
 def node_object(node: Node, patch: NodePatch) -> Json:
-    """Labels, annotations, cordon and taints of a Node, only if it is as it was seen."""
+    """Return a patch of labels, annotations, cordon and taints of a Node, only if it is as it was seen."""
     metadata: Json = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
     if patch.labels:
         metadata["labels"] = dict(patch.labels)
@@ -50,7 +54,7 @@ def node_object(node: Node, patch: NodePatch) -> Json:
 
 
 def node_status(node: Node, patch: NodePatch, now: str) -> Json:
-    """Conditions of a Node as a strategic merge, so that those of the kubelet are left alone."""
+    """Return a strategic merge patch of a Node's conditions, which leaves the conditions of the kubelet alone."""
     merged = [_node_condition(node.condition(condition.type), condition, now) for condition in patch.conditions]
     removed: list[Json] = [{"$patch": "delete", "type": type_} for type_ in patch.gone_conditions]
     return {"status": {"conditions": [*merged, *removed]}}
@@ -61,8 +65,8 @@ def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
 
 
 def nodeset_status(status: NodeSetStatus) -> Json:
-    """The operator's part of a NodeSet's status, whole: numbers that became 0 and conditions that went
-    are in it, too.
+    """Return the operator's whole part of a NodeSet's status. Numbers that became 0 and conditions that went are in it,
+    too.
     """
     numbers: Mapping[str, object] = {
         "desiredNumberScheduled": status.desired_number_scheduled,

@@ -1,6 +1,6 @@
-"""Collects from watches and memory what a decision looks at: a `World` for a NodeSet, a Node with its slurmd pod.
+"""Collects what a decision reads, from watches and memory: a `World` for a NodeSet, or a Node with its slurmd pod.
 
-The NodeSet itself is read from the apiserver at the start of each pass, for kopf only says *that* it changed. Pods
+The NodeSet itself is read from the apiserver at the start of each pass, because kopf only says *that* it changed. Pods
 and nodes come from the informers; `Surveys` judges them when they change. A slightly old copy does no harm: every write
 is guarded by what it was decided on.
 """
@@ -25,7 +25,7 @@ from sunkpy.operator.surveys import Surveys
 
 
 class Collector:
-    """Reads only; the same answers until something changes."""
+    """Collects what decisions read. It writes nothing, and answers the same until something changes."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Collector:
         self._now = now
 
     async def nodeset(self, key: Key) -> NodeSet | None:
-        """The NodeSet as it is now. None, and forgotten, when there is none of that name."""
+        """Return the NodeSet as the apiserver has it now. If it does not exist, forget it and return None."""
         try:
             nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
         except errors.NotFound:
@@ -56,7 +56,7 @@ class Collector:
         return nodeset
 
     async def catch_up(self, nodeset: NodeSet) -> None:
-        """Judge most of what has changed, so that `world` has little left to do.
+        """Judge most of the changed nodes, so that `world` has little left to do.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.
@@ -65,7 +65,7 @@ class Collector:
         await self._surveys.catch_up(nodeset)
 
     def world(self, nodeset: NodeSet) -> World:
-        """Collect all that a pass over the NodeSet reads. Pods that were only just created are included.
+        """Return all that a pass over the NodeSet reads, including pods that were only just created.
 
         Raises:
             msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.
@@ -88,13 +88,13 @@ class Collector:
         )
 
     def any_node(self) -> Node | None:
-        """Give any node, to build an example pod for it."""
+        """Return any node, for which an example pod can be built; None if there is none."""
         return next(iter(self._nodes.values()), None)
 
     def node_and_pod(self, name: str) -> tuple[Node | None, Pod | None]:
-        """The Node, and the slurmd pod that is bound to it."""
+        """Return the Node, and the slurmd pod that is bound to it; None for one that does not exist."""
         return self._nodes.get("", name), self._pods.slurmd_on(name)
 
     def has_jobs(self, node: str) -> bool:
-        """Pods of Slurm jobs are on it."""
+        """True if pods of Slurm jobs are on the node."""
         return bool(jobs_of_pods(self._pods.on_node(node)))

@@ -14,13 +14,15 @@ from sunkpy.operator.settings import SlurmDrainSettings
 
 
 class CordonCap(NodeCap):
-    """The cap on marks, and what a mark is."""
+    """The cap on Nodes that sunkpy has cordoned or tainted because of drains in Slurm."""
 
     def __init__(self, settings: SlurmDrainSettings) -> None:
         super().__init__(is_marked, settings.max_percent)
         self._policy = settings.policy
 
     def marking(self, node: Node, pod: Pod | None) -> MarkLimit:
-        """The policy, and whether this Node may be marked too; decide on it and `note` without an await between."""
+        """Return the drain policy, and whether this Node may be marked too. Decide on it and call `note` without an
+        await between.
+        """
         is_drained = pod is not None and pod.is_condition_true(names.CONDITION_CORDON)
         return MarkLimit(policy=self._policy, has_room=self.has_room(node, pod) or not is_drained)

@@ -32,7 +32,7 @@ _FULL_QUOTA = "exceeded quota"
 
 
 class PodCreator:
-    """Creates slurmd pods. An accepted one counts before the watch shows it; a refusal is remembered."""
+    """Creates slurmd pods. An accepted pod counts before the watch shows it; a refusal is remembered."""
 
     def __init__(
         self, kube: Kube, *, pods: PodIndex, memory: Memory, events: EventRecorder, metrics: OperatorMetrics
@@ -62,7 +62,9 @@ class PodCreator:
         self._memory.note_vetted(nodeset)
 
     async def _try_out(self, nodeset: NodeSet, body: Json) -> str | None:
-        """What admission has against a pod, by a dry run, or empty. None: it says nothing about the template."""
+        """Return what admission has against a pod, by a dry run; empty if nothing. None if the answer says nothing
+        about the template.
+        """
         path = paths.pods(nodeset.metadata.namespace)
         try:
             answer = await self._kube.request("POST", path, params={"dryRun": "All"}, body=body)
@@ -75,9 +77,9 @@ class PodCreator:
         return explain_limits(body, msgspec.json.decode(answer))
 
     async def create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> None:
-        """Create 1, 2, 4 … at once while the template is new: what is refused is refused once, not a thousand times.
+        """Create 1, 2, 4 … pods at once while the template is new, so that it is refused once, not a thousand times.
 
-        The first is tried out: limits that admission adds are seen before a job runs into them.
+        The first pod is tried in a dry run: limits that admission adds are seen before a job runs into them.
         """
         if not creations:
             return
@@ -101,7 +103,9 @@ class PodCreator:
             await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
 
     async def _create(self, nodeset: NodeSet, creation: CreatePod, made: list[str]) -> str:
-        """Create one pod, and add its name to those that were `made`; what the apiserver objects to, or empty."""
+        """Create one pod, and add its name to those that were `made`. Return what the apiserver has against it, or an
+        empty text.
+        """
         namespace = nodeset.metadata.namespace
         try:
             answer = await self._kube.create(paths.pods(namespace), creation.body)
@@ -115,8 +119,10 @@ class PodCreator:
         return ""
 
     async def _explain_taken(self, nodeset: NodeSet, creation: CreatePod) -> str:
-        """The name exists. A pod of ours that the watch has not shown yet is fine. A pod without an owner, left behind
-        by an earlier NodeSet of this name, is taken over. Any other pod is an error.
+        """Return what is wrong with a pod that has the name already; empty if nothing is.
+
+        A pod of this NodeSet that the watch has not shown yet is fine. A pod without an owner, left behind by an
+        earlier NodeSet of this name, is taken over. Any other pod is an error.
         """
         try:
             pod = await self._kube.get(paths.pod(nodeset.metadata.namespace, creation.name), Pod)
@@ -130,8 +136,8 @@ class PodCreator:
         return f"pod {creation.name} exists and is not of this NodeSet: delete it, or choose another podNamePrefix"
 
     async def _adopt(self, nodeset: NodeSet, pod: Pod) -> bool:
-        """Take over a pod that was left behind. The NodeSet is read again first: if it is being deleted, it may just
-        have left the pod.
+        """Take over a pod that was left behind; False if it did not work. The NodeSet is read again first: if it is
+        being deleted, it may just have left the pod.
         """
         namespace = nodeset.metadata.namespace
         try:

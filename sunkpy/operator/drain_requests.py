@@ -39,7 +39,7 @@ class DrainRequestWatch:
             self._watch.add_handler(self._changed)
 
     async def run(self) -> None:
-        """Follow them until cancelled, if values name any."""
+        """Follow the requests until cancelled, if the values name such objects."""
         if self._watch is not None:
             await self._watch.run()
 
@@ -54,14 +54,14 @@ class DrainRequestWatch:
             self._on_change(node)
 
     def add_to(self, node: Node) -> Node:
-        """The Node with who asks for its drain. As long as the requests were not listed, that is not known."""
+        """Return the Node with the text of who asks for its drain. It is unchanged until the requests were listed."""
         if self._watch is None or not self._watch.synced.is_set():
             return node
         found = self._of_node.get(node.name, {})
         return msgspec.structs.replace(node, drain_request="; ".join(each.text for each in found.values()))
 
     def is_waited(self, node: Node) -> bool | None:
-        """A request of this Node waits for its answer; None: they were not listed yet."""
+        """True if a request for this Node waits for its answer; None if the requests were not listed yet."""
         if self._watch is not None and not self._watch.synced.is_set():
             return None
         return bool(self._unanswered(node))

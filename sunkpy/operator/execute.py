@@ -1,7 +1,7 @@
-"""The actions of a NodeSet decision become writes.
+"""Carries out the actions of a NodeSet decision as writes to the apiserver.
 
-Every write is guarded by what it was decided on (uid, resourceVersion), so acting on an old copy fails instead of
-doing harm, and the next pass repairs what this one could not finish.
+Every write is guarded by what it was decided on (uid, resourceVersion), so acting on an old copy fails instead of doing
+harm, and the next pass repairs what this one could not finish.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOO_LATE_AGAIN_S = 1.0  # the watch will normally bring the newer object before
 
 
 class Executor:
-    """Writes NodeSets and slurmd pods; creations are the creator's."""
+    """Writes NodeSets and slurmd pods; `PodCreator` creates the pods."""
 
     def __init__(
         self, kube: Kube, *, creator: PodCreator, memory: Memory, events: EventRecorder, metrics: OperatorMetrics
@@ -55,7 +55,7 @@ class Executor:
         self._log = structlog.get_logger("nodeset")
 
     async def run(self, nodeset: NodeSet, actions: Sequence[NodeSetAction]) -> float | None:
-        """Carry out the steps. Returns after how many seconds to look again, because one came too late.
+        """Carry out the steps. Return after how many seconds to look again if one came too late; None if none did.
 
         Await it right after the decision: nothing here awaits before the nodes are claimed.
         """
@@ -75,7 +75,9 @@ class Executor:
         return _TOO_LATE_AGAIN_S if late else None
 
     async def guard(self, nodeset: NodeSet) -> None:
-        """Write the disruption budget every few minutes. It never changes, but somebody may have deleted it."""
+        """Write the NodeSet's disruption budget every few minutes. It never changes, but somebody may have
+        deleted it.
+        """
         if nodeset.is_deleting or self._memory.is_guarded(nodeset):
             return
         path = paths.disruption_budget(nodeset.metadata.namespace, budget_name(nodeset))
@@ -87,7 +89,7 @@ class Executor:
         self._memory.note_guarded(nodeset)
 
     async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
-        """Run one action; whether it was in time."""
+        """Run one action. Return False if the object has changed since the decision."""
         try:
             return await self._write(nodeset, action)
         except errors.NotFound:
@@ -148,14 +150,14 @@ class Executor:
 
 
 class PodEvent(msgspec.Struct, frozen=True):
-    """An Event about pods; the text follows their names."""
+    """The reason and text of an Event about pods; the pods' names stand before the text."""
 
     reason: str
     text: str
 
 
 def group_removals(actions: Iterable[NodeSetAction]) -> dict[PodEvent, list[str]]:
-    """Event → the pods that it is about: one line for a hundred pods."""
+    """Return the Events about removals, each with the names of its pods: one line for a hundred pods."""
     groups: dict[PodEvent, list[str]] = {}
     for action in actions:
         match action:

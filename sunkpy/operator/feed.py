@@ -18,7 +18,7 @@ from sunkpy.core import names
 from sunkpy.core.nodeset.spec import NodeSet
 
 OnNodeSet = Callable[[NodeSet, bool], None]
-"""Called in the caller's event loop with a NodeSet and whether it is gone."""
+"""A function that is called in the caller's event loop with a NodeSet, and True if the NodeSet is gone."""
 
 _STOP_S = 3.0
 

@@ -1,4 +1,6 @@
-"""The health of Nodes: each pass one step of `core.health`, within the cap, with its figures."""
+"""The health of Nodes: each pass over a Node makes one step of `core.health`, within the cap, and counts it in the
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from sunkpy.operator.node_cap import NodeCap
 from sunkpy.operator.settings import HealthSettings
 
 WindowsOf = Callable[[Pod], Sequence[Window] | None]
-"""Gives the windows of the NodeSet of a slurmd pod; None as long as they are not known."""
+"""A function that returns the windows of a slurmd pod's NodeSet; None as long as they are not known."""
 
 
 class HealthWatch:
-    """The rules, the cap, and since when Nodes that are being closed have been."""
+    """The rules and caps of Nodes' health, and since when the Nodes that are being closed have been so."""
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class HealthWatch:
         self._closing_since_s: dict[str, float] = {}
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Follow the watch of Nodes."""
+        """Follow a change from the watch of Nodes."""
         self._cap.node_changed(old, new)
         self._remedied.node_changed(old, new)
         self._metrics.node_changed(old, new)
@@ -55,7 +57,9 @@ class HealthWatch:
             del self._closing_since_s[old.name]
 
     def asks(self, node: Node, pod: Pod) -> bool:
-        """True if it must be known whether anything runs on the node now. The answer costs a write each ten seconds."""
+        """True if the syncer has to be asked whether anything runs on the node now. The answer costs a write each ten
+        seconds.
+        """
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:
             return remedy is not None
@@ -63,7 +67,9 @@ class HealthWatch:
         return windows is not None and is_open(windows, self._now())
 
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
-        """The next step of a Node; it counts towards the cap from now on, although no watch shows it yet."""
+        """Return the next step of a Node's health. It counts towards the cap from now on, although no watch shows it
+        yet.
+        """
         now = self._now()
         windows = self._windows_of(pod) if pod is not None else ()
         view = HealthView(

@@ -1,4 +1,4 @@
-"""Key → collect → decide → execute, for NodeSets and for Nodes, and which change wakes which key.
+"""The operator's passes over NodeSets and Nodes (collect, decide, execute), and which change wakes which key.
 
 watch of NodeSets (kopf) ──┐           ┌─▶ queue of asks ─────▶ Asker.reconcile ───────▶ decide_steps
 watch of Pods ─────────────┼─▶ Wakes ──┼─▶ queue of NodeSets ─▶ NodeSetLoop.reconcile ─▶ decide_nodeset
@@ -47,7 +47,7 @@ _GATHER_S = 0.1  # for our own pods, whose steps must not wait long
 
 
 class NodeSetLoop:
-    """Keys are NodeSets, by namespace and name; one pass is all that is done for one of them."""
+    """Makes passes over NodeSets. A key is a NodeSet's namespace and name; a pass does all that is due for it."""
 
     def __init__(
         self, *, collector: Collector, creator: PodCreator, executor: Executor, status: StatusWriter, memory: Memory
@@ -59,7 +59,7 @@ class NodeSetLoop:
         self._memory = memory
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make one pass: carry out the steps, then write the status, once.
+        """Make one pass over a NodeSet: carry out the steps, then write the status, once.
 
         Raises:
             KubeError: the apiserver did not answer, or refuses us a right.
@@ -86,7 +86,7 @@ class NodeSetLoop:
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     async def _report(self, world: World, plan: Plan) -> float | None:
-        """Write the status and its Events. Returns after how many seconds to try, if it is too early."""
+        """Write the status and its Events. Return after how many seconds to try again if it is too early."""
         due_in_s = self._status.due_in_s(world.nodeset)
         if due_in_s > 0:
             return due_in_s
@@ -99,7 +99,7 @@ class NodeSetLoop:
 
 
 class NodeLoop:
-    """Keys are Nodes, by name; a pass brings the Node and its slurmd pod in line."""
+    """Makes passes over Nodes. A key is a Node's name; a pass brings the Node and its slurmd pod in line."""
 
     def __init__(
         self,
@@ -120,8 +120,8 @@ class NodeLoop:
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
-        """Write the Node's cordon and health onto the pod, and the pod's facts onto the Node. Each of
-        them may be missing.
+        """Write the Node's cordon and health onto its slurmd pod, and what the pod reports onto the Node. Either may
+        not exist.
         """
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
@@ -149,7 +149,7 @@ class NodeLoop:
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def _question(self, node: Node | None, pod: Pod) -> dict[str, str | None]:
-        """What to change on the slurmd pod, so that the syncer says whether anything runs there."""
+        """Return the annotation for the slurmd pod by which the syncer is asked whether anything runs there."""
         if node is None:
             return {}
         is_asked = self._health.asks(node, pod) or self._requests.is_waited(node)
@@ -161,7 +161,7 @@ class NodeLoop:
 
 
 class Wakes:
-    """The queues, and the handlers that put keys into them."""
+    """The queues of the operator, and the handlers of watches that put keys into them."""
 
     def __init__(self, *, settle_s: float = _SETTLE_S, gather_s: float = _GATHER_S) -> None:
         self._settle_s = settle_s
@@ -172,7 +172,9 @@ class Wakes:
         self._known: dict[Key, NodeSet | None] = {}
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """kopf reports a NodeSet, at the start and at each change. A status that we wrote ourselves wakes nothing."""
+        """Wake what a NodeSet concerns that kopf reports, at the start and at each change. A status that we wrote
+        ourselves wakes nothing.
+        """
         known = self._known.pop(nodeset.key, None)
         if not is_gone:
             self._known[nodeset.key] = nodeset
@@ -182,13 +184,15 @@ class Wakes:
             self.asks.add(nodeset.key)
 
     def windows_of(self, pod: Pod) -> Sequence[Window] | None:
-        """The windows in which a roll may take nodes of the pod's NodeSet; None as long as the NodeSet is not known."""
+        """Return the windows in which a roll may take nodes of the pod's NodeSet; None if the NodeSet is not known."""
         key = nodeset_key(pod)
         nodeset = self._known.get(key) if key is not None else None
         return nodeset.spec.update_strategy.rolling_update.windows if nodeset is not None else None
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A slurmd pod wakes its NodeSet and its Node. Others wake all NodeSets, if they took or freed resources."""
+        """Wake NodeSet and Node of a slurmd pod that changed. Another pod wakes all NodeSets if it took or freed
+        resources.
+        """
         pod = new or old
         if pod is None:
             return
@@ -204,7 +208,7 @@ class Wakes:
             self.nodes.add(pod.spec.node_name)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node wakes itself. It wakes all NodeSets if what feasibility reads has changed."""
+        """Wake a Node that changed. It wakes all NodeSets, too, if something changed that feasibility reads."""
         node = new or old
         if node is None:
             return
@@ -213,7 +217,7 @@ class Wakes:
             self._wake_all_nodesets()
 
     def devices_changed(self, _: str) -> None:
-        """A driver offers other devices of a node."""
+        """Wake all NodeSets, because a driver offers other devices of a node."""
         self._wake_all_nodesets()
 
     def resync_nodesets(self, listed: set[Key]) -> None:
@@ -234,14 +238,14 @@ class Wakes:
 
 
 def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
-    """All that a pass reads of a NodeSet; of its status what the syncer says, where nodes are released by it."""
+    """Return all that a pass reads of a NodeSet. Of its status that is `growth`, if the NodeSet releases idle nodes."""
     meta = nodeset.metadata
     growth = nodeset.status.growth if nodeset.spec.releases else None
     return (meta.uid, nodeset.is_deleting, meta.annotations, meta.finalizers, nodeset.spec, growth)
 
 
 def _wanted(nodeset: NodeSet) -> tuple[object, ...]:
-    """All that decides which nodes autoscalers are asked for."""
+    """Return the part of a NodeSet that decides which nodes autoscalers are asked for."""
     growth = nodeset.status.growth
     return (nodeset.uid, nodeset.is_deleting, nodeset.spec, growth.without_time if growth is not None else None)
 
@@ -255,7 +259,7 @@ def _takes_room(pod: Pod | None) -> bool:
 
 
 def _fit_facts(node: Node) -> tuple[object, ...]:
-    """What feasibility and names depend on; a heartbeat changes none of it."""
+    """Return what feasibility and names of pods depend on. A heartbeat of the Node changes none of it."""
     leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations, is_being_verified(node))
     released = node.annotations.get(names.ANNOTATION_RELEASED)
     return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving, released)

@@ -19,26 +19,25 @@ from sunkpy.core.nodeset.world import WAVE
 from sunkpy.operator.pod_index import nodeset_key
 
 GUARD_LASTS_S = 300.0
-"""After so many seconds a disruption budget is written again: whoever deleted it may have forgotten that jobs need it.
-"""
+"""The seconds after which a disruption budget is written again, because somebody may have deleted it."""
 
 _SMALLEST_WAVE = 50  # each pass has its price, and each wave its Event
 
 CREATED_PER_S = WAVE
-"""At most so many slurmd pods are created a second. Each slurmd fetches its configuration and registers when it starts.
-It registers under slurmctld's write lock for nodes, and meanwhile nothing else of Slurm moves. A burst is bounded by
-`WAVE`, the rate by this.
+"""The most slurmd pods that are created each second. When a slurmd starts, it fetches its configuration and registers.
+It registers under slurmctld's write lock for nodes, which holds up everything else in Slurm. `WAVE` bounds a burst, and
+this the rate.
 """
 
 
 @dataclass
 class _Notes:
-    """About one NodeSet. Refusal, acceptance and vetting belong to a template, known by its hash; `hash` is
-    that of `spec`. The budget belongs to a uid.
+    """What is remembered of one NodeSet. Refusal, acceptance and vetting belong to a template, known by its hash;
+    `hash` is that of `spec`. The budget belongs to a uid.
 
-    `room` is how many pods might have been created at the time `room_at_s`, and fills up again with time.
-    `offers`: pod uid → what its node offers now instead of what the pod was made for, and since when. `idle`: pod uid →
-    since when nothing runs there.
+    `room`: how many pods might have been created at the time `room_at_s`; it grows again with time. `offers`: pod uid →
+    what its node offers now instead of what the pod was made for, and since when. `idle`: pod uid → since when nothing
+    runs there.
     """
 
     spec: NodeSetSpec | None = None
@@ -57,7 +56,9 @@ class _Notes:
 
 
 class Memory:
-    """Refusals, failures, budgets and changed offers by NodeSet, and the nodes for which a pod is being created."""
+    """What the leader remembers of NodeSets: refusals, failures, budgets, changed offers, and the nodes for which a pod
+    is being created.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -65,18 +66,20 @@ class Memory:
         self._claims: set[str] = set()
 
     def forget(self, key: Key) -> None:
-        """The NodeSet is gone; one of the same name would be another."""
+        """Forget a NodeSet that is gone. One of the same name would be another."""
         self._notes.pop(key, None)
 
     # ------------------------------------------------------------- templates
 
     def refusal(self, nodeset: NodeSet) -> str:
-        """Why the apiserver refused a pod of the current template, or empty."""
+        """Return why the apiserver refused a pod of the current template; empty if it has not."""
         notes = self._of(nodeset)
         return notes.refusal if notes.refused_hash == notes.hash else ""
 
     def note_refusal(self, nodeset: NodeSet, text: str) -> None:
-        """The apiserver has refused a pod of the current template; with an empty text: it has accepted one."""
+        """Note why the apiserver refused a pod of the current template. An empty text means that it has
+        accepted one.
+        """
         notes = self._of(nodeset)
         notes.refusal, notes.refused_hash = text, notes.hash
         notes.accepted_hash = "" if text else notes.hash
@@ -87,20 +90,20 @@ class Memory:
         return notes.accepted_hash == notes.hash
 
     def is_vetted(self, nodeset: NodeSet) -> bool:
-        """The apiserver was asked about the current template and has nothing against it."""
+        """True if the apiserver was asked about the current template and has nothing against it."""
         notes = self._of(nodeset)
         return notes.vetted_hash == notes.hash and not self.refusal(nodeset)
 
     def note_vetted(self, nodeset: NodeSet) -> None:
-        """The apiserver was asked about the current template."""
+        """Note that the apiserver was asked about the current template."""
         notes = self._of(nodeset)
         notes.vetted_hash = notes.hash
 
     # ----------------------------------------------------------------- waves
 
     def room_to_create(self, nodeset: NodeSet) -> int:
-        """How many pods may be created now: at first a wave, then `CREATED_PER_S`; a few are saved up to make more at
-        once.
+        """Return how many pods may be created now: at first a wave, then `CREATED_PER_S`. It is 0 until there is room
+        for a few at once.
         """
         notes, now_s = self._of(nodeset), self._clock()
         notes.room = min(WAVE, notes.room + (now_s - notes.room_at_s) * CREATED_PER_S)
@@ -114,7 +117,9 @@ class Memory:
     # --------------------------------------------------------------- budgets
 
     def is_guarded(self, nodeset: NodeSet) -> bool:
-        """The disruption budget of exactly this NodeSet (not of an earlier one of its name) was written lately."""
+        """True if the disruption budget of exactly this NodeSet (not of an earlier one of its name) was
+        written lately.
+        """
         notes = self._of(nodeset)
         return notes.guarded_uid == nodeset.uid and self._clock() - notes.guarded_at_s < GUARD_LASTS_S
 
@@ -126,7 +131,7 @@ class Memory:
     # -------------------------------------------------------------- failures
 
     def failures(self, nodeset: NodeSet) -> Mapping[str, int]:
-        """Node → how often its pod has failed in a row, as of now."""
+        """Return how often in a row the pod of each node has failed. It is a copy, which does not change later."""
         return dict(self._of(nodeset).failures)
 
     def note_failure(self, nodeset: NodeSet, pod: Pod) -> None:
@@ -135,7 +140,7 @@ class Memory:
         failures[node_of(pod)] = failures.get(node_of(pod), 0) + 1
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod that is ready ends the failures on its node: the next pause is the shortest again."""
+        """Forget the failures on the node of a pod that is Ready. The next pause is the shortest again."""
         key = nodeset_key(new) if new is not None else None
         if new is None or key is None or not new.is_condition_true("Ready"):
             return
@@ -152,7 +157,7 @@ class Memory:
     # ---------------------------------------------------------------- offers
 
     def lasting_offers(self, nodeset: NodeSet, changed: Mapping[str, str]) -> tuple[frozenset[str], float | None]:
-        """The pods (by uid) whose nodes have long enough offered something else than at the creation of the pod.
+        """Return the pods (by uid) whose nodes have offered something other than they were made for long enough.
 
         The second value says after how many seconds there may be more of these pods.
         """
@@ -169,7 +174,8 @@ class Memory:
         return lasting, min((seconds for seconds in left_s.values() if seconds > 0), default=None)
 
     def long_idle(self, nodeset: NodeSet, idle: Iterable[str]) -> tuple[frozenset[str], float | None]:
-        """The pods (by uid) whose nodes have been idle for `growth.releaseAfterSeconds`, so that they may be released.
+        """Return the pods (by uid) whose nodes have been idle for `growth.releaseAfterSeconds`, so that they may be
+        released.
 
         `idle`: the pods on whose nodes nothing runs now. The second value says after how many seconds there may be more
         to release. A new leader counts from its start.
@@ -185,7 +191,8 @@ class Memory:
 
     @contextmanager
     def claim(self, actions: Iterable[NodeSetAction]) -> Iterator[list[CreatePod]]:
-        """The creations on nodes for which no other NodeSet is creating a pod; these nodes are held until the end.
+        """Yield the creations on nodes for which no other NodeSet is creating a pod; these nodes are held until the
+        end.
 
         Enter it without an await after the world was collected: then two NodeSets never both see a node as free.
         """

@@ -1,6 +1,6 @@
-"""How many Nodes of a cluster are closed in one way, and whether one more may be.
+"""How many Nodes of a Slurm cluster are closed in one way, and whether one more may be.
 
-The cap limits the number, not the rate: further Nodes are held back until others are freed or a person raises it.
+The cap limits the number, not the rate: further Nodes are held back until others are opened or a person raises it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NO_CLUSTER = ""
 
 
 class NodeCap:
-    """Counts by what the watch shows, and by what was decided and is not shown yet."""
+    """Counts closed Nodes, by what the watch shows and by what was decided and is not shown yet."""
 
     def __init__(self, is_closed: Callable[[Node], bool], max_percent: int) -> None:
         self._is_closed = is_closed
@@ -54,7 +54,7 @@ class NodeCap:
         self._deciding[cluster] += 1
 
     def _settle(self, name: str) -> None:
-        """The watch shows the decision, or it is being made again."""
+        """Stop counting a decision, because the watch shows it or it is being made again."""
         cluster = self._under_way.pop(name, None)
         if cluster is not None:
             self._deciding[cluster] -= 1

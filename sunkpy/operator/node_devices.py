@@ -1,9 +1,9 @@
-"""The devices of each Node that their drivers have published: what a NodeSet with `gpu.driver` offers to Slurm.
+"""The devices of each Node that DRA drivers have published: what a NodeSet with `gpu.driver` offers to Slurm.
 
 A driver publishes ResourceSlices instead of an amount in the Node's status. A device with a taint, or one that is
 attached only once it was chosen (binding conditions), is not offered. While a driver has no slices for a node, or not
-all of a pool, nothing is known of its devices, and the last offer stands: a driver that restarts takes its slices away
-for a while.
+all of a pool, its devices are not known, and the last offer stands: a driver that restarts takes its slices away for a
+while.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NodeDevices:
         self._slices: defaultdict[str, dict[Key, ResourceSlice]] = defaultdict(dict)
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """Note a change of a slice, from the watch."""
+        """Note a change of a ResourceSlice from the watch."""
         nodes = {each.spec.node_name for each in (old, new) if each is not None and each.spec.node_name}
         if old is not None:
             self._slices[old.spec.node_name].pop(old.key, None)
@@ -43,7 +43,7 @@ class NodeDevices:
             self._on_change(node)
 
     def add_to(self, node: Node) -> Node:
-        """The Node with what is known of its devices."""
+        """Return the Node with the devices that its drivers offer, as far as they are known."""
         slices = self._slices.get(node.name)
         if slices is None:
             return node
@@ -61,7 +61,7 @@ class NodeDevices:
 
 
 def trim_slice(found: ResourceSlice) -> ResourceSlice:
-    """The slice without the parts that nobody reads: of its attributes, only texts are kept."""
+    """Return the slice without the parts that nobody reads. Of its attributes, only texts are kept."""
     devices = [
         msgspec.structs.replace(
             device,
@@ -75,12 +75,12 @@ def trim_slice(found: ResourceSlice) -> ResourceSlice:
 
 
 async def until_slices_are_served() -> None:
-    """Wait until the apiserver serves ResourceSlices, as Kubernetes does since 1.34. It is asked from time to time."""
+    """Wait until it is time to ask again whether the apiserver serves ResourceSlices, as Kubernetes does since 1.34."""
     await asyncio.sleep(_NOT_SERVED_AGAIN_S)
 
 
 def _is_ready(device: Device) -> bool:
-    """A job could have it as it is."""
+    """True if a job could get the device as it is."""
     return device.repelling is None and not device.binding_conditions
 
 
@@ -93,5 +93,5 @@ def _offered(device: Device, driver: str) -> NodeDevice:
 
 
 def _order(device: Device) -> list[str | int]:
-    """gpu-2 before gpu-10."""
+    """Return a sort key by which gpu-2 comes before gpu-10."""
     return [int(part) if part.isdigit() else part for part in _DIGITS.split(device.name)]

@@ -1,4 +1,4 @@
-"""Write to the apiserver what was decided about a Node and its slurmd pod."""
+"""Writes to the apiserver what was decided about a Node and its slurmd pod."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer object before
 
 
 class NodeWriter:
-    """Patches Nodes, only as they were seen, and the cordon and eviction marks of slurmd pods."""
+    """Patches Nodes, only as they were seen, and the annotations and labels of slurmd pods that come from the Node."""
 
     def __init__(self, kube: Kube, events: EventRecorder, *, now: Callable[[], datetime] = utc_now) -> None:
         self._kube = kube
@@ -30,9 +30,11 @@ class NodeWriter:
         self._now = now
 
     async def patch_pod(self, pod: Pod, *, annotations: Changes, labels: Changes) -> float | None:
-        """Write what the Node says onto the pod. Nobody else writes these keys, so an older copy of the pod will do.
+        """Write what the Node says onto its slurmd pod. Nobody else writes these keys, so an older copy of the pod
+        will do.
 
-        What opens the pod to eviction needs the newest copy: it depends on the state of Slurm, which may have changed.
+        The label that allows an eviction needs the newest copy: it depends on the state of Slurm, which may have
+        changed.
 
         Returns:
             After how many seconds to look again, because the pod was not as seen.
@@ -48,7 +50,7 @@ class NodeWriter:
         return None
 
     async def patch_node(self, node: Node, patch: NodePatch, step: HealthStep | None = None) -> float | None:
-        """Write the patch, if the Node is as it was seen; `step`: what of its health is in the patch.
+        """Write the patch, if the Node is as it was seen. `step`: the change of its health that the patch contains.
 
         Returns:
             After how many seconds to look again, because the Node was not as seen, or because its cordon or taint is

@@ -1,4 +1,4 @@
-"""The pods of the cluster, by the node they are on: decisions and changes are about nodes."""
+"""An index of the cluster's pods by the node they are on, because decisions and changes are about nodes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sunkpy.core.nodeset.slurmd_pod import node_of
 _ASSUMED_FOR_S = 30.0
 
 Touched = Callable[[str], None]
-"""Called with the name of a node whose pods have changed."""
+"""A function that is called with the name of a node whose pods have changed."""
 
 
 def nodeset_key(pod: Pod) -> Key | None:
-    """The NodeSet that controls the pod, if one does; whether it is still there is another question."""
+    """Return the key of the NodeSet that controls the pod, whether or not it still exists; None for other pods."""
     owner = nodeset_owner(pod)
     return (pod.metadata.namespace, owner.name) if owner is not None else None
 
 
 class PodIndex:
-    """Pods by node, from the informer, and from creations that the informer does not show yet.
+    """Pods by node, from the informer, and pods that were created and that the informer does not show yet.
 
-    A pod that the apiserver has accepted but the watch has not yet shown is *assumed*: without it the next pass would
-    think its node free, and a NodeSet that is being deleted would look empty.
+    A pod that the apiserver has accepted but the watch has not yet shown is *assumed*. Otherwise the next pass would
+    think that its node is free, and a NodeSet that is being deleted would look empty.
 
-    Only pods of NodeSets that were seen here count as slurmd pods, by uid and namespace of the NodeSet: anybody can
-    write an owner reference. Pods of a NodeSet that is gone still count.
+    A pod is a slurmd pod only if uid and namespace of its owner are those of a NodeSet that was seen here, because
+    anybody can write an owner reference. Pods of a NodeSet that is gone still count.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +44,7 @@ class PodIndex:
         self._touched.append(touched)
 
     def know(self, nodeset: KubeObject) -> None:
-        """Note that there is such a NodeSet."""
+        """Note that this NodeSet exists, so that its pods count as slurmd pods."""
         if nodeset.uid in self._nodesets:
             return
         self._nodesets[nodeset.uid] = nodeset.metadata.namespace
@@ -53,7 +53,7 @@ class PodIndex:
                 self._notify(node)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the informer's store: what the watch says counts more than what was assumed."""
+        """Follow one change of the informer's store. What the watch says replaces what was assumed."""
         for pod in (old, new):
             if pod is not None:
                 self._give_up(pod.key)
@@ -67,7 +67,7 @@ class PodIndex:
             self._notify(node)
 
     def assume(self, pod: Pod) -> None:
-        """Count a slurmd pod that the apiserver has just accepted."""
+        """Count a slurmd pod that the apiserver has just accepted, before the watch shows it."""
         node = node_of(pod)
         if pod.key not in self._by_node.get(node, {}):
             self._give_up(pod.key)
@@ -76,7 +76,7 @@ class PodIndex:
             self._notify(node)
 
     def expire(self) -> None:
-        """End assumptions after half a minute: the pod came and is gone, or the watch is far behind."""
+        """End assumptions after half a minute. By then the pod came and is gone, or the watch is far behind."""
         limit = self._now() - _ASSUMED_FOR_S
         while self._assumed:
             key, (since_s, _) = next(iter(self._assumed.items()))
@@ -85,19 +85,21 @@ class PodIndex:
             self._give_up(key)
 
     def nodes(self) -> Iterable[str]:
-        """The nodes that have pods, or are to have them."""
+        """Return the nodes that have pods, or are to have them."""
         return {*self._by_node, *self._assumed_on}
 
     def slurmd_pods(self, node: str) -> list[Pod]:
-        """The slurmd pods on a node or pinned to it, of all NodeSets, the assumed ones included."""
+        """Return the slurmd pods on a node or pinned to it, of all NodeSets, including assumed ones."""
         return [*filter(self._is_slurmd, self.on_node(node)), *self._assumed_on.get(node, {}).values()]
 
     def on_node(self, node: str) -> Iterable[Pod]:
-        """The pods bound to a node, and slurmd pods that are only pinned to it."""
+        """Return the pods bound to a node, and slurmd pods that are only pinned to it."""
         return self._by_node.get(node, {}).values()
 
     def slurmd_on(self, node: str) -> Pod | None:
-        """The slurmd pod that is bound to the node: one that is not finished first, then the oldest."""
+        """Return the slurmd pod that is bound to the node. Of several it is one that is not finished, then
+        the oldest.
+        """
         bound = [pod for pod in self.on_node(node) if self._is_slurmd(pod) and pod.spec.node_name]
         return min(bound, key=lambda pod: (pod.is_finished, pod.metadata.creation_timestamp, pod.uid), default=None)
 

@@ -1,7 +1,7 @@
-"""Asks other programs to mend sick machines, once the record on the Node says so.
+"""Asks other programs to mend sick machines, once the health record on the Node says so.
 
-A new object has one name for a Node and a time, so that whoever writes it again finds it there: the pass after this
-one, or the next leader. Annotations of an existing object may be written again.
+A new object's name is the same for one Node and one time. So a later pass or the next leader finds the object there,
+and makes no second one. Annotations of an existing object may be written again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AGAIN_S = 15.0
 
 
 class RemedyWriter:
-    """Writes the remedy of a Node; it remembers what it has written, and asks the apiserver about the rest."""
+    """Writes the remedy for a Node. It remembers what it has written, and asks the apiserver about the rest."""
 
     def __init__(self, kube: Kube, events: EventRecorder, rules: HealthRules) -> None:
         self._kube = kube
@@ -30,7 +30,7 @@ class RemedyWriter:
         self._log = structlog.get_logger("operator")
 
     async def ensure(self, node: Node, step: HealthStep) -> float | None:
-        """Write the object, if the Node as it was seen is to be remedied, and still is.
+        """Write the remedy's object, if the Node's record already was in state REMEDY and still is.
 
         Returns:
             After how many seconds to try again, because the apiserver refused it.

@@ -15,7 +15,7 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
-    """What happens to Nodes when Slurm's side drains them, and to how many of the pool at once: a percentage, at least
+    """What happens to Nodes when Slurm's side drains them, and to how many at once: `max_percent` of the pool, at least
     three.
     """
 
@@ -30,9 +30,10 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
     """Which signals say that a node is sick, and how it comes back (`sunkpy.core.health`). Without signals nothing
     happens.
 
-    `sources`: whose signals count as `core.health.known` has them, but for those `without`. `signals`: more of them, or
-    in place of one of that name; they name `remedies`. `drain_requests`: those of another program, to be answered.
-    `max_percent` of a pool, at least three Nodes, are closed at once because of signals, and as many are remedied.
+    `sources`: the programs whose signals count, as `core.health.known` lists them, except those in `without`.
+    `signals`: further ones, or replacements of one with the same name; they name one of the `remedies`.
+    `drain_requests`: objects by which another program asks for drains. At most `max_percent` of a pool, but at least
+    three Nodes, are closed at once because of signals, and as many are remedied.
     """
 
     sources: tuple[SignalSource, ...] = ()
@@ -52,7 +53,7 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> HealthRules:
-        """All rules. Those that the values give by name come first."""
+        """The rules of all signals; those that the values give by name come first."""
         known = {name: rule for source in self.sources for name, rule in KNOWN[source].items()}
         if self.drain_requests.api_version:
             known["DrainRequest"] = Rule(is_drain_request=True)
@@ -67,27 +68,29 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> Set[str]:
-        """The types of conditions of Nodes that rules read."""
+        """The types of Node conditions that the rules read."""
         return frozenset(rule.condition for rule in self.rules.signals.values() if rule.condition)
 
     @property
     def annotations(self) -> Set[str]:
-        """The annotations of Nodes that remedies read."""
+        """The Node annotations that remedies read."""
         return frozenset(key for remedy in self.remedies.values() for key in remedy.read_annotations)
 
 
 class LockSettings(Settings, frozen=True, kw_only=True):
-    """`key` of the taint on Nodes while Slurm jobs run there; empty: none."""
+    """How Nodes are locked while Slurm jobs run there: `key` of the taint (empty: no lock), and whether it is a dry
+    run.
+    """
 
     key: str = ""
     dry_run: bool = False
 
 
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
-    """How the operator runs. One operator serves all NodeSets of the cluster.
+    """The settings of `sunkpy operator`. One operator serves all NodeSets of the cluster.
 
-    `resync_seconds` is how often every NodeSet and Node is looked at although nothing has changed; among more than
-    2,000 Nodes it is 0.03 s for each.
+    `resync_seconds`: how often every NodeSet and Node is judged again although nothing has changed. Among more than
+    2,000 Nodes it is 0.03 s for each Node.
     """
 
     resync_seconds: int = 60

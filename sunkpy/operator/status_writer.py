@@ -1,7 +1,7 @@
 """Writes the status, gauges and Events of a NodeSet, as `core.nodeset.status` decides.
 
-Once a second is often enough for people and dashboards, and it bounds what a burst of events costs: the apiserver a
-write and a watch event each, us the text about a thousand pods.
+Once a second is often enough for people and dashboards. It bounds what a burst of events costs: a write and a watch
+event for the apiserver, and the text about a thousand pods for the operator.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class StatusWriter:
         self._reported_s: dict[Key, float] = {}
 
     def due_in_s(self, nodeset: NodeSet) -> float:
-        """After how many seconds the NodeSet may report again; 0 is now."""
+        """Return after how many seconds the NodeSet's status may be written again; 0 is now."""
         last_s = self._reported_s.get(nodeset.key)
         return 0.0 if last_s is None else max(last_s + _REPORTED_EACH_S - self._clock(), 0.0)
 
     def forget(self, key: Key) -> None:
-        """The NodeSet is gone: its series end."""
+        """Drop the metrics of a NodeSet that is gone."""
         self._reported_s.pop(key, None)
         self._metrics.forget(key)
 

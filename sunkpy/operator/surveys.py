@@ -1,8 +1,8 @@
-"""For each NodeSet the survey of all nodes, updated by the nodes that have changed since the last pass.
+"""Keeps a survey of all nodes for each NodeSet, and updates it with the nodes that have changed since the last pass.
 
-A change costs a name in a set when it comes, and one verdict when the next pass asks; a node that changes ten times in
-between is judged once. A NodeSet whose spec has changed gets a new survey. The resync judges every node again,
-in slices, so that ten thousand verdicts never keep the process from its lease, its watches and its probes.
+A change only adds the node's name to a set; the next pass makes one verdict for it, even if the node has changed ten
+times. A NodeSet whose spec has changed gets a new survey. The resync judges every node again, in slices, so that ten
+thousand verdicts never keep the process from its lease, its watches and its probes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SLICE = 100  # verdicts without a pause: 6 ms
 
 @dataclass
 class _Running:
-    """A survey, the nodes to judge again, and the slurmd pods (by uid) whose node offers something else."""
+    """A survey, the nodes to judge again, and the slurmd pods (by uid) whose changed offer has lasted long enough."""
 
     survey: Survey
     stale: set[str]
@@ -34,7 +34,7 @@ class _Running:
 
 
 class Surveys:
-    """A survey for each NodeSet that was asked for."""
+    """The surveys of all NodeSets for which one was asked."""
 
     def __init__(self, nodes: Informer[Node], pods: PodIndex, devices: NodeDevices | None = None) -> None:
         self._nodes = nodes
@@ -43,27 +43,27 @@ class Surveys:
         self._running: dict[Key, _Running] = {}
 
     def touch(self, node: str) -> None:
-        """The node, or a pod on it, has changed."""
+        """Note that the node, or a pod on it, has changed."""
         for running in self._running.values():
             running.stale.add(node)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Like `touch`, for the watch of Nodes."""
+        """Note a change from the watch of Nodes."""
         for node in (old, new):
             if node is not None:
                 self.touch(node.name)
 
     def touch_all(self) -> None:
-        """Judge every node again, in case an event was missed."""
+        """Note all nodes as changed, in case an event was missed."""
         for running in self._running.values():
             running.stale |= self._all() | running.survey.judged
 
     def forget(self, key: Key) -> None:
-        """The NodeSet is gone."""
+        """Drop the survey of a NodeSet that is gone."""
         self._running.pop(key, None)
 
     async def catch_up(self, nodeset: NodeSet) -> None:
-        """Judge most of what has changed, with pauses.
+        """Judge most of the changed nodes for this NodeSet, with pauses for other tasks.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.
@@ -76,7 +76,8 @@ class Surveys:
             await asyncio.sleep(0)
 
     def survey(self, nodeset: NodeSet, lasting_offers: frozenset[str] | None = None) -> Survey:
-        """The survey at this moment. `lasting_offers`: the pods (by uid) whose changed offers count from now on.
+        """Return the NodeSet's survey, with all changed nodes judged. `lasting_offers`: the pods (by uid) whose changed
+        offers count from now on.
 
         Raises:
             msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.

@@ -1,4 +1,4 @@
-"""One term of leadership: watches, queues and what works on them. Nothing of it outlives the term."""
+"""One term of leadership: watches, queues, and the parts that work on them. Nothing of it outlives the term."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ _RESYNC_OF_A_NODE_S = 0.03  # judging a node again takes 0.15 ms: half a percent
 
 
 class Term:
-    """The parts are built at once and work in `run`; a task that fails ends all others, and with them the term."""
+    """A term of leadership. It builds its parts at once, and they work in `run`; a task that fails ends all others, and
+    so the term.
+    """
 
     def __init__(self, kube: Kube, process: Process, settings: OperatorSettings, metrics: OperatorMetrics) -> None:
         self._kube = kube
@@ -138,7 +140,7 @@ class Term:
         self._wakes.devices_changed(node)
 
     async def _wait_for_crd(self) -> None:
-        """kopf looks once for the resource it is to follow; so the CRD has to be there first."""
+        """Wait until the CRD of NodeSets is there, because kopf looks only once for the resource that it follows."""
         while True:
             try:
                 listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
@@ -158,7 +160,7 @@ class Term:
         self._wakes.nodeset_seen(nodeset, is_gone)
 
     async def _resync(self) -> None:
-        """Look at everything from time to time, in case an event was missed."""
+        """Judge all NodeSets and Nodes again from time to time, in case an event was missed."""
         while True:
             try:
                 listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet, may_be_old=True)
@@ -172,7 +174,9 @@ class Term:
 
 
 def _but_heartbeats(changed: Handler[Node]) -> Handler[Node]:
-    """Each kubelet writes its Node every five minutes, if only to say that it lives."""
+    """Return a handler that skips heartbeats: each kubelet writes its Node every five minutes, if only to say that it
+    lives.
+    """
 
     def handle(old: Node | None, new: Node | None) -> None:
         if old is None or new is None or not is_heartbeat(old, new):

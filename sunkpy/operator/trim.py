@@ -1,7 +1,7 @@
 """Trims Pods for the watch cache: keeps only what the operator reads, and shares equal parts (Nodes: `kube.trim`).
 
-The watch caches are most of the operator's memory. For a pod that is no slurmd pod only its requests and its job stay.
-Pods of one template have equal requests, so they share one value.
+The watch caches are most of the operator's memory. For a pod that is not a slurmd pod only its requests and its job
+stay. Pods of one template have equal requests, so they share one value.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def is_heartbeat(old: Node, new: Node) -> bool:
 
 
 def trim_pod(pod: Pod) -> Pod:
-    """The parts of a pod that decisions read: most of a slurmd pod; of any other pod its requests, and the job in its
-    annotation.
+    """Return the parts of a pod that the operator reads: most of a slurmd pod; of any other pod its requests, and the
+    job in its annotation.
     """
     meta, status = pod.metadata, pod.status
     room = _room(msgspec.json.encode(as_much(pod.spec)))
@@ -72,8 +72,8 @@ def trim_pod(pod: Pod) -> Pod:
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
-    """How often slurmd was started again, and since when it runs; of one that is not ready or whose check has failed,
-    what it left.
+    """Yield how often slurmd was restarted and since when it runs. If it is not ready or its check has failed, add what
+    it left.
     """
     for each in containers:
         if each.name != names.SLURMD_CONTAINER or (each.ready and not each.restart_count):
@@ -90,7 +90,7 @@ def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerSt
 
 
 def _undated(condition: Condition) -> Condition:
-    """The time of a pod's condition is never read; its Node gets a time of its own."""
+    """Return the condition without its time, which is never read for a pod; its Node gets a time of its own."""
     return msgspec.structs.replace(condition, last_transition_time=None)
 
 

@@ -1,4 +1,6 @@
-"""Many writes of one kind, some at a time: no write waits for another slow one, and a failure stops the rest."""
+"""Makes many writes of one kind, several at a time. No write waits for another slow one, and a failure
+stops the rest.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +13,21 @@ from sunkpy.kube import errors
 T = TypeVar("T")
 
 MOST_AT_ONCE = 24
-"""Three quarters of the connections to the apiserver; the rest is for the writes of other keys. It hides some 20 ms of
-an answer's way at a thousand writes a second, which is more than an apiserver does for one client."""
+"""The most writes under way at once: three quarters of the connections to the apiserver; the rest is for writes of
+other keys. With 20 ms for each answer this allows a thousand writes a second, more than an apiserver does for one
+client.
+"""
 
 
 async def work_through(items: Sequence[T], act: Callable[[T], Awaitable[bool]], *, at_first: int) -> None:
-    """Act on all items. If one fails, those under way are finished, and no other is begun.
+    """Act on all items. If one fails, no other is begun, and those under way are finished.
 
-    Args:
-        items: what to act on.
-        act: true when it went well; then one more may be under way at once, up to `MOST_AT_ONCE`. So from one it goes
-            1, 2, 4 … as answers come, and what everybody refuses is refused once.
-        at_first: how many may be under way at once before anything went well.
+    Args: items: what to act on. act: returns True if it went well. Then one more may be under way at once, up to
+    `MOST_AT_ONCE`. So from one it goes 1, 2, 4 … as answers come, and what is always refused is refused once. at_first:
+    how many may be under way at once before anything went well.
 
     Raises:
-        KubeError: the first one of `act`.
+        KubeError: the first one that `act` raised.
     """
     waiting = iter(items)
     failed: list[errors.KubeError] = []

@@ -1,13 +1,13 @@
-"""Until when a write may be sent.
+"""How long a leader may still send writes.
 
-Only the leader writes, and only as long as nobody else can lead: every client that writes is given a `Deadline`, sends
-a write with no more time than is left, and refuses one when nothing is left. Reads have no such limit.
+Only the leader writes, and only as long as nobody else can lead. Every client that writes gets a `Deadline`: it gives a
+write no more time than is left, and refuses one when nothing is left. Reads have no such limit.
 
-A request cannot be recalled: one that was sent in time may be carried out after the deadline, when the server is slow.
-What guards against that lies in the request itself. In Kubernetes: uid and resourceVersion, a Binding that succeeds
-once. In Slurm: a job can be cancelled or updated twice; a job that was submitted late is found by the gang in its
-comment, by the sweep of the next leader or by its own Prolog; a late drain or resume is a state that the next poll sees
-and decides again.
+A request cannot be recalled: one that was sent in time may be carried out after the deadline, if the server is slow.
+The request itself guards against that. In Kubernetes it has uid and resourceVersion, and a Binding succeeds only once.
+In Slurm a job can be cancelled or updated twice; a job that was submitted late is found by the gang in its comment, by
+the sweep of the next leader or by its own Prolog; a late drain or resume is a state that the next poll sees and decides
+again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import math
 from collections.abc import Callable
 
 Deadline = Callable[[], float]
-"""The seconds that are left; 0 when there are none."""
+"""A function that returns the seconds for which writes may be sent; 0 if none are left."""
 
 OVER = "not sent: the lease has expired"
 
 
 def unlimited() -> float:
-    """The deadline of a process that needs no lease: none."""
+    """Return an endless deadline, for a process that needs no lease."""
     return math.inf

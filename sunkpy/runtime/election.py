@@ -53,8 +53,8 @@ class LeadershipLost(Exception):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease: its holder (empty if it is free), for how long a renewal is valid, and a version that each write
-    changes.
+    """The content of a lease: its holder (empty if it is free), for how long a renewal is valid, and a version that
+    each write changes.
     """
 
     holder: str
@@ -65,13 +65,13 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseLock(Protocol):
-    """The object that holds the lease. Both methods raise LockUnavailable."""
+    """The object in which the lease is stored. Both methods raise LockUnavailable."""
 
     async def read(self) -> LeaseRecord | None:
-        """The record, or None when there is none."""
+        """Return the lease's record; None if there is none."""
 
     async def write(self, *, holder: str, duration_s: float, previous: LeaseRecord | None) -> bool:
-        """Replace the record if it still is `previous`; False when it is not."""
+        """Replace the record if it still is `previous`; False if it is not."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,13 +88,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """The identity that a lease's holder names; the inverse of `str`."""
+        """Return the identity that a lease's holder names; the inverse of `str`."""
         name, _, address = text.partition("/")
         return cls(name=name, address=address)
 
 
 class Election:
-    """Runs for leader, then works, and gives the lease back at the end.
+    """Waits until this process leads, then works, and gives the lease back at the end.
 
     `duration_s` is how long the lease lasts; all other times follow from it. `leader` is the identity that was last
     seen to lead (ours included), or None.
@@ -120,18 +120,20 @@ class Election:
 
     @property
     def is_leader(self) -> bool:
-        """True if this process may work."""
+        """True if this process leads and may work."""
         return self.remaining_s() > 0
 
     def remaining_s(self) -> float:
-        """For how many seconds this process may still work and write; 0 if it does not lead. This is a `Deadline`."""
+        """Return for how many seconds this process may still work and write; 0 if it does not lead. This is a
+        `Deadline`.
+        """
         return max(0.0, self._works_until_s - self._clock())
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Stand by until elected, then run `work` until it ends, is cancelled or leadership is lost.
 
         Raises:
-            LeadershipLost: `work` has been cancelled; end the process soon, for the watchdog stays armed.
+            LeadershipLost: `work` has been cancelled; end the process soon, because the watchdog stays armed.
         """
         await self._acquire()
         self._log.info("leading")
@@ -197,7 +199,7 @@ class Election:
         return Identity.parse(record.holder).name == self._identity.name
 
     async def _release(self) -> None:
-        """Let others take the lease at once. Only when the work has ended."""
+        """Let others take the lease at once. This is called only after the work has ended."""
         try:
             record = await self._call(self._lock.read())
             if record is not None and self._is_ours(record):
@@ -208,7 +210,7 @@ class Election:
     # ----------------------------------------------------------------- the lock
 
     async def _take(self, previous: LeaseRecord | None) -> bool:
-        """Take or renew the lease. It counts from before the request, for nobody can have seen it earlier."""
+        """Take or renew the lease. Its time counts from before the request, because nobody can have seen it earlier."""
         sent_at_s = self._clock()
         write = self._lock.write(holder=str(self._identity), duration_s=self._duration_s, previous=previous)
         taken = await self._call(write)

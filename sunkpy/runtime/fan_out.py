@@ -1,4 +1,6 @@
-"""Several requests at once, so that a hand-over of a gang of many pods does not wait for one after the other."""
+"""Makes several requests at once, so that the hand-over of a gang with many pods does not make them one after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ _AT_ONCE = 16
 
 
 async def fan_out(calls: Iterable[Call], *, at_once: int = _AT_ONCE) -> None:
-    """Make all calls, a few at a time. If one fails, all others are made all the same.
+    """Make all calls, a few at a time. If one fails, the others are made nevertheless.
 
     Raises:
         Exception: the first error, when all have been made.

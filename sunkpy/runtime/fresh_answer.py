@@ -1,7 +1,7 @@
-"""Answers that callers share: each caller gets the answer to a question that was sent after the call.
+"""Answers that several callers share: each caller gets the answer to a question that was sent after the call.
 
-Many ask the same at once: the hooks of a gang call from each of its nodes. A caller that comes while a question is on
-its way waits for the next one, because the answer to this one may be older than what the caller has just seen.
+Many callers ask the same at once: the hooks of a gang call from each of its nodes. A caller that comes while a question
+is under way waits for the next one, because the answer to this one may be older than what the caller has just seen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class FreshAnswer(Generic[T]):
         self._answer: T | BaseException = LookupError("not asked yet")
 
     async def get(self, *, sent_after: float | None = None) -> tuple[T, float]:
-        """The answer to a question sent after this call, or after an earlier moment; and when it was sent.
+        """Return the answer to a question sent after this call, or after `sent_after`, and when that
+        question was sent.
 
         Raises:
             Exception: whatever the question raised; all callers that share the answer get it, and no later one.
@@ -58,7 +59,7 @@ class FreshAnswers(Generic[K, T]):
         self._answers: WeakValueDictionary[K, FreshAnswer[T]] = WeakValueDictionary()
 
     async def get(self, key: K) -> tuple[T, float]:
-        """The answer about one key to a question sent after this call, and when it was sent.
+        """Return the answer about one key to a question sent after this call, and when that question was sent.
 
         Raises:
             Exception: whatever the question raised; all callers that share the answer get it.

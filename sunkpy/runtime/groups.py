@@ -1,4 +1,4 @@
-"""Values that belong to keys. A key goes with its last value, so that indexes grow no larger than what they show."""
+"""Multimaps for indexes. A key without values is dropped, so that an index does not grow for ever."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class Groups(dict[K, dict[Id, V]]):
-    """Each key has values, under an id each. A key without values is dropped."""
+    """A multimap: each key has values, each with an id. A key without values is dropped."""
 
     def put(self, key: K, id: Id, value: V) -> None:
-        """Add the value to the key, in place of the one with this id."""
+        """Add the value to the key, and replace the one with this id."""
         self.setdefault(key, {})[id] = value
 
     def drop(self, key: K, id: Id) -> None:
-        """Remove the value of the key that has this id."""
+        """Remove the value with this id from the key, if it is there."""
         group = self.get(key, {})
         group.pop(id, None)
         if not group:
             self.pop(key, None)
 
     def of(self, key: K) -> tuple[V, ...]:
-        """The values of a key, in the order in which they came."""
+        """Return the values of a key, in the order in which they came."""
         return tuple(self.get(key, {}).values())
 
 
@@ -40,7 +40,7 @@ class Watched(Groups[K, str, T]):
         self._keys_of = keys_of
 
     def follow(self, old: T | None, new: T | None) -> None:
-        """Follow one change: a handler of the informer."""
+        """Follow one change. This is a handler for an informer."""
         if old is not None:
             for key in self._keys_of(old):
                 self.drop(key, old.uid)

@@ -1,4 +1,6 @@
-"""The certificate and the token of a process's own port: files of one Secret, which are read again when they change."""
+"""The TLS certificate and the token of a process's HTTP port, read from files of one Secret, and again when they
+change.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _log = structlog.get_logger("metrics")
 
 
 class MetricsSecret:
-    """A folder with `tls.crt`, `tls.key` and `token`.
+    """A folder with the files `tls.crt`, `tls.key` and `token` of a Secret.
 
     Raises:
         BadSettings: there is no usable certificate.
@@ -35,8 +37,8 @@ class MetricsSecret:
             ) from error
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context for the next connection. As long as a new certificate cannot be used, the one
-        before stays.
+        """Return the TLS context for the next connection. If a new certificate cannot be used, the previous
+        one stays.
         """
         try:
             if (changed := self._changed_ns()) != self._seen:
@@ -47,7 +49,7 @@ class MetricsSecret:
         return self._context
 
     def admits(self, authorization: str) -> bool:
-        """True if this header has the token. Nobody is admitted if the token is missing or empty."""
+        """True if this Authorization header has the token. Nobody is admitted if the token is missing or empty."""
         try:
             token = self._token.read_bytes().strip()
         except OSError:

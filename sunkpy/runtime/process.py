@@ -1,4 +1,4 @@
-"""The life of a process: logging, signals, health and metrics over HTTP, leader election, an orderly end."""
+"""The life of a process: logging, signals, health and metrics over HTTP, leader election, and an orderly end."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from sunkpy.runtime.settings import LogSettings, ProcessSettings
 from sunkpy.runtime.watchdog import ExitWatchdog
 
 _FAST = 1
-"""The level of gzip that costs least time."""
+"""The gzip level that takes least time."""
 _COLLECT_S = 0.2
 _TURNS_TO_MIDDLE = 5
 _SAME_S = 0.2
-"""For so many seconds the same text is served, so that a client that asks all the time does not keep the process busy.
+"""The seconds for which the same text of metrics is served, so that a client that asks all the time does not keep the
+process busy.
 """
 
 AliveCheck = Callable[[], str | None]
-"""Says what is wrong, or None."""
+"""A function that returns what is wrong; None if nothing is."""
 
 
 class Process:
-    """What the body of a process gets: identity, metrics registry, checks of its health, election, log.
+    """The parts that the body of a process gets: identity, metrics registry, health checks, election, log.
 
     Standby replicas are ready: readiness means that this replica could take over, not that it leads.
     """
@@ -88,33 +89,36 @@ class Process:
         self._ready_checks[name] = check
 
     def add_alive_check(self, name: str, check: AliveCheck) -> None:
-        """Not alive while the check says something and this replica holds the lease.
+        """Add a check: the process is not alive while the check returns a text and this replica holds the lease.
 
-        Without election a restart would mend nothing: whatever keeps the answers away keeps them from the next one.
+        Without election the check does not count, because a restart would not help: whatever blocks the answers would
+        block them again.
         """
         self._alive_checks[name] = lambda: check() if self.election is not None and self.election.is_leader else None
 
     def serve_figures(self, figures: Callable[[], bytes]) -> None:
-        """Serve this text, which was made beforehand, after the metrics of the registry. It may be megabytes."""
+        """Serve the text that `figures` returns after the metrics of the registry. It is made beforehand, because it
+        may be megabytes.
+        """
         self._figures = figures
 
     def remaining_s(self) -> float:
-        """For how many seconds this replica leads: the `Deadline` of all its writes. It has no end if
-        election is off.
+        """Return for how many seconds this replica leads: the `Deadline` of all its writes. It is infinite if election
+        is off.
         """
         if not self.settings.leader_election.enabled:
             return math.inf
         return self.election.remaining_s() if self.election is not None else 0.0
 
     def lead_alone(self) -> None:
-        """Lead without an election: there is no other replica."""
+        """Lead without an election, because there is no other replica."""
         self._leader_gauge.set(1)
 
     async def lead(self, lock: LeaseLock, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` while this replica leads; at once when leader election is off.
+        """Run `work` while this replica leads; at once if leader election is off.
 
         Raises:
-            LeadershipLost: end the process.
+            LeadershipLost: another replica may lead; the caller has to end the process.
         """
         settings = self.settings.leader_election
         if not settings.enabled:
@@ -126,7 +130,7 @@ class Process:
         await self.election.run(work)
 
     async def serve(self) -> web.AppRunner:
-        """Serve /healthz, /readyz and /metrics from now on; clean up the runner at the end."""
+        """Serve /healthz, /readyz and /metrics from now on. The caller cleans up the returned runner at the end."""
         app = web.Application()
         app.router.add_get("/healthz", _health(self._alive_checks))  # that it answers is the other half
         app.router.add_get("/readyz", _health(self._ready_checks))
@@ -135,7 +139,9 @@ class Process:
         return await serve_app(app, self.settings.http.port, certificate=certificate)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        """The plain text format, which every Prometheus reads. Megabytes are compressed in a thread."""
+        """Answer a scrape in the plain text format, which every Prometheus reads. Megabytes are compressed
+        in a thread.
+        """
         if self._secret is not None and not self._secret.admits(request.headers.get("Authorization", "")):
             self._refused.inc()
             raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
@@ -151,7 +157,9 @@ class Process:
 
 
 def run(name: str, settings: ProcessSettings, body: Callable[[Process], Awaitable[None]]) -> None:
-    """Run a process until its body ends or a signal comes. Exits 0 on a signal, 1 on lost leadership or failure."""
+    """Run a process until its body ends or a signal comes. Exit with 0 on a signal, and with 1 on lost leadership or
+    failure.
+    """
     configure_logging(settings.log)
     process = Process(name, settings)
     try:
@@ -188,8 +196,8 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
 
 
 def settle_garbage_collector() -> None:
-    """Freeze what is there after the start, and collect seldom: caches that only grow should not be walked all the
-    time.
+    """Freeze all objects that exist after the start, and collect seldom, because caches that only grow should not be
+    walked all the time.
 
     A walk of the middle generation, at most 120,000 objects that stayed, holds the loop for some 15 ms.
     """
@@ -200,9 +208,9 @@ def settle_garbage_collector() -> None:
 
 @contextlib.asynccontextmanager
 async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
-    """Collect young objects so often that no collection holds the loop for long.
+    """Collect young objects so often that no collection holds the event loop for long.
 
-    Python itself collects when more objects were made than ended. Where caches replace what they have, as many end: a
+    Python itself collects when more objects were made than ended. Where caches replace their values, as many end: a
     million were young when a collection began at last, and it took 0.1 s.
     """
 
@@ -219,7 +227,9 @@ async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
 
 
 def _unique_name() -> str:
-    """Outside of a pod: no other process may bear this name, not even the next one of this machine."""
+    """Return a name for this process outside of a pod. No other process may have it, not even the next one on this
+    machine.
+    """
     return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
@@ -232,7 +242,7 @@ def _health(checks: dict[str, AliveCheck]) -> Callable[[web.Request], Awaitable[
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """One line per record on stderr: JSON in a cluster, coloured text for a person."""
+    """Write one line per log record to stderr: JSON in a cluster, coloured text for a person."""
     level = getattr(logging, settings.level.upper())
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
     renderer: structlog.typing.Processor = (

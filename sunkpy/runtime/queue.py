@@ -1,11 +1,13 @@
-"""A work queue of keys, as in client-go: a key waits once, has one worker at a time, and comes back on failure.
+"""A work queue of keys, as in client-go: a key waits only once, has one worker at a time, and comes back after a
+failure.
 
-Reconciles are level-triggered: the key says *what* to look at, never what happened, so many changes cost one pass.
+Passes are level-triggered: the key says *what* to look at, never what happened, so many changes cost one pass.
 
-Keys that are urgent are given out before others, and some workers take no others: however many keys wait, and whatever
-the other workers wait for, an urgent one finds somebody.
+Urgent keys are given out before others, and some workers take only urgent ones. So an urgent key finds a worker,
+however many keys wait, and whatever the other workers wait for.
 
-Keys may be of groups, which have turns: a key of one group waits for one key of each other group, not for thousands.
+Keys may belong to groups, which take turns: a key of one group waits for one key of each other group, not for
+thousands.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from sunkpy.core.model.times import backoff_s
 
 K = TypeVar("K", bound=Hashable)
 Reconcile = Callable[[K], Awaitable[float | None]]
-"""Works on one key; returns after how many seconds to look again, or None when a change will tell."""
+"""A function that makes one pass for a key. It returns after how many seconds to look again, or None if a change will
+add the key.
+"""
 
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.05, 30.0
 _TURN_S = 0.02
@@ -45,7 +49,7 @@ class Urgency(enum.IntEnum):
 
 
 class QueueMetrics:
-    """Counters of all queues of a process, labelled by queue name; `clock` says how long a reconcile took."""
+    """Metrics of all queues of a process, labelled by queue name. `clock` measures how long a pass took."""
 
     def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -66,7 +70,7 @@ class QueueMetrics:
         )
 
     def reconciled(self, queue: WorkQueue[K], result: str, *, started_s: float) -> None:
-        """Count one reconcile that has ended, `ok` or `error`."""
+        """Count one pass that has ended, with the result `ok` or `error`."""
         self._reconciles.labels(queue.name, result).inc()
         self._seconds.labels(queue.name).observe(self.clock() - started_s)
         self._depth.labels(queue.name).set(len(queue))
@@ -81,7 +85,7 @@ def _one(_: object) -> Hashable:
 
 
 class _Waiting(Generic[K]):
-    """Keys by urgency and group, each group behind those that have waited longer for their turn."""
+    """The keys that wait, by urgency and group. The group that has waited longest for its turn is first."""
 
     def __init__(self, group_of: Callable[[K], Hashable]) -> None:
         self._group_of = group_of
@@ -100,7 +104,7 @@ class _Waiting(Generic[K]):
         return bool(self._lanes[Urgency.FIRST] or self._lanes[Urgency.SOON])
 
     def put(self, key: K, urgency: Urgency) -> bool:
-        """Add a key, or make it more urgent; False: it waits already, and is as urgent."""
+        """Add a key, or make it more urgent; False if it already waits and is as urgent."""
         if (waits := self._urgency.get(key)) is not None:
             if waits <= urgency:
                 return False
@@ -113,7 +117,7 @@ class _Waiting(Generic[K]):
         return True
 
     def take(self, *, only_urgent: bool) -> K | None:
-        """The next key, which has its group's turn; None: there is none."""
+        """Return the next key, which has its group's turn; None if there is none."""
         if (lane := self._next_lane(only_urgent=only_urgent)) is None:
             return None
         key = next(iter(lane))
@@ -127,7 +131,7 @@ class _Waiting(Generic[K]):
         return key
 
     def _next_lane(self, *, only_urgent: bool) -> OrderedDict[K, None] | None:
-        """The next key of the group whose turn it is."""
+        """Return the keys of the group whose turn it is; None if there are none."""
         if self._turns and not (only_urgent or self._lanes[Urgency.FIRST]):
             group = next(iter(self._turns))
             return self._lanes[Urgency.SOON].get(group) or self._lanes[Urgency.NONE][group]
@@ -144,9 +148,9 @@ class _Waiting(Generic[K]):
 
 
 class WorkQueue(Generic[K]):
-    """Keys to work on. All methods are for the event loop's thread.
+    """A queue of keys to work on. All methods are for the event loop's thread.
 
-    `urgency` and `group` are asked when a key is added; the group of a key stays the same.
+    `urgency` and `group` are called when a key is added; the group of a key stays the same.
     """
 
     def __init__(
@@ -165,9 +169,9 @@ class WorkQueue(Generic[K]):
         return len(self._waiting)
 
     def add(self, key: K, *, at_most: Urgency = Urgency.FIRST) -> None:
-        """Work on the key as soon as possible; once more afterwards if it is being worked on now.
+        """Give the key out as soon as possible; if it is being worked on now, once more afterwards.
 
-        `at_most`: what it is added for is no more urgent than that.
+        `at_most`: this time the key counts as no more urgent than that.
         """
         if at_most < Urgency.LAST:  # one that may wait for all others still comes when it is due
             self._cancel_timer(key)
@@ -179,7 +183,7 @@ class WorkQueue(Generic[K]):
             self._wake_one(urgent=urgency < Urgency.NONE)
 
     def _wake_one(self, *, urgent: bool) -> None:
-        """For an urgent key, a worker that takes only urgent keys is woken rather than one that could take others."""
+        """Wake one idle worker. For an urgent key, that is rather one that takes only urgent keys."""
         able = [idle for idle, only_urgent in self._idle.items() if urgent or not only_urgent]
         if able:
             chosen = next((idle for idle in able if self._idle[idle]), able[0])
@@ -188,7 +192,7 @@ class WorkQueue(Generic[K]):
                 chosen.set_result(None)
 
     def add_after(self, key: K, delay_s: float) -> None:
-        """Work on the key after a while; the earlier of two delays holds."""
+        """Give the key out after a delay. Of two delays the earlier one holds."""
         loop = asyncio.get_running_loop()
         due = loop.time() + delay_s
         timer = self._timers.get(key)
@@ -198,7 +202,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = (due, loop.call_later(delay_s, self.add, key))
 
     def add_failed(self, key: K) -> float:
-        """Work on the key again after a delay that doubles with each failure; the delay in seconds."""
+        """Give the key out again after a delay that doubles with each failure, and return the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay_s = backoff_s(failures, first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)
@@ -210,7 +214,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def get(self, *, only_urgent: bool = False) -> K:
-        """The next key; call `done` with it afterwards."""
+        """Wait for the next key, and return it. Call `done` with it afterwards."""
         while (key := self._waiting.take(only_urgent=only_urgent)) is None:
             idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle[idle] = only_urgent
@@ -237,13 +241,15 @@ class WorkQueue(Generic[K]):
 
 
 class _Turns:
-    """Turns of the event loop: workers begin nothing more in one that has taken long, or all would go on in it."""
+    """A turn of the event loop, in which workers begin nothing more once it has taken long; otherwise all would go on
+    in it.
+    """
 
     def __init__(self) -> None:
         self._began_s: float | None = None
 
     def is_over(self) -> bool:
-        """Others, and what came from outside, wait for the next turn."""
+        """True if this turn has taken long, so that other tasks and input have to come first."""
         if self._began_s is None:
             self._began_s = time.perf_counter()
             asyncio.get_running_loop().call_soon(self._end)
@@ -261,7 +267,8 @@ async def run_workers(
     only_urgent: int = 0,
     metrics: QueueMetrics | None = None,
 ) -> None:
-    """Work on keys until cancelled. A failing key is logged and retried; it never stops the others.
+    """Run workers on the queue's keys until cancelled. A key whose pass fails is logged and retried, and never stops
+    the others.
 
     Args:
         only_urgent: how many further workers take only urgent keys.

@@ -1,7 +1,8 @@
-"""An HTTP application on every address, which connections alone do not end.
+"""Serves an HTTP application, with limits so that many connections cannot end the process.
 
-aiohttp waits for ever for the first request of a connection, and bounds none. Each costs a descriptor and some kB, and
-a process without descriptors cannot renew its lease: any job could end a leader by connecting.
+aiohttp waits for ever for the first request of a connection, and does not limit their number. Each connection costs a
+descriptor and some kB, and a process without descriptors cannot renew its lease: any job could end a leader by
+connecting.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 FROM_ONE_ADDRESS: Final = 1024
-"""Connections. A node has some for each job that begins or ends; behind a proxy that masquerades all nodes are one."""
+"""The most connections from one address. A node has some for each job that begins or ends; behind a proxy that
+masquerades, all nodes are one address.
+"""
 ENCRYPTED_FROM_ONE_ADDRESS: Final = 256
-"""asyncio gives each a buffer of 256 KiB before its handshake: 64 MiB in all."""
+"""The most TLS connections from one address. asyncio gives each a buffer of 256 KiB before its handshake: 64 MiB in
+all.
+"""
 FIRST_BYTE_S: Final = 10.0
 
 Certificate = Callable[[], ssl.SSLContext]
-"""Gives the TLS context of the next connection."""
+"""A function that returns the TLS context for the next connection."""
 
 
 async def serve_app(
@@ -35,7 +40,9 @@ async def serve_app(
     first_byte_s: float = FIRST_BYTE_S,
     certificate: Certificate | None = None,
 ) -> web.AppRunner:
-    """Serve an application on every address, or on one; with a certificate over TLS. Clean up the runner when done."""
+    """Serve an application on every address, or on one; with a certificate over TLS. The caller cleans up the returned
+    runner.
+    """
     _allow_descriptors()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -44,13 +51,13 @@ async def serve_app(
 
 
 def _allow_descriptors() -> None:
-    """As many as the administrator allows; what a process begins with may be 1,024."""
+    """Raise the limit of open files to what the administrator allows; a process may begin with 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class _Site(web.BaseSite):
-    """Like aiohttp's own site for TCP, with a check before each connection."""
+    """A site like aiohttp's own for TCP, which puts a `_Door` before each connection."""
 
     def __init__(
         self,
@@ -73,7 +80,7 @@ class _Site(web.BaseSite):
         return f"{'https' if self._certificate else 'http'}://{host or '*'}:{port}"
 
     async def start(self) -> None:
-        """Listen."""
+        """Begin to listen."""
         await super().start()
         self._server = await asyncio.get_running_loop().create_server(self._door, *self._address, backlog=128)
 
@@ -87,7 +94,9 @@ class _Site(web.BaseSite):
 
 
 class _Door(asyncio.Protocol):
-    """One connection, which is given on to aiohttp. It ends if its address has too many, or if it says nothing."""
+    """The protocol of one connection, which passes data on to aiohttp. It closes the connection if its address has too
+    many, or if the client sends nothing.
+    """
 
     def __init__(self, behind: RequestHandler, connected: Counter[str], *, first_byte_s: float) -> None:
         self._behind = behind
@@ -98,7 +107,7 @@ class _Door(asyncio.Protocol):
         self._too_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count one more connection from this address."""
+        """Count one more connection from this address, and close it if there are too many."""
         assert isinstance(transport, asyncio.Transport)
         self._peer, *_ = transport.get_extra_info("peername") or ("",)
         self._connected[self._peer] += 1
@@ -109,7 +118,7 @@ class _Door(asyncio.Protocol):
         self._begin(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """One less, once."""
+        """Count one connection less from this address, once."""
         self._said_something()
         if self._peer is not None:
             self._connected[self._peer] -= 1
@@ -121,20 +130,20 @@ class _Door(asyncio.Protocol):
             self._behind.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """It speaks; from here on aiohttp decides how long it may be silent."""
+        """Pass data on to aiohttp, which from now on decides how long the client may be silent."""
         self._said_something()
         self._behind.data_received(data)
 
     def eof_received(self) -> None:
-        """The client sends no more."""
+        """Tell aiohttp that the client sends no more."""
         self._behind.eof_received()
 
     def pause_writing(self) -> None:
-        """The client reads too slowly."""
+        """Tell aiohttp that the client reads too slowly."""
         self._behind.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has read enough again."""
+        """Tell aiohttp that the client has read enough again."""
         self._behind.resume_writing()
 
     def _most(self) -> int:
@@ -151,9 +160,9 @@ class _Door(asyncio.Protocol):
 
 
 class _EncryptedDoor(_Door):
-    """A connection that is counted before its handshake, which has to end in the time of the first byte.
+    """The protocol of a TLS connection. It is counted before its handshake, which has to end within `first_byte_s`.
 
-    With `create_server(ssl=…)` asyncio would make the connection known to us only after the handshake.
+    With `create_server(ssl=…)` asyncio would show us the connection only after the handshake.
     """
 
     def __init__(
@@ -165,13 +174,15 @@ class _EncryptedDoor(_Door):
         self._early = b""
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """One less."""
+        """End the handshake, if there is one, and count one connection less."""
         if self._handshake is not None:
             self._handshake.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """The first may come with the end of the handshake, before it is ours to answer."""
+        """Pass data on to aiohttp. Data that comes together with the end of the handshake is kept until aiohttp has the
+        connection.
+        """
         if self._is_open:
             super().data_received(data)
         else:

@@ -1,4 +1,4 @@
-"""Settings: one YAML file per process, decoded into frozen values; an unknown key is an error, not a silence."""
+"""Reads the settings of a process from one YAML file into frozen values. An unknown key is an error."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class BadSettings(Exception):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A section of the file: camelCase keys, unknown ones refused."""
+    """A section of a settings file: its keys are camelCase, and unknown ones are refused."""
 
 
 class LogSettings(Settings, frozen=True, kw_only=True):
-    """`json` for a cluster's log collector, `console` for a person."""
+    """How the process logs. `format` is `json` for a cluster's log collector, `console` for a person."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "console"] = "json"
 
 
 class HttpSettings(Settings, frozen=True, kw_only=True):
-    """Where /healthz, /readyz and /metrics are served. With `secret_folder` they use TLS, and /metrics
+    """The port on which /healthz, /readyz and /metrics are served. With `secret_folder` they use TLS, and /metrics
     wants its token.
     """
 
@@ -37,7 +37,7 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
 
 
 class LeaderElectionSettings(Settings, frozen=True, kw_only=True):
-    """The Lease that the replicas share; an empty namespace is the process's own."""
+    """The Lease that the replicas share. An empty namespace means the process's own."""
 
     enabled: bool = True
     lease_name: str = ""
@@ -46,7 +46,7 @@ class LeaderElectionSettings(Settings, frozen=True, kw_only=True):
 
 
 class ProcessSettings(Settings, frozen=True, kw_only=True):
-    """The settings that every process has. A process adds its own keys to these."""
+    """The settings that every process has. Each process adds its own."""
 
     namespace: str = "default"
     log: LogSettings = LogSettings()
@@ -78,11 +78,11 @@ class SlurmSettings(Settings, frozen=True, kw_only=True):
 
 class TopologySettings(Settings, frozen=True, kw_only=True):
     """Which source says where nodes stand: values `topology` of the chart. Without a `source` it is a hand-written
-    file, if any.
+    file, if there is one.
 
-    `levels`, `block_labels`: label keys, widest first, with `labels`. `name`: of Kueue's Topology, or of a ConfigMap.
-    `config_map`: ours, into which the file for slurmctld goes. `file`: the one that a person wrote, `file_name` which.
-    No chart sets the `pace`.
+    With source `labels`: `levels` and `block_labels` are label keys, widest first. `name`: the name of Kueue's
+    Topology, or of a ConfigMap. `config_map`: our ConfigMap, which gets the file for slurmctld. `file`: the text that a
+    person wrote, and `file_name` the name of that file. No chart sets the `pace`.
     """
 
     source: str = ""
@@ -98,7 +98,7 @@ class TopologySettings(Settings, frozen=True, kw_only=True):
 
 
 def load(path: Path, type_: type[S]) -> S:
-    """Read a settings file.
+    """Read a settings file, and return it as `type_`.
 
     Raises:
         BadSettings: the file is missing, not YAML, or a key is unknown, missing or of the wrong type.
@@ -111,7 +111,7 @@ def load(path: Path, type_: type[S]) -> S:
 
 
 def decode(data: bytes, type_: type[S], *, where: str) -> S:
-    """Settings from YAML or JSON text. `where` names the text in the error.
+    """Return settings from YAML or JSON text. `where` names the text in the error.
 
     Raises:
         BadSettings: the text is not YAML, or a key is unknown, missing or of the wrong type.

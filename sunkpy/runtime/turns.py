@@ -20,14 +20,14 @@ class Turns:
         self._over_at = clock() + TURN_S
 
     async def rest(self) -> None:
-        """Let others go on, if this turn has taken long."""
+        """Let other tasks run, if this turn has taken long."""
         if self._clock() >= self._over_at:
             await asyncio.sleep(0)
             self._over_at = self._clock() + TURN_S
 
 
 async def in_turns(items: Iterable[T], *, clock: Callable[[], float] = time.perf_counter) -> AsyncIterator[T]:
-    """Walk over the items. Copy a mapping that may change meanwhile first."""
+    """Yield the items, and let other tasks run now and then. Copy a mapping first that may change meanwhile."""
     turns = Turns(clock)
     for item in items:
         yield item

@@ -1,11 +1,10 @@
-"""Answers that are worked out once for all pods of a template. They are worked out again when somebody asks after a
-change that matters to them.
+"""Caches answers that are the same for all pods of a template. A change marks the answers that it concerns; each of
+these is worked out again when somebody asks for it.
 
-A value that comes out as before is the same: so it is cheap to see which gangs that wait a change concerns.
+If the new answer equals the old one, the old object stays. So it is cheap to see which waiting gangs a change concerns.
 
-Templates belong to the verdicts that were made from them, and are dropped with the last of these: a change may look at
-all that are there, and pods that ever ran are without number. The few that were asked for last stay a moment, until
-somebody holds them.
+A template is kept as long as somebody holds a verdict on it, because a change may look at all templates, and there is
+no bound on the pods that ever ran. The few that were asked for last stay a moment, until somebody holds them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FEW_TOPICS: Final = 256
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Template(Generic[T, V]):
-    """What is asked, and the answer; `is_current`: nothing has changed since that matters."""
+    """A template and its answer. `is_current`: nothing that matters has changed since the answer was worked out."""
 
     key: bytes
     template: T
@@ -36,14 +35,14 @@ class _Template(Generic[T, V]):
 
 @dataclass(slots=True, eq=False)
 class CachedVerdict(Generic[T, V]):
-    """The value for a template, as it was when asked for. Without a template it always holds."""
+    """The answer for a template at the time it was asked for. Without a template it always holds."""
 
     value: V
     template: _Template[T, V] | None = None
 
 
 class Verdicts(Generic[T, V]):
-    """Kept answers to one question, each for a template. `work_out` finds an answer. `topics` names what a template is
+    """Cached answers to one question about templates. `work_out` finds an answer. `topics` names what a template is
     about, so that a change looks only at templates with its topic.
     """
 
@@ -59,7 +58,7 @@ class Verdicts(Generic[T, V]):
         return len(self._known)
 
     def of(self, key: bytes, template: T) -> CachedVerdict[T, V]:
-        """The verdicts for templates with this key."""
+        """Return the verdict on the template. All templates with this key are the same."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Template(key, template, self._work_out(template))
@@ -68,14 +67,16 @@ class Verdicts(Generic[T, V]):
         return CachedVerdict(self._now(known), known)
 
     def holds(self, verdict: CachedVerdict[T, V]) -> bool:
-        """True if the verdict would be the same now."""
+        """True if the answer would be the same now."""
         template = verdict.template
         if template is None:
             return True
         return self._known.get(template.key) is template and self._now(template) is verdict.value
 
     def forget(self, topic: Hashable | None = None) -> None:
-        """Drop the answers about a topic, or all, because something else that decides with them has changed."""
+        """Drop the answers about a topic, or all, because something other than the template has changed that decides
+        them.
+        """
         if topic is None:
             self._known.clear()
             self._about.clear()
@@ -89,8 +90,9 @@ class Verdicts(Generic[T, V]):
     def doubt(
         self, is_concerned: Callable[[T], bool] = lambda _: True, *, about: Iterable[Hashable] | None = None
     ) -> bool:
-        """Work the answers out again when somebody asks. True if this concerns any of them, among all or among those
-        about one of these topics.
+        """Mark answers as outdated, so that they are worked out again when somebody asks. True if there were any.
+
+        `is_concerned` chooses them by template, among all or among those about one of the topics in `about`.
         """
         among = (
             self._known.values() if about is None else {each for topic in about for each in self._about.get(topic, ())}

@@ -1,4 +1,4 @@
-"""Ends the process when work outlives its lease, whatever its event loop is doing."""
+"""Ends the process if work outlives its lease, whatever its event loop is doing."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Watchdog(Protocol):
 
 
 class ExitWatchdog:
-    """Exit code 1, and on stderr where each thread stood.
+    """A watchdog that ends the process with exit code 1, and writes on stderr where each thread stood.
 
     The wait is in a thread outside of the interpreter: code that never returns to the event loop, or holds the
     interpreter, does not stop it. It reads frames that may be in motion, so that now and then the process ends by
-    SIGSEGV instead, which ends it no less (python/cpython#116008).
+    SIGSEGV instead (python/cpython#116008).
     """
 
     def arm(self, after_s: float) -> None:
-        """See Watchdog."""
+        """End the process after that many seconds; this replaces an earlier call."""
         faulthandler.dump_traceback_later(max(after_s, 0.001), exit=True, file=sys.__stderr__ or 2)
 
     def disarm(self) -> None:
-        """See Watchdog."""
+        """Let the process live."""
         faulthandler.cancel_dump_traceback_later()

@@ -1,5 +1,5 @@
-"""`sunkpy volumes`: in the pods of slurmctld and MariaDB, how full their volumes are, and how old what they have saved
-is.
+"""`sunkpy volumes` runs in the pods of slurmctld and MariaDB. Its metrics say how full their volumes are, and how old
+the saved data in them is.
 
 It reads and never writes, asks nobody, and has no right in Kubernetes.
 """

@@ -1,4 +1,4 @@
-"""Settings of the process that looks at volumes."""
+"""Settings of `sunkpy volumes`, the process that watches volumes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class BackupSettings(Settings, frozen=True, kw_only=True):
-    """Backups of `of` in `folder`, called `<name>-<time>.<type>` by copy-backup.
+    """Backups in `folder`, with the name `<name>-<time>.<type>` that copy-backup gives. `of` says what is saved.
 
-    `late_after_seconds`: how old the newest may be, and its copy in a bucket.
+    `late_after_seconds`: how old the newest backup may be, and its copy in a bucket.
     """
 
     of: Literal["queue", "database"]

@@ -364,7 +364,7 @@ def why_unproved(text: str, slurmd: Pod | None, now: datetime) -> str:
     26.05 takes no new one from a slurmd that starts again, and a slurmctld that was killed loses the newest one.
 
     Args:
-    text: the Slurm node's `extra`.
+        text: the Slurm node's `extra`.
         slurmd: the slurmd pod of the node, as the apiserver has it now.
         now: the time of day.
     """

@@ -116,7 +116,7 @@ def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival
 
     Args:
         node: the node in question.
-    asked: what the pod needs.
+        asked: what the pod needs.
         occupants: the pods on the node that are not of this NodeSet; their requests take room.
         rival: `namespace/name` of the other NodeSet that has a slurmd pod there.
     """

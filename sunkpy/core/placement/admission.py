@@ -1,9 +1,9 @@
-"""Would the kubelet admit the pod on this node, now?
+"""Whether the kubelet would admit the pod on this node now.
 
-Asked before the pod is bound, because a bound pod that the kubelet refuses is Failed for good (`OutOfcpu`…).
-Source of the rules: kubelet lifecycle.predicateAdmitHandler: node affinity, resources of all pods that have not
-finished (terminating ones included), and NoExecute taints. NoSchedule taints and cordons are kube-scheduler's rules
-(plugins TaintToleration and NodeUnschedulable): whoever empties a node must not see pods come back to it.
+The scheduler asks this before it binds the pod, because a bound pod that the kubelet refuses is Failed for good
+(`OutOfcpu`…). Source of the rules: kubelet lifecycle.predicateAdmitHandler: node affinity, resources of all pods that
+have not finished (terminating ones included), and NoExecute taints. NoSchedule taints and cordons are kube-scheduler's
+rules (plugins TaintToleration and NodeUnschedulable): whoever empties a node must not see pods come back to it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
 
 
 class Verdict(enum.Enum):
-    """What the kubelet would answer."""
+    """What the kubelet would answer if the pod were bound now."""
 
     ADMIT = "admit"
-    WAIT = "wait"  # not now, but when pods that are already ending are gone
+    WAIT = "wait"  # not now, but once pods that are already ending are gone
     REFUSE = "refuse"
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict, and the reason if it is not `ADMIT`. `reason`: a word for it, if devices are lacking.
-    `is_of_others`: other pods are in the way, which come and go, and nothing is wrong with this one.
+    """The verdict on a pod and a node, with the reason unless it is `ADMIT`. `reason` is a word for it, if devices are
+    lacking.
+
+    `is_of_others`: other pods, which come and go, are in the way, and nothing is wrong with this pod.
     """
 
     verdict: Verdict
@@ -42,7 +44,7 @@ ADMITTED = Admission(verdict=Verdict.ADMIT)
 
 
 def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Admission:
-    """The kubelet's verdict on `pod`, given every pod that is bound to the node."""
+    """Return the kubelet's verdict on `pod`. `pods_on_node` are all pods that are bound to the node."""
     if unwanted := why_node_refuses(pod, node):
         return _refuse(unwanted)
     others = [other for other in pods_on_node if other.uid != pod.uid]
@@ -62,7 +64,7 @@ def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Ad
 
 
 def why_node_refuses(pod: Pod, node: Node) -> str:
-    """Why the pod may not come to the node, whoever else is there; empty when it may."""
+    """Return why the pod may not come to the node, whoever else is there; empty if it may."""
     if not matching.matches_affinity(node, pod.spec):
         return f"node {node.name} does not match the pod's nodeSelector or node affinity"
     taints = matching.untolerated(node.spec.taints, pod.spec.tolerations, effects=(matching.NO_EXECUTE,))
@@ -78,8 +80,8 @@ def why_node_refuses(pod: Pod, node: Node) -> str:
 
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=matching.NO_SCHEDULE)
-"""The taint of a cordon. A pod that tolerates it may be put on a cordoned node, whether the node has the taint yet or
-not.
+"""The taint of a cordoned node. A pod that tolerates it may be bound there, whether or not the node has the
+taint yet.
 """
 
 

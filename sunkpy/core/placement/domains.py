@@ -1,16 +1,15 @@
 """Jobs that must stay within one value of a node label: a rack, a zone, a node.
 
-Slurm knows no such labels, and would have to be told its topology. So one domain is chosen before the job is submitted,
-and the nodes of all others are excluded from it. That binds the job to this domain while it waits, also when another
-one is free earlier; a domain with room now is preferred for that reason. When a kubelet there refuses the gang, the
-next job takes another.
+Slurm does not know such labels. So one domain (one value of the label) is chosen before the job is submitted, and the
+nodes of all other domains are excluded from the job. That binds the job to this domain while it waits, even if another
+one is free earlier; so a domain with room now is preferred. If a kubelet there refuses the gang, the next job takes
+another domain.
 
-Gangs that must not share a domain take turns, by the numbers that their owner gave them, for Slurm, which knows nothing
-of it, may start them at the same moment. If two gangs get the same domain, one is refused when it is bound, and takes
-the next.
+Gangs that must not share a domain take turns by the numbers that their owner gave them, because Slurm may start them at
+the same moment. If two gangs get the same domain, one is refused when it is bound, and takes the next.
 
-To be on one node needs no choice, unless others must not be there: the job asks for one node, and those that are too
-small are excluded.
+A job for one node needs no choice, unless others must not be there: it asks for one node, and nodes that are too small
+are excluded.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ import msgspec
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, NodeAmounts, minus, times
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-"""The label by which a domain is one node."""
+"""The label whose domains are single nodes."""
 
 
 class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
-    """Slots that must be together: `slots` of them, each with `needs` (`counted`), on nodes with one value of `label`.
-    If `apart`, no two are on one node.
+    """The slots of a gang that must be together: `slots` of them, each with `needs` (from `counted`), on nodes with one
+    value of `label`. If `apart`, no two are on one node.
 
     `excluded`: nodes that the job excludes while it waits. The job stays with the domain in which it excludes no node,
-    as long as that domain holds it. `refused`: nodes that have refused the gang; a domain without them is preferred.
-    `turn`: other gangs must not be in the same domain, so the gang takes the one with this number among equally good
-    domains.
+    as long as that domain has room. `refused`: nodes that have refused the gang; a domain without them is preferred.
+    `turn`: other gangs must not be in the same domain, so the gang takes the domain with this number among equally good
+    ones.
     """
 
     label: str
@@ -47,9 +46,9 @@ class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wish: DomainWish) -> Eligibility:
-    """The nodes of one domain that holds the wish; none, with the reason, when there is no such domain.
+    """Return the nodes of one domain with room for the wish; none, with the reason, if there is no such domain.
 
-    `candidates`: what is known of the nodes; `slurm` as it is now.
+    `candidates` are all nodes, with what Slurm says of them now.
     """
     candidates = tuple(candidates)
     eligible, refusing = set(eligibility.eligible), set[str]()
@@ -83,11 +82,11 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
 
 
 def _value(candidate: Candidate, label: str) -> str:
-    """A node is alone with itself, whatever its labels say."""
+    """Return the domain of a node. Its hostname's domain is the node itself, whatever its labels say."""
     return candidate.slurm_node if label == HOSTNAME else candidate.node.labels.get(label, "")
 
 
 def _slots(wish: DomainWish, room: NodeAmounts) -> int:
-    """How many fit on a node of that room, when nobody else is there."""
+    """Return how many slots fit on a node with this room, when nothing else is there."""
     fitting = times(wish.needs, room)
     return min(fitting, 1) if wish.apart else fitting

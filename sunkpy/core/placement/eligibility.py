@@ -134,7 +134,7 @@ def eligible_nodes(
     """Sort the candidates into those that the pod may use and the others.
 
     Args:
-    spec: the spec of the pod.
+        spec: the spec of the pod.
         candidates: all nodes.
         gpu_resources: extended resource → GRES.
         foreign: the Slurm nodes of `foreign_nodes`, which no pod may use.

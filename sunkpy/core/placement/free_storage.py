@@ -1,7 +1,7 @@
-"""Where storage is free, as drivers report it. There is an object for each node and class, and a cluster has thousands
+"""Where storage is free, as drivers report it. There is one object for each node and class, and a cluster has thousands
 of nodes.
 
-Each gang of a pass asks for the same, so what was found for a class and size is kept until something changes for it.
+All gangs of a pass ask the same question, so the answer for a class and size is kept until a change concerns it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from sunkpy.core.model.storage import FreeStorage
 from sunkpy.core.placement.eligibility import Candidate
 
 Asked = tuple[str, str]
-"""Storage class, and size of a volume."""
+"""The storage class and the size of a volume that is to be made."""
 
 _Names = tuple[str, ...]
 _Values = tuple[str | None, ...]
 
 
 class FreeRoom:
-    """The objects of a watch by their classes, by the labels of nodes that they name, and by the values of these."""
+    """The CSIStorageCapacity objects of a watch, by class, by the names of the node labels that they name, and by their
+    values.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, dict[_Names, dict[_Values, dict[str, FreeStorage]]]] = {}
@@ -48,7 +50,7 @@ class FreeRoom:
             del self._without[asked]
 
     def has_room(self, asked: Asked, node: Node) -> bool:
-        """A volume of that class and size can be made for the node."""
+        """True if a volume of this class and size can be made for the node."""
         name, size = asked
         return any(
             each.holds(size)
@@ -59,8 +61,8 @@ class FreeRoom:
         )
 
     def without(self, asked: Asked, candidates: Sequence[Candidate]) -> frozenset[str]:
-        """The Slurm nodes for which no such volume can be made. The answer is kept as long as the candidates are the
-        same.
+        """Return the Slurm nodes for which no such volume can be made. The answer is kept as long as the candidates are
+        the same.
         """
         if self._candidates is not candidates:
             self._candidates = candidates
@@ -73,7 +75,7 @@ class FreeRoom:
 
 
 def decides(asked: Asked, before: FreeStorage | None, now: FreeStorage | None) -> bool:
-    """True if this change decides whether such a volume can be made somewhere."""
+    """True if this change may alter whether such a volume can be made somewhere."""
     held, holds = (
         [each.node_topology]
         if each is not None and each.storage_class_name == asked[0] and each.holds(asked[1])

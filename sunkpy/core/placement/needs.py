@@ -1,8 +1,8 @@
 """What pods need, in Slurm's units.
 
-Slurm counts whole CPUs and MiB, so requests are rounded up. A pod without requests is not free: it costs one CPU and
-`MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it. The devices that Slurm gives for `gres` are read in
-`core.model.gres`, and shared among the pods of a job in `core.gang.devices.indices`.
+Slurm counts whole CPUs and MiB, so requests are rounded up. A pod without requests costs one CPU and
+`MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it. `core.model.gres` reads which devices Slurm gave for `gres`;
+`core.gang.devices.indices` shares them among the pods of a job.
 """
 
 from __future__ import annotations
@@ -19,32 +19,34 @@ _MIB: Final = 2**20
 
 
 def whole_cpus(needs: Mapping[str, int]) -> int:
-    """Millicores → whole CPUs, rounded up, at least one."""
+    """Return the needed millicores as whole CPUs, rounded up, at least one."""
     return max(MINIMUM_CPUS, -(-needs.get("cpu", 0) // 1000))
 
 
 def rounded(needs: Mapping[str, int]) -> Amounts:
-    """What Slurm holds for one pod: whole CPUs and whole MiB, and of each at least the minimum."""
+    """Return what Slurm holds for one pod: whole CPUs and whole MiB, and of each at least the minimum."""
     memory_mib = max(MINIMUM_MEMORY_MIB, quantity.mib_up(needs.get("memory", 0)))
     return {**needs, "cpu": whole_cpus(needs) * 1000, "memory": memory_mib * _MIB}
 
 
 def counted(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
-    """The part of the needs that Slurm counts: CPUs, memory, and each GRES by its name."""
+    """Return the part of the needs that Slurm counts: CPUs, memory, and each GRES by its name."""
     held = rounded(needs)
     return {"cpu": held["cpu"], "memory": held["memory"], **count_gres(needs, gpu_resources, gpu_type=gpu_type)}
 
 
 def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
-    """`tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`, or empty."""
+    """Return `tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`; empty if the pod needs
+    none.
+    """
     counts = count_gres(needs, gpu_resources, gpu_type=gpu_type)
     return ",".join(f"gres/{name}:{count}" for name, count in sorted(counts.items()) if count > 0)
 
 
 def count_gres(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
-    """How many of each GRES the pod needs: extended resources by the name that Slurm knows, `gpu` or `gpu:h100`.
+    """Return how many of each GRES the pod needs, by the name that Slurm knows: `gpu` or `gpu:h100`.
 
-    `gpu_type` is that of GPUs whose resource says none.
+    `gpu_type` is the type of GPUs whose resource names none.
     """
     names = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in gpu_resources.values()}
     counts = dict.fromkeys(names.values(), 0)

@@ -1,7 +1,8 @@
-"""What pods take of a node without Slurm knowing it. Daemons, the slurmd pod and pods of others: all that they request.
-Pods with a job: what Slurm does not count (ephemeral-storage, hugepages, devices without a GRES).
+"""What pods take from a node without Slurm knowing it.
 
-It counts as the kubelet does: what is on a node and has not finished.
+Pods without a Slurm job (daemons, the slurmd pod, pods of other schedulers) take all that they request. Pods with a job
+take what Slurm does not count: ephemeral-storage, hugepages, devices without a GRES. As for the kubelet, a pod counts
+while it is on the node and has not finished.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NOTHING: Final[dict[str, str]] = {}
 
 
 def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """What the pods without a Slurm job take together."""
+    """Return what the pods without a Slurm job take together."""
     total: matching.Amounts = {}
     for pod in pods:
         total = matching.added(total, taken_without_job(pod, scheduler_names=scheduler_names))
@@ -30,26 +31,29 @@ def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) ->
 
 
 def taken_without_job(pod: Pod, *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """What a pod takes if it has no Slurm job, such as a daemon that names our scheduler; nothing for other pods."""
+    """Return what the pod takes if it has no Slurm job, such as a daemon that names our scheduler;
+    otherwise nothing.
+    """
     is_other = pod.spec.scheduler_name not in scheduler_names or _is_without_job(pod)
     return requests(pod.spec) if is_other and _is_there(pod) else {}
 
 
 def taken_uncounted(pod: Pod, *, gpu_resources: Collection[str]) -> matching.Amounts:
-    """The part of what a pod with a job takes that Slurm does not count; nothing for other pods."""
+    """Return what a pod with a job takes that Slurm does not count; nothing for a pod without a job."""
     return uncounted(pod.spec, gpu_resources=gpu_resources) if _is_there(pod) and not _is_without_job(pod) else {}
 
 
 def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> matching.Amounts:
-    """The part of what such a pod requests that Slurm does not count; at least a pod."""
+    """Return the part of a pod's requests that Slurm does not count; this is at least `pods: 1`."""
     return {name: n for name, n in requests(spec).items() if name not in _COUNTED and name not in gpu_resources and n}
 
 
 def full_nodes(
     needs: matching.Amounts, candidates: Iterable[Candidate], held: Mapping[str, matching.Amounts]
 ) -> dict[str, str]:
-    """Slurm node → what it lacks of `needs` if pods with a job keep what they hold there. `held`: by
-    Kubernetes node.
+    """Return the Slurm nodes that lack something of `needs`, and what, if pods with a job keep what they have there.
+
+    `held`: what such pods have, by Kubernetes node.
     """
     full = {}
     for candidate in candidates:
@@ -60,7 +64,7 @@ def full_nodes(
 
 
 def requests(spec: PodSpec) -> matching.Amounts:
-    """All that such a pod takes of a node."""
+    """Return all that a pod takes from a node; nothing if its quantities cannot be read."""
     try:
         return matching.pod_requests(spec)
     except BadQuantity:  # the apiserver would not have stored it
@@ -68,8 +72,10 @@ def requests(spec: PodSpec) -> matching.Amounts:
 
 
 def as_much(spec: PodSpec) -> Container:
-    """One container that takes as much of a node as the whole pod: some pods have ten thousand containers. If there are
-    more than a hundred resources, those that all pods ask for count, and some others.
+    """Return one container that takes as much of a node as the whole pod, because some pods have ten thousand
+    containers.
+
+    If there are more than a hundred resources, it keeps cpu, memory, ephemeral-storage and some others.
     """
     asked = {name: amount for name, amount in requests(spec).items() if name != "pods"}
     if len(asked) > _MOST_RESOURCES:
@@ -80,7 +86,7 @@ def as_much(spec: PodSpec) -> Container:
 
 
 def _is_without_job(pod: Pod) -> bool:
-    """A pod that was bound straight to the node that it is made for."""
+    """True if the pod was bound without a job to the one node that it is made for."""
     return names.ANNOTATION_JOB_ID not in pod.annotations and bool(matching.named_node(pod.spec))
 
 

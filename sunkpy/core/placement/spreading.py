@@ -1,9 +1,8 @@
 """Pods that must be spread evenly over the values of a node label.
 
-Only constraints that forbid (`whenUnsatisfiable: DoNotSchedule`) count. What is compared is what is there now: between
-two pods that start at once the second is refused when it is about to be bound.
-
-Nodes without a Slurm node count for nothing, as no pod of a job could even them out.
+Only constraints that forbid (`whenUnsatisfiable: DoNotSchedule`) count. A pod is compared with the pods that are there
+now: if two pods start at once, the second is refused when it is about to be bound. Nodes without a Slurm node do not
+count, because no pod of a job could even them out.
 
 Source of the rules: kube-scheduler plugin podtopologyspread (filtering.go, and KEP-3094 for the policies).
 """
@@ -18,7 +17,7 @@ from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
 
 
 def constraints_of(spec: PodSpec) -> tuple[SpreadConstraint, ...]:
-    """The constraints that keep the pod from some nodes."""
+    """Return the constraints that keep the pod from some nodes."""
     return tuple(each for each in spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule")
 
 
@@ -33,7 +32,7 @@ def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
 
 
 def labels_compared(pod: Pod) -> Iterator[str]:
-    """The names of the labels by which the constraints of the pod tell pods apart."""
+    """Yield the names of the labels by which the pod's constraints tell pods apart."""
     for each in constraints_of(pod.spec):
         yield from each.match_label_keys
         yield from matching.labels_named(each.label_selector)
@@ -42,11 +41,11 @@ def labels_compared(pod: Pod) -> Iterator[str]:
 def crowded(
     pod: Pod, nodes: Mapping[str, Node], others: Iterable[Pod], *, is_usable: Callable[[str], bool]
 ) -> dict[str, str]:
-    """Kubernetes node → why the pod would be one too many there.
+    """Return the Kubernetes nodes on which the pod would be one too many, and why.
 
     Args:
-        pod: one that is not bound.
-        nodes: all, by name.
+        pod: a pod that is not bound.
+        nodes: all nodes, by name.
         others: the pods that are on nodes.
         is_usable: whether a job could have the node of this name.
     """

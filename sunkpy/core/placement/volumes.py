@@ -1,20 +1,20 @@
 """From which nodes the volumes of pods can be reached.
 
-Neither Slurm nor a kubelet's admission asks for that: a pod that is bound where its volume cannot be had stays there
+Neither Slurm nor a kubelet's admission checks that: a pod that is bound where its volume cannot be reached stays there
 without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
 volume yet are not submitted.
 
-If a class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. What restricts the
-job is the class, and the free storage of nodes, if the driver of the class tells it. The pod is bound when the volume
-is there: a provisioner that cannot make it for that node takes the choice back, so that a scheduler chooses another.
-Volumes that an administrator made beforehand are chosen by nobody here: such a claim has to name its volume.
+If a class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. The job is
+restricted by the class, and by the free storage of nodes, if the driver of the class reports it. The pod is bound when
+the volume is there. A provisioner that cannot make it for that node takes the choice back, so that a scheduler chooses
+another. sunkpy does not choose among volumes that an administrator made beforehand: such a claim has to name its
+volume.
 
-A claim that one pod may use (ReadWriteOncePod) keeps others waiting until that has ended.
+A claim for one pod (ReadWriteOncePod) keeps other pods waiting until that pod has ended.
 
 Source: kube-scheduler plugins volumebinding (PreBind waits for the volumes; `hasEnoughCapacity`, which looks at each
-claim by itself) and volumerestrictions;
-external-provisioner (`ProvisioningReschedule`). Labels of zones (volumezone) do not count: since Kubernetes 1.12 such
-volumes have a node affinity as well.
+claim by itself) and volumerestrictions; external-provisioner (`ProvisioningReschedule`). Labels of zones (volumezone)
+do not count: since Kubernetes 1.12 such volumes have a node affinity as well.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from sunkpy.core.placement.free_storage import Asked, FreeRoom
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of claims, volumes and classes; None for an object that does not exist. `user_of`: the other pod on
-    a node that uses the claim of a pod; empty if none does. `free`: where new volumes have room.
+    """Functions that look up claims, volumes, classes and drivers; each returns None for an object that does not exist.
+    `user_of`: the name of another pod on a node that uses the pod's claim; empty if there is none. `free`: where new
+    volumes have room.
     """
 
     claim: Callable[[Key], Claim | None]
@@ -44,11 +45,11 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Bound = tuple[NodeSelector, str]
-"""Where a pod must be for one of its claims, and the words that say it about all other nodes."""
+"""Where a pod must be for one of its claims, and the words for each other node: why it will not do."""
 
 
 def has_claims(spec: PodSpec) -> bool:
-    """True if the nodes for the pod depend on where its data is."""
+    """True if the pod has a volume with a claim, so that its nodes may depend on where its data is."""
     return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
 
 
@@ -60,10 +61,11 @@ def within_reach(
     *,
     may_grow: bool = False,
 ) -> Eligibility:
-    """The nodes from which the volumes of all these pods can be reached; none, with the reason, as long as they cannot
-    be.
+    """Return the nodes from which the volumes of all these pods can be reached; none, with the reason, while there is
+    no such node.
 
-    `may_grow`: there may be one node more. Only a job asks for it, so free storage alone takes no last node out then.
+    `may_grow`: the NodeSet may get one more node. Only a job makes that happen, so a lack of free storage then does not
+    exclude the last node.
     """
     wanted = _wanted(pods, storage)
     if isinstance(wanted, str):
@@ -80,7 +82,7 @@ def within_reach(
 
 
 def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
-    """Why the pod could not have its volumes on this node; empty when it could."""
+    """Return why the pod could not reach its volumes on this node; empty if it could."""
     wanted = _wanted([pod], storage)
     if isinstance(wanted, str):
         return wanted
@@ -92,7 +94,9 @@ def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
 
 
 def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, str], dict[Asked, Claim]] | str:
-    """Where the pods must be, and for which claims there must be room; in words, why that cannot be said yet."""
+    """Return where the pods must be, and for which claims there must be room; or, as text, why that is not
+    known yet.
+    """
     bounds: dict[NodeSelector, str] = {}
     to_make: dict[Asked, Claim] = {}
     for pod in pods:
@@ -109,18 +113,20 @@ def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, s
 
 
 def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
-    """The claims of the pod whose volumes are made once its node is known."""
+    """Return the claims of the pod whose volumes are made once its node is known."""
     claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
     return [claim for claim in claims if claim is not None and not claim.selected_node and _waits(claim, storage)]
 
 
 def given_back(before: Claim, now: Claim) -> str:
-    """The node for which the volume of a claim is not made after all; empty when nobody has said that."""
+    """Return the node for which the driver does not make the claim's volume after all; empty if it has given nothing
+    back.
+    """
     return before.selected_node if not now.selected_node and not now.is_bound else ""
 
 
 def claims_under_way(pod: Pod, storage: Storage) -> list[Claim]:
-    """The claims of the pod whose volumes are being made, or have just been made and are not known yet."""
+    """Return the claims of the pod whose volumes are being made, or were just made and are not known yet."""
     claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
     return [claim for claim in claims if claim is not None and _is_under_way(claim, storage)]
 
@@ -132,24 +138,24 @@ def _is_under_way(claim: Claim, storage: Storage) -> bool:
 
 
 def room_asked(claim: Claim) -> tuple[Asked, ...]:
-    """The class and size of a volume that may have to be made, and for no node yet."""
+    """Return the class and size of the claim's volume, if it may have to be made and no node is chosen yet."""
     is_open = bool(claim.size) and not claim.selected_node and not claim.spec.volume_name
     return ((claim.spec.storage_class_name or "", claim.size),) if is_open else ()
 
 
 def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
-    """The other pod on a node that uses the claim; empty if none of these pods does."""
+    """Return the name of another pod among `pods` that is on a node and uses the claim; empty if there is none."""
     return next((pod.name for pod in pods if pod.uid != but.uid and claim in claims_used(pod)), "")
 
 
 def claims_used(pod: Pod) -> tuple[Key, ...]:
-    """The claims of a pod that has a node and has not finished."""
+    """Return the claims of a pod that has a node and has not finished; otherwise none."""
     is_there = bool(pod.spec.node_name) and not pod.is_finished
     return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_there else ()
 
 
 def claims_awaited(pod: Pod) -> tuple[Key, ...]:
-    """The claims of a pod that has no node yet."""
+    """Return the claims of a pod that has no node yet; otherwise none."""
     is_waiting = not pod.spec.node_name and not pod.is_finished
     return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_waiting else ()
 
@@ -163,7 +169,7 @@ def _claim_names(pod: Pod) -> Iterator[str]:
 
 
 def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
-    """Where a claim keeps its pod; in words, why that cannot be said yet."""
+    """Return where a claim keeps its pod, or, as text, why that is not known yet; None if it keeps the pod nowhere."""
     claim, whose = storage.claim((pod.metadata.namespace, name)), f"claim {name} of pod {pod.name}"
     if claim is None:
         return f"{whose} is not there"
@@ -209,7 +215,9 @@ def _why_full(claim: Claim) -> str:
 
 
 def _on_node(node: str, claim: str) -> _Bound:
-    """Another choice could cross the volume that is being made; a driver that cannot make it takes the choice back."""
+    """Bind the pod to the node for which its volume is being made. A second choice could come too late; a driver that
+    cannot make the volume there takes the choice back.
+    """
     here = NodeSelectorTerm(match_fields=(_is_in("metadata.name", (node,)),))
     why_not = f"out of reach of the volume that is made on node {node} (claim {claim})"
     return NodeSelector(node_selector_terms=(here,)), why_not

@@ -1,15 +1,15 @@
-"""topology.conf (Slurm 24.11 and later) and topology.yaml (26.05): writes the syncer's own files, and reads files of
-others.
+"""topology.conf (Slurm 24.11 and later) and topology.yaml (26.05): writes the syncer's own files, and reads files that
+others wrote.
 
-Slurm 24.11 is told of each node by the file alone. So ours names the nodes that it knows, and has in its last line a
-hash of their records: a record that goes leaves its place in the switch, and the next node to register inherits that
-until slurmctld reads the file again.
+Slurm 24.11 knows the place of a node only from the file. So our file names the nodes that Slurm knows. Its last line
+has a hash of their records: a record that is deleted leaves a gap in the switch, and the next node to register gets
+that place until slurmctld reads the file again.
 
-Slurm 26.05 is told of each node by itself. Its file has the root, from which it makes the switches that a node names,
-and of a large cluster nodes as well (`restart`); blocks it does not make, so the file has them all.
+Slurm 26.05 gets the place of each node with its record. Its file has the root, from which it makes the switches that a
+node names, and in a large cluster also nodes (`restart`). Slurm does not make blocks, so the file has them all.
 
-A file on which slurmctld ends must not come about: no name of a switch stands twice, each child is there, no leaf of
-24.11 is without nodes.
+slurmctld exits on some files, so ours never repeats the name of a switch, lacks a child, or (24.11) has a leaf without
+nodes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BadTopology(Exception):
 
 
 class FileTopology(msgspec.Struct, frozen=True, kw_only=True):
-    """A topology of a file: of each node its switches, widest first, or its block."""
+    """One topology of a file: for each node its switches, widest first, or its block."""
 
     paths: Mapping[str, tuple[str, ...]] = {}
     blocks: Mapping[str, str] = {}
@@ -48,7 +48,9 @@ class FileTopology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_conf(places: Mapping[str, Place], *, records: Iterable[str]) -> str:
-    """The tree of these nodes, for 24.11. `records`: what tells a node's record from its next one."""
+    """Return topology.conf with the tree of these nodes, for 24.11. `records`: for each node a text that differs from
+    that of its next record.
+    """
     leaves, children = _switches({node: (ROOT, *(place.switches or (UNKNOWN,))) for node, place in places.items()})
     lines = [f"SwitchName={leaf} Nodes={hostlist.compress(nodes)}" for leaf, nodes in sorted(leaves.items())]
     lines += [f"SwitchName={parent} Switches={','.join(sorted(below))}" for parent, below in sorted(children.items())]
@@ -56,7 +58,7 @@ def write_conf(places: Mapping[str, Place], *, records: Iterable[str]) -> str:
 
 
 def with_digest(text: str, records: Iterable[str]) -> str:
-    """A topology.conf that is another one when the records of its nodes are others."""
+    """Return a topology.conf that changes whenever the records of its nodes do."""
     digest = hashlib.sha256("\n".join(sorted(records)).encode()).hexdigest()[:12]
     return f"{text.rstrip()}\n# records: {digest}\n"
 
@@ -68,9 +70,10 @@ def write_yaml(
     *,
     paths: Mapping[str, tuple[str, ...]] | None = None,
 ) -> str:
-    """The topologies for 26.05, the first of them the cluster's; `blocks` are all that any node names.
+    """Return topology.yaml for 26.05; the first plugin's topology is the cluster's. `blocks` are all that any node
+    names.
 
-    `paths`: of nodes that the file shall place, the switches above, the root first.
+    `paths`: for each node that the file shall place, the switches above it, the root first.
     """
     bodies = {
         TREE: "  tree:\n    switches:\n" + ("".join(_yaml_switches(paths)) if paths else f"      - switch: {ROOT}\n"),
@@ -94,7 +97,7 @@ def _yaml_switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def _switches(paths: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, set[str]]]:
-    """The nodes of each leaf, and what is below each of the others."""
+    """Return the nodes of each leaf, and what is below each other switch."""
     leaves: dict[str, list[str]] = {}
     children: dict[str, set[str]] = {}
     for node, path in paths.items():
@@ -108,10 +111,10 @@ def _switches(paths: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, list[str]
 
 
 def read(name: str, text: str) -> tuple[FileTopology, ...]:
-    """The topologies of a file of somebody else; which of both it is, its name says.
+    """Return the topologies of a file that somebody else wrote; its name says which of both formats it has.
 
     Raises:
-        BadTopology: it cannot be read.
+        BadTopology: the file cannot be read.
     """
     try:
         return _read_yaml(text) if name.endswith((".yaml", ".yml")) else (_read_conf(text),)
@@ -120,7 +123,9 @@ def read(name: str, text: str) -> tuple[FileTopology, ...]:
 
 
 def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
-    """The place of a node in a topology file that somebody else wrote, under our names, which carry their path."""
+    """Return the place of a node in a topology file that somebody else wrote. The switches get our names, which contain
+    their path.
+    """
     path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
     problem = "" if path or block else "not in the topology file"
@@ -128,17 +133,17 @@ def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
 
 
 def path_in(layouts: Sequence[FileTopology], node: str) -> tuple[str, ...]:
-    """The switches of a node in the names of the file, widest first; empty if it has none there."""
+    """Return the switches of a node, as the file names them, widest first; empty if it has none there."""
     return next((layout.paths[node] for layout in layouts if node in layout.paths), ())
 
 
 def paths_in(layouts: Iterable[FileTopology]) -> dict[str, tuple[str, ...]]:
-    """The switches of all nodes that have some, widest first, in the names of the file."""
+    """Return the switches of all nodes that have some, as the file names them, widest first."""
     return {node: path for layout in layouts for node, path in layout.paths.items()}
 
 
 def nodes_in(layouts: Iterable[FileTopology]) -> frozenset[str]:
-    """All nodes that the file names."""
+    """Return all nodes that the file names."""
     return frozenset(node for layout in layouts for node in (*layout.paths, *layout.blocks))
 
 
@@ -158,7 +163,7 @@ def _read_conf(text: str) -> FileTopology:
 
 
 def _paths(nodes: Mapping[str, Iterable[str]], parents: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """If a node is in two leaves, the first counts, as in Slurm."""
+    """Return the switches above each node, widest first. If a node is in two leaves, the first counts, as in Slurm."""
     found: dict[str, tuple[str, ...]] = {}
     for leaf, below in nodes.items():
         path = [leaf]

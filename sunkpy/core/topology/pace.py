@@ -1,6 +1,6 @@
-"""When a new topology file is written: slurmctld and every slurmd read all their files anew for it.
+"""When a new topology file is written. slurmctld and every slurmd read all their files again for it.
 
-So changes are gathered until they have settled, and at most one file is written in ten minutes, the first one at once.
+So changes are collected until they have settled, and at most one file is written in ten minutes, the first one at once.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import msgspec
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """At most one file each `each_s`; one is written when it has been the same for `settles_s`, or after `longest_s`.
+    """How often the topology file may be written: at most once in `each_s`, when it has been the same for `settles_s`,
+    or after `longest_s`.
 
-    `again_s`: what Slurm did not take for a node is tried again after this time. `start_s`: a start of slurmctld shall
-    take no more processor time than this for nodes that its file does not place (`restart`): so it answers within 10 s
-    on a busy machine, too.
+    `again_s`: after this time, a node's place that Slurm did not accept is tried again. `start_s`: the most processor
+    time that a start of slurmctld may take for nodes that its file does not place (`restart`), so that it answers
+    within 10 s even on a busy machine.
     """
 
     each_s: float = 600.0
@@ -24,7 +25,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that differs from the written one: how long it is this one, and how long it is any other."""
+    """A file that differs from the written one: since when it has this text, and since when it differs at all."""
 
     text: str
     same_since_s: float
@@ -32,7 +33,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note(pending: Pending | None, *, wanted: str, written: str, now_s: float) -> Pending | None:
-    """What is pending now that this file is wanted; None when it is the written one."""
+    """Return what is pending now that this file is wanted; None if it is the written one."""
     if wanted == written:
         return None
     if pending is None:
@@ -43,7 +44,7 @@ def note(pending: Pending | None, *, wanted: str, written: str, now_s: float) ->
 
 
 def is_due(pending: Pending | None, pace: Pace, *, written_ago_s: float | None, now_s: float) -> bool:
-    """The pending file may be written now; `written_ago_s` is None if there is none yet."""
+    """True if the pending file may be written now. `written_ago_s` is None if no file was written yet."""
     if pending is None or (written_ago_s is not None and written_ago_s < pace.each_s):
         return False
     return now_s - pending.same_since_s >= pace.settles_s or now_s - pending.other_since_s >= pace.longest_s

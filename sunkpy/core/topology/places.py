@@ -1,8 +1,8 @@
-"""The place of one node, from labels and annotations of its Node alone.
+"""The place of one node in the network, from labels and annotations of its Node alone.
 
-The name of a switch carries its whole path, with a slash behind it where it has switches below: `sp1/` and `sp1/leaf4`.
-So one that is found below another parent is another switch: Slurm 26.05 moves no switch that it has. And a leaf has
-never the name of a switch with switches.
+The name of a switch contains its whole path, and ends in a slash if other switches are below it: `sp1/` and
+`sp1/leaf4`. So a switch that is found below another parent gets another name, because Slurm 26.05 moves no switch that
+it has. And a leaf never has the name of a switch with switches below.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from sunkpy.core.topology.sources import Source
 
 ROOT: Final = "all"
 UNKNOWN: Final = "unknown"
-"""The leaf of nodes without labels, below the root: a node outside of the tree gets no job of several nodes."""
+"""The leaf of nodes without labels, below the root. A node outside of the tree would get no job of several nodes."""
 TREE: Final = "tree"
 BLOCK: Final = "block"
-"""The names of our topologies in topology.yaml, and what they are."""
+"""The names of our topologies in topology.yaml (`TREE`, `BLOCK`), and their plugins."""
 FILE_LACKS_IT: Final = "Slurm's file lacks it"
-"""Why Slurm does not have a place that is known: the next file brings it."""
+"""Why Slurm does not have a place that is known. The next file brings it."""
 _LONGEST: Final = 63
-"""slurmctld 24.11 ends on a name of more than 64 characters (switch_record.c), and one may have a slash behind it."""
+"""slurmctld 24.11 exits on a name of more than 64 characters (switch_record.c); this leaves room for a slash at the
+end.
+"""
 _HASH: Final = 12
 _SPEC: Final = re.compile(r"[^\s,:\[\]]+(:[^\s,:\[\]]+)+(,[^\s,:\[\]]+(:[^\s,:\[\]]+)+)*")
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a node: names of the switches above it, widest first, without the root; and the name of its block.
+    """The place of a node: the names of the switches above it, widest first, without the root, and the name of its
+    block.
 
-    `levels`: the same switches as their source names them. `spec`: in their place, the words of somebody else for
-    Slurm. `problem`: why there is no place, or no block.
+    `levels`: the same switches as their source names them. `spec`: Slinky's text for Slurm, instead of switches and
+    block. `problem`: why there is no place, or no block.
     """
 
     levels: tuple[str, ...] = ()
@@ -45,19 +48,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaf(self) -> str:
-        """The switch at which the node is; empty if it is not known."""
+        """The switch to which the node is connected; empty if it is not known."""
         return self.switches[-1] if self.switches else ""
 
     @property
     def path(self) -> str:
-        """The path for people, whatever its length: `sp1/leaf4`."""
+        """The place as people read it, whatever its length: `sp1/leaf4`."""
         return "/".join(self.levels) or self.leaf or self.spec or self.block
 
 
 def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_block: bool = False) -> Place:
-    """The place of the Node with these labels, by the first of these sources that knows it.
+    """Return the place of the Node with these labels, by the first of these sources that knows it.
 
-    If no source knows it, the problem is named for the source that knows most of it.
+    If no source knows it, the problem is given for the source of which the Node has the most labels.
     """
     found = [(_switches(labels, source), source) for source in sources]
     for (values, problem), source in found:
@@ -73,7 +76,7 @@ def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_bloc
 
 
 def place_of_slinky(spec: str) -> Place:
-    """The place that Slinky's annotation names: `topo-switch:s2,topo-block:b2`."""
+    """Return the place that Slinky's annotation names: `topo-switch:s2,topo-block:b2`."""
     if not spec:
         return Place(problem="no annotation topology.slinky.slurm.net/spec")
     if not _SPEC.fullmatch(spec):
@@ -82,7 +85,7 @@ def place_of_slinky(spec: str) -> Place:
 
 
 def topology_str_of(place: Place, plugins: Sequence[str], record: str = "") -> str:
-    """The place as Slurm 26.05 takes it for one node: `tree:all:sp1/:sp1/leaf4,block:b7`.
+    """Return the place of one node as Slurm 26.05 takes it: `tree:all:sp1/:sp1/leaf4,block:b7`.
 
     What is not known stays as in the `record` of the node, because a label may be gone for a moment. A node that never
     had a switch is below the root, and one that never had a block is in none.
@@ -96,7 +99,7 @@ def topology_str_of(place: Place, plugins: Sequence[str], record: str = "") -> s
 
 
 def units_of(spec: str) -> dict[str, str]:
-    """Topology → the unit that a record or annotation names in it: `{"tree": "all:sp1/:sp1/leaf4"}`."""
+    """Return the unit of each topology that a record or annotation names: `{"tree": "all:sp1/:sp1/leaf4"}`."""
     pairs = (part.partition(":") for part in spec.split(",") if part)
     return {name: unit for name, _, unit in pairs}
 
@@ -107,7 +110,9 @@ def is_ours(record: str) -> bool:
 
 
 def tell(place: Place, spec: str) -> str:
-    """The place for people, on the slurmd pod: `sp1/leaf4`; where it is not known, why, and where it was last."""
+    """Return the place for people, as it stands on the slurmd pod: `sp1/leaf4`. If it is not known, the text says why,
+    and the last known place.
+    """
     if not place.problem:
         return place.path
     last = place.path or units_of(spec).get(TREE, "").rpartition(":")[2]
@@ -115,26 +120,26 @@ def tell(place: Place, spec: str) -> str:
 
 
 def path_told(text: str) -> tuple[str, ...]:
-    """The path in what `tell` said, widest first; empty if nobody knows it."""
+    """Return the path in a text of `tell`, widest switch first; empty if it has none."""
     path = text.partition(" (")[0] if not text.startswith("(") else ""
     return tuple(path.split("/")) if path and path != UNKNOWN else ()
 
 
 def problem_told(text: str) -> str:
-    """The problem with the labels of the Node, as `tell` wrote it; empty if there is none."""
+    """Return the problem with the Node's labels in a text of `tell`; empty if there is none."""
     problem = text.partition("(")[2].rpartition(")")[0]
     return problem if problem != FILE_LACKS_IT else ""
 
 
 def switch_names(values: Sequence[str]) -> tuple[str, ...]:
-    """Names of the switches on a path: all but the last have switches below."""
+    """Return the names of the switches on a path. All but the last have switches below."""
     names = [_short(values[: at + 1]) for at in range(len(values))]
     ours = "-" if len(names) == 1 and names[0] in (ROOT, UNKNOWN) else ""
     return (*(f"{name}/" for name in names[:-1]), *(f"{name}{ours}" for name in names[-1:]))
 
 
 def _switches(labels: Mapping[str, str], source: Source) -> tuple[tuple[str, ...], str]:
-    """The values of the levels, widest first, or why there are none."""
+    """Return the label values of the levels, widest first, and why there are none."""
     keys = source.levels
     first = next((at for at, key in enumerate(keys) if labels.get(key)), len(keys))
     must = min(first, len(keys) - source.least)
@@ -153,8 +158,8 @@ def _either(keys: Sequence[str]) -> str:
 
 
 def _short(values: Sequence[str]) -> str:
-    """The name of a path. Slurm cuts none, so of a long one the part above the last value becomes a hash: leaves of one
-    switch stay together for those who compare paths. So does the last value, where even that is too long.
+    """Return the name of a path. Slurm shortens no name, so in a long one the part above the last value becomes a hash:
+    leaves of one switch keep the same beginning. If the last value alone is too long, it is shortened, too.
     """
     name = "/".join(values)
     if len(name) <= _LONGEST:

@@ -1,11 +1,11 @@
 """How long a start of slurmctld 26.05 takes for nodes that its topology file does not place, and which nodes the file
-should place for that.
+should place.
 
-slurmctld reads the file in one go, and then places each node whose record says something else. For each it writes out
-the names of all nodes below the switches above; for each switch that the file lacks it works out all distances between
-switches anew (topology_tree.c, switch_record.c). That is nothing for 1,000 nodes and a minute for 10,000. So a file
-that names no node is enough for a small cluster, and none is written when a node joins one; that of a large one has
-the nodes that were there when it was written, and is another one when too many are not in it.
+slurmctld reads the file at once, and then places each node whose record says something else. For each such node it
+writes the names of all nodes below the switches above it. For each switch that the file lacks it computes all distances
+between switches again (topology_tree.c, switch_record.c). That is nothing for 1,000 nodes and a minute for 10,000. So
+in a small cluster the file names no node, and does not change when a node joins. In a large cluster it has the nodes
+that were there when it was written, and is written again when too many are not in it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from typing import Final
 from sunkpy.core.topology.places import ROOT, TREE, units_of
 
 Paths = Mapping[str, tuple[str, ...]]
-"""Node → the switches above it, the root first."""
+"""For each node, the switches above it, the root first."""
 _NAME_S: Final = 1e-7
 _DISTANCE_S: Final = 7.5e-10
-"""Seconds for one name, and for one way between two switches over a third. With 10,000 nodes in 625 leaves, a start of
-26.05.5 took 37 s of a core for all, 4.8 s where its file had the switches alone, 4.3 s where it lacked 400 nodes in 25
-leaves, otherwise 0.4 s.
+"""Seconds for one name (`_NAME_S`), and for one way between two switches over a third. With 10,000 nodes in 625 leaves,
+a start of 26.05.5 took 37 s of a core for all, 4.8 s where its file had the switches alone, 4.3 s where it lacked 400
+nodes in 25 leaves, otherwise 0.4 s.
 """
 
 
 def to_place(records: Paths, in_file: Paths, *, enough_s: float) -> Paths:
-    """The nodes that the file shall place: those that it places, as long as slurmctld starts soon with them."""
+    """Return the nodes that the file shall place: those of the present file, if slurmctld starts fast enough with them,
+    otherwise all.
+    """
     return in_file if takes_s(records, in_file) <= enough_s else records
 
 
 def takes_s(records: Paths, in_file: Paths) -> float:
-    """Processor seconds of slurmctld's start for all that the records say and the file does not."""
+    """Return the processor seconds of slurmctld's start for all that the records say and the file does not."""
     elsewhere = sum(1 for node, path in records.items() if in_file.get(node) != path)
     known = _switches(in_file)
     each, switches = len(known), len(known | _switches(records))
@@ -40,7 +42,9 @@ def takes_s(records: Paths, in_file: Paths) -> float:
 
 
 def paths_of(records: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Of the places in the nodes' records, those that sunkpy has named. Others may be no tree."""
+    """Return the switches in the nodes' records, for nodes whose place sunkpy has set. Places that others set may be no
+    tree.
+    """
     found = {record: _path(record) for record in {*records.values()}}
     return {node: path for node, record in records.items() if (path := found[record])}
 

@@ -16,14 +16,16 @@ from sunkpy.core.model.objects import KubeObject, Wire
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 SLINKY_ANNOTATION: Final = "topology.slinky.slurm.net/spec"
-"""On Node, by Slinky's users and topograph: the node's place as Slurm takes it, `NAME:unit,NAME:unit`."""
+"""The annotation of a Node, by Slinky's users and topograph, with the node's place as Slurm takes it:
+`NAME:unit,NAME:unit`.
+"""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Label keys of the levels, widest first, and of the block: nodes behind one NVLink, say.
+    """The label keys of one topology source: `levels`, widest first, and `blocks`, such as nodes behind one NVLink.
 
-    The last `least` of `levels` must be there; wider ones may be missing from the outside in. `longer`: a level below
-    the last one, which only some machines have. Of several keys for a block the first that is there counts.
+    The last `least` of `levels` must be on a Node; wider ones may be missing from the outside in. `longer` is a level
+    below the last one, which only some machines have. Of several keys in `blocks` the first that is there counts.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> frozenset[str]:
-        """All labels that the source reads of a Node."""
+        """All label keys that the source reads from a Node."""
         return frozenset({*self.levels, self.longer, *self.blocks} - {""})
 
 
@@ -103,8 +105,8 @@ SOURCES: Final = (
     ),
     Source(name="gpu-clique", levels=(_CLIQUE,), blocks=(_CLIQUE,)),
 )
-"""The known sources, in the order in which `auto` tries them on a Node. A host is not a level: each node would be a
-leaf of its own.
+"""The known sources, in the order in which `auto` tries them on a Node. The hostname is not a level, because each node
+would be a leaf of its own.
 """
 
 
@@ -117,26 +119,26 @@ class _Levels(Wire, frozen=True, kw_only=True):
 
 
 class KueueTopology(KubeObject, frozen=True, kw_only=True):
-    """kueue.x-k8s.io, cluster-wide: the keys of the levels, widest first."""
+    """A Topology of Kueue (kueue.x-k8s.io, cluster-wide): the label keys of the levels, widest first."""
 
     spec: _Levels = _Levels()
 
 
 def of_kueue(topology: KueueTopology) -> Source:
-    """The levels of Kueue's Topology, without the node itself."""
+    """Return the levels of Kueue's Topology as a source, without the node itself."""
     return of_keys([level.node_label for level in topology.spec.levels], name=f"Topology {topology.name}")
 
 
 def of_keys(keys: Iterable[str], *, blocks: Iterable[str] = (), name: str = "labels") -> Source:
-    """Levels that a person has written, widest first; all of them must be there."""
+    """Return a source for label keys that a person has written, widest first; all of them must be on a Node."""
     levels = tuple(key for key in keys if key and key != HOSTNAME)
     return Source(name=name, levels=levels, least=len(levels), blocks=tuple(blocks))
 
 
 def known(name: str) -> tuple[Source, ...]:
-    """The sources of a name, in the order in which they are tried; empty when nobody has it.
+    """Return the sources with this name, in the order in which they are tried; empty if there is none.
 
-    `auto` is all of them, and a name is that of all its generations: `topograph` is `topograph-0.5`, too.
+    `auto` means all sources, and a name means all its generations: `topograph` is `topograph-0.5`, too.
     """
     if name == "auto":
         return SOURCES
