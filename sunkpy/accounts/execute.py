@@ -1,6 +1,4 @@
-"""Carries out changes of accounts as writes to slurmdbd. Each may be repeated; slurmdbd has to be read again to see the
-effect.
-"""
+"""Carries out changes of accounts in slurmdbd. Each may be repeated; only a new reading shows its effect."""
 
 from __future__ import annotations
 

@@ -145,5 +145,5 @@ class AccountsLoop:
 
 
 def _identity(change: Change) -> bytes:
-    """A key that is equal for equal changes."""
+    """Return a key that is equal for equal changes."""
     return type(change).__name__.encode() + msgspec.json.encode(change, order="deterministic")

@@ -1,6 +1,4 @@
-"""One term of leadership of `sunkpy accounts`: it refuses the wrong Slurm cluster, and keeps the accounts until it is
-cancelled.
-"""
+"""One term of leadership of `sunkpy accounts`: refuses the wrong Slurm cluster, then keeps the accounts."""
 
 from __future__ import annotations
 

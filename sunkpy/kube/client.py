@@ -24,9 +24,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 PAGE: Final = 500
-"""The most objects in one answer, as in client-go. The list of 10,000 nodes is 100 MB as text, and would stay in our
-memory.
-"""
+"""The most objects in one answer, as in client-go. 10,000 nodes are 100 MB as text, and would stay in our memory."""
 _FEW, _MOST_LARGE = 20, 100
 _PAGE_BYTES: Final = 16 * 1024 * 1024
 """The wanted length of an answer to a list; if objects are larger, fewer are asked for at once."""

@@ -62,9 +62,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection:
-    """A connection to one apiserver, with one identity. Close it when done. `timeout_s` limits requests, but not
-    watches.
-    """
+    """A connection to one apiserver, with one identity. Close it when done. `timeout_s` is not for watches."""
 
     def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
@@ -219,9 +217,7 @@ def _own_namespace() -> str:
 
 
 def current_namespace(kubeconfig: Path | None = None) -> str:
-    """Return the namespace of the kubeconfig's current context, as kubectl does; in a pod the pod's namespace;
-    otherwise `default`.
-    """
+    """Return the namespace of the kubeconfig's current context; in a pod, the pod's; otherwise `default`."""
     if kubeconfig is None and (own := _own_namespace()):
         return own
     paths = str(kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION)

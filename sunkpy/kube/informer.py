@@ -29,9 +29,9 @@ from sunkpy.runtime.turns import Turns, in_turns
 
 T = TypeVar("T", bound=KubeObject)
 Handler = Callable[[T | None, T | None], None]
-"""Called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted.
-
-Exceptions are logged; must not block."""
+"""A function that is called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted. Its exceptions are
+logged, and it must not block.
+"""
 
 Keep = Callable[[T], T]
 """A function that reduces an object to what stays in the store."""
@@ -42,14 +42,10 @@ block or raise.
 """
 
 Rescue = Callable[[Unreadable], T | None]
-"""A function that returns the store's entry for an object that cannot be decoded; None keeps the previous entry, if
-any.
-"""
+"""A function that returns the store's entry for an object that cannot be decoded; None keeps an older entry."""
 
 UntilServed = Callable[[], Awaitable[None]]
-"""A function to await when the apiserver does not serve the collection any more. When it returns, the collection is
-listed again.
-"""
+"""A function to await when the apiserver no longer serves the collection, until it is listed again."""
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
 
@@ -113,9 +109,7 @@ class Informer(Generic[T]):
         return self._store.get((namespace, name))
 
     def values(self) -> Iterable[T]:
-        """Return all objects as last seen, in no order. Do not await while iterating, because the watch
-        changes them.
-        """
+        """Return all objects as last seen, unordered. Do not await while iterating, because the watch changes them."""
         return self._store.values()
 
     @property

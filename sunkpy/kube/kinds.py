@@ -39,13 +39,13 @@ makes pods may name any kind.
 
 
 class KindTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How long this part waits, in seconds.
+    """How long `OwnerKinds` and those who use it wait, in seconds.
 
-    * `again_s`: kinds are looked for again while one is missing, and one that may not be read is tried again.
-    * `sure_after_s`: answers lack a kind for so long, two at least, before it is taken for absent.
-    * `apart_s`: kinds are asked for by whoever may make pods: no two looks are closer to each other.
-    * `unneeded_s`: a kind is followed for so long after it was last needed; `dropped_each_s`: that is checked so often.
-    * `patience_s`: a pod may be seen before its owner, through another watch: then the owner is asked for.
+    * `again_s`: until kinds are looked for again while one is missing, and until one that may not be read is tried
+    again. * `sure_after_s`: until a kind counts as absent, if at least two answers have lacked it. * `apart_s`: between
+    two questions to the apiserver, because whoever may make pods can cause them. * `unneeded_s`: until a kind that
+    nobody needs is dropped; `dropped_each_s`: between two checks of that. * `patience_s`: until an owner is read that
+    no watch shows, because a watch may show a pod before its owner.
     """
 
     again_s: float = 15.0

@@ -55,9 +55,7 @@ def pod(namespace: str, name: str) -> str:
 
 
 def on_node(node: str) -> str:
-    """Return the field selector of the pods that are on a node and have not ended. There may be thousands that have
-    ended.
-    """
+    """Return the field selector of the pods on a node that have not ended. Thousands may have ended."""
     return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -137,9 +135,7 @@ def disruption_budgets(namespace: str) -> str:
 
 
 def events(namespace: str) -> str:
-    """Return the path of the Events of a namespace in events.k8s.io. `kubectl describe` shows them like those of the
-    core API.
-    """
+    """Return the path of a namespace's Events in events.k8s.io. `kubectl describe` shows them like core Events."""
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 

@@ -23,9 +23,7 @@ class UserInfo(msgspec.Struct, frozen=True):
     extra: dict[str, Sequence[str]] = {}
 
     def bound_to(self, what: str) -> str:
-        """Return the value of `authentication.kubernetes.io/<what>` (pod-name, pod-uid, node-name); empty if it is not
-        set.
-        """
+        """Return `authentication.kubernetes.io/<what>` (pod-name, pod-uid, node-name); empty if it is not set."""
         values = self.extra.get(f"authentication.kubernetes.io/{what}", ())
         return values[0] if values else ""
 

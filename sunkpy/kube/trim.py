@@ -61,9 +61,7 @@ def trim_node(node: Node, *, signals: Set[str] = _NOTHING, annotations: Set[str]
 
 
 def trim_slurmd(pod: Pod) -> Pod:
-    """Return a slurmd pod with what syncer and scheduler read: its NodeSet, its node, and what Slurm says of its Slurm
-    node.
-    """
+    """Return a slurmd pod with what syncer and scheduler read: NodeSet, node, and what Slurm says of its Slurm node."""
     status = pod.status
     return Pod(
         metadata=slurmd_meta(pod.metadata),

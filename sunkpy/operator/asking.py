@@ -142,9 +142,7 @@ class Asker:
         return [*expected]
 
     async def _take_back(self, nodeset: NodeSet, wish: NodesToCome) -> NodesToCome:
-        """Take back nodes that were left to autoscalers and that none has removed. Return how many nodes are wanted in
-        addition.
-        """
+        """Take back released nodes that no autoscaler has removed. Return how many more nodes are wanted."""
         taken, known = 0, self._returning[nodeset.key]
         released = released_nodes(nodeset, self._nodes() if wish.nodes else ())
         for node in [node for node in released if node.name not in known][: wish.nodes]:
@@ -214,9 +212,7 @@ class Asker:
         return resource.api_version
 
     async def _run(self, nodeset: NodeSet, steps: Iterable[AskStep]) -> str:
-        """Write the steps in their order. Return what the apiserver has against one, which ends the pass; empty if all
-        went well.
-        """
+        """Write the steps in order. Return what the apiserver has against one, which ends the pass; else empty."""
         for step in steps:
             try:
                 await self._write(nodeset, step)

@@ -1,6 +1,4 @@
-"""JSON bodies of patches for the apiserver: what has to change, and the uid and resourceVersion on which it was
-decided.
-"""
+"""JSON bodies of patches: what has to change, and the uid and resourceVersion on which that was decided."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _NONE: Changes = {}
 def pod_metadata(
     pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _NONE, owner: Json | None = None, as_seen: bool
 ) -> Json:
-    """Return a patch of labels, annotations and owner of exactly this pod; with `as_seen`, only if nothing else of it
-    has changed.
-    """
+    """Return a patch of exactly this pod's labels, annotations and owner; `as_seen`: only if it has not changed."""
     metadata: Json = {"uid": pod.uid}
     if annotations:
         metadata["annotations"] = dict(annotations)
@@ -65,9 +61,7 @@ def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
 
 
 def nodeset_status(status: NodeSetStatus) -> Json:
-    """Return the operator's whole part of a NodeSet's status. Numbers that became 0 and conditions that went are in it,
-    too.
-    """
+    """Return the operator's whole part of a NodeSet's status, with numbers and conditions that went to nothing."""
     numbers: Mapping[str, object] = {
         "desiredNumberScheduled": status.desired_number_scheduled,
         "numberFeasible": status.number_feasible,

@@ -21,8 +21,6 @@ class CordonCap(NodeCap):
         self._policy = settings.policy
 
     def marking(self, node: Node, pod: Pod | None) -> MarkLimit:
-        """Return the drain policy, and whether this Node may be marked too. Decide on it and call `note` without an
-        await between.
-        """
+        """Return the policy, and whether this Node may be marked, too. Call `note` before the next await."""
         is_drained = pod is not None and pod.is_condition_true(names.CONDITION_CORDON)
         return MarkLimit(policy=self._policy, has_room=self.has_room(node, pod) or not is_drained)

@@ -103,9 +103,7 @@ class PodCreator:
             await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
 
     async def _create(self, nodeset: NodeSet, creation: CreatePod, made: list[str]) -> str:
-        """Create one pod, and add its name to those that were `made`. Return what the apiserver has against it, or an
-        empty text.
-        """
+        """Create one pod, and add its name to `made`. Return what the apiserver has against it, or an empty text."""
         namespace = nodeset.metadata.namespace
         try:
             answer = await self._kube.create(paths.pods(namespace), creation.body)

@@ -75,9 +75,7 @@ class Executor:
         return _TOO_LATE_AGAIN_S if late else None
 
     async def guard(self, nodeset: NodeSet) -> None:
-        """Write the NodeSet's disruption budget every few minutes. It never changes, but somebody may have
-        deleted it.
-        """
+        """Write the NodeSet's disruption budget every few minutes, because somebody may have deleted it."""
         if nodeset.is_deleting or self._memory.is_guarded(nodeset):
             return
         path = paths.disruption_budget(nodeset.metadata.namespace, budget_name(nodeset))

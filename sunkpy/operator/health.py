@@ -1,6 +1,4 @@
-"""The health of Nodes: each pass over a Node makes one step of `core.health`, within the cap, and counts it in the
-metrics.
-"""
+"""The health of Nodes: each pass over a Node makes one step of `core.health`, within the cap, and counts it."""
 
 from __future__ import annotations
 
@@ -57,8 +55,8 @@ class HealthWatch:
             del self._closing_since_s[old.name]
 
     def asks(self, node: Node, pod: Pod) -> bool:
-        """True if the syncer has to be asked whether anything runs on the node now. The answer costs a write each ten
-        seconds.
+        """True if the syncer has to be asked whether anything runs on the node. Its answer is a write each
+        ten seconds.
         """
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:
@@ -67,9 +65,7 @@ class HealthWatch:
         return windows is not None and is_open(windows, self._now())
 
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
-        """Return the next step of a Node's health. It counts towards the cap from now on, although no watch shows it
-        yet.
-        """
+        """Return the next step of a Node's health. It counts towards the cap before a watch shows it."""
         now = self._now()
         windows = self._windows_of(pod) if pod is not None else ()
         view = HealthView(

@@ -120,9 +120,7 @@ class NodeLoop:
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
-        """Write the Node's cordon and health onto its slurmd pod, and what the pod reports onto the Node. Either may
-        not exist.
-        """
+        """Write the Node's cordon and health onto its slurmd pod, and the pod's report onto the Node."""
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
             annotations = {**decide_pod_cordon(node, pod), **self._question(node, pod)}
@@ -172,9 +170,7 @@ class Wakes:
         self._known: dict[Key, NodeSet | None] = {}
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """Wake what a NodeSet concerns that kopf reports, at the start and at each change. A status that we wrote
-        ourselves wakes nothing.
-        """
+        """Wake passes for a NodeSet that kopf reports. A status that we wrote ourselves wakes nothing."""
         known = self._known.pop(nodeset.key, None)
         if not is_gone:
             self._known[nodeset.key] = nodeset
@@ -190,9 +186,7 @@ class Wakes:
         return nodeset.spec.update_strategy.rolling_update.windows if nodeset is not None else None
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Wake NodeSet and Node of a slurmd pod that changed. Another pod wakes all NodeSets if it took or freed
-        resources.
-        """
+        """Wake NodeSet and Node of a changed slurmd pod. If another pod took or freed room, wake all NodeSets."""
         pod = new or old
         if pod is None:
             return

@@ -1,4 +1,4 @@
-"""Entry of `sunkpy operator`."""
+"""Entry of `sunkpy operator`: settings, connections and metrics, then the Lease."""
 
 from __future__ import annotations
 

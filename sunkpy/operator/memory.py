@@ -77,9 +77,7 @@ class Memory:
         return notes.refusal if notes.refused_hash == notes.hash else ""
 
     def note_refusal(self, nodeset: NodeSet, text: str) -> None:
-        """Note why the apiserver refused a pod of the current template. An empty text means that it has
-        accepted one.
-        """
+        """Note why the apiserver refused a pod of the current template. An empty text means: it accepted one."""
         notes = self._of(nodeset)
         notes.refusal, notes.refused_hash = text, notes.hash
         notes.accepted_hash = "" if text else notes.hash
@@ -117,9 +115,7 @@ class Memory:
     # --------------------------------------------------------------- budgets
 
     def is_guarded(self, nodeset: NodeSet) -> bool:
-        """True if the disruption budget of exactly this NodeSet (not of an earlier one of its name) was
-        written lately.
-        """
+        """True if the disruption budget of this NodeSet, not of an earlier one of its name, was written lately."""
         notes = self._of(nodeset)
         return notes.guarded_uid == nodeset.uid and self._clock() - notes.guarded_at_s < GUARD_LASTS_S
 

@@ -28,7 +28,7 @@ class NodeCap:
         self._deciding: Counter[str] = Counter()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Follow the watch of Nodes."""
+        """Count a change from the watch of Nodes."""
         for node, by in ((old, -1), (new, 1)):
             if node is not None:
                 self._pool[_of_node(node)] += by

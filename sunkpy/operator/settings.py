@@ -15,9 +15,7 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
-    """What happens to Nodes when Slurm's side drains them, and to how many at once: `max_percent` of the pool, at least
-    three.
-    """
+    """What happens to Nodes that Slurm's side drains, and to how many: `max_percent` of the pool, at least three."""
 
     policy: DrainPolicy = DrainPolicy.CORDON
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
@@ -78,9 +76,7 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
 
 class LockSettings(Settings, frozen=True, kw_only=True):
-    """How Nodes are locked while Slurm jobs run there: `key` of the taint (empty: no lock), and whether it is a dry
-    run.
-    """
+    """How Nodes are locked while Slurm jobs run there: `key` of the taint (empty: not at all), or only a dry run."""
 
     key: str = ""
     dry_run: bool = False

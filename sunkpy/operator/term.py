@@ -44,9 +44,7 @@ _RESYNC_OF_A_NODE_S = 0.03  # judging a node again takes 0.15 ms: half a percent
 
 
 class Term:
-    """A term of leadership. It builds its parts at once, and they work in `run`; a task that fails ends all others, and
-    so the term.
-    """
+    """A term of leadership. It builds its parts at once; they work in `run`, and if one task fails, all end."""
 
     def __init__(self, kube: Kube, process: Process, settings: OperatorSettings, metrics: OperatorMetrics) -> None:
         self._kube = kube
@@ -107,7 +105,7 @@ class Term:
             self.node_watch.add_handler(_but_heartbeats(node_changed))
 
     async def run(self) -> None:
-        """Work until cancelled.
+        """Run the watches and loops of this term until cancelled.
 
         Raises:
             ExceptionGroup: a watch or the feed has ended for good; the process has to be restarted.
@@ -174,9 +172,7 @@ class Term:
 
 
 def _but_heartbeats(changed: Handler[Node]) -> Handler[Node]:
-    """Return a handler that skips heartbeats: each kubelet writes its Node every five minutes, if only to say that it
-    lives.
-    """
+    """Return a handler that skips heartbeats: each kubelet writes its Node every five minutes without a change."""
 
     def handle(old: Node | None, new: Node | None) -> None:
         if old is None or new is None or not is_heartbeat(old, new):

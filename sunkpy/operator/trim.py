@@ -72,9 +72,7 @@ def trim_pod(pod: Pod) -> Pod:
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
-    """Yield how often slurmd was restarted and since when it runs. If it is not ready or its check has failed, add what
-    it left.
-    """
+    """Yield restarts of slurmd and since when it runs; if it is not ready or its check failed, also what it left."""
     for each in containers:
         if each.name != names.SLURMD_CONTAINER or (each.ready and not each.restart_count):
             continue

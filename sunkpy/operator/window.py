@@ -1,6 +1,4 @@
-"""Makes many writes of one kind, several at a time. No write waits for another slow one, and a failure
-stops the rest.
-"""
+"""Makes many writes of one kind, several at a time. No write waits for a slow one, and a failure stops the rest."""
 
 from __future__ import annotations
 

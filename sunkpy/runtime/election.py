@@ -124,9 +124,7 @@ class Election:
         return self.remaining_s() > 0
 
     def remaining_s(self) -> float:
-        """Return for how many seconds this process may still work and write; 0 if it does not lead. This is a
-        `Deadline`.
-        """
+        """Return for how many seconds this process may work and write; 0 if it does not lead. It is a `Deadline`."""
         return max(0.0, self._works_until_s - self._clock())
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -1,6 +1,4 @@
-"""Makes several requests at once, so that the hand-over of a gang with many pods does not make them one after the
-other.
-"""
+"""Makes several requests at once, so that a hand-over of a gang does not make them one after the other."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The TLS certificate and the token of a process's HTTP port, read from files of one Secret, and again when they
-change.
-"""
+"""The TLS certificate and the token of a process's HTTP port: files of one Secret, read again when they change."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ class MetricsSecret:
             ) from error
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for the next connection. If a new certificate cannot be used, the previous
-        one stays.
-        """
+        """Return the TLS context for the next connection. If a new certificate is unusable, the old one stays."""
         try:
             if (changed := self._changed_ns()) != self._seen:
                 self._seen = changed

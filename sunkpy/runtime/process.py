@@ -103,9 +103,7 @@ class Process:
         self._figures = figures
 
     def remaining_s(self) -> float:
-        """Return for how many seconds this replica leads: the `Deadline` of all its writes. It is infinite if election
-        is off.
-        """
+        """Return for how many seconds this replica leads: the `Deadline` of its writes. Endless without election."""
         if not self.settings.leader_election.enabled:
             return math.inf
         return self.election.remaining_s() if self.election is not None else 0.0
@@ -139,9 +137,7 @@ class Process:
         return await serve_app(app, self.settings.http.port, certificate=certificate)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        """Answer a scrape in the plain text format, which every Prometheus reads. Megabytes are compressed
-        in a thread.
-        """
+        """Answer a scrape in the plain text format of Prometheus. Megabytes are compressed in a thread."""
         if self._secret is not None and not self._secret.admits(request.headers.get("Authorization", "")):
             self._refused.inc()
             raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
@@ -157,8 +153,8 @@ class Process:
 
 
 def run(name: str, settings: ProcessSettings, body: Callable[[Process], Awaitable[None]]) -> None:
-    """Run a process until its body ends or a signal comes. Exit with 0 on a signal, and with 1 on lost leadership or
-    failure.
+    """Run a process until its body ends or a signal comes. Exit code: 0 on a signal, 1 on lost leadership
+    or failure.
     """
     configure_logging(settings.log)
     process = Process(name, settings)
@@ -227,9 +223,7 @@ async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
 
 
 def _unique_name() -> str:
-    """Return a name for this process outside of a pod. No other process may have it, not even the next one on this
-    machine.
-    """
+    """Return a name for a process outside of a pod, which no other has, not even the next one on this machine."""
     return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
 
 

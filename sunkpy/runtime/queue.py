@@ -27,9 +27,7 @@ from sunkpy.core.model.times import backoff_s
 
 K = TypeVar("K", bound=Hashable)
 Reconcile = Callable[[K], Awaitable[float | None]]
-"""A function that makes one pass for a key. It returns after how many seconds to look again, or None if a change will
-add the key.
-"""
+"""A function that makes one pass for a key, and returns after how many seconds to look again, if at all."""
 
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.05, 30.0
 _TURN_S = 0.02
@@ -241,9 +239,7 @@ class WorkQueue(Generic[K]):
 
 
 class _Turns:
-    """A turn of the event loop, in which workers begin nothing more once it has taken long; otherwise all would go on
-    in it.
-    """
+    """A turn of the event loop. Workers begin nothing more in one that takes long; else all would go on in it."""
 
     def __init__(self) -> None:
         self._began_s: float | None = None

@@ -23,9 +23,7 @@ FROM_ONE_ADDRESS: Final = 1024
 masquerades, all nodes are one address.
 """
 ENCRYPTED_FROM_ONE_ADDRESS: Final = 256
-"""The most TLS connections from one address. asyncio gives each a buffer of 256 KiB before its handshake: 64 MiB in
-all.
-"""
+"""The most TLS connections from one address. asyncio gives each 256 KiB before its handshake: 64 MiB in all."""
 FIRST_BYTE_S: Final = 10.0
 
 Certificate = Callable[[], ssl.SSLContext]
@@ -40,9 +38,7 @@ async def serve_app(
     first_byte_s: float = FIRST_BYTE_S,
     certificate: Certificate | None = None,
 ) -> web.AppRunner:
-    """Serve an application on every address, or on one; with a certificate over TLS. The caller cleans up the returned
-    runner.
-    """
+    """Serve an application on every address, or on one; with a certificate over TLS. Clean up the runner when done."""
     _allow_descriptors()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()

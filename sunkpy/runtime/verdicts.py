@@ -74,9 +74,7 @@ class Verdicts(Generic[T, V]):
         return self._known.get(template.key) is template and self._now(template) is verdict.value
 
     def forget(self, topic: Hashable | None = None) -> None:
-        """Drop the answers about a topic, or all, because something other than the template has changed that decides
-        them.
-        """
+        """Drop the answers about a topic, or all, because something other than a template has changed them."""
         if topic is None:
             self._known.clear()
             self._about.clear()

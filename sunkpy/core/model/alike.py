@@ -1,6 +1,4 @@
-"""Find one item of each kind. The pods of a gang come from a few templates, so a question is answered once for each
-template.
-"""
+"""Find one item of each kind: a gang's pods come from a few templates, so a question is answered once for each."""
 
 from __future__ import annotations
 

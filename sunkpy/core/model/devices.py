@@ -27,9 +27,7 @@ DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 """Prefix of a resource that stands for devices of a DeviceClass, whose name follows."""
 
 CLAIMED: Final = "claimed.sunkpy.dev/"
-"""Prefix of the resource by which sunkpy counts devices of claims; the name of their DeviceClass follows. No kubelet
-knows this resource.
-"""
+"""Prefix of the resource by which sunkpy, and no kubelet, counts devices of claims; their DeviceClass follows."""
 
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""
@@ -103,9 +101,7 @@ class Device(Wire, frozen=True, kw_only=True):
 
     @property
     def repelling(self) -> Taint | None:
-        """The first taint that keeps pods without a toleration off the device, if there is one. A taint with effect
-        `None` only informs.
-        """
+        """The first taint that keeps pods without a toleration off the device; None if there is none."""
         return next(iter(self.taints_that_repel), None)
 
     @property
@@ -152,9 +148,7 @@ def current_devices(slices: Iterable[ResourceSlice]) -> dict[DeviceId, Device]:
 
 
 def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[Device] | None]:
-    """Return, for each driver and pool, the devices of the newest generation; None if some slices of that generation
-    are missing.
-    """
+    """Return the newest devices of each driver and pool; None if some slices of that generation are missing."""
     return {
         pool: [device for spec in specs for device in spec.devices] if specs is not None else None
         for pool, specs in _newest(slices).items()
@@ -313,9 +307,8 @@ class ResourceClaimTemplate(KubeObject, frozen=True, kw_only=True):
 
 
 class DeviceClassSpec(Wire, frozen=True, kw_only=True):
-    """What the administrator tells the driver about each device of the class.
-
-    `extended_resource_name`: a resource as which a pod may ask kube-scheduler for such devices, without a claim.
+    """The spec of a DeviceClass. `config`: what the administrator tells the driver about its devices.
+    `extended_resource_name`: the resource by which a pod may ask kube-scheduler for such a device without a claim.
     """
 
     config: tuple[DeviceConfig, ...] = ()
@@ -336,9 +329,7 @@ class SlurmDevice(NamedTuple):
     pci_address: str = ""
 
     def agrees_with(self, device: Device, driver: str) -> bool:
-        """True if `device` of the driver is this device: both know its uuid or PCI address, and what both know is
-        equal.
-        """
+        """True if both are one device: both know its uuid or PCI address, and what both know is equal."""
         pairs = (
             (self.uuid, device.attribute(UUID, driver)),
             (self.pci_address, device.attribute(PCI_ADDRESS, driver)),
@@ -351,9 +342,7 @@ class SlurmDevice(NamedTuple):
 
 
 def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
-    """Return the device behind each index, by GRES name, from `extra` of a Slurm node. Empty if slurmd's image did not
-    write it.
-    """
+    """Return the device behind each index, by GRES name, from a Slurm node's `extra`; empty if it is not ours."""
     return {name: tuple(map(_read_line, lines)) for name, lines in _lists(text).items() if name != _MADE}
 
 

@@ -28,9 +28,7 @@ def gres_name(gres: str) -> str:
 
 
 def gres_count(text: str) -> int:
-    """Return how many GRES of all kinds a text such as `gpu:h100:2(IDX:0-1),nic:1(IDX:0)`, `gres/gpu:h100:2` or
-    `nic:0(CNT:3)` names.
-    """
+    """Return how many GRES a text names, all kinds together: `gpu:h100:2(IDX:0-1),nic:1(IDX:0)` → 3."""
     counts = (_WITHOUT_DEVICES.findall(part) or _COUNT.findall(part) for part in _entries(text))
     return sum(int(count) for found in counts for count in found[:1])
 

@@ -60,9 +60,7 @@ def compress(names: Iterable[str]) -> str:
 
 
 def describe(names: Iterable[str]) -> str:
-    """Return the names as a hostlist for people. If it is long, it shows the first names and how many more
-    there are.
-    """
+    """Return the names as a hostlist for people. A long one shows the first names and how many more there are."""
     known = sorted(set(names))
     text = compress(known)
     if len(text) <= _SHOWN or len(known) <= _FIRST:

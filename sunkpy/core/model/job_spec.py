@@ -1,6 +1,4 @@
-"""A request for a Slurm job as one value. Annotations of pods fill it, and the body of a request to Slurm is made from
-it.
-"""
+"""A request for a Slurm job as one value. Pods' annotations fill it, and a request's body is made from it."""
 
 from __future__ import annotations
 

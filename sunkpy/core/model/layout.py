@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 Layout = tuple[tuple[str, int], ...]
-"""(Slurm node, tasks there) in the job's node order."""
+"""How many tasks a job has on each node: (Slurm node, tasks), in the job's node order."""
 
 
 class JobShare(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,9 +48,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def matches_requirement(values: Mapping[str, str], requirement: SelectorRequirement) -> bool:
-    """True if the labels match one line of a selector: In, NotIn, Exists, DoesNotExist, Gt, Lt. An unknown operator
-    never matches.
-    """
+    """True if the labels match one line of a selector. An unknown operator never matches."""
     value = values.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -115,9 +113,7 @@ def matches_affinity(node: Node, spec: PodSpec) -> bool:
 
 
 def named_node(spec: PodSpec) -> str:
-    """Return the one node that the pod's affinity names, as the affinity of a DaemonSet's pod does; empty if there is
-    none.
-    """
+    """Return the one node that the pod's affinity names, as for a DaemonSet's pod; empty if there is none."""
     affinity = required_affinity(spec)
     terms = affinity.node_selector_terms if affinity is not None else ()
     fields = [field for term in terms for field in term.match_fields if field.key == "metadata.name"]
@@ -127,9 +123,7 @@ def named_node(spec: PodSpec) -> str:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """True if the toleration covers the taint. An empty effect covers each effect; an empty key with
-    Exists, each key.
-    """
+    """True if the toleration covers the taint. Empty effect: each effect; empty key with Exists: each key."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -213,9 +207,7 @@ def allocatable(node: Node) -> Amounts:
 
 
 def free_allocatable(node: Node, pods_on_node: Iterable[Pod]) -> Amounts:
-    """Return what the node has left for one more pod. Finished pods take nothing; pods that are being deleted still
-    take their part.
-    """
+    """Return what the node has left for one more pod. Pods take their part until they have finished."""
     free = allocatable(node)
     for pod in pods_on_node:
         if not pod.is_finished:
@@ -224,9 +216,7 @@ def free_allocatable(node: Node, pods_on_node: Iterable[Pod]) -> Amounts:
 
 
 def shortfalls(needs: Mapping[str, int], free: Mapping[str, int]) -> tuple[Shortfall, ...]:
-    """Return every resource with less in `free` than in `needs`, by name. A resource that is not needed is never
-    lacking.
-    """
+    """Return each resource of which `free` has less than `needs`, by name. A need of 0 is never lacking."""
     return tuple(
         Shortfall(resource=name, needs=amount, has=free.get(name, 0))
         for name, amount in sorted(needs.items())
@@ -240,9 +230,7 @@ def added(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
 
 
 def subtracted(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    """Return `left` minus `right`, resource by resource. A resource may fall below zero, also one that only `right`
-    has.
-    """
+    """Return `left` minus `right`, resource by resource. An amount may be negative."""
     return {name: left.get(name, 0) - right.get(name, 0) for name in {**left, **right}}
 
 

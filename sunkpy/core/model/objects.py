@@ -274,9 +274,7 @@ class SchedulingGate(Wire, frozen=True, kw_only=True):
 
 
 class PodClaim(Wire, frozen=True, kw_only=True):
-    """A request in a pod's spec for DRA devices: through a ResourceClaim that exists, or one made from a template for
-    the pod.
-    """
+    """A request in a pod's spec for DRA devices, by a ResourceClaim that exists or by a template for one."""
 
     name: str = ""
     resource_claim_name: str = ""
@@ -362,9 +360,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
 
     @property
     def host_ports(self) -> tuple[ContainerPort, ...]:
-        """The ports of its node that the pod takes. For a pod in the host's network, the apiserver has
-        filled them in.
-        """
+        """The ports of its node that the pod takes. For a pod in the host's network the apiserver fills them in."""
         running = (*self.containers, *(each for each in self.init_containers if each.is_sidecar))
         return tuple(port for container in running for port in container.ports if port.host_port)
 
@@ -435,11 +431,11 @@ class Pod(KubeObject, frozen=True, kw_only=True):
         return self.status.phase in ("Succeeded", "Failed")
 
     def condition(self, type_: str) -> Condition | None:
-        """The condition of that type, if it was ever set."""
+        """Return the pod's condition of that type; None if it was never set."""
         return next((c for c in self.status.conditions if c.type == type_), None)
 
     def is_condition_true(self, type_: str) -> bool:
-        """True if the condition exists and is True."""
+        """True if the pod has a condition of that type, and it is True."""
         condition = self.condition(type_)
         return condition is not None and condition.status == "True"
 
@@ -542,5 +538,5 @@ class Node(KubeObject, frozen=True, kw_only=True):
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     def condition(self, type_: str) -> Condition | None:
-        """The condition of that type, if it was ever set."""
+        """Return the node's condition of that type; None if it was never set."""
         return next((c for c in self.status.conditions if c.type == type_), None)

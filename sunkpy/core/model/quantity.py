@@ -62,9 +62,7 @@ def whole(text: str) -> int:
 
 @functools.lru_cache(maxsize=4096)  # the nodes of a pool offer the same, and so do the pods of a kind ask
 def base_units(resource: str, text: str) -> int:
-    """Return a quantity in the unit in which amounts of `resource` are added up: millicores for cpu, else units or
-    bytes.
-    """
+    """Return a quantity in the unit in which amounts are added up: millicores for cpu, else units or bytes."""
     return millicores(text) if resource == "cpu" else whole(text)
 
 

@@ -16,16 +16,16 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import parse_rfc3339
 
 CAUSE_ROLLOUT: Final = "rollout"
-"""The cause of a removal after which a slurmd pod of the same Slurm node comes. More may follow, after a colon."""
+"""The cause of a removal by a roll: a new pod of the same Slurm node follows. Details may stand after a colon."""
 
 CAUSE_IDLE: Final = "idle"
-"""The cause of a removal after which its Node is left to autoscalers. More may follow, after a colon."""
+"""The cause of a removal that leaves an idle Node to autoscalers. Details may stand after a colon."""
 
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class Token(msgspec.Struct, frozen=True):
-    """When the removal of a pod was asked for, and why."""
+    """The removal token of a slurmd pod: when its removal was asked for, and why."""
 
     since: datetime
     cause: str
@@ -43,9 +43,7 @@ class Token(msgspec.Struct, frozen=True):
 
     @property
     def is_release(self) -> bool:
-        """True if the pod is removed because nothing has run on its node for long; then an autoscaler may take the
-        Node.
-        """
+        """True if the pod is removed because its node has long been idle; then an autoscaler may take the Node."""
         return self.cause.partition(":")[0] == CAUSE_IDLE
 
 

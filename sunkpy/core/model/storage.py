@@ -1,6 +1,4 @@
-"""Claims, volumes, storage classes and free storage, with the fields that say from which nodes a pod reaches its
-volumes.
-"""
+"""Kubernetes storage objects, with the fields that say from which nodes a pod reaches its volumes."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class Claim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_for_one_pod(self) -> bool:
-        """True if only one pod may use the claim at a time: a second pod waits on its node until the first
-        has ended.
-        """
+        """True if one pod at a time may use the claim: a second pod waits on its node until the first has ended."""
         return "ReadWriteOncePod" in self.spec.access_modes
 
     @property

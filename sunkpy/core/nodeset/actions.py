@@ -1,4 +1,4 @@
-"""What a NodeSet decision asks the shell to do: plain data, run by one `match`."""
+"""What a NodeSet decision asks the operator to do, as plain data. `operator.execute` and `operator.create` do it."""
 
 from __future__ import annotations
 

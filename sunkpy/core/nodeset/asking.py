@@ -96,7 +96,7 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
     status: StandInStatus = StandInStatus()
 
     def condition(self, type_: str) -> Condition | None:
-        """The condition of that type, if it was ever set."""
+        """Return the object's condition of that type; None if it was never set."""
         return next((each for each in self.status.conditions if each.type == type_), None)
 
     @property
@@ -173,9 +173,7 @@ def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
 
 
 def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: datetime) -> list[AskStep]:
-    """Return the steps after which the objects that stand for nodes match the wish. Objects that are in the way go
-    first.
-    """
+    """Return the steps after which the objects that stand for nodes match the wish. Removals come first."""
     if nodeset.spec.growth.ask is Ask.NONE:
         wish = NodesToCome()
     whole, left = _split(nodeset, wish, present)
@@ -258,9 +256,7 @@ def _buffer_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[As
 
 
 def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present, now: datetime) -> Iterator[AskStep]:
-    """Yield steps for one request per job. A request that failed, or whose nodes were given back, is made again after a
-    pause.
-    """
+    """Yield steps for one request per job. One that failed, or lost its nodes, is made again after a pause."""
     by_job = {found.job: found for found in present.get(Means.REQUEST, ())}
     for job, found in by_job.items():
         if job not in whole:
@@ -281,9 +277,7 @@ def ended_at(found: StandIn) -> datetime | None:
 
 
 def pause_s(found: StandIn) -> float:
-    """Return how many seconds after its end a ProvisioningRequest is tried again. The time doubles with
-    each attempt.
-    """
+    """Return how many seconds after its end a ProvisioningRequest is tried again; it doubles with each attempt."""
     return backoff_s(found.attempt, first_s=_RETRY_S, last_s=_RETRY_MOST_S)
 
 
@@ -311,9 +305,7 @@ def _request(nodeset: NodeSet, job: str, count: int, *, attempt: int) -> Json:
 
 
 def child_name(nodeset: NodeSet, *parts: str) -> str:
-    """Return the name of an object for the NodeSet, `gpu-wanted-3`. A long name of the NodeSet is cut and
-    gets a hash.
-    """
+    """Return the name of an object for the NodeSet, `gpu-wanted-3`. A long NodeSet name is cut and gets a hash."""
     end = "-".join(parts)
     room = _NAME_LIMIT - len(end) - 1
     start = nodeset.name
@@ -348,9 +340,7 @@ def _labels(nodeset: NodeSet) -> dict[str, str]:
 
 
 def _metadata(nodeset: NodeSet, name: str) -> Json:
-    """Return the metadata of an object. Its owner does not control it, because what a NodeSet controls is a
-    slurmd pod.
-    """
+    """Return an object's metadata. Its owner does not control it, because a NodeSet controls only slurmd pods."""
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -360,8 +350,8 @@ def _metadata(nodeset: NodeSet, name: str) -> Json:
 
 
 def _spec(nodeset: NodeSet) -> Json:
-    """Return the part of the template that decides whether a node fits: needs, selectors, tolerations. None of it ever
-    runs.
+    """Return the part of the template that decides whether a node fits: needs, selectors, tolerations. It
+    never runs.
     """
     template = nodeset.spec.template.get("spec")
     spec = template if isinstance(template, dict) else {}
@@ -394,9 +384,7 @@ def _gpu_resource(nodeset: NodeSet) -> str:
 
 
 def _apart(nodeset: NodeSet) -> Json:
-    """Return the anti-affinity that gives the pod a node of its own: without a slurmd pod, and without another such
-    pod.
-    """
+    """Return the anti-affinity that gives the pod a node of its own: no slurmd pod, and no other such pod."""
     others = [
         {"key": names.LABEL_ROLE, "operator": "In", "values": [names.ROLE_COMPUTE]},
         {"key": names.LABEL_WANTED, "operator": "Exists"},

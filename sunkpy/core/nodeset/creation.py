@@ -12,9 +12,7 @@ from sunkpy.core.nodeset.world import World
 
 
 def count_missing(world: World, desired: int) -> int:
-    """Return how many pods have to be created, now or later: one for each free node, or as many as are missing of
-    `replicas`.
-    """
+    """Return how many pods to create, now or later: one for each free node, or as many as `replicas` lacks."""
     free = len(world.survey.free)
     if world.nodeset.spec.replicas is None:
         return free

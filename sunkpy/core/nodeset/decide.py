@@ -132,9 +132,7 @@ def annotated_cap(nodeset: NodeSet) -> int | None:
 
 
 def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> dict[str, RemovalCause]:
-    """Return why each pod has to go, by uid. Pods that are already marked are chosen first; the mark of a busy one may
-    move.
-    """
+    """Return why each pod has to go, by uid. Marked pods are chosen first; the mark of a busy one may move."""
     survey = world.survey
     may_be_replaced = not world.create_error
     gone = dict.fromkeys(survey.those(Trait.TO_VERIFY) if may_be_replaced else (), RemovalCause.VERIFICATION)
@@ -151,9 +149,7 @@ def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> d
 
 
 def _choose_surplus(world: World, desired: int) -> list[str]:
-    """Return uids of the pods above `desired`, without those whose mark moves. On a node that no longer fits, a mark
-    stays.
-    """
+    """Return uids of the pods above `desired`, without those whose mark moves away."""
     staying = iter(world.survey.staying)
     chosen = list(islice(staying, max(len(world.survey.staying) - desired, 0)))
     moved = marks_to_move([judged for judged in chosen if judged.fits], staying, world.now)
@@ -166,9 +162,7 @@ def _may_roll(world: World) -> bool:
 
 
 def _window_changes_s(world: World) -> float | None:
-    """Return the seconds until a window lets the roll begin or stops it; None if no roll waits or there are
-    no windows.
-    """
+    """Return the seconds until a window lets the roll begin or stops it; None without a roll or windows."""
     windows = world.nodeset.spec.update_strategy.rolling_update.windows
     at = next_change(windows, world.now) if len(world.survey.outdated) else None
     return (at - world.now).total_seconds() if at is not None else None

@@ -16,9 +16,7 @@ from sunkpy.core.model.objects import Node
 
 
 def labelled_type(node: Node, label: str) -> str:
-    """Return the label's value as a GPU type for Slurm, in lower case; for MIG slices, their profile. Empty without the
-    label.
-    """
+    """Return the GPU type that the label says, in lower case; for MIG slices their profile. Empty without it."""
     return re.sub(r".*-mig-", "", node.labels.get(label, "").lower())
 
 
@@ -34,8 +32,6 @@ def explain_unclear(node: Node, label: str, offered: int) -> str:
 
 
 def agrees(said: str, type_: str) -> bool:
-    """True if the GPU type is part of a label's value in whole words: `h100` is part of `nvidia-h100-80gb-hbm3`, `h10`
-    is not.
-    """
+    """True if the GPU type stands in a label's value as whole words: `h100` in `nvidia-h100-80gb-hbm3`, not `h10`."""
     words, whole = (text.lower().replace("_", "-") for text in (type_, said))
     return f"-{words}-" in f"-{whole}-"

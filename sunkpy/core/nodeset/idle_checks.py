@@ -125,9 +125,7 @@ def plan_idle_checks(view: IdleView) -> IdlePlan:
 
 
 def last_check(pod: Pod) -> datetime | None:
-    """Return when the pod's machine was last checked: by a check that came to a result, or before its slurmd first
-    started.
-    """
+    """Return when the pod's machine was last checked: by a check with a result, or before its slurmd first started."""
     check = read_idle_check(pod)
     at = check.passed if check is not None and check.outcome is Outcome.NOT_MADE else check.at if check else ""
     times = [parse_rfc3339(each) for each in (pod.metadata.creation_timestamp, at) if each]
@@ -269,9 +267,7 @@ def _has_open_failure(view: IdleView, pod: Pod) -> bool:
 
 
 def _choose(view: IdleView, under_way: Set[str], halted: Sequence[str]) -> Iterator[str]:
-    """Yield the nodes on which a check begins: those that are due and idle, the longest unchecked first, as many as may
-    run.
-    """
+    """Yield the nodes on which a check begins: due and idle ones, the longest unchecked first, as many as may run."""
     of_nodeset = Counter(_nodeset(pod) for pod in view.pods.values())
     room = {each: 0 if each in halted else rule.most(of_nodeset[each]) for each, rule in view.rules.items()}
     for name in under_way:
@@ -319,9 +315,7 @@ def _wanted(view: IdleView) -> frozenset[str]:
 
 
 def oldest_checks(pods: Iterable[Pod], rules: Mapping[str, IdleRule]) -> dict[str, float]:
-    """Return, for each NodeSet, the time of the last check of the machine that was not checked for longest, in seconds
-    since 1970.
-    """
+    """Return for each NodeSet when its longest unchecked machine was last checked, in seconds since 1970."""
     found: dict[str, float] = {}
     for pod in pods:
         nodeset, at = _nodeset(pod), last_check(pod)

@@ -49,9 +49,7 @@ def assign_names(
 
 
 def remembered_name(nodeset: NodeSet, node: Node) -> str | None:
-    """Return the Slurm node name that the Node's annotation remembers; None if the NodeSet's prefix has
-    changed since.
-    """
+    """Return the Slurm node name in the Node's annotation; None if the NodeSet's prefix has changed since."""
     name = node.annotations.get(names.ANNOTATION_PLACED_ON, "")
     return name if name.startswith(f"{nodeset.prefix}-") else None
 

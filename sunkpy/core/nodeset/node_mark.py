@@ -54,9 +54,7 @@ AS_EVER = MarkLimit()
 
 
 class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The annotations, cordon and taint to set on a Node; None leaves them. `is_held`: the cap did not allow the cordon
-    or taint.
-    """
+    """The annotations, cordon and taint to set on a Node; None leaves them. `is_held`: the cap forbids the mark."""
 
     annotations: Changes = {}
     unschedulable: bool | None = None
@@ -65,9 +63,7 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_node_mark(node: Node, pod: Pod | None, marking: MarkLimit) -> NodeMark:
-    """Decide how the Node shows Slurm's drain. The slurmd pod's condition says: drained by others, not drained, or not
-    known.
-    """
+    """Decide how the Node shows Slurm's drain, by the condition `SlurmCordon` of its slurmd pod."""
     condition = pod.condition(names.CONDITION_CORDON) if pod is not None else None
     match condition.status if condition else "Unknown":
         case "True":
@@ -110,9 +106,7 @@ def start_drained(node: Node) -> str | None:
 
 
 def is_marked(node: Node) -> bool:
-    """True if sunkpy has cordoned or tainted the Node because of a drain in Slurm. Such a Node counts
-    towards the cap.
-    """
+    """True if sunkpy has cordoned or tainted the Node for a drain in Slurm, so that it counts towards the cap."""
     return (node.spec.unschedulable and _is_ours(node)) or _has_taint(node)
 
 
@@ -153,9 +147,7 @@ def _unmark(node: Node, told: Changes) -> NodeMark:
 
 
 def _keep(node: Node) -> NodeMark:
-    """Lift nothing, because Slurm's state is unknown. If a person took over our cordon or lifted it, only its
-    annotations go.
-    """
+    """Lift nothing, as Slurm's state is unknown. If a person took over our cordon or lifted it, its annotations go."""
     if _is_wanted_by_a_person(node):
         return NodeMark(annotations={names.ANNOTATION_CORDONED_BY: None})
     if _is_ours(node) and not node.spec.unschedulable:

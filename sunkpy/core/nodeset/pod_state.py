@@ -19,9 +19,7 @@ def is_available(pod: Pod) -> bool:
 
 
 def is_open_and_idle(pod: Pod) -> bool:
-    """True if the pod is available, its Slurm node is open, and nothing runs there. If that is not known,
-    it is False.
-    """
+    """True if the pod is available, its Slurm node is open, and nothing runs there. Unknown counts as False."""
     is_told = all(
         (told := pod.condition(type_)) is not None and told.status == "False"
         for type_ in (names.CONDITION_RUNNING, names.CONDITION_DRAIN)

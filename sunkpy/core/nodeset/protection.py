@@ -30,9 +30,7 @@ def budget_name(nodeset: NodeSet) -> str:
 
 
 def build_budget(nodeset: NodeSet) -> Json:
-    """Return the NodeSet's PodDisruptionBudget (policy/v1). `minAvailable` is a number, since `maxUnavailable` needs
-    spec.replicas.
-    """
+    """Return the NodeSet's PodDisruptionBudget. It has `minAvailable`, because `maxUnavailable` needs spec.replicas."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -53,9 +53,7 @@ def _is_released(judged: PodVerdict) -> bool:
 
 
 def decide_released(pod: Pod | None) -> Changes:
-    """Return the change of the Node's annotation that says which NodeSet has released it. It stays until the next
-    slurmd pod comes.
-    """
+    """Return the change of the Node's annotation that names the NodeSet which released it, until a pod comes again."""
     if pod is None:
         return {}
     token = token_of(pod)

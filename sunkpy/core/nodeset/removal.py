@@ -101,18 +101,14 @@ def _next_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
 
 
 def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
-    """Delete a finished pod, because nothing runs in it. If it is only in the way of its successor, it waits out the
-    pause.
-    """
+    """Delete a finished pod. If it is only in the way of its successor, it waits out the pause first."""
     if cause is not None or _pause_left_s(world, pod) <= 0:
         return DeletePod(pod, "failed")
     return None
 
 
 def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
-    """Mark the pod first. Delete it when the syncer has answered *and* the pod reports no job; only `Force` overrides
-    that.
-    """
+    """Mark the pod, and delete it when the syncer has answered *and* it reports no job. Only `Force` overrides that."""
     token = token_of(pod)
     if cause is None:
         return CancelPending(pod) if token is not None else None
@@ -214,9 +210,7 @@ def _is_overdue(world: World, pod: Pod) -> bool:
 
 
 def _pause_left_s(world: World, pod: Pod) -> float:
-    """Return the seconds until a failed pod is replaced: 1, 2, 4 … 300 s after its creation, by the number of failures
-    in a row.
-    """
+    """Return the seconds until a failed pod is replaced: 1, 2, 4 … 300 s after its creation, by failures in a row."""
     count = world.failures.get(node_of(pod), 0)
     pause_s = 0.0 if count == 0 else backoff_s(count - 1, first_s=1.0, last_s=_FAILED_PAUSE_MAX_S)
     created = pod.metadata.creation_timestamp

@@ -32,7 +32,7 @@ from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
 
 _UNPROVEN = 5
-"""The part of `maxUnavailable` that a template without an available pod may take."""
+"""The divisor of `maxUnavailable` for a template that has no available pod yet."""
 
 
 def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
@@ -116,9 +116,7 @@ def _not_counted(survey: Survey, total: int) -> frozenset[str]:
 
 
 def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
-    """Yield the pods that the roll has marked. Marked pods come first among the outdated ones, so no others
-    are read.
-    """
+    """Yield the pods that the roll has marked. They come first among the outdated ones, so no others are read."""
     for pod in (judged.pod for judged in survey.outdated):
         token = token_of(pod)
         if token is None and not pod.is_deleting:
@@ -128,9 +126,7 @@ def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
 
 
 def _count_movable(survey: Survey, gone: Collection[str], aside: Collection[str], total: int) -> tuple[int, int]:
-    """Return how many pods are under way between two templates, and how many are unavailable, of those that
-    can move.
-    """
+    """Return how many pods are under way between two templates, and how many unavailable, of those that can move."""
     counts = survey.counts
     missing = max(total - counts[Trait.STAYING] + sum(Trait.STAYING in survey.pods[uid].traits for uid in gone), 0)
     apart = [survey.pods[uid].traits for uid in {*gone, *aside}]

@@ -1,6 +1,4 @@
-"""The slurmd pod of one node: the NodeSet's template, pinned to the node, with the cpus, memory and GRES that slurmd
-offers to Slurm.
-"""
+"""The slurmd pod of one node: the NodeSet's template, pinned to the node, with what slurmd offers to Slurm."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ away, and Slurm does not need it. The kubelet itself keeps its resource for five
 
 
 def template_hash(nodeset: NodeSet) -> str:
-    """Return a fingerprint of all fields of the NodeSet's spec that shape a pod. What a node offers is not
-    part of it.
-    """
+    """Return a fingerprint of all fields of the NodeSet's spec that shape a pod, without what a node offers."""
     spec = nodeset.spec
     shaping = {
         "template": spec.template,
@@ -64,9 +60,7 @@ def fingerprint(shaping: object) -> str:
 
 
 def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
-    """Return the slurmd pod as JSON for the apiserver. `name` becomes the name of the pod, the host and the
-    Slurm node.
-    """
+    """Return the slurmd pod as JSON for the apiserver. `name` is the name of the pod, the host and the Slurm node."""
     template = copy.deepcopy(nodeset.spec.template)
     metadata, spec = _child(template, "metadata"), _child(template, "spec")
     notes = {
@@ -100,9 +94,7 @@ def _drains_at_start(node: Node) -> Json:
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Return the pod's metadata: labels and annotations of the template, with ours in the place of those of the same
-    name.
-    """
+    """Return the pod's metadata: the template's labels and annotations, and ours, which replace equal names."""
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -162,9 +154,7 @@ def cpus_offered(node: Node, reserved: Reserved) -> int:
 
 
 def memory_offered_mib(node: Node, reserved: Reserved) -> int:
-    """Return how much memory the node offers to Slurm, in MiB: the allocatable that is not reserved, and at
-    least one.
-    """
+    """Return how much memory the node offers to Slurm, in MiB: the allocatable less the reserved; at least one."""
     free = quantity.whole(node.status.allocatable.get("memory", "0")) - quantity.whole(str(reserved.memory))
     return max(quantity.mib_down(free), 1)
 
@@ -245,9 +235,7 @@ def offer_lasts_s(nodeset: NodeSet, offers_now: str) -> float:
 
 
 def explain_offer(pod: Pod, offers_now: str) -> str:
-    """Return in words how the node's offer differs from the one that its pod was made for; empty if no difference is
-    known.
-    """
+    """Return in words how the node's offer differs from the one at the pod's creation; empty if not known."""
     made_for, now = _offer_of(pod), _by_key(offers_now)
     both = [key for key in now if key in made_for and now[key] != made_for[key]]
     changes = (_but_for_the_same(now[key], made_for[key]) for key in both)
@@ -309,9 +297,7 @@ def node_of(pod: Pod) -> str:
 
 
 def _pinned(affinity: object, node_name: str) -> Json:
-    """Return the affinity with the node as its required part, as a DaemonSet sets it; the rest of the
-    affinity is kept.
-    """
+    """Return the affinity with the node as its required part, as a DaemonSet does; the rest of it is kept."""
     kept = dict(affinity) if isinstance(affinity, dict) else {}
     node_affinity = dict(kept.get("nodeAffinity") or {})
     field = {"key": "metadata.name", "operator": "In", "values": [node_name]}

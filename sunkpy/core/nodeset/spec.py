@@ -104,7 +104,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
 
 
 class CountedGres(Wire, frozen=True, kw_only=True):
-    """A GRES that Slurm only counts, without devices: a fixed `count` on each node, or as many as the Node has of
+    """A GRES that Slurm only counts, without devices: `count` on each node, or as many as the Node has of
     `resource`.
     """
 
@@ -155,9 +155,7 @@ class Growth(Wire, frozen=True, kw_only=True):
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):
-    """How many pods a roll may take at once (a number or a percentage), and in which windows. Without windows it always
-    may.
-    """
+    """How many pods a roll may take at once (number or percentage), and in which windows (none: always)."""
 
     max_unavailable: int | str = "25%"
     windows: tuple[Window, ...] = ()
@@ -226,7 +224,7 @@ class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     conditions: tuple[Condition, ...] = ()
 
     def condition(self, type_: str) -> Condition | None:
-        """The condition of that type, if it was ever set."""
+        """Return the NodeSet's condition of that type; None if it was never set."""
         return next((c for c in self.conditions if c.type == type_), None)
 
 

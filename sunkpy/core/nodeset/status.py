@@ -233,9 +233,7 @@ def _feasible(world: World, plan: Plan) -> Condition | None:
 
 
 def _gpus_away(world: World) -> str:
-    """Return which pods stay for a while although their nodes offer no GPUs now, so that no idle node is taken from
-    Slurm in vain.
-    """
+    """Return which pods stay for a while although their nodes offer no GPUs now: a device plugin may be away."""
     others = world.survey.those(Trait.OTHER_OFFER).values()
     pods = [judged.pod for judged in others if lacks_gpus(world.nodeset, judged.offer)]
     if not pods:

@@ -143,9 +143,7 @@ def judge(wanted: Wanted, view: NodeView) -> NodeVerdict:
 
 
 def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequence[Pod]) -> Exclusion | None:
-    """Return why the node may not carry a pod; None if it may. If it has a pod of ours already, requests of others do
-    not count.
-    """
+    """Return why the node may not carry a pod; None if it may. Requests of others count only if it has none yet."""
     if view.node is None:
         return None
     is_released = view.node.annotations.get(names.ANNOTATION_RELEASED) == wanted.nodeset.title
@@ -156,9 +154,7 @@ def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequen
 
 
 def _primary_order(pod: Pod) -> tuple[bool, bool, str, str]:
-    """Return the sort key of a pod among those of its node. The first one counts: not being deleted, not finished, the
-    oldest.
-    """
+    """Return the sort key of a node's pods. The first one counts: not being deleted, not finished, the oldest."""
     return (pod.is_deleting, pod.is_finished, *_age(pod))
 
 
@@ -167,9 +163,7 @@ def _age(pod: Pod) -> tuple[str, str]:
 
 
 def _rival(foreign: Sequence[Pod], primary: Pod | None) -> str | None:
-    """Return the other NodeSet that has the node; None if there is none. If both have a pod there, the older pod keeps
-    it.
-    """
+    """Return the other NodeSet that has the node; None without one. If both have a pod there, the older pod wins."""
     older = [pod for pod in foreign if primary is None or _age(pod) < _age(primary)]
     if not older:
         return None

@@ -11,9 +11,7 @@ from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.survey import Survey
 
 WAVE = 250
-"""The most slurmd pods that one pass creates, and the most that it marks or deletes. The DaemonSet controller has the
-same limit.
-"""
+"""The most slurmd pods that one pass creates, and the most that it marks or deletes, as in the DaemonSet controller."""
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,9 +80,7 @@ def why_node_refuses(pod: Pod, node: Node) -> str:
 
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=matching.NO_SCHEDULE)
-"""The taint of a cordoned node. A pod that tolerates it may be bound there, whether or not the node has the
-taint yet.
-"""
+"""The taint of a cordoned node. A pod that tolerates it may be bound there, even before the node has the taint."""
 
 
 def _who_cordoned(node: Node) -> str:

@@ -264,9 +264,7 @@ def _outside(features: frozenset[str], allowed: Sequence[Candidate], candidates:
 
 
 def explain_eligibility(eligibility: Eligibility) -> str:
-    """Return why no node will do: `none of 3 Slurm nodes fits: 2 do not match …, 1 lacks memory: needs
-    64Gi, has 23Gi`.
-    """
+    """Return why no node will do: `none of 3 Slurm nodes fits: 2 do not match …, 1 lacks memory: needs 64Gi …`."""
     if not eligibility.refused:
         return "there is no Slurm node yet: no NodeSet of this cluster has a node"
     if about_the_pod := eligibility.refused.get(""):

@@ -21,9 +21,7 @@ _Values = tuple[str | None, ...]
 
 
 class FreeRoom:
-    """The CSIStorageCapacity objects of a watch, by class, by the names of the node labels that they name, and by their
-    values.
-    """
+    """The CSIStorageCapacity objects of a watch, by class, by the node labels that they name, and by their values."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[_Names, dict[_Values, dict[str, FreeStorage]]]] = {}
@@ -31,7 +29,7 @@ class FreeRoom:
         self._candidates: Sequence[Candidate] = ()
 
     def follow(self, old: FreeStorage | None, new: FreeStorage | None) -> None:
-        """Follow one change: a handler of the informer."""
+        """Follow one change of a CSIStorageCapacity. This is a handler for an informer."""
         if old is not None and old.node_topology is not None:
             by_names = self._known.get(old.storage_class_name, {})
             names, values = _place(old)
@@ -61,8 +59,8 @@ class FreeRoom:
         )
 
     def without(self, asked: Asked, candidates: Sequence[Candidate]) -> frozenset[str]:
-        """Return the Slurm nodes for which no such volume can be made. The answer is kept as long as the candidates are
-        the same.
+        """Return the Slurm nodes without room for such a volume. The answer is kept while the candidates
+        are the same.
         """
         if self._candidates is not candidates:
             self._candidates = candidates

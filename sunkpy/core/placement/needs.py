@@ -36,9 +36,7 @@ def counted(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_t
 
 
 def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
-    """Return `tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`; empty if the pod needs
-    none.
-    """
+    """Return `tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`; empty without any."""
     counts = count_gres(needs, gpu_resources, gpu_type=gpu_type)
     return ",".join(f"gres/{name}:{count}" for name, count in sorted(counts.items()) if count > 0)
 

@@ -31,9 +31,7 @@ def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) ->
 
 
 def taken_without_job(pod: Pod, *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """Return what the pod takes if it has no Slurm job, such as a daemon that names our scheduler;
-    otherwise nothing.
-    """
+    """Return what the pod takes if it has no Slurm job, such as a daemon that names our scheduler; else nothing."""
     is_other = pod.spec.scheduler_name not in scheduler_names or _is_without_job(pod)
     return requests(pod.spec) if is_other and _is_there(pod) else {}
 

@@ -94,9 +94,7 @@ def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
 
 
 def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, str], dict[Asked, Claim]] | str:
-    """Return where the pods must be, and for which claims there must be room; or, as text, why that is not
-    known yet.
-    """
+    """Return where the pods must be, and which claims need room there; or, as text, why that is not known yet."""
     bounds: dict[NodeSelector, str] = {}
     to_make: dict[Asked, Claim] = {}
     for pod in pods:
@@ -119,9 +117,7 @@ def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
 
 
 def given_back(before: Claim, now: Claim) -> str:
-    """Return the node for which the driver does not make the claim's volume after all; empty if it has given nothing
-    back.
-    """
+    """Return the node for which the driver does not make the claim's volume after all; otherwise empty."""
     return before.selected_node if not now.selected_node and not now.is_bound else ""
 
 

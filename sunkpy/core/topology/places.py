@@ -25,9 +25,7 @@ BLOCK: Final = "block"
 FILE_LACKS_IT: Final = "Slurm's file lacks it"
 """Why Slurm does not have a place that is known. The next file brings it."""
 _LONGEST: Final = 63
-"""slurmctld 24.11 exits on a name of more than 64 characters (switch_record.c); this leaves room for a slash at the
-end.
-"""
+"""slurmctld 24.11 exits on a name of more than 64 characters (switch_record.c); a slash may follow this one."""
 _HASH: Final = 12
 _SPEC: Final = re.compile(r"[^\s,:\[\]]+(:[^\s,:\[\]]+)+(,[^\s,:\[\]]+(:[^\s,:\[\]]+)+)*")
 

@@ -42,9 +42,7 @@ def takes_s(records: Paths, in_file: Paths) -> float:
 
 
 def paths_of(records: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the switches in the nodes' records, for nodes whose place sunkpy has set. Places that others set may be no
-    tree.
-    """
+    """Return the switches in the nodes' records, where sunkpy has set them. Those that others set may be no tree."""
     found = {record: _path(record) for record in {*records.values()}}
     return {node: path for node, record in records.items() if (path := found[record])}
 

@@ -16,9 +16,7 @@ from sunkpy.core.model.objects import KubeObject, Wire
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 SLINKY_ANNOTATION: Final = "topology.slinky.slurm.net/spec"
-"""The annotation of a Node, by Slinky's users and topograph, with the node's place as Slurm takes it:
-`NAME:unit,NAME:unit`.
-"""
+"""Annotation of a Node, by Slinky's users and topograph: its place as Slurm takes it, `NAME:unit,NAME:unit`."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
