@@ -65,7 +65,7 @@ class AccountsLoop:
                 raise
             except SlurmError as error:
                 log = self._log.debug if error.message == failed else self._log.warning
-                log("slurmdbd did not do it: tried again until it does", error=error.message)
+                log("slurmdbd was not read or changed: tried again until it is", error=error.message)
                 is_settled, failed = False, error.message
             await self._sleep(self._settings.poll_seconds if is_settled else _AGAIN_S)
 
@@ -80,13 +80,13 @@ class AccountsLoop:
             self._log_decisions_of_people(plan)
             if plan.contradictions:
                 self.problem = "; ".join(plan.contradictions)
-                return True  # as long as neither side changes
+                return True  # nothing to do until one side changes
             if not plan.changes:
                 self.problem = None
                 self._metrics.settled.set(time.time())
                 return True
             await self._carry_out(plan)
-        self._log.warning("still to be changed after it was written", change=describe_change(plan.changes[0]))
+        self._log.warning("slurmdbd does not show a change that was written", change=describe_change(plan.changes[0]))
         return False
 
     async def _plan(self) -> AccountsPlan:
@@ -127,7 +127,7 @@ class AccountsLoop:
         except Rejected as error:
             if len(batch) == 1:
                 self.problem = error.message
-                self._log.warning("slurmdbd refuses it", change=describe_change(batch[0]), error=error.message)
+                self._log.warning("slurmdbd refuses a change", change=describe_change(batch[0]), error=error.message)
             return False
         for change in batch:
             self._log.info("changed", change=describe_change(change))

@@ -31,7 +31,7 @@ KINDS: Mapping[str, Callable[[], bytes]] = MappingProxyType(
     {
         "slurm.key": lambda: secrets.token_bytes(1024),  # for an HMAC: any bytes will do
         "jwt.key": lambda: secrets.token_bytes(32),  # HS256
-        # Letters, digits, - and _: nothing that a reader of configurations could take amiss.
+        # Letters, digits, - and _, which need no quotes in a configuration.
         "password": lambda: secrets.token_urlsafe(24).encode(),
         "ssh_host_ed25519_key": _ssh_host_key,
     }

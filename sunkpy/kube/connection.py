@@ -89,7 +89,7 @@ class Connection:
             message = f"the kubeconfig cannot be used: {error}"
             raise errors.Unavailable("find the apiserver", status=0, message=message) from error
         settings.connection_pool_maxsize = _CONNECTIONS
-        # Else each request looks for proxies and a ~/.netrc, in two threads: a third of what it costs.
+        # Otherwise each request looks for proxies and a ~/.netrc in two threads, which is a third of its cost.
         settings.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
         settings.retries = None
         return cls(_client(settings), deadline=deadline, timeout_s=timeout_s)

@@ -55,7 +55,7 @@ class EventRecorder:
 
     def __init__(self, kube: Kube, *, component: str, instance: str, lost: Counter | None = None) -> None:
         self._kube = kube
-        self._lost = lost or Counter("sunkpy_events_lost", "Not shown anywhere", ["why"], registry=None)
+        self._lost = lost or Counter("sunkpy_events_lost", "Events that were not written", ["why"], registry=None)
         self._component = component
         self._instance = instance
         self._said: cachetools.TTLCache[str, bool] = cachetools.TTLCache(maxsize=4096, ttl=_QUIET_S)

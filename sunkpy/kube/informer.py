@@ -139,7 +139,7 @@ class Informer(Generic[T]):
                     failures = 0
                 await self._watch()
             except (errors.KubeError, msgspec.DecodeError) as error:
-                # In a watch: list again, at once. A list that expires before its end waits, as after any error.
+                # If a watch's version has expired, list again at once. After an expired list wait, as after any error.
                 if isinstance(error, errors.Gone) and self._version:
                     self._version = ""
                     continue

@@ -107,7 +107,7 @@ class OwnerKinds:
         self._failures = 0
         self._wanted = asyncio.Event()
         self._to_try: asyncio.Queue[tuple[Kind, Resource]] = asyncio.Queue()
-        import structlog  # here, for commands import this module and have no log
+        import structlog  # here, because commands import this module and write no log
 
         self._log = structlog.get_logger("owners")
 
@@ -166,7 +166,7 @@ class OwnerKinds:
         """
         known = self._known.get(kind)
         if known is None:
-            return  # forgotten: who waits here is about to be cancelled
+            return  # no longer followed: its watch, which waits here, is about to be cancelled
         place = known.resource
         self.doubt(kind)
         while known.missing_since is not None or known.resource != place:
@@ -201,7 +201,7 @@ class OwnerKinds:
             self._served = await read_served(self._kube)
         except errors.KubeError as error:
             if not self._failures:
-                self._log.warning("kinds cannot be asked for: tried again until they can", error=str(error))
+                self._log.warning("kinds cannot be listed: tried again until they can", error=str(error))
             await asyncio.sleep(backoff_s(self._failures, first_s=_RETRY_FIRST_S, last_s=self._times.again_s))
             self._failures += 1
             self._wanted.set()
@@ -242,7 +242,7 @@ class OwnerKinds:
         except (errors.NotFound, errors.NotServed):
             self.doubt(kind)
         except errors.KubeError as error:
-            self._log.warning("kind not found out", kind=kind.kind, group=kind.group, error=str(error))
+            self._log.warning("kind could not be checked", kind=kind.kind, group=kind.group, error=str(error))
         else:
             if self._has_room(kind):
                 self._note_found(kind, place)

@@ -60,7 +60,7 @@ def read_unproved(token: str, *, audience: str) -> BoundTo | None:
     Any issuer is accepted, because two are right while a cluster changes its issuer. Times in the token are by the
     apiserver's clock, so `_LEEWAY_S` are allowed.
     """
-    import jwt  # with cryptography below it, which most commands do without
+    import jwt  # imports cryptography, which most commands do not need
 
     checks: Options = {"verify_signature": False, "verify_exp": True, "verify_aud": True, "require": _REQUIRED}
     try:

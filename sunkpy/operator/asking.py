@@ -261,17 +261,17 @@ class Asker:
         kind, growth = names.NODESET_KIND, nodeset.status.growth
         many = f"{wish.nodes} node{'' if wish.nodes == 1 else 's'}"
         if refused or (missing := explain_missing(nodeset, present)):
-            note = f"asking for {many}: {refused or missing}"
+            note = f"cannot ask autoscalers for {many}: {refused or missing}"
             await self._events.warning(nodeset, kind, reason="NodesNotAsked", action="Ask", note=note)
             return
         if growth is not None and any(isinstance(step, Create) for step in steps):
-            note = f"asked for {many}, for {describe_jobs(growth)}"
+            note = f"asked autoscalers for {many}, for {describe_jobs(growth)}"
             await self._events.normal(nodeset, kind, reason="NodesAsked", action="Ask", note=note)
         for means in (Means.REQUEST, Means.BUFFER, Means.PLACEHOLDER):
             for found in present.get(means, ())[:1]:
                 why = explain_refusal(found, await self._told(found), self._now())
                 if why:
-                    note = f"asked for {many} by {means.kind} {found.name}: {why}"
+                    note = f"asked autoscalers for {many} by {means.kind} {found.name}: {why}"
                     await self._events.warning(nodeset, kind, reason="NodesRefused", action="Ask", note=note)
                     return
 

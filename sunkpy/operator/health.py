@@ -21,7 +21,7 @@ WindowsOf = Callable[[Pod], Sequence[Window] | None]
 
 
 class HealthWatch:
-    """The rules and caps of Nodes' health, and since when the Nodes that are being closed have been so."""
+    """Decides the next step of each Node's health by the rules of the settings, within the caps."""
 
     def __init__(
         self,

@@ -195,7 +195,7 @@ class Wakes:
             if _has_room_changed(old, new):
                 self._wake_all_nodesets()
             if old is not None and jobs_of_pods([old]) and not (new is not None and jobs_of_pods([new])):
-                self.nodes.add(old.spec.node_name)  # its lock or its marks may have stayed for this one
+                self.nodes.add(old.spec.node_name)  # the Node's lock or annotations may have stayed for it
             return
         self.nodesets.add_after(key, self._gather_s)
         if pod.spec.node_name:

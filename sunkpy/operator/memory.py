@@ -21,7 +21,7 @@ from sunkpy.operator.pod_index import nodeset_key
 GUARD_LASTS_S = 300.0
 """The seconds after which a disruption budget is written again, because somebody may have deleted it."""
 
-_SMALLEST_WAVE = 50  # each pass has its price, and each wave its Event
+_SMALLEST_WAVE = 50  # each pass costs time, and each wave an Event
 
 CREATED_PER_S = WAVE
 """The most slurmd pods that are created each second. When a slurmd starts, it fetches its configuration and registers.

@@ -73,7 +73,7 @@ class NodeWriter:
             await self._report_health(node, step)
         if not patch.is_held:
             return None
-        note = "drained in Slurm and left open: too many Nodes are already closed because of Slurm"
+        note = "drained in Slurm but not cordoned: too many Nodes are already closed because of Slurm"
         await self._events.warning(node, "Node", reason="TooManyAtOnce", action="Cordon", note=note)
         return _HELD_AGAIN_S
 

@@ -31,7 +31,7 @@ from sunkpy.core.placement.occupancy import as_much
 from sunkpy.kube.trim import of_types, slurmd_meta
 
 _READ_CONDITIONS = frozenset({"Ready", "DisruptionTarget", *names.SLURM_CONDITIONS})
-_KINDS = 4096  # of pods by their requests, of conditions by their content
+_KINDS = 4096  # different requests, and lists of conditions, to share
 
 
 def is_heartbeat(old: Node, new: Node) -> bool:

@@ -220,7 +220,7 @@ class Election:
 
     async def _call(self, call: Awaitable[T]) -> T:
         limit_s = _CALL * self._duration_s
-        if self._works_until_s > -math.inf:  # elected: never longer than the lease, were it over this very moment
+        if self._works_until_s > -math.inf:  # elected: a call never outlasts the lease
             limit_s = min(limit_s, self.remaining_s())
         try:
             async with asyncio.timeout(limit_s):

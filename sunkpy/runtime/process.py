@@ -130,7 +130,7 @@ class Process:
     async def serve(self) -> web.AppRunner:
         """Serve /healthz, /readyz and /metrics from now on. The caller cleans up the returned runner at the end."""
         app = web.Application()
-        app.router.add_get("/healthz", _health(self._alive_checks))  # that it answers is the other half
+        app.router.add_get("/healthz", _health(self._alive_checks))  # that it answers shows that the event loop turns
         app.router.add_get("/readyz", _health(self._ready_checks))
         app.router.add_get("/metrics", self._metrics)
         certificate = self._secret.context if self._secret is not None else None

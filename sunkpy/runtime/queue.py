@@ -171,7 +171,7 @@ class WorkQueue(Generic[K]):
 
         `at_most`: this time the key counts as no more urgent than that.
         """
-        if at_most < Urgency.LAST:  # one that may wait for all others still comes when it is due
+        if at_most < Urgency.LAST:  # a key added as LAST still comes when its timer is due
             self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
@@ -221,7 +221,7 @@ class WorkQueue(Generic[K]):
             finally:
                 self._idle.pop(idle, None)
         self._working.add(key)
-        if len(self):  # this one may have been woken for another key
+        if len(self):  # this worker may have been woken for another key
             self._wake_one(urgent=self._waiting.has_urgent)
         return key
 
@@ -293,7 +293,7 @@ async def _work(
         finally:
             queue.done(key)
         metrics.reconciled(queue, result, started_s=started_s)
-        await asyncio.sleep(0)  # a reconcile may wait for nothing, and thousands of them are many turns of the loop
+        await asyncio.sleep(0)  # a pass may never await: let other tasks run
 
 
 async def _reconcile_once(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> str:

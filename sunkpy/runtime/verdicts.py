@@ -103,7 +103,7 @@ class Verdicts(Generic[T, V]):
     def _index(self, known: _Template[T, V]) -> None:
         for topic in self._topics(known.template):
             self._about.setdefault(topic, WeakSet()).add(known)
-        if len(self._about) > self._most_topics:  # most may be those of templates that are gone
+        if len(self._about) > self._most_topics:  # most topics may be of templates that are gone
             self._about = {topic: those for topic, those in self._about.items() if those}
             self._most_topics = max(_FEW_TOPICS, 2 * len(self._about))
 

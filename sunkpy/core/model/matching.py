@@ -83,7 +83,7 @@ def matches_term(node: Node, term: NodeSelectorTerm) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels
-    for line in term.match_expressions:  # asked for each node of each of up to a hundred terms
+    for line in term.match_expressions:  # runs for each node and each of up to a hundred terms
         if not matches_requirement(labels, line):
             return False
     return all(matches_requirement({"metadata.name": node.name}, line) for line in term.match_fields)
@@ -180,7 +180,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
     """
     total: Amounts = {}
     peak: Amounts = {}
-    # Only what a container asks for is looked at: of a pod with thousands of both, the time grows with their number.
+    # Only resources that a container requests are read: a pod may have thousands of containers and of resources.
     for container in spec.init_containers:
         for name, amount in _requests(container.resources).items():
             together = total.get(name, 0) + amount

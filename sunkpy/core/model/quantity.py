@@ -60,7 +60,7 @@ def whole(text: str) -> int:
     return _ceil(parse(text))
 
 
-@functools.lru_cache(maxsize=4096)  # the nodes of a pool offer the same, and so do the pods of a kind ask
+@functools.lru_cache(maxsize=4096)  # nodes and pods of one kind have equal quantities
 def base_units(resource: str, text: str) -> int:
     """Return a quantity in the unit in which amounts are added up: millicores for cpu, else units or bytes."""
     return millicores(text) if resource == "cpu" else whole(text)

@@ -441,7 +441,7 @@ def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
     is_answered = any(each.type != UNSCHEDULABLE.type for each in found.status.conditions)
     if is_answered or age_s < _ANSWERED_WITHIN_S:
         return ""
-    return f"no autoscaler has said anything for {age_s:.0f} s: is one at work that reads this?"
+    return f"no autoscaler has reacted for {age_s:.0f} s: check that one runs that reads this"
 
 
 def describe_jobs(growth: GrowthStatus) -> str:

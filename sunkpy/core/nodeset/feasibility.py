@@ -34,7 +34,7 @@ STAYS = Toleration(operator="Exists", effect=matching.NO_EXECUTE)
 node with such a taint is left like any node that no longer fits.
 """
 
-# The node lifecycle controller sets these on a node that is not Ready; the scheduler waits them out, so do we.
+# The node lifecycle controller sets these on a node that is not Ready, and removes them, so they exclude no node.
 _PASSING_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 # Whoever sets these removes or stops the machine next, whatever a pod tolerates. Read in November 2026: autoscaler

@@ -27,7 +27,7 @@ def explain_unclear(node: Node, label: str, offered: int) -> str:
     counts = re.sub(r"\.product$", ".count", label)
     counted = node.labels.get(counts, "") if counts != label else ""
     if counted.isdecimal() and int(counted) < offered:
-        return f"label {counts} says {counted}, and {offered} are offered: several models, or time-slicing?"
+        return f"label {counts} counts {counted}, but {offered} are offered: several models, or time-slicing?"
     return ""
 
 

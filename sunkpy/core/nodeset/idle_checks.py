@@ -177,11 +177,12 @@ def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
     if word == FAILED_ONCE and "CANCELLED" not in job.state:
         return msgspec.structs.replace(check, outcome=Outcome.FAILED, text=f"{text}, and {how} before it has passed")
     if "TIMEOUT" in job.state:
-        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text="verify did not end, and could not be ended")
+        why = "verify did not end in time, and could not be killed"
+        return msgspec.structs.replace(check, outcome=Outcome.FAILED, text=why)
     if job.state & _BY_OTHERS:
         return msgspec.structs.replace(check, text=how)
     return msgspec.structs.replace(
-        check, outcome=Outcome.FAILED, text=f"{how} with {job.exit_code}, and Slurm has not its log"
+        check, outcome=Outcome.FAILED, text=f"{how} with {job.exit_code}, and Slurm does not have its log"
     )
 
 

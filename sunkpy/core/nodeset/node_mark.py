@@ -37,7 +37,7 @@ class DrainPolicy(enum.StrEnum):
     """What happens to a Node when Slurm's side drains it, in addition to the condition `SlurmCordon`."""
 
     CORDON = "cordon"
-    CONDITION = "condition"  # nothing
+    CONDITION = "condition"  # nothing but the condition
     TAINT = "taint"
 
 

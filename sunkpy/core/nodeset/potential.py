@@ -82,8 +82,8 @@ def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
     if nodeset.is_deleting or not most_nodes(nodeset) or any(each.nodeset == nodeset.name for each in records):
         return ""
     return (
-        "Slurm takes no jobs for nodes that are not there: nobody knows what a node of this NodeSet offers, "
-        "for it has had none. Say it in spec.growth.shape"
+        "Slurm refuses jobs for nodes that it does not know, and no node of this NodeSet has ever shown what it "
+        "offers: set spec.growth.shape"
     )
 
 

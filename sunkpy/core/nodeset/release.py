@@ -53,7 +53,7 @@ def _is_released(judged: PodVerdict) -> bool:
 
 
 def decide_released(pod: Pod | None) -> Changes:
-    """Return the change of the Node's annotation that names the NodeSet which released it, until a pod comes again."""
+    """Return the change of the Node's annotation that names the NodeSet which left the Node to autoscalers."""
     if pod is None:
         return {}
     token = token_of(pod)

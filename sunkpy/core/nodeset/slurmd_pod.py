@@ -44,7 +44,7 @@ def template_hash(nodeset: NodeSet) -> str:
         "features": list(spec.features),
         "gpu": msgspec.to_builtins(spec.gpu),
         "reserved": msgspec.to_builtins(spec.reserved),
-        # Left out where a NodeSet of an older release has none: its pods would be replaced for nothing.
+        # Fields with their default are left out. Otherwise an upgrade would replace pods of older NodeSets for nothing.
         **({"smt": spec.smt} if spec.smt else {}),
         **({"labels": [*spec.feature_labels, spec.weight_label]} if spec.feature_labels or spec.weight_label else {}),
         **({"weight": spec.weight} if spec.weight != 1 else {}),

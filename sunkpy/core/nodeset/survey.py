@@ -110,7 +110,7 @@ class Survey:
             return
         self._count(verdict, -1)
         for judged in verdict.pods:
-            # It may have been seen on another node meanwhile.
+            # The pod may have been judged on another node meanwhile.
             if self.pods.get(judged.pod.uid) is judged:
                 self._forget_pod(judged)
         self.free.drop(name)

@@ -54,7 +54,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 class Trait(enum.IntEnum):
     """Properties of a slurmd pod, by which pods are counted and found again."""
 
-    LIVE = enum.auto()  # not finished; the next four are of live pods
+    LIVE = enum.auto()  # not finished; the next four are only for live pods
     SCHEDULED = enum.auto()  # on a node that fits; else it is misscheduled
     DRAINS = enum.auto()
     RUNS = enum.auto()

@@ -26,5 +26,5 @@ def version_skew(labels: Mapping[str, str], *, operator: str = __version__) -> s
     if (major, minor) > (our_major, our_minor):
         return f"{what}: upgrade chart sunkpy, which comes first"
     if major != our_major or our_minor - minor > 1:
-        return f"{what}: upgrade chart slurm; they may be one minor version apart"
+        return f"{what}: upgrade chart slurm; they may be at most one minor version apart"
     return ""

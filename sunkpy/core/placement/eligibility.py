@@ -182,7 +182,7 @@ def _both(one: Eligibility, other: Eligibility) -> Eligibility:
     refused = dict(sorted((other.refused | one.refused).items()))
     return msgspec.structs.replace(
         one,
-        # Where one has no node at all the reason names none.
+        # An eligibility without any node refuses no node by name.
         eligible=tuple(n for n in one.eligible if n not in refused) if other.eligible else (),
         refused=refused,
         rooms=one.rooms & other.rooms,

@@ -146,7 +146,7 @@ def _switches(labels: Mapping[str, str], source: Source) -> tuple[tuple[str, ...
         return (), f"no label {' and no label '.join(missing)}"
     values = tuple(labels[key] for key in keys[must:])
     if source.longer:
-        # `-`: those with a level more below the same switch have that as a switch with switches.
+        # Machines without the further level are below the leaf `-`: a switch has either nodes or switches below it.
         values += (labels.get(source.longer) or "-",)
     return values, ""
 

@@ -244,7 +244,7 @@ async def test_slurmdbd_that_stays_away_is_warned_of_once(rest: Rest) -> None:
     rest.say(*recorded(*["slurmdbd-away"] * 8, *READ, *["slurmdbd-away"] * 4))
     with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
         await loop_for(rest, values(VALUES), Waits(4)).run()
-    levels = [log["log_level"] for log in logs if log["event"].startswith("slurmdbd did not do it")]
+    levels = [log["log_level"] for log in logs if log["event"].startswith("slurmdbd was not read or changed")]
     assert levels == ["warning", "debug", "warning"]
 
 

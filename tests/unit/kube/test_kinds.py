@@ -208,7 +208,7 @@ async def test_an_apiserver_that_cannot_be_asked_is_told_once_and_proves_nothing
             found.now += 100.0
             await api.until(lambda: api.asked["/api"] > 6)
             assert (found.told, found.kinds.is_missing(CREW)) == ([], False)
-    assert [log["event"] for log in logs] == ["kinds cannot be asked for: tried again until they can"]
+    assert [log["event"] for log in logs] == ["kinds cannot be listed: tried again until they can"]
 
 
 async def test_no_more_than_so_many_kinds_are_followed_but_those_that_are_expected_always(api, tmp_path):

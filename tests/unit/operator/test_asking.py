@@ -94,7 +94,7 @@ async def test_placeholders_come_once_say_that_they_are_unschedulable_and_go_as_
     assert [(each["type"], each["status"], each["reason"]) for each in told] == [
         ("PodScheduled", "False", "Unschedulable")
     ]
-    assert rig.events == [("NodesAsked", "asked for 3 nodes, for job 7 (2), job 9 (1)")]
+    assert rig.events == [("NodesAsked", "asked autoscalers for 3 nodes, for job 7 (2), job 9 (1)")]
     wrote = len(rig.api.patched)
     await rig.step()
     assert len(rig.api.patched) == wrote, "nothing is written again"
@@ -228,8 +228,8 @@ async def test_a_kind_that_is_named_and_not_there_is_told_until_it_comes(rig):
     assert rig.events == [
         (
             "NodesNotAsked",
-            "asking for 2 nodes: spec.growth.ask is capacityBuffer, and this cluster has no CapacityBuffer "
-            "(autoscaling.x-k8s.io): install its CRD and an autoscaler that reads it, or choose another",
+            "cannot ask autoscalers for 2 nodes: spec.growth.ask is capacityBuffer, and this cluster has no "
+            "CapacityBuffer (autoscaling.x-k8s.io): install its CRD and an autoscaler that reads it, or choose another",
         )
     ]
     buffers(rig.api)
@@ -295,7 +295,7 @@ async def test_a_quota_that_refuses_is_told_and_tried_again(rig):
     rig.want(2)
     assert await rig.step() == 15
     assert rig.events == [
-        ("NodesNotAsked", 'asking for 2 nodes: pods "gpu-wanted-1" is forbidden: exceeded quota: few')
+        ("NodesNotAsked", 'cannot ask autoscalers for 2 nodes: pods "gpu-wanted-1" is forbidden: exceeded quota: few')
     ]
     rig.api.refuse_pods = ""
     await rig.step()
@@ -323,8 +323,8 @@ async def test_an_autoscaler_that_refuses_is_heard_and_its_placeholders_stay(rig
     await rig.step()
     refused = (
         "NodesRefused",
-        "asked for 2 nodes by Pod gpu-wanted-1: NotTriggerScaleUp: pod didn't trigger scale-up: 1 max node group size "
-        "reached",
+        "asked autoscalers for 2 nodes by Pod gpu-wanted-1: NotTriggerScaleUp: pod didn't trigger scale-up: 1 max node "
+        "group size reached",
     )
     assert rig.events.count(refused) == 1
     for _ in range(5):
@@ -343,8 +343,8 @@ async def test_silence_of_autoscalers_is_told_after_a_minute(rig):
     await rig.step()
     reason, note = rig.events[-1]
     assert reason == "NodesRefused"
-    silence = "no autoscaler has said anything for 70 s: is one at work that reads this?"
-    assert note == f"asked for 1 node by Pod gpu-wanted-1: {silence}"
+    silence = "no autoscaler has reacted for 70 s: check that one runs that reads this"
+    assert note == f"asked autoscalers for 1 node by Pod gpu-wanted-1: {silence}"
 
 
 async def test_a_nodeset_that_goes_takes_its_placeholders_along(rig):

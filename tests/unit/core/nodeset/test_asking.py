@@ -295,7 +295,7 @@ def test_nothing_is_asked_for_twice_and_nothing_is_left_behind(ask, course, serv
     ("told", "age_s", "why"),
     [
         pytest.param([], 59, "", id="too early to tell"),
-        pytest.param([], 75, "no autoscaler has said anything for 75 s: is one at work that reads this?", id="silence"),
+        pytest.param([], 75, "no autoscaler has reacted for 75 s: check that one runs that reads this", id="silence"),
         pytest.param([("NotTriggerScaleUp", "1 max node group size reached", 10)], 20,
                      "NotTriggerScaleUp: 1 max node group size reached", id="refused"),
         pytest.param([("NotTriggerScaleUp", "no", 10), ("TriggeredScaleUp", "a: 0->3", 20)], 90, "",

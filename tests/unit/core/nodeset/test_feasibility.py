@@ -109,7 +109,7 @@ H100 = {PRODUCT: "NVIDIA-H100-80GB-HBM3", COUNT: "8"}
 SLICES = {PRODUCT: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", COUNT: "8"}
 
 
-SEVERAL = f"lacks nvidia.com/gpu: label {COUNT} says 4, and 8 are offered: several models, or time-slicing?"
+SEVERAL = f"lacks nvidia.com/gpu: label {COUNT} counts 4, but 8 are offered: several models, or time-slicing?"
 
 
 @pytest.mark.parametrize(

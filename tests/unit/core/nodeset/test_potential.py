@@ -108,8 +108,8 @@ def test_a_nodeset_that_never_had_a_node_is_told():
     wanted = nodeset()
     assert find_potential([wanted], {}, {}) == []
     assert why_none(wanted, []) == (
-        "Slurm takes no jobs for nodes that are not there: nobody knows what a node of this NodeSet offers, "
-        "for it has had none. Say it in spec.growth.shape"
+        "Slurm refuses jobs for nodes that it does not know, and no node of this NodeSet has ever shown what it "
+        "offers: set spec.growth.shape"
     )
 
 

@@ -31,12 +31,12 @@ NEWER = "chart slurm 0.2.0 with operator 0.1.0: upgrade chart sunkpy, which come
         (
             "slurm-0.1.0",
             "0.3.0",
-            "chart slurm 0.1.0 with operator 0.3.0: upgrade chart slurm; they may be one minor version apart",
+            "chart slurm 0.1.0 with operator 0.3.0: upgrade chart slurm; they may be at most one minor version apart",
         ),
         (
             "slurm-0.9.0",
             "1.0.0",
-            "chart slurm 0.9.0 with operator 1.0.0: upgrade chart slurm; they may be one minor version apart",
+            "chart slurm 0.9.0 with operator 1.0.0: upgrade chart slurm; they may be at most one minor version apart",
         ),
         ("own-9.9.9", "0.1.0", ""),
         ("slurm-next", "0.1.0", ""),
