@@ -20,7 +20,9 @@ T = TypeVar("T", bound=KubeObject)
 MOST_OF_ALL: Final = 32 * 1024
 """The most bytes in memory of all annotations of an object together, and of all its labels."""
 MOST_OF_ONE: Final = 16 * 1024
-"""The most characters of a value. 64 groups of YuniKorn take 6,000. The gang of a list that is cut is refused."""
+"""The most characters of a value; the rest is cut off. 64 groups of YuniKorn take 6,000. A cut list refuses
+its gang.
+"""
 MOST_OWNERS: Final = 64
 _BESIDE_TEXT: Final = 100
 """Bytes that two short texts take in addition to their characters."""

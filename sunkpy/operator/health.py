@@ -42,7 +42,7 @@ class HealthWatch:
         self._closing_since_s: dict[str, float] = {}
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Follow a change from the watch of Nodes."""
+        """Update caps and metrics after a change from the watch of Nodes."""
         self._cap.node_changed(old, new)
         self._remedied.node_changed(old, new)
         self._metrics.node_changed(old, new)

@@ -76,7 +76,9 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
 
 class LockSettings(Settings, frozen=True, kw_only=True):
-    """How Nodes are locked while Slurm jobs run there: `key` of the taint (empty: not at all), or only a dry run."""
+    """How Nodes are locked while Slurm jobs run there. `key` of the taint; empty: not at all. `dry_run`:
+    only say so.
+    """
 
     key: str = ""
     dry_run: bool = False

@@ -40,7 +40,7 @@ class Watched(Groups[K, str, T]):
         self._keys_of = keys_of
 
     def follow(self, old: T | None, new: T | None) -> None:
-        """Follow one change. This is a handler for an informer."""
+        """Move a changed object to its present keys. This is a handler for an informer."""
         if old is not None:
             for key in self._keys_of(old):
                 self.drop(key, old.uid)

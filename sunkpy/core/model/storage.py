@@ -86,7 +86,7 @@ class TopologyLine(Wire, frozen=True, kw_only=True):
 
 
 class TopologyTerm(Wire, frozen=True, kw_only=True):
-    """The node labels of a storage class that a node must all match to get a volume."""
+    """Node labels with their allowed values. A node that matches all of them may get volumes of the storage class."""
 
     match_label_expressions: tuple[TopologyLine, ...] = ()
 

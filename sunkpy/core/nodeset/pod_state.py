@@ -83,9 +83,7 @@ def is_free(order: RemovalOrder) -> bool:
 
 
 def removal_order(pod: Pod) -> RemovalOrder:
-    """Return the pod's sort key; the pod that is removed first is smallest. Marked pods come first, then it is by
-    `_rank`, then newest first.
-    """
+    """Return the sort key by which pods are removed: marked pods first, then by `_rank`, then the newest."""
     created = pod.metadata.creation_timestamp
     age = parse_rfc3339(created).timestamp() if created else float("inf")
     return (not pod.is_deleting and token_of(pod) is None, _rank(pod), -age, pod.name)
