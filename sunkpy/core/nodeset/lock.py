@@ -46,13 +46,15 @@ def dry_run_note(node: Node, pod: Pod | None, lock: Lock, *, has_jobs: bool) -> 
 
 
 def is_sure(pod: Pod | None) -> bool:
-    """True if the slurmd pod says that jobs run. During a roll, or before its Slurm node is back, it says nothing."""
+    """True if the slurmd pod says that jobs run. False also during a roll, and until its Slurm node is back."""
     running = pod.condition(names.CONDITION_RUNNING) if pod is not None else None
     return running is not None and running.status == "True"
 
 
 def _is_locked(node: Node, pod: Pod | None, lock: Lock, has_jobs: bool) -> bool:
-    """True if the slurmd pod says that jobs run. While that is unknown, or pods of jobs are there, nothing changes."""
+    """True if the Node should be locked: the slurmd pod says that jobs run. While that is unknown, or pods of jobs are
+    there, the lock stays as it is.
+    """
     if not lock.key or is_sure(pod):
         return bool(lock.key)
     if not has_jobs and (pod is None or is_idle(pod)):
