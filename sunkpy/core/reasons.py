@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Meaning(NamedTuple):
-    """The kinds of objects that show it, and what it means."""
+    """The kinds of objects that show a condition, a reason or an Event (`on`), and its meaning for their reader."""
 
     on: str
     means: str
@@ -21,45 +21,53 @@ _NODESET, _WORKLOAD = "NodeSet", "workload Pod"
 
 CONDITIONS: Final = {
     "SlurmDrain": Meaning(
-        _BOTH, "Slurm starts no new job here: the Slurm node is drained, or an admin set FAIL or DOWN."
+        _BOTH, "Slurm starts no new job on the Slurm node: it is drained, or an admin has set it to FAIL or DOWN."
     ),
     "SlurmCordon": Meaning(
         _BOTH,
-        "Something on Slurm's side set DRAIN, FAIL or DOWN: a person, a health check or Slurm itself. The message"
-        " is its reason. The operator cordons the Node for it, unless the reason of the condition is "
-        "`TooManyAtOnce`.",
+        "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. The message of "
+        "the condition is Slurm's reason. The operator cordons the Node because of it, unless the reason of the "
+        "condition is `TooManyAtOnce`.",
     ),
     "SlurmRunning": Meaning(
         _SLURMD,
-        "Jobs, or an epilog, are on the node. On an open node the condition follows after 5 s, or after 1 s for "
-        "each 20 nodes of the cluster if that is longer.",
+        "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition is late by 5 s, or "
+        "by 1 s for each 20 nodes of the cluster if that is longer.",
     ),
-    "SlurmNotResponding": Meaning(_BOTH, "slurmctld has not heard from slurmd for more than 10 s."),
+    "SlurmNotResponding": Meaning(_BOTH, "slurmctld has not heard from the slurmd of this node for more than 10 s."),
     "sunkpy.dev/registered": Meaning(
         _SLURMD,
-        "This is the readiness gate: Slurm knows the node and can use it. As long as Slurm cannot be read, the "
-        "condition stays as it is.",
+        "Slurm knows the pod's Slurm node and can use it. The condition is the readiness gate of slurmd pods. "
+        "While Slurm cannot be read, it keeps its last value.",
     ),
-    "Available": Meaning(_NODESET, "At most `maxUnavailable` slurmd pods are missing, not ready or being removed."),
+    "Available": Meaning(
+        _NODESET, "At most `maxUnavailable` slurmd pods of the NodeSet are missing, not ready or being removed."
+    ),
     "Progressing": Meaning(
-        _NODESET, "Work is under way. False: nothing is left to do, or the work is stuck. The reason says which."
+        _NODESET,
+        "The operator creates, drains or replaces slurmd pods of the NodeSet. False: nothing is left to do, or "
+        "the operator is stuck. The reason says which.",
     ),
     "Feasible": Meaning(
-        _NODESET, "Enough nodes fit for all wanted pods. False: the message says how many nodes fail which rule."
+        _NODESET,
+        "Enough Nodes fit the NodeSet for all slurmd pods that it wants. False: the message says how many Nodes "
+        "fail which rule.",
     ),
     "RemovalHeld": Meaning(
         _NODESET,
-        "So many nodes stopped fitting at once that the operator removes no pod. See "
+        "The operator removes no slurmd pod of the NodeSet, because too many Nodes stopped fitting at once. See "
         "[troubleshooting](../troubleshooting.md#removalheld-on-a-nodeset).",
     ),
     "Ready": Meaning(
         _NODESET,
-        "The NodeSet is as wanted, or waits only for jobs to end. Reason and message are copied from the "
-        "condition that decides: Progressing, Available, Feasible or RemovalHeld. Flux, Argo CD and helm read "
-        "Ready, Reconciling and Stalled.",
+        "The NodeSet has the slurmd pods that its spec wants, or waits only for jobs to end. Reason and message "
+        "are copied from the condition that decides: Progressing, Available, Feasible or RemovalHeld. Flux, Argo "
+        "CD and helm read Ready, Reconciling and Stalled.",
     ),
     "Reconciling": Meaning(
-        _NODESET, "Work is under way that does not wait for jobs. The condition exists only while it is True."
+        _NODESET,
+        "The operator works on the NodeSet, and does not only wait for jobs to end. The condition exists only "
+        "while it is True.",
     ),
     "Stalled": Meaning(
         _NODESET,
@@ -67,94 +75,130 @@ CONDITIONS: Final = {
         " only while it is True.",
     ),
     "DrainTimeout": Meaning(
-        _NODESET, "Pods of the NodeSet have waited longer than `drainTimeoutSeconds` until the jobs on their nodes end."
+        _NODESET,
+        "slurmd pods of the NodeSet that must go have waited longer than `drainTimeoutSeconds` for the jobs on "
+        "their nodes to end.",
     ),
     "VersionSkew": Meaning(
-        _NODESET, "Chart slurm and the operator do not fit together. The message says which to upgrade."
+        _NODESET,
+        "The versions of chart slurm and of the operator do not fit together. The message says which of them to "
+        "upgrade.",
     ),
-    "SharedTmp": Meaning(_NODESET, "All jobs of a node share one /tmp and /dev/shm. The message says why."),
-    "PodScheduled": Meaning(_WORKLOAD, "The pod has a node. False: the message says what the pod waits for."),
+    "SharedTmp": Meaning(
+        _NODESET, "On each node of the NodeSet, all jobs share one /tmp and one /dev/shm. The message says why."
+    ),
+    "PodScheduled": Meaning(_WORKLOAD, "The pod is bound to a node. False: the message says what the pod waits for."),
     "DisruptionTarget": Meaning(
         _WORKLOAD,
-        "The pod is evicted, because its job was preempted or lost its node. The reason is that of the Event.",
+        "The scheduler evicts the pod, because its Slurm job was preempted or lost its node. The reason of the "
+        "condition is the name of the Event about it.",
     ),
     "sunkpy.dev/JobEnded": Meaning(
         _WORKLOAD,
-        "The pod is evicted, because its job was cancelled, failed or reached a limit. The reason is that of the "
-        "Event.",
+        "The scheduler evicts the pod, because its Slurm job was cancelled, failed or reached a limit. The reason "
+        "of the condition is the name of the Event about it.",
     ),
 }
 
 CONDITION_REASONS: Final = {
-    "Draining": Meaning("SlurmDrain", "Slurm starts no new job on the node, and something still runs there."),
-    "Drained": Meaning("SlurmDrain", "Slurm starts no new job on the node, and nothing runs there."),
-    "NotDrained": Meaning("SlurmDrain", "Slurm starts jobs on the node."),
+    "Draining": Meaning("SlurmDrain", "Slurm starts no new job on the node, and a job or an epilog is still there."),
+    "Drained": Meaning("SlurmDrain", "Slurm starts no new job on the node, and no job and no epilog is there."),
+    "NotDrained": Meaning("SlurmDrain", "Slurm may start jobs on the node."),
     "DrainedInSlurm": Meaning(
         "SlurmCordon", "Somebody closed the node in Slurm: a person, a health check, or Slurm itself."
     ),
     "NotDrainedInSlurm": Meaning("SlurmCordon", "Nobody closed the node in Slurm."),
     "InvalidInSlurm": Meaning(
         "SlurmCordon",
-        "Slurm refuses the node, because slurmd reports another machine than Slurm's record (`INVALID_REG`).",
+        "Slurm refuses the node, because slurmd reports other CPUs, memory or GPUs than Slurm's record of the "
+        "node has (`INVALID_REG`).",
     ),
     "TooManyAtOnce": Meaning(
-        "SlurmCordon, RemovalHeld", "A cap holds the operator back: too many nodes or pods are concerned at once."
+        "SlurmCordon, RemovalHeld",
+        "SlurmCordon: the operator does not cordon this Node, because it has already cordoned as many Nodes "
+        "because of Slurm as a cap allows. RemovalHeld: the operator removes no slurmd pod, because more Nodes "
+        "stopped fitting at once than a cap allows.",
     ),
     "NotReported": Meaning(
-        "SlurmDrain, SlurmCordon, SlurmNotResponding", "The slurmd pod does not have this condition yet."
+        "SlurmDrain, SlurmCordon, SlurmNotResponding",
+        "The syncer has not written this condition onto the Node's slurmd pod yet, so the condition of the Node "
+        "is Unknown.",
     ),
     "JobsOnNode": Meaning("SlurmRunning", "Jobs, or an epilog, are on the node."),
     "NoJobs": Meaning("SlurmRunning", "No job and no epilog is on the node."),
-    "SlurmUnreadable": Meaning("SlurmRunning", "The node is closed and was idle, but Slurm cannot be read now."),
-    "Responding": Meaning("SlurmNotResponding", "slurmd answers slurmctld."),
-    "NotResponding": Meaning("SlurmNotResponding", "slurmd does not answer slurmctld."),
+    "SlurmUnreadable": Meaning(
+        "SlurmRunning",
+        "The node was closed and idle when Slurm was last read. Slurm cannot be read now, so nobody knows whether "
+        "a job is there.",
+    ),
+    "Responding": Meaning("SlurmNotResponding", "The slurmd of the node answers slurmctld."),
+    "NotResponding": Meaning("SlurmNotResponding", "The slurmd of the node does not answer slurmctld."),
     "NoSlurmNode": Meaning(
-        "SlurmDrain, SlurmCordon, SlurmRunning, SlurmNotResponding", "Slurm has no node of this name."
+        "SlurmDrain, SlurmCordon, SlurmRunning, SlurmNotResponding",
+        "Slurm has no node with the name of this slurmd pod.",
     ),
-    "Registered": Meaning("sunkpy.dev/registered", "Slurm knows the node and can use it."),
+    "Registered": Meaning("sunkpy.dev/registered", "Slurm knows the pod's Slurm node and can use it."),
     "NotRegistered": Meaning(
-        "sunkpy.dev/registered", "Slurm does not know the slurmd of this pod, or cannot use it yet."
+        "sunkpy.dev/registered", "Slurm does not know the slurmd of this pod, or cannot use its Slurm node yet."
     ),
-    "MinimumAvailable": Meaning("Available", "Enough pods are ready and are not being removed."),
+    "MinimumAvailable": Meaning("Available", "Enough slurmd pods of the NodeSet are ready and are not being removed."),
     "TooManyUnavailable": Meaning(
-        "Available", "More than `maxUnavailable` pods are missing, not ready or being removed."
+        "Available", "More than `maxUnavailable` slurmd pods of the NodeSet are missing, not ready or being removed."
     ),
-    "NoPods": Meaning("Available", "The NodeSet wants no pod, or no node fits."),
-    "Scaling": Meaning("Progressing", "The operator creates or drains pods, because their wanted number has changed."),
-    "RollingOut": Meaning("Progressing", "The operator replaces pods of an older template."),
-    "WaitingForReady": Meaning("Progressing", "Pods are not ready yet."),
-    "TearingDown": Meaning("Progressing", "The NodeSet is being deleted: its pods are drained first."),
-    "Complete": Meaning("Progressing", "All pods are ready, and all are of the current template."),
-    "Paused": Meaning("Progressing", "Pods of an older template wait, because the NodeSet is paused (`spec.paused`)."),
+    "NoPods": Meaning("Available", "The NodeSet wants no slurmd pod, or no Node fits it."),
+    "Scaling": Meaning(
+        "Progressing", "The operator creates or drains slurmd pods, because the NodeSet wants more or fewer of them."
+    ),
+    "RollingOut": Meaning("Progressing", "The operator replaces slurmd pods of an older template."),
+    "WaitingForReady": Meaning("Progressing", "Some slurmd pods of the NodeSet are not ready yet."),
+    "TearingDown": Meaning("Progressing", "Somebody deleted the NodeSet. The operator drains its slurmd pods first."),
+    "Complete": Meaning("Progressing", "All slurmd pods of the NodeSet are ready and of the current template."),
+    "Paused": Meaning(
+        "Progressing", "slurmd pods of an older template stay, because the NodeSet is paused (`spec.paused`)."
+    ),
     "WaitsForWindow": Meaning(
-        "Progressing", "Pods of an older template wait for the next window of a roll. The message says when it begins."
+        "Progressing",
+        "slurmd pods of an older template wait for the next of the times at which the NodeSet allows a roll "
+        "(`windows`). The message says when it begins.",
     ),
     "OnDelete": Meaning(
         "Progressing",
-        "Pods of an older template stay until somebody deletes them, because `updateStrategy` is `OnDelete`.",
+        "slurmd pods of an older template stay until somebody deletes them, because `updateStrategy` is `OnDelete`.",
     ),
     "CreateFailed": Meaning(
         "Progressing",
-        "The apiserver refuses to create slurmd pods. The message has its words: quota, policy or the template.",
+        "The apiserver refuses to create slurmd pods. The message has the apiserver's words, about a quota, a "
+        "policy or the template.",
     ),
     "PodsFailed": Meaning("Progressing", "Some slurmd pods have failed. The operator makes them again after a pause."),
     "BadSpec": Meaning(
-        "Progressing", "The operator cannot read the template. It changes nothing until somebody corrects the template."
+        "Progressing",
+        "The operator cannot read the template of the NodeSet. It changes nothing until somebody corrects the "
+        "template.",
     ),
-    "NodesFit": Meaning("Feasible", "Enough nodes fit the NodeSet."),
+    "NodesFit": Meaning("Feasible", "Enough Nodes fit the NodeSet."),
     "NothingWanted": Meaning(
-        "Feasible", "`replicas` is 0, or no job wants a node now and nodes come only then (`growth.ask`)."
+        "Feasible",
+        "The NodeSet wants no slurmd pod: `replicas` is 0, or no job wants a node now, and the NodeSet gets nodes "
+        "only for jobs (`growth.ask`).",
     ),
-    "NoNodeFits": Meaning("Feasible", "No node fits the NodeSet. The message says how many nodes fail which rule."),
+    "NoNodeFits": Meaning("Feasible", "No Node fits the NodeSet. The message says how many Nodes fail which rule."),
     "TooFewNodes": Meaning(
-        "Feasible", "Fewer nodes fit than `replicas` wants. The message says how many nodes fail which rule."
+        "Feasible",
+        "Fewer Nodes fit the NodeSet than `replicas` wants. The message says how many Nodes fail which rule.",
     ),
-    "DrainTimeout": Meaning("DrainTimeout", "Jobs on nodes to be emptied run longer than `drainTimeoutSeconds`."),
-    "VersionSkew": Meaning("VersionSkew", "The message names both versions and the chart to upgrade."),
+    "DrainTimeout": Meaning(
+        "DrainTimeout", "Jobs have run for longer than `drainTimeoutSeconds` on nodes whose slurmd pods must go."
+    ),
+    "VersionSkew": Meaning(
+        "VersionSkew",
+        "The versions of chart slurm and of the operator do not fit together. The message names both, and the one "
+        "to upgrade.",
+    ),
     "SharedTmp": Meaning(
         "SharedTmp",
-        "A value of the chart wants it so, or Slurm cannot give each job its own /tmp without cgroups. The "
-        "message says which.",
+        "Jobs of one node share /tmp: a value of the chart wants it so, or Slurm cannot give each job its own "
+        "/tmp without cgroups. The message says which.",
     ),
     "Unschedulable": Meaning(
         "PodScheduled",
@@ -162,7 +206,7 @@ CONDITION_REASONS: Final = {
     ),
     "WaitingForSlurm": Meaning(
         "PodScheduled",
-        "The pod waits for something else than a node, or for a node that its NodeSet [asks "
+        "The pod needs something else than a new node, or waits for a node that its NodeSet [asks "
         "for](../tasks/growth.md#what-is-wanted). Autoscalers buy no node for this pod.",
     ),
 }
@@ -173,12 +217,12 @@ EVENTS: Final = {
     ),
     "WaitingForSlurm": Meaning(
         _WORKLOAD,
-        "The pod's job waits in Slurm's queue. The text has Slurm's reason (`Resources`, `Priority` …). There is "
-        "nothing to do.",
+        "The pod's job waits in Slurm's queue. The text has Slurm's reason (`Resources`, `Priority` …). You need "
+        "to do nothing.",
     ),
     "FailedScheduling": Meaning(
         _WORKLOAD,
-        "The pod cannot start until somebody changes something. The text says what. See "
+        "The pod cannot start until somebody changes something. The text says what to change. See "
         "[troubleshooting](../troubleshooting.md#pod-stays-pending).",
     ),
     "JobChanged": Meaning(
@@ -188,26 +232,30 @@ EVENTS: Final = {
     ),
     "JobNotChanged": Meaning(
         _WORKLOAD,
-        "Somebody changed annotations of the pod, but Slurm refuses the change, or the option cannot change after"
-        " the submit. The job waits with its old options. Delete the pods to submit them with the new ones.",
+        "Somebody changed annotations of the pod, but Slurm refuses the change, or the option cannot change after "
+        "the submit. The job waits with its old options. Delete the pods: the next ones are submitted with the "
+        "new options.",
     ),
     "OwnerUnknown": Meaning(
         _WORKLOAD,
         "The scheduler cannot read an object that says which pods belong together. The text names the object and "
-        "the missing right or CRD. The scheduler looks at the pod again by itself, within half a minute after a "
-        "new CRD.",
+        "the missing right or CRD. Add it: the scheduler tries again by itself, within half a minute after a new "
+        "CRD.",
     ),
     "OddObject": Meaning(
         _WORKLOAD,
-        "The scheduler failed on this pod or on an object that owns it. It ignores the pod and serves all others."
-        " Please report the text of the Event.",
+        "The scheduler failed on this pod or on an object that owns it, by a fault of its own. It ignores the pod "
+        "and serves all others. Please report the text of the Event.",
     ),
     "StaysInGang": Meaning(
         _WORKLOAD,
         "Somebody changed a label or annotation that names the gang of a waiting pod. The pod stays in its first "
-        "gang. Delete it, and its next pod belongs to the other gang.",
+        "gang. If you delete it, the pod that replaces it belongs to the other gang.",
     ),
-    "UnknownAnnotation": Meaning(_WORKLOAD, "An annotation of the pod is misspelt or not supported. It has no effect."),
+    "UnknownAnnotation": Meaning(
+        _WORKLOAD,
+        "An annotation of the pod is misspelt or not supported, so it has no effect. The text names the annotation.",
+    ),
     "GpusByCount": Meaning(
         _WORKLOAD,
         "With `scheduler.gpuSharing: count`, another job may use the same GPU as this pod. If that must not "
@@ -215,25 +263,24 @@ EVENTS: Final = {
     ),
     "PreemptionIsFinal": Meaning(
         _WORKLOAD,
-        "Sent when the gang starts: if Slurm takes its nodes later and the pods are evicted, their owner makes no"
-        " new pods. The text says why.",
+        "A warning at the start of the pod's gang: if Slurm later takes the gang's nodes, the scheduler evicts "
+        "the pods and their owner makes no new ones. The text says why.",
     ),
     "SeatRefused": Meaning(
         _WORKLOAD,
-        "For half a minute, the node of the pod's seat did not accept the pod: the node is cordoned or tainted, "
-        "or other pods fill it. The pod gets a Slurm job of its own. The job of the gang keeps the node until it "
-        "ends.",
+        "For half a minute, the node that the gang's job holds for this pod did not accept it: the node is "
+        "cordoned or tainted, or other pods fill it. The pod gets a Slurm job of its own. The job of the gang "
+        "keeps that node until the job ends.",
     ),
     "AsksForMore": Meaning(
         _WORKLOAD,
-        "The pod asks for more than its seat in the gang's job has. It gets a Slurm job of its own. If no pod of "
-        "the gang runs, the whole gang gets a new job.",
+        "The pod asks for more than the gang's job holds for it. The pod gets a Slurm job of its own. If no pod "
+        "of the gang runs, the whole gang gets a new job.",
     ),
     "GraceTooLong": Meaning(
         _WORKLOAD,
-        "The pod's grace period is longer than `hooks.longestGraceSeconds`, or than the limit of its partition or"
-        " namespace. If its job loses the node, the pod has only that limit to end. Then its containers are "
-        "killed.",
+        "The pod's grace period is longer than `hooks.longestGraceSeconds`, or than the limit of its partition or "
+        "namespace. If its job loses the node, the kubelet kills the containers after that limit.",
     ),
     "GraceShortened": Meaning(
         _WORKLOAD,
@@ -274,7 +321,8 @@ EVENTS: Final = {
         _WORKLOAD, "The scheduler evicted the pod, because its Slurm job reached its deadline."
     ),
     "SlurmNodeFail": Meaning(
-        _WORKLOAD, "The scheduler evicted the pod, because Slurm lost the node of its job, or could not boot it."
+        _WORKLOAD,
+        "The scheduler evicted the pod, because the node of its Slurm job failed, or Slurm could not boot it.",
     ),
     "SlurmJobFailed": Meaning(
         _WORKLOAD, "The scheduler evicted the pod, because its Slurm job failed or ran out of memory."
@@ -282,7 +330,9 @@ EVENTS: Final = {
     "SlurmJobSuspended": Meaning(
         _WORKLOAD, "The scheduler evicted the pod, because somebody suspended its Slurm job. Pods cannot be suspended."
     ),
-    "SlurmJobRequeued": Meaning(_WORKLOAD, "The scheduler evicted the pod, because its Slurm job was queued again."),
+    "SlurmJobRequeued": Meaning(
+        _WORKLOAD, "The scheduler evicted the pod, because Slurm or a person requeued its Slurm job."
+    ),
     "SlurmJobEnded": Meaning(
         _WORKLOAD, "The scheduler evicted the pod, because its Slurm job ended. Slurm does not say how."
     ),
@@ -302,13 +352,13 @@ EVENTS: Final = {
     ),
     "SlurmNodeResumed": Meaning(
         _SLURMD,
-        "Slurm had set the node DOWN by itself, mostly because its machine started again unannounced. Its slurmd "
-        "has registered, so the syncer resumed the node. If this Event comes again, look into the machine.",
+        "Slurm had set the node DOWN by itself, mostly because the machine started again unannounced. The node's "
+        "slurmd has registered, so the syncer resumed the node. If this Event comes again, look into the machine.",
     ),
     "PlaceUnknown": Meaning(
         _SLURMD,
-        "The labels of the pod's Node do not say where it stands in Slurm's topology. The text names the missing "
-        "label. The Slurm node stays where it was. See [topology](../tasks/topology.md).",
+        "The labels of the pod's Node do not say where the Node stands in Slurm's topology. The text names the "
+        "missing label. The Slurm node keeps its place in the topology. See [topology](../tasks/topology.md).",
     ),
     "SlurmDrainRestored": Meaning(
         _SLURMD,
@@ -316,8 +366,8 @@ EVENTS: Final = {
     ),
     "SlurmNodeReaddressed": Meaning(
         _SLURMD,
-        "After a crash, slurmctld used the address of an earlier pod for this slurmd. The syncer told it the "
-        "present address.",
+        "After a crash, slurmctld used the address of an earlier pod for this slurmd. The syncer told slurmctld "
+        "the present address.",
     ),
     "SlurmUnreadable": Meaning(
         _NODESET,
@@ -332,54 +382,57 @@ EVENTS: Final = {
     ),
     "JobsWaiting": Meaning(
         _NODESET,
-        "Many jobs have waited for ten minutes for nodes of the NodeSet's partitions (`Resources`, with those "
-        "behind, `Priority`): at least ten jobs, and one more for each ten nodes. The text says which nodes Slurm"
-        " cannot use: drained or down ones, and feasible ones above `replicas`. The Event comes at most every ten"
-        " minutes, and with the same text every half hour. Without `syncer.metrics.enabled` it never comes.",
+        "Many jobs have waited for ten minutes for nodes of the NodeSet's partitions: at least ten, and at least "
+        "one for each ten nodes. The text says which nodes of the NodeSet Slurm cannot use: drained ones, down "
+        "ones, and Nodes that fit above `replicas`. The Event comes at most every ten minutes, and with the same "
+        "text every half hour. It needs `syncer.metrics.enabled`.",
     ),
     "CannotGrow": Meaning(
         _NODESET,
         "A job waits, and more nodes of this NodeSet cannot help it. The text says why: the job asks for more "
-        "than such a node has, or for more nodes than `growth.potential` allows. Without `syncer.metrics.enabled`"
-        " this Event never comes. See [growth](../tasks/growth.md#what-is-wanted).",
+        "than such a node has, or for more nodes than `growth.potential` allows. The Event needs "
+        "`syncer.metrics.enabled`. See [growth](../tasks/growth.md#what-is-wanted).",
     ),
     "IdleCheckRefused": Meaning(
         _SLURMD,
-        "Slurm refuses the job that would check the idle node (`compute.verify.idle`). The text has its words. "
-        "The syncer tries again in an hour. See [health](../tasks/health.md#while-nothing-runs-there).",
+        "Slurm refuses the job that would check the idle node (`compute.verify.idle`). The text has Slurm's "
+        "words. The syncer tries again in an hour. See [health](../tasks/health.md#while-nothing-runs-there).",
     ),
     "PotentialUnknown": Meaning(
         _NODESET,
-        "The NodeSet has `growth.potential`, but nobody knows what one of its nodes offers: it has had no node so"
-        " far, and `growth.shape` is not set. See [growth](../tasks/growth.md).",
+        "The NodeSet has `growth.potential`, but sunkpy does not know what one of its nodes offers: the NodeSet "
+        "has had no node so far, and `growth.shape` is not set. See [growth](../tasks/growth.md).",
     ),
     "TooManyAtOnce": Meaning(
         "slurmd Pod, NodeSet, Node",
-        "A cap holds the operator or the syncer back: too many nodes or pods are concerned at once. See "
+        "The operator or the syncer did not act on this object, because a cap limits on how many nodes or pods it "
+        "acts at once. The text says what it left undone. See "
         "[troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",
     ),
     "SlurmCordon": Meaning(_NODE, "The operator cordoned the Node, because its Slurm node is drained in Slurm."),
     "HealthDrain": Meaning(
         _NODE,
-        "A signal of `health.signals` says that the Node is sick. The text is the evidence. Its Slurm node is "
-        "being drained, or Slurm has drained it; jobs end in their own time. See [health](../tasks/health.md).",
+        "A signal of `health.signals` says that the Node is sick. The text is the evidence. The syncer drains the "
+        "Slurm node, or Slurm has drained it itself; jobs there end in their own time. See "
+        "[health](../tasks/health.md).",
     ),
     "HealthDrained": Meaning(_NODE, "Nothing runs on the sick Node any more. The text says what brings it back."),
     "HealthRemedy": Meaning(
-        _NODE, "The remedy for the Node's signal begins: the operator writes the object of `health.remedies`."
+        _NODE, "The operator begins the remedy for the Node's signal: it writes the object of `health.remedies`."
     ),
     "HealthRemedyWritten": Meaning(
-        _NODE, "The operator wrote the object of the remedy. Another program takes care of the Node now."
+        _NODE,
+        "The operator wrote the object of the remedy. The program that follows this object takes care of the Node now.",
     ),
     "HealthRemedyFailed": Meaning(
         _NODE,
-        "The apiserver refuses the object of the remedy. The text has its words. The operator tries again. Mostly"
-        " it lacks the right to create the object: [health](../tasks/health.md#remedies).",
+        "The apiserver refuses the object of the remedy. The text has the apiserver's words. The operator tries "
+        "again. Mostly the operator lacks the right to create the object: [health](../tasks/health.md#remedies).",
     ),
     "HealthVerify": Meaning(
         _NODE,
-        "The Node is cured, or somebody asks for its check, and its NodeSet has one (`compute.verify`). The "
-        "operator replaces the slurmd pod, and the next one runs the check before slurmd.",
+        "The Node is cured, or somebody asked for a check of it, and its NodeSet has a check (`compute.verify`). "
+        "The operator replaces the slurmd pod, and the new pod runs the check before slurmd.",
     ),
     "HealthReturned": Meaning(_NODE, "The Node takes jobs again. The text says why."),
     "HealthNeedsPerson": Meaning(
@@ -388,32 +441,48 @@ EVENTS: Final = {
         "says what to do.",
     ),
     "SlurmUncordon": Meaning(_NODE, "The operator uncordoned the Node, because the drain in Slurm was lifted."),
-    "PodsCreated": Meaning(_NODESET, "The operator created these slurmd pods."),
+    "PodsCreated": Meaning(_NODESET, "The operator created slurmd pods of the NodeSet. The text names them."),
     "PodAdopted": Meaning(_NODESET, "The operator took over a slurmd pod of an earlier NodeSet with the same name."),
     "PodsDraining": Meaning(
-        _NODESET, "The operator asked the syncer to drain the Slurm nodes of these pods. The text says why."
+        _NODESET,
+        "The operator asked the syncer to drain the Slurm nodes of some slurmd pods. The text names the pods and "
+        "says why.",
     ),
-    "RemovalCancelled": Meaning(_NODESET, "These slurmd pods stay, because the cause of their removal has ended."),
-    "PodsDeleted": Meaning(_NODESET, "The operator deleted these pods; the text says why."),
-    "PodFailed": Meaning(_NODESET, "A slurmd pod failed. The operator makes it again after 1, 2, 4 … 300 s."),
+    "RemovalCancelled": Meaning(
+        _NODESET,
+        "The operator keeps slurmd pods that it had marked for removal, because the cause of their removal has "
+        "ended. The text names them.",
+    ),
+    "PodsDeleted": Meaning(
+        _NODESET, "The operator deleted slurmd pods of the NodeSet. The text names them and says why."
+    ),
+    "PodFailed": Meaning(
+        _NODESET, "A slurmd pod failed. The operator makes it again after 1 s, then 2 s, 4 s and so on up to 300 s."
+    ),
     "CreateFailed": Meaning(
-        _NODESET, "The apiserver refuses to create a slurmd pod. The text has its words: quota, policy or the template."
+        _NODESET,
+        "The apiserver refuses to create a slurmd pod. The text has the apiserver's words, about a quota, a "
+        "policy or the template.",
     ),
     "BadSpec": Meaning(
-        _NODESET, "The operator cannot read the template. It changes nothing until somebody corrects the template."
+        _NODESET,
+        "The operator cannot read the template of the NodeSet. It changes nothing until somebody corrects the "
+        "template.",
     ),
     "NodesAsked": Meaning(
         _NODESET,
-        "The operator asked autoscalers for nodes, as `spec.growth.ask` says. The text says how many, and for "
-        "which jobs.",
+        "The operator asked autoscalers for nodes, as `spec.growth.ask` says. The text says for how many nodes, "
+        "and for which jobs.",
     ),
     "NodesRefused": Meaning(
         _NODESET,
-        "No node comes for which the operator asked. The text has the words of the autoscaler, or says that none "
-        "has answered for a minute. The request stays, and is met when the autoscaler can.",
+        "A node that the operator asked for does not come. The text has the words of the autoscaler, or says that "
+        "no autoscaler has answered for a minute. The request stays, and the autoscaler may still meet it.",
     ),
     "NodesTakenBack": Meaning(
-        _NODESET, "Nodes that the NodeSet had left to autoscalers get slurmd pods again, because jobs want nodes."
+        _NODESET,
+        "The operator makes slurmd pods again on Nodes that it had left to autoscalers for removal, because jobs "
+        "want nodes.",
     ),
     "NodesNotAsked": Meaning(
         _NODESET,
@@ -426,12 +495,15 @@ EVENTS: Final = {
         "names the processes that wait, and where in the kernel: "
         "[troubleshooting](../troubleshooting.md#slurm-node-stays-drained).",
     ),
-    "NoNodeFits": Meaning(_NODESET, "No node fits the NodeSet. The text says how many nodes fail which rule."),
+    "NoNodeFits": Meaning(_NODESET, "No Node fits the NodeSet. The text says how many Nodes fail which rule."),
     "TooFewNodes": Meaning(
-        _NODESET, "Fewer nodes fit than the NodeSet wants. The text says how many nodes fail which rule."
+        _NODESET, "Fewer Nodes fit the NodeSet than it wants. The text says how many Nodes fail which rule."
     ),
-    "DrainTimeout": Meaning(_NODESET, "Jobs on nodes to be emptied run longer than `drainTimeoutSeconds`."),
+    "DrainTimeout": Meaning(
+        _NODESET, "Jobs have run for longer than `drainTimeoutSeconds` on nodes whose slurmd pods must go."
+    ),
     "VersionSkew": Meaning(
-        _NODESET, "Chart slurm and the operator do not fit together. The text says which to upgrade."
+        _NODESET,
+        "The versions of chart slurm and of the operator do not fit together. The text says which of them to upgrade.",
     ),
 }

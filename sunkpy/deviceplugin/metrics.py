@@ -11,8 +11,10 @@ class PluginMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.allocations = Counter(
             "sunkpy_device_plugin_allocations",
-            "Containers that got their GPUs, or were refused. `result` refused: the pod failed",
+            "Containers for which the kubelet asked the device plugin for GPUs, by `result`. `refused`: the pod failed",
             ["result"],
             registry=registry,
         )
-        self.gpus = Gauge("sunkpy_device_plugin_gpus", "GPUs that the node has", registry=registry)
+        self.gpus = Gauge(
+            "sunkpy_device_plugin_gpus", "GPUs that the device plugin found on its node", registry=registry
+        )

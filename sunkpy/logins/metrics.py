@@ -6,18 +6,19 @@ from prometheus_client import CollectorRegistry, Counter
 
 
 class LoginsMetrics:
-    """Metrics about login pods: what was done to them, and the answers to people."""
+    """The metrics of the process: what it did to personal login pods, and its answers to people who asked for one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter(
             "sunkpy_logins_actions",
-            "Personal login pods started, stopped or recreated, by `action`",
+            "Personal login pods that the process has started, stopped or recreated, by `action`",
             ["action"],
             registry=registry,
         )
         self.requests = Counter(
             "sunkpy_logins_requests",
-            "Requests of people for their login pod, by `status`. 202: they wait for the pod. 404: they may have none",
+            "Requests by which people ask for their personal login pod (`my-login`), by HTTP `status`. 202: the "
+            "person waits for the pod. 404: the person may have none",
             ["status"],
             registry=registry,
         )

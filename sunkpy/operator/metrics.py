@@ -18,20 +18,22 @@ from sunkpy.core.nodeset.spec import NodeSet, NodeSetStatus
 
 _GAUGES = {
     "kube_sunk_nodeset_desired": ("desired_number_scheduled", "slurmd pods that the NodeSet wants"),
-    "kube_sunk_nodeset_feasible": ("number_feasible", "Nodes that could carry a pod"),
-    "kube_sunk_nodeset_current": ("current_number_scheduled", "slurmd pods on feasible nodes"),
-    "kube_sunk_nodeset_ready": ("number_ready", "slurmd pods that are ready"),
-    "kube_sunk_nodeset_drained": ("number_drain", "slurmd pods whose Slurm node drains or is drained"),
-    "kube_sunk_nodeset_running": ("number_running", "slurmd pods whose Slurm node runs jobs"),
-    "kube_sunk_nodeset_misscheduled": ("number_misscheduled", "slurmd pods on nodes that are not feasible"),
+    "kube_sunk_nodeset_feasible": ("number_feasible", "Nodes that fit the NodeSet, with or without a slurmd pod"),
+    "kube_sunk_nodeset_current": ("current_number_scheduled", "slurmd pods of the NodeSet on Nodes that fit it"),
+    "kube_sunk_nodeset_ready": ("number_ready", "slurmd pods of the NodeSet that are ready"),
+    "kube_sunk_nodeset_drained": ("number_drain", "slurmd pods of the NodeSet whose Slurm node drains or is drained"),
+    "kube_sunk_nodeset_running": ("number_running", "slurmd pods of the NodeSet whose Slurm node runs jobs"),
+    "kube_sunk_nodeset_misscheduled": ("number_misscheduled", "slurmd pods on Nodes that no longer fit the NodeSet"),
     "kube_sunk_nodeset_unavailable": ("number_unavailable", "slurmd pods that are missing, not ready or being removed"),
-    "kube_sunk_nodeset_updated": ("updated_number_scheduled", "slurmd pods of the current template"),
+    "kube_sunk_nodeset_updated": ("updated_number_scheduled", "slurmd pods made from the NodeSet's current template"),
 }
 _LABELS = ("namespace", "nodeset", "cluster")
 
 
 class OperatorMetrics(Collector):
-    """Gauges are read from the last statuses at scrape time: a deleted NodeSet leaves no series behind."""
+    """The metrics of the operator. Gauges are made from the last statuses of NodeSets at each scrape, so a deleted
+    NodeSet leaves no series behind.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._statuses: dict[Key, tuple[str, NodeSetStatus]] = {}
@@ -43,8 +45,8 @@ class OperatorMetrics(Collector):
         )
         self.deleted = Counter(
             "sunkpy_nodeset_pods_deleted",
-            "slurmd pods deleted, by `why`. If `failed` rises, pods die at their start. `drain-timeout`: "
-            "jobs were killed",
+            "slurmd pods that the operator has deleted, by `why`. If `failed` rises, pods die at their start. "
+            "`drain-timeout`: the deletion killed jobs",
             ["namespace", "nodeset", "why"],
             registry=registry,
         )
@@ -52,15 +54,15 @@ class OperatorMetrics(Collector):
         registry.register(self)
 
     def observe(self, nodeset: NodeSet, status: NodeSetStatus) -> None:
-        """Keep the newest status for the next scrape."""
+        """Keep the newest status of a NodeSet for the next scrape."""
         self._statuses[nodeset.key] = (nodeset.spec.cluster, status)
 
     def forget(self, key: Key) -> None:
-        """The NodeSet is gone: its series end."""
+        """Drop the series of a NodeSet that is gone."""
         self._statuses.pop(key, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """One family per gauge (prometheus_client calls this at scrape)."""
+        """Yield the gauges of all NodeSets. prometheus_client calls this at each scrape."""
         for name, (field, help_text) in _GAUGES.items():
             yield self._family(
                 name, help_text, ((key, c, float(getattr(s, field))) for key, (c, s) in self._statuses.items())
@@ -71,7 +73,8 @@ class OperatorMetrics(Collector):
         )
         yield self._family(
             "sunkpy_nodeset_removal_held",
-            "1: the operator removes no pod, because too many would have to leave at once; see RemovalHeld",
+            "1: the operator removes no slurmd pod of the NodeSet, because too many would have to go at once; see "
+            "condition RemovalHeld",
             held,
         )
 
@@ -87,38 +90,40 @@ _DRAINED_WITHIN_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
 class HealthMetrics(Collector):
-    """Nodes on their way back, by what the watch shows of them."""
+    """Metrics of the health of Nodes, counted from the records on the Nodes that the watch shows."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._nodes: Counts[tuple[str, ...]] = Counts()
         self.steps = Counter(
             "sunkpy_health_steps",
-            "Nodes that came to `state` because of `signal`. `well`: the Node has returned",
+            "How often a Node entered `state` of its health because of `signal`. `well`: the Node takes jobs again",
             ["state", "signal"],
             registry=registry,
         )
         self.failures = Counter(
             "sunkpy_health_failures",
-            "Nodes that were closed because of `signal`. A check that somebody asks for does not count",
+            "How often the operator closed a Node for new jobs because of `signal`. A check that somebody asks "
+            "for does not count",
             [*_LABELS, "signal"],
             registry=registry,
         )
         self.spent = Counter(
             "sunkpy_health_state_seconds",
-            "Seconds that Nodes stayed in `state` on their way back. They are added when a Node leaves the state",
+            "Seconds that sick Nodes spent in `state` of their health. They are added when a Node leaves the state",
             [*_LABELS, "state"],
             registry=registry,
         )
         self.drained_after = Histogram(
             "sunkpy_health_drain_seconds",
-            "Seconds from the end of a signal's patience until Slurm showed the drain",
+            "Seconds from when a signal has lasted as long as its rule waits (`patienceSeconds`) until Slurm "
+            "shows the Node's drain",
             buckets=_DRAINED_WITHIN_S,
             registry=registry,
         )
         registry.register(self)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Follow the watch of Nodes."""
+        """Count a change of a Node that the watch shows. `old` is None for a new Node, `new` for a deleted one."""
         before, after = (read_record(node) if node is not None else None for node in (old, new))
         if old is not None and after is not None and (before is None or before.state is not after.state):
             signal = after.signal or (before.signal if before is not None else "")
@@ -141,9 +146,9 @@ class HealthMetrics(Collector):
             self.spent.labels(*where, before.state).inc(max(spent_s, 0.0))
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The gauge (prometheus_client calls this at scrape)."""
+        """Yield `sunkpy_health_nodes`. prometheus_client calls this at each scrape."""
         states = ", ".join(state for state in State if state is not State.WELL)
-        text = f"Nodes with a signal of health.signals, by where they stand: {states}"
+        text = f"Nodes with a signal of health.signals, by `state` of their health: {states}"
         family = GaugeMetricFamily("sunkpy_health_nodes", text, labels=_HEALTH_LABELS)
         for key, count in self._nodes.items():
             family.add_metric(key, float(count))

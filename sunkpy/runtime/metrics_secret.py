@@ -1,4 +1,6 @@
-"""The TLS certificate and the token of a process's HTTP port: files of one Secret, read again when they change."""
+"""The certificate and the token of a process's port for metrics: files of one Secret, which are read again when they
+change.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class MetricsSecret:
         return self._context
 
     def admits(self, authorization: str) -> bool:
-        """True if this Authorization header has the token. Nobody is admitted if the token is missing or empty."""
+        """True if this `Authorization` header has the token of the Secret. Nobody is admitted if the Secret's token is
+        missing or empty.
+        """
         try:
             token = self._token.read_bytes().strip()
         except OSError:

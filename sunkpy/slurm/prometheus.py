@@ -1,4 +1,4 @@
-"""What the client did, as metrics: imported by the processes only, a person's command has none."""
+"""Metrics of the client of slurmrestd. Only the processes import this module; a person's command has no metrics."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ class PrometheusRecorder:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "sunkpy_slurm_request_seconds",
-            "Seconds that one request to slurmrestd takes. Watch any `code` other than `ok`",
+            "Seconds that one request to slurmrestd took, by `endpoint` and `code`. Watch any `code` other than `ok`",
             ["endpoint", "code"],
             registry=registry,
         )
         self._retries = Counter(
-            "sunkpy_slurm_retries", "Requests to slurmrestd that were sent again", ["endpoint"], registry=registry
+            "sunkpy_slurm_retries",
+            "Requests to slurmrestd that the process sent again after a failure",
+            ["endpoint"],
+            registry=registry,
         )
         self._bytes = Counter(
             "sunkpy_slurm_bytes",
-            "Bytes of requests to slurmrestd and of its answers, by `endpoint`",
+            "Bytes of the requests to slurmrestd and of its answers together, by `endpoint`",
             ["endpoint"],
             registry=registry,
         )

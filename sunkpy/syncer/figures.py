@@ -203,14 +203,16 @@ def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[MetricF
     """Figures that say how many series are not shown, and why."""
     yield single(
         "sunkpy_figures_series_limit",
-        "The most series that one metric may have (syncer.metrics.seriesPerName)",
+        "The most series that the syncer shows of one metric of Slurm (syncer.metrics.seriesPerName)",
         settings.series_per_name,
     )
     yield MetricFamily(
         name="sunkpy_figures_series_cut",
-        help="How many series the limit leaves out, by `name` of the metric",
+        help="How many series of a metric are not shown because of sunkpy_figures_series_limit, by `name` of the "
+        "metric",
         labels=("name",),
         samples=[Sample((name,), count) for name, count in page.cut.items()],
     )
-    text = "Jobs that were not read yet. If it stays above 0, more jobs come than syncer.metrics.jobReads allows"
+    text = "Jobs that the syncer has not read yet for its metrics. If it stays above 0, more jobs come than "
+    "syncer.metrics.jobReads allows"
     yield single("sunkpy_figures_jobs_unread", text, read.unread_jobs)

@@ -13,37 +13,40 @@ from sunkpy.slurm import NodeCache
 
 
 class SyncerMetrics:
-    """Metrics of the syncer: what was done, what was postponed, and whether Slurm is readable and plausible."""
+    """The metrics of the syncer about its own work: its writes, the postponed ones, and whether Slurm's answers can be
+    read and believed.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter(
             "sunkpy_syncer_actions",
-            "Actions that the syncer has carried out, by `action`",
+            "Writes of the syncer to Slurm and to slurmd pods, by `action`",
             ["action"],
             registry=registry,
         )
         self.capped = Counter(
             "sunkpy_syncer_capped",
-            "Actions that the syncer delayed because too many were due at once. If it rises, see TooManyAtOnce",
+            "Writes to Slurm that the syncer postponed, because too many were due at once. If it rises, see Event "
+            "TooManyAtOnce",
             ["action"],
             registry=registry,
         )
         self.believed = Gauge(
             "sunkpy_syncer_slurm_believed",
-            "0: Slurm's answers lack too many nodes, so the syncer writes nothing; see SlurmNotBelieved",
+            "0: Slurm's answers lack too many nodes, so the syncer writes nothing; see Event SlurmNotBelieved",
             registry=registry,
         )
         self.believed.set(1)
         self.readable = Gauge(
             "sunkpy_syncer_slurm_readable",
-            "0: Slurm cannot be read, and pods keep their last known state",
+            "0: the syncer cannot read Slurm, so slurmd pods keep their last known state",
             registry=registry,
         )
         self.readable.set(1)
         self.wanted_nodes = Gauge(
             "sunkpy_nodeset_wanted_nodes",
-            "How many more nodes of a NodeSet jobs need. Nodes that are there or are joining do not count. The metric "
-            "does not exist without growth.potential",
+            "How many more nodes of a NodeSet waiting jobs need, beyond the nodes that are there or are joining. "
+            "The metric does not exist without growth.potential",
             ["nodeset"],
             registry=registry,
         )
@@ -56,32 +59,33 @@ class SyncerMetrics:
         )
         self.idle_checks_halted = Gauge(
             "sunkpy_nodeset_idle_checks_halted",
-            "1: no further check of an idle node of the NodeSet begins, because too many have failed and their nodes "
-            "are not cured. The metric does not exist without compute.verify.idle",
+            "1: the syncer begins no check of idle nodes of the NodeSet, because too many checks have failed on "
+            "nodes that are not cured yet. The metric does not exist without compute.verify.idle",
             ["nodeset"],
             registry=registry,
         )
         self.oldest_check = Gauge(
             "sunkpy_nodeset_oldest_check_timestamp_seconds",
-            "The time of the oldest among the last checks of the nodes of a NodeSet. The metric does not exist without "
-            "compute.verify.idle",
+            "When that node of the NodeSet was last checked whose last check is the longest ago. The metric does "
+            "not exist without compute.verify.idle",
             ["nodeset"],
             registry=registry,
         )
 
 
 class NodeCollector(Collector):
-    """`slurm_nodes_*` and the age of the cache, computed from the last answer when scraped."""
+    """Makes `slurm_nodes_*` and the age of the cache from Slurm's last answer, at each scrape."""
 
     def __init__(self, cache: NodeCache) -> None:
         self._cache = cache
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Give only the age until Slurm has answered: no answer is not the same as zero nodes."""
+        """Yield only the age of the cache until Slurm has answered: no answer is not the same as zero nodes."""
         yield GaugeMetricFamily(
             "sunkpy_slurm_cache_age_seconds",
-            "Age of the newest answer of Slurm. Below 2 is normal, below 6 in large busy clusters. If it is "
-            "5 s above that, the syncer writes nothing to Slurm; if 10 s, nothing to pods",
+            "Seconds since the syncer's newest answer from Slurm. Below 2 is normal, below 6 in large busy "
+            "clusters. 5 s later than normal, the syncer writes nothing to Slurm; 10 s later, nothing to slurmd "
+            "pods",
             value=self._cache.age_s,
         )
         observation = self._cache.observation

@@ -1,7 +1,7 @@
-"""How full volumes are, read when somebody scrapes.
+"""Metrics about how full volumes are, read at each scrape.
 
-What cannot be read fails the whole answer, so that Prometheus sees that nobody looks. A file that is not there yet has
-no series.
+If a folder cannot be read, the whole scrape fails, so that Prometheus notices it. A file that does not exist yet has no
+series.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ from prometheus_client.registry import Collector
 from sunkpy.volumes.settings import BackupSettings, VolumesSettings
 
 CLAIM: Final = "persistentvolumeclaim"
-"""The label of `kubelet_volume_stats_*`."""
+"""The label with the name of the claim, as in `kubelet_volume_stats_*`."""
 _BLOCK: Final = 512
-"""Bytes of a block of `st_blocks`, whatever the file system."""
+"""Bytes of a block in `st_blocks` of stat(2), on every file system."""
 
 
 class VolumesCollector(Collector):
-    """`began`: when this process did, in seconds since 1970. Backups that are not there are late from then on."""
+    """Makes the metrics of the volumes, the state of slurmctld, the database and backups. `began`: start of this
+    process in seconds since 1970. The age of a missing backup is counted from it.
+    """
 
     def __init__(self, settings: VolumesSettings, *, began: float) -> None:
         self._settings = settings
         self._began = began
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Give all metrics.
+        """Yield all metrics. prometheus_client calls this at each scrape.
 
         Raises:
-            OSError: a folder is not there, or is not for us.
+            OSError: a folder does not exist, or this process may not read it.
         """
         yield from _of_volumes(self._settings.volumes)
         if self._settings.job_state:
@@ -49,11 +51,9 @@ class VolumesCollector(Collector):
 
 def _of_volumes(volumes: dict[str, str]) -> Iterator[GaugeMetricFamily]:
     size = GaugeMetricFamily("sunkpy_volume_size_bytes", "Bytes that the volume can hold", labels=[CLAIM])
-    free = GaugeMetricFamily(
-        "sunkpy_volume_free_bytes", "Bytes that may still be written to the volume", labels=[CLAIM]
-    )
+    free = GaugeMetricFamily("sunkpy_volume_free_bytes", "Bytes that are still free on the volume", labels=[CLAIM])
     inodes = GaugeMetricFamily(
-        "sunkpy_volume_inodes", "How many files the volume can hold; 0: no limit", labels=[CLAIM]
+        "sunkpy_volume_inodes", "How many files the volume can hold. 0: the volume has no limit", labels=[CLAIM]
     )
     unused = GaugeMetricFamily(
         "sunkpy_volume_free_inodes", "How many more files may be made on the volume", labels=[CLAIM]
@@ -70,8 +70,9 @@ def _of_volumes(volumes: dict[str, str]) -> Iterator[GaugeMetricFamily]:
 def _job_state(file: Path) -> GaugeMetricFamily:
     saved = GaugeMetricFamily(
         "sunkpy_job_state_saved_timestamp_seconds",
-        "When slurmctld last saved its jobs, which it does each 5 minutes and after changes. If it is "
-        "older while slurmctld runs, slurmctld loses the changes since then when its process ends",
+        "When slurmctld last saved its jobs. It saves them each 5 minutes and after changes. If the time is "
+        "older while slurmctld runs, slurmctld cannot save, and loses the changes since then when its process "
+        "ends",
     )
     with contextlib.suppress(FileNotFoundError):
         saved.add_metric([], file.stat().st_mtime)
@@ -79,7 +80,9 @@ def _job_state(file: Path) -> GaugeMetricFamily:
 
 
 def _database(folder: Path) -> GaugeMetricFamily:
-    size = GaugeMetricFamily("sunkpy_database_size_bytes", "Bytes on the volume of accounting's tables")
+    size = GaugeMetricFamily(
+        "sunkpy_database_size_bytes", "Bytes that the accounting tables take on the volume of the database"
+    )
     with contextlib.suppress(FileNotFoundError):
         total = 0
         for file in folder.iterdir():
@@ -96,17 +99,20 @@ def _of_backups(backups: BackupSettings, began: float) -> Iterator[GaugeMetricFa
     size = GaugeMetricFamily("sunkpy_backup_size_bytes", "Bytes of the newest backup on the volume", labels=["of"])
     copied = GaugeMetricFamily(
         "sunkpy_backup_copied_timestamp_seconds",
-        "When the bucket last had all backups; 0 if it never had. The metric does not exist without a bucket",
+        "When the bucket last had a copy of all backups on the volume; 0 if it never had. The metric does not "
+        "exist without a bucket",
         labels=["of"],
     )
     failed = GaugeMetricFamily(
         "sunkpy_backup_failed_timestamp_seconds",
-        "When the last run failed, wholly or in part. The metric does not exist if it ended well",
+        "When the last run of the backup failed, wholly or in part. The metric does not exist if the last run "
+        "ended well",
         labels=["of"],
     )
     late = GaugeMetricFamily(
         "sunkpy_backup_late_timestamp_seconds",
-        "When the newest backup, or its copy (`where` is `bucket`), becomes late: `lateAfterHours` after it was made",
+        "When the newest backup becomes late, `lateAfterHours` after it was made. `where`: `volume`, or "
+        "`bucket` for the copies in the bucket",
         labels=["of", "where"],
     )
     folder, of, limit_s = Path(backups.folder), backups.of, backups.late_after_seconds
@@ -125,6 +131,8 @@ def _of_backups(backups: BackupSettings, began: float) -> Iterator[GaugeMetricFa
 
 
 def made_at(file: str, name: str) -> float | None:
-    """When a backup was made, in seconds since 1970; None if the file is not a backup of this name."""
+    """Return when the backup in this file was made, in seconds since 1970; None if the file is not a backup of this
+    name.
+    """
     found = re.fullmatch(rf"{re.escape(name)}-(\d{{8}}T\d{{6}})Z\.(?:sql|tar)\.gz", file)
     return datetime.strptime(found[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp() if found else None

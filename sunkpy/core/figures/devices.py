@@ -33,8 +33,8 @@ def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> Met
         if is_job_running(job.state) and job.devices:
             samples += [Sample(labels, 1) for labels in _labels(job, nodes, known)]
     text = (
-        "1 for each GPU that a running job has. Join it with DCGM by uuid; uuid is empty if the slurmd "
-        "does not publish it"
+        "1 for each GPU that a running job has. Join it with DCGM's metrics by `uuid`, which is empty if the "
+        "node's slurmd does not publish it"
     )
     return MetricFamily(name="sunkpy_job_gpu", help=text, labels=_LABELS, samples=samples)
 

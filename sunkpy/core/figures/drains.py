@@ -38,7 +38,8 @@ class DrainTimes:
         """`sunkpy_node_drain_seconds_total`."""
         return MetricFamily(
             name="sunkpy_node_drain_seconds_total",
-            help="Seconds that a Slurm node has been `draining` (jobs are on it) or `drained` (none is), by `state`",
+            help="Seconds for which a Slurm node was drained, by `state`: `draining` while jobs were on it, `drained` "
+            "while none was",
             labels=("node", "nodeset", "state"),
             samples=[
                 Sample((name, self._nodesets[name], state), seconds) for (name, state), seconds in self._seconds.items()

@@ -87,18 +87,18 @@ _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
     "started": lambda state: not is_job_pending(state),
 }
 _HELP: Final = {
-    "": "Jobs that Slurm remembers",
-    "pending": "Jobs that wait; each task of a job array counts",
+    "": "Jobs that slurmctld knows, ended ones included",
+    "pending": "Jobs that wait in the queue. Each task of a job array counts",
     "hold": "Jobs that wait and are held",
-    "cpus_alloc": "Cpus that jobs have",
-    "memory_alloc": "Memory that jobs have, in MiB",
-    "gpus_alloc": "GPUs that jobs have",
-    "nodes_alloc": "Nodes on which jobs are",
+    "cpus_alloc": "CPUs that running and suspended jobs have",
+    "memory_alloc": "Memory that running and suspended jobs have, in MiB",
+    "gpus_alloc": "GPUs that running and suspended jobs have",
+    "nodes_alloc": "Nodes that running and suspended jobs have",
     "max_job_nodes": "The most nodes that a waiting job would take",
-    "min_job_nodes": "The largest minimum of nodes of a waiting job",
+    "min_job_nodes": "The largest number of nodes that a waiting job needs at least",
     "max_job_nodes_nohold": "As max_job_nodes, without held jobs",
     "min_job_nodes_nohold": "As min_job_nodes, without held jobs",
-    "wait_part_node_limit": "Jobs that want more nodes than the partition allows",
+    "wait_part_node_limit": "Waiting jobs that want more nodes than the partition allows",
 }
 
 
@@ -187,7 +187,7 @@ def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[M
     yield from _labelled("slurm_partition_jobs", "partition", parts)
     yield MetricFamily(
         name="sunkpy_jobs_pending",
-        help="Jobs that wait, by partition and by Slurm's reason. Each task of a job array counts",
+        help="Jobs that wait in the queue, by partition and by Slurm's reason. Each task of a job array counts",
         labels=("partition", "reason"),
         samples=[Sample(labels, count) for labels, count in waiting.items()],
     )

@@ -63,13 +63,14 @@ class LostWork:
         """`sunkpy_jobs_lost_total` and `sunkpy_job_lost_seconds_total`."""
         yield MetricFamily(
             name="sunkpy_jobs_lost_total",
-            help="Jobs whose run ended because a node failed, by `how`: `failed` or `requeued`",
+            help="Runs of jobs that ended because a node failed, by `how`: the job `failed` or was `requeued`",
             labels=("nodeset", "how"),
             samples=[Sample(key, count) for key, count in self._jobs.items()],
         )
         yield MetricFamily(
             name="sunkpy_job_lost_seconds_total",
-            help="Seconds of CPUs or GPUs that these runs had used when their node failed, by `of` (`cpu`, `gpu`)",
+            help="Seconds of CPUs or GPUs that jobs had used when their run ended because a node failed, by `of`: "
+            "`cpu` or `gpu`",
             labels=("nodeset", "how", "of"),
             samples=[Sample(key, seconds) for key, seconds in self._seconds.items()],
         )

@@ -112,14 +112,20 @@ def _gpus(node: SlurmNode) -> int:
 
 
 _OF_NODE: Final[Mapping[str, tuple[str, Callable[[SlurmNode], int]]]] = {
-    "cpus": ("Cpus of the node", lambda node: node.cpus),
-    "cpus_alloc": ("Cpus that jobs have", lambda node: node.alloc_cpus),
-    "cpus_effective": ("Cpus that jobs may have", lambda node: node.effective_cpus),
-    "cpus_idle": ("Cpus that jobs may have and that are free", lambda node: node.effective_cpus - node.alloc_cpus),
-    "gpus": ("GPUs of the node", _gpus),
-    "memory_bytes": ("Memory of the node, in MiB as slurmctld gives it", lambda node: node.memory_mib),
-    "memory_alloc_bytes": ("Memory that jobs have, in MiB", lambda node: node.alloc_memory_mib),
-    "memory_effective_bytes": ("Memory that jobs may have, in MiB", lambda node: node.effective_memory_mib),
+    "cpus": ("CPUs of the Slurm node", lambda node: node.cpus),
+    "cpus_alloc": ("CPUs of the Slurm node that jobs have", lambda node: node.alloc_cpus),
+    "cpus_effective": ("CPUs of the Slurm node that jobs may have", lambda node: node.effective_cpus),
+    "cpus_idle": (
+        "CPUs of the Slurm node that jobs may have and that no job has",
+        lambda node: node.effective_cpus - node.alloc_cpus,
+    ),
+    "gpus": ("GPUs of the Slurm node", _gpus),
+    "memory_bytes": ("Memory of the Slurm node in MiB, as slurmctld gives it", lambda node: node.memory_mib),
+    "memory_alloc_bytes": ("Memory of the Slurm node that jobs have, in MiB", lambda node: node.alloc_memory_mib),
+    "memory_effective_bytes": (
+        "Memory of the Slurm node that jobs may have, in MiB",
+        lambda node: node.effective_memory_mib,
+    ),
 }
 
 
@@ -129,10 +135,13 @@ def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int])
         samples = [Sample((node.name,), of(node)) for node in nodes.values()]
         yield MetricFamily(name=f"slurm_node_{end}", help=text, labels=("node",), samples=samples)
     samples = [Sample((name,), gpus_alloc.get(name, 0)) for name in nodes]
-    yield MetricFamily(name="slurm_node_gpus_alloc", help="GPUs that jobs have", labels=("node",), samples=samples)
+    yield MetricFamily(
+        name="slurm_node_gpus_alloc", help="GPUs of the Slurm node that jobs have", labels=("node",), samples=samples
+    )
     yield MetricFamily(
         name="sunkpy_node_state",
-        help="The state of a Slurm node. If the node takes no work, `reason` is Slurm's reason",
+        help="1 for the `state` that a Slurm node has. If the node takes no new jobs, `reason` is Slurm's reason "
+        "for that",
         labels=("node", "state", "reason"),
         samples=[Sample((node.name, _text(node.state), node.reason), 1) for node in nodes.values()],
     )

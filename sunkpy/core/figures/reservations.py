@@ -32,10 +32,10 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OF_LICENSE: Final[Mapping[str, tuple[str, Callable[[License], int]]]] = {
-    "total": ("Licenses there are", lambda each: each.total),
-    "used": ("Licenses that jobs have", lambda each: each.used),
-    "free": ("Licenses that nobody has", lambda each: each.free),
-    "reserved": ("Licenses that reservations keep", lambda each: each.reserved),
+    "total": ("Licenses of this name that exist", lambda each: each.total),
+    "used": ("Licenses of this name that jobs have", lambda each: each.used),
+    "free": ("Licenses of this name that are free", lambda each: each.free),
+    "reserved": ("Licenses of this name that reservations keep", lambda each: each.reserved),
 }
 _OF_RESERVATION: Final[Mapping[str, tuple[str, Callable[[Reservation], int]]]] = {
     "nodes": ("How many nodes the reservation has", lambda each: each.nodes),

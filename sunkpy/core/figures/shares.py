@@ -28,9 +28,18 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FIGURES: Final[Mapping[str, tuple[str, Callable[[Share], float]]]] = {
-    "": ("Fair share factor, 0 to 1; higher goes first", lambda share: share.factor),
-    "_norm_shares": ("Part of the parent's resources that is due to it, 0 to 1", lambda share: share.norm_shares),
-    "_effective_usage": ("Its part of what the parent used, 0 to 1", lambda share: share.effective_usage),
+    "": (
+        "Fair share factor of the user in the account, 0 to 1. Jobs with a higher factor start first",
+        lambda share: share.factor,
+    ),
+    "_norm_shares": (
+        "Share of the parent account's resources that this account or user should get, 0 to 1",
+        lambda share: share.norm_shares,
+    ),
+    "_effective_usage": (
+        "Share of the parent account's usage that this account or user caused, 0 to 1",
+        lambda share: share.effective_usage,
+    ),
 }
 
 

@@ -88,7 +88,7 @@ NAMES: Final = {
 }
 """slurmctld's name of a metric → slurmrestd's name of the figure."""
 
-_COUNT: Final = "Requests to slurmctld since its start or the last `sdiag --reset`"
+_COUNT: Final = "Requests that slurmctld got since its start or the last `sdiag --reset`"
 _SECONDS: Final = "Seconds that slurmctld worked on these requests"
 
 

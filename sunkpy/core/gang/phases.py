@@ -18,21 +18,25 @@ class Phase(enum.Enum):
     means: str
 
     def __new__(cls, value: str, means: str) -> Self:
-        """A member of that value."""
+        """Make a member with this value, and with `means` as its explanation."""
         member = object.__new__(cls)
         member._value_, member.means = value, means
         return member
 
 
 class PodPhase(Phase):
-    """Where a pod is in its life."""
+    """The phases of a workload pod."""
 
-    WAITING = ("waiting", "it has no node")
-    BOUND = ("bound", "it has a node, and no container runs")
-    RUNNING = ("running", "a container runs")
-    STOPPING = ("stopping", "it is being deleted, and has not finished")
-    OVER = ("over", "it has finished and is being deleted; the kubelet may not have freed its resources yet")
-    GONE = ("gone", "it has finished, and nothing of it is left on its node")
+    WAITING = ("waiting", "the pod has no node yet")
+    BOUND = ("bound", "the pod has a node, and none of its containers runs")
+    RUNNING = ("running", "a container of the pod runs")
+    STOPPING = ("stopping", "somebody deleted the pod, and its containers have not all ended")
+    OVER = (
+        "over",
+        "the pod's containers have ended and the pod is being deleted; the kubelet may still hold its volumes "
+        "and cgroups",
+    )
+    GONE = ("gone", "the pod has finished, and the kubelet holds nothing of it on the node any more")
 
 
 OVER: Final = frozenset({PodPhase.OVER, PodPhase.GONE})
@@ -68,7 +72,7 @@ def pod_phase(pod: Pod) -> PodPhase:
 
 
 def is_running(pod: Pod) -> bool:
-    """A container of the pod runs."""
+    """True if a container or an init container of the pod runs."""
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return any(status.state.running is not None for status in statuses)
 
@@ -89,7 +93,7 @@ def why_stuck(pod: Pod) -> str:
 
 
 def is_over(pod: Pod) -> bool:
-    """The pod holds nothing any more: it finished and no container is left running."""
+    """True if the pod has finished and none of its containers runs any more."""
     return pod_phase(pod) in OVER
 
 
@@ -101,11 +105,17 @@ def has_left_node(pod: Pod) -> bool:
 class GangState(Phase):
     """Where a gang is, read off its pods and its job: `Snapshot.state`."""
 
-    WAITING = ("waiting", "it has no job: pods are missing, something is not valid, no node fits, or Slurm refused")
-    SUBMITTED = ("submitted", "its job is in Slurm's queue")
-    STARTED = ("started", "Slurm has given it nodes; the pods are not bound yet")
-    BOUND = ("bound", "a pod has a node; no container runs")
-    RUNNING = ("running", "containers run")
-    ENDING = ("ending", "the pods are over; the job has not ended yet")
-    HANDING_OVER = ("handing-over", "the job has lost its nodes; pods are still there, the epilog waits")
-    DONE = ("done", "pods and job are over")
+    WAITING = (
+        "waiting",
+        "the gang has no job: pods are missing, something in them is not valid, no node fits, or Slurm refused the job",
+    )
+    SUBMITTED = ("submitted", "the gang's job waits in Slurm's queue")
+    STARTED = ("started", "Slurm has given nodes to the gang's job; the pods are not bound yet")
+    BOUND = ("bound", "a pod of the gang is bound to a node; none of their containers runs yet")
+    RUNNING = ("running", "a container of the gang's pods runs")
+    ENDING = ("ending", "the gang's pods have finished; the job has not ended yet")
+    HANDING_OVER = (
+        "handing-over",
+        "the gang's job has lost its nodes; pods are still there, and the job's epilog waits for them",
+    )
+    DONE = ("done", "the gang's pods have finished, and its job has ended")

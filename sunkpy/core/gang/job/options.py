@@ -29,12 +29,14 @@ SLINKY: Final = "slurmjob.slinky.slurm.net/"
 UNLIMITED: Final = "UNLIMITED"
 
 LONGEST: Final = 1024
-"""Characters of a value. Kubernetes takes 256 KiB, which no name in Slurm needs, and which would end up in messages."""
+"""The most characters that the value of an option may have. Kubernetes allows 256 KiB, which no name in Slurm needs,
+and which would end up in messages.
+"""
 
 _MOST_UNKNOWN: Final = 10
 _MOST_VOICES: Final = 3
 _MOST_UNLIKE: Final = 64
-"""Pods of a gang that ask for something else each: as many as it may have roles."""
+"""The most different sets of options that the pods of one gang may have: as many as a gang may have roles."""
 _MAY_DIFFER: Final = frozenset({"name", "comment", "time_limit_min"})
 _PREFIXES: Final = (names.PREFIX, SUNK, SLINKY)
 _MOST_MINUTES: Final = 10 * 365 * 24 * 60
@@ -45,9 +47,10 @@ class BadOption(ValueError):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a person should know; a fatal one keeps the gang from being submitted.
+    """A fault in a gang's annotations or in the spec of its owner, which a person should know. A `fatal` one keeps the
+    gang from being submitted.
 
-    It is about an annotation, or about the spec of an owner object; `annotation` is empty then.
+    `annotation` is empty if the fault is in the spec of the owner.
     """
 
     annotation: str = ""
@@ -59,7 +62,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One annotation: the field of JobSpec that it sets, how its text is read, its meaning, and its names elsewhere."""
+    """An annotation that sets an option of the job: the field of JobSpec, how the text is read, its meaning for the
+    user, and the names of the same option in SUNK and slurm-bridge (`aliases`).
+    """
 
     field: str
     read: Callable[[str], object]
@@ -70,11 +75,11 @@ class Option(msgspec.Struct, frozen=True):
 def read_options(
     pods: Iterable[tuple[str, Mapping[str, str]]], above: Iterable[Mapping[str, str]] = ()
 ) -> tuple[JobSpec, tuple[Problem, ...]]:
-    """The options of a gang, and what is wrong with them.
+    """Return the options of a gang's job, and the problems in the annotations that ask for them.
 
     Args:
-        pods: name and annotations of each member, the first speaker first.
-        above: annotations of what stands above them, nearest first.
+        pods: name and annotations of each member of the gang, by rank.
+        above: annotations of the objects that own the pods, nearest owner first.
     """
     saying: dict[frozenset[tuple[str, str]], list[str]] = {}
     for name, written in pods:
@@ -107,12 +112,16 @@ def read_options(
 
 
 def _own(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Those that may be options; what the scheduler notes differs from pod to pod."""
+    """The annotations that may be options. What the scheduler notes on a pod is left out, because it differs from pod
+    to pod.
+    """
     return {key: text for key, text in annotations.items() if key.startswith(_PREFIXES) and key not in _NOT_OPTIONS}
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """What stands in an annotation, and what it means. A text with something `wrong` stands for itself."""
+    """The text of an annotation, and the value that was read from it. If the text is `wrong`, the value is the text
+    itself.
+    """
 
     annotation: str
     text: str
@@ -121,7 +130,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 def _said(layer: Mapping[str, str], name: str) -> _Said | None:
-    """What annotations say of an option, under the first of its names there."""
+    """Return what annotations say of an option: its first name that is set counts."""
     for annotation in _SPELLINGS[name]:
         text = layer.get(annotation, "")
         if text[: 2 * LONGEST].strip():
@@ -192,7 +201,7 @@ def _seconds(text: str) -> int:
 
 
 def _switches(text: str) -> Switches:
-    """`count[@time]`, as sbatch reads it."""
+    """Return the switches of `count[@time]`, as `sbatch --switches` reads it."""
     count, at, wait = text.partition("@")
     seconds = _duration_s(wait) if at else None
     if not _NUMBER.match(count) or not 0 < int(count) < 2**16 or (at and not seconds):
@@ -203,14 +212,16 @@ def _switches(text: str) -> Switches:
 
 
 def _segment(text: str) -> int:
-    """How many nodes are in one block, as sbatch reads it."""
+    """Return how many nodes are in one block, as `sbatch --segment` reads it."""
     if not _NUMBER.match(text) or not 0 < int(text) < 2**15:
         raise BadOption(f"{text!r} is not a number of nodes: write 4 to keep each four nodes in one block")
     return int(text)
 
 
 def _text(is_valid: Callable[[str], object], must_be: str) -> Callable[[str], str]:
-    """Reads a text that is taken as it stands; `must_be`: what is wrong with another."""
+    """Return a reader that takes a valid text as it stands. `must_be` is the error for an invalid one, with `{text}` in
+    it.
+    """
 
     def read(text: str) -> str:
         if not is_valid(text):
@@ -221,7 +232,7 @@ def _text(is_valid: Callable[[str], object], must_be: str) -> Callable[[str], st
 
 
 def _one_of(meanings: Mapping[str, str]) -> Callable[[str], str]:
-    """Reads one of some words, in any case, for what it means."""
+    """Return a reader that takes one of the keys of `meanings`, in upper or lower case, and gives its value."""
 
     def read(text: str) -> str:
         if text.lower() not in meanings:
@@ -233,11 +244,13 @@ def _one_of(meanings: Mapping[str, str]) -> Callable[[str], str]:
 
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?")
 NEVER_USERS: Final = frozenset({"root", "slurm", "slurmrestd", "nobody"})
-"""Nobody's pods are theirs: the first two may do everything in Slurm."""
+"""Users who never own the job of a pod. The first two may do everything in Slurm."""
 
 
 def is_user(text: str) -> bool:
-    """A name that a person may have. Digits are none: Slurm would take them for a uid, and 0 is root's."""
+    """True if the text may be the name of a person. Digits alone are no name: Slurm would take them for a uid, and 0 is
+    root's.
+    """
     return _USER.fullmatch(text) is not None and text not in NEVER_USERS
 
 
@@ -274,38 +287,59 @@ OPTIONS: Final[dict[str, Option]] = {
     "user": Option(
         "user", _user, "Slurm user who owns the job. `scheduler.access` says which ones a namespace may name."
     ),
-    "account": Option("account", _word, "Account that the job is charged to.", _both("account")),
-    "partition": Option("partition", _words, "Partition, or several with commas.", _both("partition")),
-    "qos": Option("qos", _word, "QoS.", _both("qos")),
-    "reservation": Option("reservation", _words, "Reservation, or several with commas.", _both("reservation")),
+    "account": Option("account", _word, "Account that Slurm charges the job to.", _both("account")),
+    "partition": Option(
+        "partition", _words, "Partition of the job, or several, separated by commas.", _both("partition")
+    ),
+    "qos": Option("qos", _word, "QoS of the job.", _both("qos")),
+    "reservation": Option(
+        "reservation", _words, "Reservation of the job, or several, separated by commas.", _both("reservation")
+    ),
     "time-limit": Option(
         "time_limit_min",
         time_limit_min,
-        "Minutes, `hours:minutes:seconds`, `days-hours:minutes`, `30m`, `2h` or `UNLIMITED`. `timeout` has seconds.",
+        "Time limit of the job: minutes, `hours:minutes:seconds`, `days-hours:minutes`, `30m`, `2h` or "
+        "`UNLIMITED`. The alias `timeout` has seconds.",
         (SUNK + "timeout", SLINKY + "timelimit"),
     ),
-    "comment": Option("comment", _line, "Text for the comment of the job.", (SUNK + "comment",)),
+    "comment": Option("comment", _line, "Text that the scheduler adds to the comment of the job.", (SUNK + "comment",)),
     "constraint": Option(
-        "constraint", _line, "Features of nodes, as `sbatch --constraint`.", (SLINKY + "constraints",)
+        "constraint",
+        _line,
+        "Features that the job's nodes must have, as `sbatch --constraint`.",
+        (SLINKY + "constraints",),
     ),
     "exclusive": Option(
         "shared",
         _exclusive,
-        "`true` or `node`: whole nodes; `user`, `mcs`, `topo`: as `sbatch --exclusive`; `false`: shared nodes. "
-        "Pods with GPUs get whole nodes in any case, unless `scheduler.gpuSharing` is `count`.",
+        "Whether other jobs may use the job's nodes. `true` or `node`: no other job; `user`, `mcs` or `topo`: as "
+        "`sbatch --exclusive`; `false`: any other job. With `scheduler.gpuSharing: exclusive`, pods that ask for "
+        "GPUs by count get whole nodes in any case.",
         _both("exclusive"),
     ),
-    "licenses": Option("licenses", _line, "Licenses, as `sbatch --licenses`.", (SLINKY + "licenses",)),
-    "dependency": Option("dependency", _dependency, "Other jobs that come before, as `sbatch --dependency`."),
-    "gpu-type": Option("gpu_type", _word, "Type of the GPUs, as in `gpu:h100`."),
-    "job-name": Option("name", _word, "Name of the job.", (SLINKY + "job-name",)),
-    "wckey": Option("wckey", _word, "Workload characterization key.", (SLINKY + "wckey",)),
-    "switches": Option("switches", _switches, "Most switches, and how long to wait for them, as `sbatch --switches`."),
+    "licenses": Option(
+        "licenses", _line, "Licenses that the job needs, as `sbatch --licenses`.", (SLINKY + "licenses",)
+    ),
+    "dependency": Option("dependency", _dependency, "Other jobs for which the job waits, as `sbatch --dependency`."),
+    "gpu-type": Option("gpu_type", _word, "Type of the job's GPUs in Slurm, such as `h100` of `gpu:h100`."),
+    "job-name": Option("name", _word, "Name of the job in Slurm.", (SLINKY + "job-name",)),
+    "wckey": Option("wckey", _word, "Workload characterization key (wckey) of the job.", (SLINKY + "wckey",)),
+    "switches": Option(
+        "switches",
+        _switches,
+        "The most switches across which the job's nodes may be, and how long the job waits for that, as `sbatch "
+        "--switches`.",
+    ),
     "segment": Option(
-        "segment", _segment, "How many nodes at a time are in one block of topology/block, as `sbatch --segment`."
+        "segment",
+        _segment,
+        "How many nodes of the job have to be together in one block of topology/block, as `sbatch --segment`.",
     ),
     "on-preemption": Option(
-        "on_preemption", _on_preemption, "`evict` the pods, or `suspend` their owner, with `scheduler.suspendOwners`."
+        "on_preemption",
+        _on_preemption,
+        "What the scheduler does when the job is preempted: `evict` the pods, or `suspend` their owner. `suspend` "
+        "needs `scheduler.suspendOwners`.",
     ),
 }
 """For each annotation `sunkpy.dev/<name>`, what it asks for. `tools/make-reference` makes docs/reference/annotations.md
@@ -313,7 +347,7 @@ of it.
 """
 
 _IN_SECONDS: Final = SUNK + "timeout"
-"""An alias whose text has another form than that of our annotation."""
+"""The alias of `time-limit` whose value is a number of seconds."""
 
 _NOT_OPTIONS: Final = frozenset({
     *names.BINDING_NOTE,
@@ -338,7 +372,7 @@ _ANSWERS: Final = {
     SLINKY + "gres": f"ignored: GPUs come from the requests of the pods; {names.PREFIX}gpu-type says which kind",
     SLINKY + "priority": "ignored: the priority of a job comes from its partition, account and QoS",
 }
-"""Annotations of other projects that sunkpy does not follow, each with the reason."""
+"""Annotations of other projects that sunkpy ignores, each with the message that says why."""
 
 
 _SPELLINGS: Final = {name: (names.PREFIX + name, *option.aliases) for name, option in OPTIONS.items()}
@@ -346,7 +380,7 @@ _KNOWN: Final = _NOT_OPTIONS.union(*_SPELLINGS.values())
 
 
 def _unknown(layers: Iterable[Mapping[str, str]]) -> list[Problem]:
-    """Annotations that nobody reads; of many, the first few."""
+    """Return a problem for each annotation that sunkpy does not know, for the first few if there are many."""
     keys = {key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY)) or key in _ANSWERS}
     unknown = sorted(keys - _KNOWN)
     problems = [

@@ -11,17 +11,17 @@ from sunkpy.core.gang.phases import Phase
 
 
 class JobPhase(Phase):
-    """Where a job is in its life."""
+    """The phases of a Slurm job."""
 
-    SUBMITTED = ("submitted", "Slurm has not said anything about it yet")
-    PENDING = ("pending", "it waits in the queue")
-    RUNNING = ("running", "it has nodes: Slurm says so, or a prolog has called")
-    SUSPENDED = ("suspended", "Slurm has stopped it, and may give its CPUs to others")
-    TAKEN_BACK = ("taken back", "it has lost a node, and is queued again or suspended")
-    ENDING = ("ending", "it has ended, or an epilog has called; epilogs still hold its nodes")
-    ENDED = ("ended", "it has ended, or has lost a node and Slurm no longer knows it")
-    LOSING = ("losing", "it ended because a node failed; epilogs still hold its other nodes")
-    LOST = ("lost", "it ended because a node failed, or Slurm has forgotten it")
+    SUBMITTED = ("submitted", "the job was submitted, and Slurm has not reported it yet")
+    PENDING = ("pending", "the job waits in Slurm's queue")
+    RUNNING = ("running", "the job has nodes: Slurm says so, or a prolog of it has called")
+    SUSPENDED = ("suspended", "Slurm has stopped the job's processes, and may give its CPUs to other jobs")
+    TAKEN_BACK = ("taken back", "the job has lost a node, and Slurm has requeued or suspended it")
+    ENDING = ("ending", "the job has ended or an epilog of it has called, and epilogs still hold its nodes")
+    ENDED = ("ended", "the job has ended, or it has lost a node and Slurm no longer knows the job")
+    LOSING = ("losing", "the job ended because a node failed, and epilogs still hold its other nodes")
+    LOST = ("lost", "the job ended because a node failed, or Slurm has forgotten the job")
 
 
 OVER: Final = frozenset({JobPhase.TAKEN_BACK, JobPhase.ENDING, JobPhase.ENDED})
