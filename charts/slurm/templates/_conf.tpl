@@ -27,7 +27,7 @@ that go with what is wanted). */}}
 {{- $classes := get (.root.Files.Get "files/slurm-conf.yaml" | fromYaml) (regexReplaceAll "^partitions\\..*" $path "partitions.<name>.conf") }}
 {{- $says := dict }}
 {{- range $key, $instead := $classes.ours }}
-{{- $_ := set $says (lower $key) (empty $instead | ternary "the chart sets it, and the parts of sunkpy rely on it" (printf "use %s" $instead)) }}
+{{- $_ := set $says (lower $key) (empty $instead | ternary "the chart sets it, and the parts of sunkpy rely on it" (printf "use the value %s" $instead)) }}
 {{- end }}
 {{- range $key, $why := ($classes.refused | default dict) }}{{ $_ := set $says (lower $key) $why }}{{ end }}
 {{- $lines := dict }}

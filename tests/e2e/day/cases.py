@@ -1,14 +1,14 @@
-"""What researchers type, one file a case: a shell script below a header.
+"""What researchers type on a cluster: each file in `typed` is a case, a shell script below a header.
 
-    # source: where it is told so, a site or a manual
-    # does: what it is, in a few words
-    # at: laptop                    where it is typed; else in the login pod, by ssh
-    # needs: software               what software.py brings; such a case is long
-    # limit: 120                    seconds it may take, else 60
-    # says: a pattern of the whole output; further such lines are further lines of it
+    # source: the site or manual that tells researchers to type it
+    # does: what the researcher does, beginning with a verb
+    # at: laptop                    the case is typed on a laptop; without it, in the login pod by ssh
+    # needs: software               the case uses what software.py installs; only `make long` runs it
+    # limit: 120                    seconds that the case may take; without it, 60
+    # says: a pattern of a line of the output; the lines `says` together are the whole output
 
-A case that cannot run on Slurm 26.05 has `newer:`, why. One that cannot run here has `cannot:`, why, and no script. On
-the laptop ssh, scp and rsync call the login pod `cluster`.
+A case that does not run on Slurm 26.05 has `newer:` with the reason. One that the tests cannot run has `cannot:` with
+the reason, and no script. On the laptop, `cluster` is the name of the login pod for ssh, scp and rsync.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _HEADER: Final = re.compile(r"# (?P<key>[a-z]+): (?P<value>.*)")
 
 
 SHORT_S: Final = 60
-"""A case that may take longer is not part of `make test`."""
+"""Seconds. A case with a longer limit is not part of `make test`."""
 
 
 class Case(NamedTuple):
-    """A thing that people type."""
+    """A case: what a researcher types, and what it prints. The fields are explained at the top of this module."""
 
     name: str
     source: str
@@ -44,15 +44,15 @@ class Case(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """Whether it is left to `make long`."""
+        """True if only `make long` runs the case."""
         return self.needs_software or self.limit_s > SHORT_S
 
 
 def read() -> Sequence[Case]:
-    """All of them, by name.
+    """Return all cases, by name.
 
     Raises:
-        ValueError: a header lacks something, or has what nobody reads.
+        ValueError: a header lacks a key that it needs, or has an unknown one.
     """
     return [_parse(file.stem, file.read_text()) for file in sorted(FOLDER.glob("*.sh"))]
 
@@ -68,7 +68,7 @@ def _parse(name: str, text: str) -> Case:
     if unknown := header.keys() - KEYS:
         raise ValueError(f"{name}: the header has {', '.join(sorted(unknown))}; it may have {', '.join(sorted(KEYS))}")
     if "source" not in one or "does" not in one:
-        raise ValueError(f"{name}: the header needs a source, and what it does")
+        raise ValueError(f"{name}: the header needs `source` and `does`")
     if bool(one.get("cannot")) == bool(script):
         raise ValueError(f"{name}: it needs a script, or a reason why it cannot run here")
     return Case(

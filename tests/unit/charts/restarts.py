@@ -1,4 +1,6 @@
-"""What each value makes anew: read off the rendered chart, for docs/reference/restarts.md."""
+"""The tables of docs/reference/restarts.md, made from the rendered chart: which pods an upgrade replaces when a value
+changes.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,10 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "images.sunkpy": {"images": {"sunkpy": "r/x:2"}},
     "clusterDomain": {"clusterDomain": "k8s.example.com"},
     "slurmConfig.conf": {"slurmConfig": {"conf": {"KillWait": 31}}},
-    "slurmConfig.files: plugstack.conf": {"slurmConfig": {"files": {"plugstack.conf": "optional x.so"}}},
-    "slurmConfig.files: others": {"slurmConfig": {"files": {"mpi.conf": "PMIxDebug=1"}}},
+    "slurmConfig.files, for plugstack.conf": {"slurmConfig": {"files": {"plugstack.conf": "optional x.so"}}},
+    "slurmConfig.files, for other files": {"slurmConfig": {"files": {"mpi.conf": "PMIxDebug=1"}}},
     "slurmConfig.cgroup": {"slurmConfig": {"cgroup": "disabled"}},
-    "slurmConfig.privateTmp, privatePids": {"slurmConfig": {"privateTmp": False}},
+    "slurmConfig.privateTmp, slurmConfig.privatePids": {"slurmConfig": {"privateTmp": False}},
     "topology.source": {"topology": {"source": "auto"}},
     "partitions": {"partitions": {"more": {}}},
     "users.people, users.groups": {"users": {"people": {"bob": {"uid": 2002}}}},
@@ -40,19 +42,25 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "accounts.wanted": {"accounts": {"wanted": {"accounts": {"chem": {}}}}},
     "accounting.slurmdbd.conf": {"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "24month"}}}},
     "login.motd, login.ssh.extra": {"login": {"motd": "Welcome", "ssh": {"extra": "MaxSessions 3"}}},
-    "login.ssh.trustedUserCAKeys, secondFactor: the first": {"login": {"ssh": {"trustedUserCAKeys": [KEY]}}},
+    "login.ssh.trustedUserCAKeys or login.ssh.secondFactor, when first set": {
+        "login": {"ssh": {"trustedUserCAKeys": [KEY]}}
+    },
     "login.resources": {"login": {"resources": {"requests": {"cpu": "1"}}}},
     "login.sets": {"login": {"sets": {"gpu": {}}}},
     "sharedFolders": {"sharedFolders": {"/scratch": {"hostPath": {"path": "/scratch"}}}},
     "login.replicas": {"login": {"replicas": 2}},
     "compute.ssh.enabled": {"compute": {"ssh": {"enabled": False}}},
-    "compute.resources, fabric, env, volumes, services, scratch": {"compute": {"env": [{"name": "A", "value": "b"}]}},
-    "jobContainers.cacheDays, cacheGiB": {"jobContainers": {"cacheDays": 7}},
-    "nodeSets.<name>.features, gpu, reserved": {"nodeSets": {"compute": {"features": ["ib"]}}},
-    "nodeSets.<name>.replicas, updateStrategy": {"nodeSets": {"compute": {"replicas": 3}}},
-    "nodeSets.<name>: a new one, or nodeSelector": {"nodeSets": {"compute": {}, "new": {"nodeSelector": {"a": "b"}}}},
+    "compute.resources, .fabric, .env, .volumes, .services, .scratch": {
+        "compute": {"env": [{"name": "A", "value": "b"}]}
+    },
+    "jobContainers.cacheDays, .cacheGiB": {"jobContainers": {"cacheDays": 7}},
+    "nodeSets.<name>.features, .gpu, .reserved": {"nodeSets": {"compute": {"features": ["ib"]}}},
+    "nodeSets.<name>.replicas, .updateStrategy": {"nodeSets": {"compute": {"replicas": 3}}},
+    "nodeSets, when one is added; nodeSets.<name>.nodeSelector": {
+        "nodeSets": {"compute": {}, "new": {"nodeSelector": {"a": "b"}}}
+    },
     "hooks.prologTimeoutSeconds": {"hooks": {"prologTimeoutSeconds": 61}},
-    "hooks.taskProlog, taskEpilog": {"hooks": {"taskProlog": "echo export A=b"}},
+    "hooks.taskProlog, hooks.taskEpilog": {"hooks": {"taskProlog": "echo export A=b"}},
     "scheduler.access": {"scheduler": {"access": [{"namespaces": ["x"]}]}},
     "syncer.pollSeconds": {"syncer": {"pollSeconds": 2}},
     "keys.existingSlurmSecret": {"keys": {"existingSlurmSecret": "ours"}},
@@ -68,7 +76,7 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """A value, and the parts whose pods are made anew when it changes."""
+    """Yield each value of CHANGES with the parts whose pods an upgrade replaces when this value changes."""
     before = render("slurm", BASE)
     for value, change in CHANGES.items():
         parts = sorted(
@@ -78,12 +86,12 @@ def rows() -> Iterator[tuple[str, str]]:
 
 
 def effects() -> Iterator[tuple[str, str]]:
-    """A part, and what people notice."""
+    """Yield each part with what people notice when its pods are replaced."""
     return (("slurmd pods" if part == "compute" else part, effect) for part, effect in sorted(EFFECTS.items()))
 
 
 def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """As helm merges values."""
+    """Return values with more values over them, merged as helm merges them."""
     made = copy.deepcopy(dict(values))
     for key, value in more.items():
         made[key] = merged(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value

@@ -1,4 +1,6 @@
-"""Who may do what, and who holds which key: read off the rendered charts, for docs/reference/rights.md."""
+"""The tables of docs/reference/rights.md, made from the rendered charts: which process has which right in Kubernetes,
+and which container holds which key.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ Row = tuple[str, ...]
 
 
 def manifests() -> list[Manifest]:
-    """Both charts, with all that binds a right."""
+    """Return the objects of both charts, with all values that bind a Role or give a key."""
     return [*render("sunkpy", release=RELEASE), *render("slurm", ALWAYS_BOUND, release=RELEASE)]
 
 
 def rules(found: Sequence[Manifest]) -> Iterator[tuple[str, str, Mapping[str, Sequence[str]]]]:
-    """Process, where and rule, of each rule that is bound to somebody.
+    """Yield process, where (own or cluster) and rule, for each rule of a bound Role or ClusterRole.
 
     Raises:
         ValueError: a role is bound to nobody.
@@ -49,7 +51,7 @@ def rules(found: Sequence[Manifest]) -> Iterator[tuple[str, str, Mapping[str, Se
 
 
 def rights(found: Sequence[Manifest]) -> Iterator[Row]:
-    """Process, where, resources and verbs."""
+    """Yield the rows of the table of rights: process, where (own or cluster), resources, verbs."""
     for process, where, rule in sorted(rules(found), key=lambda row: row[0]):
         resources = ", ".join(
             f"`{full_name(group, kind)}`" for group in rule["apiGroups"] for kind in rule["resources"]
@@ -65,7 +67,7 @@ def full_name(group: str, resource: str) -> str:
 
 
 def holders(found: Sequence[Manifest]) -> Iterator[Row]:
-    """Container, user, keys and tokens."""
+    """Yield the rows of the table of keys: container, the user it runs as, its keys and tokens."""
     accounts = of_kind(found, "ServiceAccount")
     for manifest in found:
         if manifest["kind"] not in ("Deployment", "StatefulSet", "Job", "CronJob", "NodeSet"):

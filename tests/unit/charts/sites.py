@@ -1,4 +1,6 @@
-"""What docs/examples/sites/keys.yaml says of public configurations, and the chart's own words on their keys."""
+"""The tables of docs/examples/sites/README.md: what keys.yaml says of public configurations, and the chart's own words
+on their keys.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Line = Mapping[str, Value]
 
 
 class Said(TypedDict, total=False):
-    """What is said of a key: see keys.yaml."""
+    """What keys.yaml says of one key of a site. The fields are explained at the top of keys.yaml."""
 
     was: Value
     note: str
@@ -30,7 +32,7 @@ class Said(TypedDict, total=False):
 
 
 class Source(TypedDict):
-    """Where the original is."""
+    """The place on GitHub from which a site's configuration was copied."""
 
     repository: str
     file: str
@@ -38,7 +40,9 @@ class Source(TypedDict):
 
 
 class Site(TypedDict, total=False):
-    """A configuration: its keys, its lines of partitions, and what their nodes are called here."""
+    """A site's configuration: its keys, its lines PartitionName, and how `nodes` of these lines are called in our
+    values.
+    """
 
     title: str
     source: Source
@@ -49,14 +53,16 @@ class Site(TypedDict, total=False):
 
 SITES: Final[Mapping[str, Site]] = yaml.safe_load((FOLDER / "keys.yaml").read_text())
 OF_SLURM: Final = tuple(name for name in SITES if name != "aws-p5")
-"""Those whose keys are of slurm.conf."""
+"""The sites whose configuration is a slurm.conf."""
 _CLASSES: Final = yaml.safe_load((CHARTS / "slurm/files/slurm-conf.yaml").read_text())[CONF]
 
 What = Literal["taken", "by", "refused", "left out"]
 
 
 class Row(NamedTuple):
-    """A key of a site; `gives` is what slurm.conf has then, `says` what a reader is told besides."""
+    """A key of a site and what becomes of it: `gives` is the value that slurm.conf then has, `says` what the table adds
+    for its reader.
+    """
 
     key: str
     was: str
@@ -66,12 +72,12 @@ class Row(NamedTuple):
 
 
 def written(value: Value) -> str:
-    """As slurm.conf has it."""
+    """Return a value as it is written in slurm.conf."""
     return {True: "YES", False: "NO"}[value] if isinstance(value, bool) else str(value)
 
 
 def rows(site: str) -> Iterator[Row]:
-    """The keys of a site, in its order."""
+    """Yield a row for each key of a site, in the order of keys.yaml."""
     for key, said in SITES[site]["keys"].items():
         was = written(said["was"])
         match said:
@@ -86,11 +92,11 @@ def rows(site: str) -> Iterator[Row]:
 
 
 def words_of_chart(key: str, value: str) -> str:
-    """With which the template refuses a key of slurm.conf; empty where it takes it."""
+    """Return the words with which the chart's template refuses a key with this value; empty if it accepts them."""
     lower = key.lower()
     for name, instead in _CLASSES["ours"].items():
         if name.lower() == lower:
-            return f"use {instead}" if instead else RELIES
+            return f"use the value {instead}" if instead else RELIES
     for name, why in _CLASSES["refused"].items():
         if name.lower() == lower:
             return str(why)
@@ -102,7 +108,7 @@ def words_of_chart(key: str, value: str) -> str:
 
 
 def here(site: str, row: Row) -> str:
-    """What becomes of a key, for a reader."""
+    """Return the last cell of the table: what becomes of a site's key."""
     match row.what:
         case "taken":
             return "accepted" + (f": {row.says}" if row.says else "")

@@ -76,13 +76,17 @@ def _refused(values: Mapping[str, object]) -> str:
         ("FastSchedule", 1, "Slurm no longer knows it"),
         ("InactiveLimit", 60, "slurmctld would end the jobs of pods, which have no steps"),
         ("JobCompPass", "x", "everybody on a node can read slurm.conf"),
-        ("PlugStackConfig", "/etc/plugstack.conf", "use slurmConfig.files: plugstack.conf"),
+        ("PlugStackConfig", "/etc/plugstack.conf", "use the value slurmConfig.files, with the file plugstack.conf"),
         (
             "GresTypes",
             ["gpu", "nic"],
-            "use gpu of NodeSets, and gres for what Slurm counts beside GPUs; Licenses count what is not on nodes",
+            "use the value nodeSets.<name>.gpu for GPUs, or nodeSets.<name>.gres for other things that Slurm",
         ),
-        ("PrologEpilogTimeout", 60, "use hooks.prologTimeoutSeconds and hooks.epilogTimeoutSeconds: Slurm's own would"),
+        (
+            "PrologEpilogTimeout",
+            60,
+            "use the value hooks.prologTimeoutSeconds and hooks.epilogTimeoutSeconds: Slurm's own would",
+        ),
         ("TLSType", "tls/s2n", "the parts of sunkpy speak to Slurm without TLS"),
         ("MpiDefault", "cray_shasta", "cray_shasta: it is for the launcher of Cray's own systems, and srun would fail"),
         ("PrivateData", ["usage", "nodes"], "nodes: user k8s, who asks Slurm for pods, would see no node"),
@@ -184,7 +188,10 @@ def test_a_filter_of_the_site_comes_with_its_script():
 
 @pytest.mark.parametrize(
     ("key", "says"),
-    [("SuspendTime", POWER), ("SelectTypeParameters", "pods are counted in cores and memory, in all partitions")],
+    [
+        ("SuspendTime", POWER),
+        ("SelectTypeParameters", "Slurm has to count pods in cores and memory, in all partitions"),
+    ],
 )
 def test_keys_of_a_partition_are_refused_as_well(key: str, says: str):
     assert f"partitions.low.conf.{key}: {says}" in _refused({"partitions": {"low": {"conf": {key: "x"}}}})

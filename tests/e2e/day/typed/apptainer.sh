@@ -1,3 +1,3 @@
 # source: ULHPC, hpc-docs.uni.lu/jobs/dependencies (`apptainer run image.sif`)
-# does: Apptainer in a job
-# cannot: jobs get no namespaces of their own: `srun --container-image`, docs/tasks/containers-for-jobs.md
+# does: run an Apptainer image in a job
+# cannot: a job gets no namespaces of its own; use `srun --container-image`, docs/tasks/containers-for-jobs.md

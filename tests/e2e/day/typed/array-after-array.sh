@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/sbatch.html (`--dependency`)
-# does: `--dependency=aftercorr`: each task after that of the same number; `after:JOB+1` waits
+# does: submit an array whose tasks wait each for the task of the same number in another array (`--dependency=aftercorr`), and a job that waits a minute after another's start (`after:JOB+1`)
 # says: 2 after 2
 # says: Dependency
 first=$(sbatch --parsable --array=1-2 --time=1 --output=/dev/null --wrap='echo $SLURM_ARRAY_TASK_ID > made.$SLURM_ARRAY_TASK_ID')

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/array-jobs
-# does: `--array=1-6%2`, each task with a line of a file, output by %A and %a
+# does: submit an array of which two tasks run at once (`--array=1-6%2`); each task reads its own line of a file and writes its own output file (%A, %a)
 # says: 6 files
 # says: apple beech cedar elder fir gean
 # says: most at once: [12]

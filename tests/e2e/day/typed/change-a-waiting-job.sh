@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/scontrol.html
-# does: `scontrol hold`, `update`, `release`, `scontrol write batch_script`
+# does: hold, change and release a waiting job with `scontrol`, and print its script (`scontrol write batch_script`)
 # says: JobHeldUser
 # says: TimeLimit=00:05:00
 # says: #!/bin/sh

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/example-job-scripts
-# does: a program with OpenMP compiled in the login pod, `--cpus-per-task`, `OMP_NUM_THREADS`
+# does: compile a program with OpenMP in the login pod, and run it in a job with `--cpus-per-task` and `OMP_NUM_THREADS`
 # says: 2 threads
 cat > threads.c <<'END'
 #include <omp.h>

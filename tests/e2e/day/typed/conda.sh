@@ -1,3 +1,3 @@
 # source: NERSC, docs.nersc.gov/development/languages/python
-# does: `conda create`
-# cannot: the test has no way to conda's channels; `python3 -m venv` runs
+# does: make a Python environment with `conda create`
+# cannot: the test cannot reach conda's channels; `python3 -m venv` runs

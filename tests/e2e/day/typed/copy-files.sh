@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/data/moving
-# does: `scp`, `sftp` and `rsync` to the cluster and back
+# does: copy files to the cluster and back with `scp`, `sftp` and `rsync`
 # at: laptop
 # says: data: OK
 # says: tree/a

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/sbcast.html
-# does: `sbcast` of a file to /tmp of all nodes of a job
+# does: copy a file to /tmp of all nodes of a job with `sbcast`
 # says: same on 2
 head -c 1000000 /dev/urandom > data
 cat > copies.job <<'END'

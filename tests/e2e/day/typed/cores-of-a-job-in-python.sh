@@ -1,5 +1,5 @@
 # source: joblib, joblib.readthedocs.io/en/stable/parallel.html; Python, docs.python.org/3/library/multiprocessing.html
-# does: joblib and multiprocessing with as many processes as `SLURM_CPUS_PER_TASK` says
+# does: use as many processes in joblib and multiprocessing as `SLURM_CPUS_PER_TASK` says
 # needs: software
 # limit: 120
 # says: joblib 2 processes

@@ -1,5 +1,5 @@
 # source: Dask, jobqueue.dask.org
-# does: `SLURMCluster`: a client in the login pod, workers in two jobs that it submits
+# does: start Dask's `SLURMCluster`: the client runs in the login pod, its workers in two jobs that it submits
 # needs: software
 # limit: 180
 # says: \[0, 1, 4, 9, 16, 25, 36, 49\] in 2 jobs

@@ -1,5 +1,5 @@
 # source: Dask, mpi.dask.org
-# does: `mpirun python script.py` with `dask_mpi.initialize()`: scheduler, client and workers are ranks of one job
+# does: run Dask with `mpirun python script.py` and `dask_mpi.initialize()`: scheduler, client and workers are ranks of one job
 # needs: software
 # limit: 180
 # says: 285 by 2 workers, the client on another node

@@ -1,3 +1,3 @@
 # source: DeepSpeed, deepspeed.ai/getting-started; github.com/deepspeedai/DeepSpeed, deepspeed/launcher
-# does: `deepspeed --hostfile … --launcher slurm`
-# cannot: on cpus it first compiles an extension, which was not tried; its `srun` starts, with `--no_ssh_check`
+# does: start a training with `deepspeed --hostfile … --launcher slurm`
+# cannot: without GPUs deepspeed first compiles an extension, which was not tried; its `srun` starts, with `--no_ssh_check`

@@ -1,5 +1,5 @@
 # source: ULHPC, hpc-docs.uni.lu/jobs/dependencies
-# does: `--dependency=afterok`, `afternotok`, `singleton`; what can never begin is ended by `--kill-on-invalid-dep`
+# does: submit jobs with `--dependency=afterok`, `afternotok` and `singleton`; Slurm ends a job that can never begin (`--kill-on-invalid-dep`)
 # says: first
 # says: second
 # says: a

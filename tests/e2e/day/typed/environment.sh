@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs/best-practices
-# does: `--export=ALL`, `--export=NONE`, `--export=NAME=value`
+# does: choose with `--export=ALL`, `NONE` or `NAME=value` which variables of the shell a job gets
 # says: all: mine
 # says: none:
 # says: one: theirs

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/srun.html (IO redirection, filename pattern)
-# does: `srun --output=%j-%t.out`, `--input`, `--chdir`, a folder for the output that the script makes
+# does: give the tasks of a step an input file (`srun --input`) and each its own output file (`--output=outputs/%t.out`), in a folder that the script makes (`--chdir`)
 # says: 0 read twig in inner
 # says: 1 read twig in inner
 mkdir inner; echo twig > inner/line

@@ -1,5 +1,5 @@
 # source: PyTorch, github.com/pytorch/examples, distributed/ddp-tutorial-series/slurm
-# does: `MASTER_ADDR=$(scontrol show hostnames … | head -n 1)`: rank 0 is there, it resolves, and the others reach its port
+# does: set `MASTER_ADDR` to the first name of `scontrol show hostnames`: rank 0 is on that node, the name resolves, and the other ranks reach its port
 # says: 0 of 2 is the master
 # says: 1 of 2 heard hello
 cat > master.job <<'END'

@@ -1,5 +1,5 @@
 # source: ULHPC, hpc-docs.uni.lu/jobs/gnu-parallel
-# does: `parallel --max-procs $SLURM_NTASKS srun --nodes=1 --ntasks=1 --exact`, with `--joblog`
+# does: run many steps in a job with GNU parallel: `parallel --max-procs $SLURM_NTASKS srun --nodes=1 --ntasks=1 --exact`, with `--joblog`
 # needs: software
 # limit: 120
 # says: 8 tasks, 2 nodes, 8 in the log

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/creating-job-scripts (`--gres=gpu:TYPE:N`); NERSC, docs.nersc.gov/jobs/examples (`--gpus`, `--gpus-per-task`)
-# does: `--gres=gpu:h100:2`, `--gpus=1`, `--gpus-per-task=1` with two tasks
+# does: ask for GPUs with `--gres=gpu:h100:2`, `--gpus=1`, or `--gpus-per-task=1` for two tasks
 # says: 0,1
 # says: .
 # says: 2 tasks, 2 GPUs

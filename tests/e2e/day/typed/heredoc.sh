@@ -1,5 +1,5 @@
 # source: ULHPC, hpc-docs.uni.lu/jobs/submit
-# does: `sbatch <<EOF`, variables of the shell expanded before
+# does: submit a script from the shell with `sbatch <<EOF`; the shell expands variables before it submits
 # says: with 3 from the shell
 VALUE=3
 sbatch --wait --parsable --output=said > job <<EOF

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/heterogeneous_jobs.html
-# does: a job of two components, `srun --het-group=0,1`
+# does: submit a heterogeneous job of two components, and run a step on both (`srun --het-group=0,1`)
 # says: 0: 2 parts
 # says: 1: 2 parts
 cat > het.job <<'END'

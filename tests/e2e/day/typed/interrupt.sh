@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/srun.html (SIGINT)
-# does: Ctrl-C in a terminal: twice ends `srun` and its job
+# does: press Ctrl-C in a terminal: the second one ends `srun` and its job
 # says: (?s:.*)running(?s:.*)srun: interrupt(?s:.*)
 # says: 0 left
 type() {

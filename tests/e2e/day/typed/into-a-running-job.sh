@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/interactive-usage
-# does: `srun --overlap --jobid`, `sstat`, `sattach`, of a job that runs
+# does: look into a running job with `srun --overlap --jobid`, `sstat` and `sattach`
 # says: inside \d+ on compute-\d+-\d+
 # says: \d+\.batch\|\d+\|
 # says: (?s:.*)tick(?s:.*)

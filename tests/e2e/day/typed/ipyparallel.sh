@@ -1,5 +1,5 @@
 # source: IPython Parallel, ipyparallel.readthedocs.io/en/latest/tutorial/process.html
-# does: `Cluster(engines="slurm")`: engines in a job, `map` over them from the login pod
+# does: start IPython engines in a job with `Cluster(engines="slurm")`, and call `map` over them from the login pod
 # needs: software
 # limit: 180
 # says: \[0, 1, 4, 9, 16, 25, 36, 49\] by 2 engines

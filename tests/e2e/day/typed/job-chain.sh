@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/sbatch.html (`--dependency`)
-# does: a job that submits its successor, until the work is done
+# does: submit a job that submits its successor, until the work is done
 # says: part 1
 # says: part 2
 # says: part 3

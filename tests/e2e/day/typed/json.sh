@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/squeue.html (`--json`)
-# does: `squeue --json`, `scontrol show job --json`, `sinfo --json`, `sacct --json`, read by jq
+# does: read the output of `squeue --json`, `scontrol show job --json`, `sinfo --json` and `sacct --json` with jq
 # says: queued PENDING
 # says: queued chem
 # says: 3

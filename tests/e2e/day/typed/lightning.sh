@@ -1,5 +1,5 @@
 # source: PyTorch Lightning, lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html
-# does: `srun python train.py` with `Trainer(num_nodes=2)`, which reads ranks and the master from Slurm's variables
+# does: train with PyTorch Lightning by `srun python train.py`: `Trainer(num_nodes=2)` reads ranks and the master from Slurm's variables
 # needs: software
 # limit: 240
 # says: 2 ranks, 2 nodes, trained

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/creating-job-scripts
-# does: `--mail-type` and `--mail-user` are taken, without a mail program at the site
+# does: submit with `--mail-type` and `--mail-user`; Slurm accepts both at a site without a mail program
 # says: sbatch: no mail is sent here, so --mail-type does nothing
 # says: ran
 sbatch --wait --mail-type=END,FAIL --mail-user=ann@example.com --output=said --wrap='echo ran' > /dev/null

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/modules
-# does: `module use` a folder of one's own, `module avail`, `module load`, in the shell and in a job
+# does: load environment modules from a folder of one's own (`module use`, `avail`, `load`), in the shell and in a job
 # says: tool/1.0
 # says: /opt/tool
 # says: in a job /opt/tool

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/example-job-scripts
-# does: `srun --multi-prog`
+# does: run several programs in one step with `srun --multi-prog`
 # says: 0: server on 0
 # says: 1: client 0 of 2
 # says: 2: client 1 of 2

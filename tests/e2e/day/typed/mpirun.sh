@@ -1,5 +1,5 @@
 # source: Open MPI, docs.open-mpi.org/en/main/launching-apps/slurm.html
-# does: `mpicc`, and `mpirun` in a job of two nodes, which starts its daemons with srun
+# does: compile with `mpicc`, and start `mpirun` in a job of two nodes; it starts its daemons with srun
 # needs: software
 # limit: 120
 # says: 4 ranks on 2 nodes

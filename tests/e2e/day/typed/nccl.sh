@@ -1,3 +1,3 @@
 # source: PyTorch, docs.pytorch.org/docs/stable/distributed.html
-# does: `torchrun` with the backend nccl
-# cannot: no GPU; with gloo it runs
+# does: train with `torchrun` and the backend nccl
+# cannot: the test nodes have no GPU; the same training runs with gloo

@@ -1,3 +1,3 @@
 # source: Nextflow, nextflow.io/docs/latest/executor.html (`process.executor = 'slurm'`)
-# does: `nextflow run`
-# cannot: the test has no way to Nextflow's own download; it needs `sbatch`, `squeue` and `scancel`
+# does: run a workflow with `nextflow run`
+# cannot: the test cannot reach Nextflow's download; Nextflow uses `sbatch`, `squeue` and `scancel`, which run

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/sbatch.html
-# does: `--nodelist`, `--exclude`, `scontrol show hostlist`
+# does: choose nodes by name with `--nodelist` and `--exclude`, and fold names with `scontrol show hostlist`
 # says: on the second: yes
 # says: without the second: 2
 # says: compute-\d+-\[\d+-\d+\]

@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/services/jupyter; Jupyter, jupyter-server.readthedocs.io/en/latest/operators/public-server.html
-# does: `jupyter server` in a job, reached from the laptop by `ssh -N -L PORT:NODE:PORT`; a kernel starts there; without the token nobody gets in
+# does: start `jupyter server` in a job, open it from the laptop through `ssh -N -L PORT:NODE:PORT`, and start a kernel; without the token nobody gets in
 # at: laptop
 # needs: software
 # limit: 180

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/srun.html
-# does: `srun --kill-on-bad-exit`: one rank fails, the others end, and srun, the job and `sacct` say so
+# does: run `srun --kill-on-bad-exit`: when one rank fails, the others end, and srun and `sacct` show the failure
 # says: .*task 0: Exited with exit code 7
 # says: the other ended before it had slept
 # says: FAILED\|\d+:0

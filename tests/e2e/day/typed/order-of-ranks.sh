@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/srun.html
-# does: `--distribution=block` and `cyclic`, `--ntasks-per-node`, `--relative`: where which rank is
+# does: choose which rank runs on which node, with `--distribution=block` or `cyclic`, `--ntasks-per-node` and `--relative`
 # says: block 0 0 1 1
 # says: cyclic 0 1 0 1
 # says: relative 1

@@ -1,5 +1,5 @@
 # source: Parsl, parsl.readthedocs.io/en/stable/userguide/configuration (`SlurmProvider`, `HighThroughputExecutor`, `SrunLauncher`)
-# does: apps of Python and bash from the login pod, on workers in a job of two nodes
+# does: run Parsl apps of Python and bash: the program is in the login pod, its workers in a job of two nodes
 # needs: software
 # limit: 180
 # says: \[0, 1, 4, 9, 16, 25, 36, 49\] on 2 nodes

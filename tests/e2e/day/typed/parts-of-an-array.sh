@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs/examples (job arrays); Slurm, slurm.schedmd.com/job_array.html
-# does: `--array=1,3-9:2`, `squeue --array`, `scancel JOB_[3-5]`, `scontrol update ArrayTaskThrottle`, `SLURM_ARRAY_TASK_COUNT`
+# does: work with parts of an array: `--array=1,3-9:2`, `squeue --array`, `scancel JOB_[3-5]`, `scontrol update ArrayTaskThrottle`, `SLURM_ARRAY_TASK_COUNT`
 # says: 1 3 5 7 9
 # says: 1 7 9
 # says: ArrayTaskThrottle=1

@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs/interactive
-# does: `srun --pty bash` in a terminal, a command typed there, and `exit`
+# does: open a shell in a job with `srun --pty bash`, type a command there, and leave with `exit`
 # says: (?s:.*)there compute-\d+-\d+ with /dev/pts/\d+(?s:.*)
 type() {
   until grep -q '@compute.*\$' seen; do sleep 0.5; done

@@ -1,5 +1,5 @@
 # source: Git, git-scm.com/docs/git-push
-# does: `git push` of a repository on the laptop to one in the home of the cluster, checked out and run there as a job
+# does: push a repository with `git push` from the laptop to the home in the cluster, check it out there, and run it as a job
 # at: laptop
 # says: from a commit
 git init -q -b main work && cd work

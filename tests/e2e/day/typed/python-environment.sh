@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/development/languages/python
-# does: `python3 -m venv` in the home, used by a job
+# does: make a Python environment with `python3 -m venv` in the home, and use it in a job
 # says: /home/ann/\S+/env
 python3 -m venv env
 source env/bin/activate

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/sbatch.html (any interpreter below `#!`)
-# does: a script of Python with #SBATCH lines, with arguments; an option of the command line goes before that of the script
+# does: submit a Python script that has #SBATCH lines, with arguments; an option of the command line wins over the same option in the script
 # says: renamed \['one', 'two words'\] 2
 cat > analyse.py <<'END'
 #!/usr/bin/env python3

@@ -1,5 +1,5 @@
 # source: GRNET ARIS, doc.aris.grnet.gr/run
-# does: `squeue --me`, `squeue --start`, `scontrol show job`, `scancel -u`, `sacct -X --format`
+# does: look at jobs with `squeue --me`, `squeue --start`, `scontrol show job` and `sacct -X --format`, and cancel one's own with `scancel -u`
 # says: PENDING for-later BeginTime
 # says: \d+-\d+-\d+T\d+:\d+:\d+
 # says: JobName=for-later

@@ -1,5 +1,5 @@
 # source: Ray, docs.ray.io/en/latest/cluster/vms/user-guides/community/slurm.html
-# does: `ray start --head` on the first node and workers on the others by `srun … &`, then a program that uses all
+# does: start Ray in a job: `ray start --head` on the first node, workers on the others by `srun … &`; then run a program that uses all
 # needs: software
 # limit: 300
 # says: tasks on 2 nodes, 4 cpus in all

@@ -1,5 +1,5 @@
 # source: VS Code, code.visualstudio.com/docs/remote/ssh (what its server needs)
-# does: what an editor's server needs: `bash -l` without a terminal, a program that outlives its shell, a port and a socket on the login pod's localhost forwarded, `-D` for all ports
+# does: connect a remote editor (VS Code): its server needs `bash -l` without a terminal, a program that outlives its shell, and forwarding of a port, a socket and all ports (`-D`) to the login pod
 # at: laptop
 # says: linux x86_64
 # says: by port

@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs/interactive
-# does: `salloc`, `srun` from its shell over both nodes, `exit`
+# does: allocate two nodes with `salloc`, run `srun` over both in its shell, and leave with `exit`
 # says: (?s:.*)at \S+(?s:.*)0: compute-\d+-\d+(?s:.*)1: compute-\d+-\d+(?s:.*)Relinquishing job allocation \d+(?s:.*)
 type() {
   until grep -q 'are ready for job' seen; do sleep 0.5; done

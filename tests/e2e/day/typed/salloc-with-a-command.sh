@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/salloc.html
-# does: `salloc … COMMAND`, `salloc --no-shell` and steps by `srun --jobid`, `--immediate`
+# does: allocate nodes for one command (`salloc … COMMAND`), or without a shell (`salloc --no-shell`) and run steps with `srun --jobid`; or only if it starts at once (`--immediate`)
 # says: 2 nodes
 # says: 1 in compute-\d+-\d+
 # says: CANCELLED

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/creating-job-scripts (local storage); NERSC, docs.nersc.gov/jobs/best-practices
-# does: files copied to a folder in /tmp of the node, results copied home by a trap, the folder gone
+# does: copy files to a folder in /tmp of the node, copy results home in a trap, and remove the folder
 # says: 1000 lines sorted
 # says: nothing left
 seq 1000 | shuf > data

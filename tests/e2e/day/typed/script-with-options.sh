@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs
-# does: a script with #SBATCH lines: name, output by %x and %j, tasks on two nodes, `srun -l`
+# does: submit a script with #SBATCH lines for its name, its output file (%x, %j) and tasks on two nodes, which runs `srun -l`
 # says: 0: compute-\d+-\d+
 # says: 1: compute-\d+-\d+
 # says: 2 nodes, 2 tasks, first.job

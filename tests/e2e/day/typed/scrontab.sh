@@ -1,3 +1,3 @@
 # source: Slurm, slurm.schedmd.com/scrontab.html
-# does: `scrontab -e`
-# cannot: off unless `ScronParameters: enable` in slurm.conf
+# does: have a job start at fixed times, with `scrontab -e`
+# cannot: scrontab is off unless slurm.conf has `ScronParameters: enable`

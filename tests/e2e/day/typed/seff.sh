@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/running/performance-checklist
-# does: `seff` of a job that has ended
+# does: look with `seff` how much of its resources an ended job used
 # says: State: COMPLETED \(exit code 0\)
 # says: (?s:.*)CPU Efficiency: .*(?s:.*)Memory Efficiency: .*
 job=$(sbatch --parsable --wait --output=/dev/null --mem=100 --wrap='sleep 1')

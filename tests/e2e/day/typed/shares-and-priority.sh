@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs/monitoring
-# does: `sprio`, `sshare -U`, `sacctmgr show assoc`, `sreport`
+# does: look at priority, fair share, associations and usage: `sprio`, `sshare -U`, `sacctmgr show assoc`, `sreport`
 # says: Weights
 # says: chem\|ann\|
 # says: chem\|ann\|

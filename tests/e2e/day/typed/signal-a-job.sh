@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/scancel.html
-# does: `scancel --signal=USR1 --batch` to the script, `scancel --signal=USR2` to its steps
+# does: send a signal to a job's script (`scancel --signal=USR1 --batch`) or to its steps (`scancel --signal=USR2`)
 # says: script heard USR1
 # says: step heard USR2
 cat > hears.job <<'END'

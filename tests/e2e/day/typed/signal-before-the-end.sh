@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs/examples (variable-time jobs); ULHPC, hpc-docs.uni.lu/jobs/signals
-# does: `--signal=B:USR1@60` with a trap that saves and requeues: the second run goes on from the checkpoint
+# does: have Slurm signal the script a minute before the time limit (`--signal=B:USR1@60`); a trap saves and requeues, and the second run goes on from the checkpoint
 # limit: 300
 # says: run 0 begins at 0
 # says: told, saved

@@ -1,5 +1,5 @@
 # source: Snakemake, snakemake.github.io/snakemake-plugin-catalog/plugins/executor/slurm.html
-# does: `snakemake --executor slurm`: each rule is a job
+# does: run a workflow with `snakemake --executor slurm`: each rule is a job
 # needs: software
 # newer: immutables, which Snakemake needs, has no wheel for Python 3.14
 # limit: 240

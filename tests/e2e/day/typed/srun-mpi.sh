@@ -1,5 +1,5 @@
 # source: Open MPI, docs.open-mpi.org/en/main/launching-apps/slurm.html; mpi4py, mpi4py.readthedocs.io
-# does: `srun --mpi=pmix python3` with mpi4py
+# does: run mpi4py with `srun --mpi=pmix python3`
 # needs: software
 # newer: Debian's 26.05 has no PMIx plugin, see docs/tasks/mpi.md
 # limit: 120

@@ -1,5 +1,5 @@
 # source: ULHPC, hpc-docs.uni.lu/jobs/steps
-# does: several steps of a job at once with `srun --exact … &` and `wait`
+# does: run several steps of a job at once with `srun --exact … &` and `wait`
 # says: 4
 # says: \d|1\d
 cat > many.job <<'END'

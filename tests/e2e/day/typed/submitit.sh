@@ -1,5 +1,5 @@
 # source: submitit, facebookincubator.github.io/submitit
-# does: functions of Python as jobs: `submit`, `map_array`, results and an exception with its traceback
+# does: run Python functions as jobs with submitit: `submit`, `map_array`, results, and an exception with its traceback
 # needs: software
 # limit: 120
 # says: 12 in job \d+

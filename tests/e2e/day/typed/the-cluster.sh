@@ -1,5 +1,5 @@
 # source: GRNET ARIS, doc.aris.grnet.gr/run
-# does: `sinfo -s`, `sinfo -N -l`, `sinfo -o`, `scontrol show partition`, `scontrol show node`
+# does: look at nodes and partitions: `sinfo -s`, `sinfo -N -l`, `sinfo -o`, `scontrol show partition`, `scontrol show node`
 # says: low\* up infinite
 # says: 3 nodes idle
 # says: high 3 2

@@ -1,5 +1,5 @@
 # source: CSC, docs.csc.fi/computing/connecting
-# does: `tmux` keeps `srun` after the terminal is gone
+# does: start `srun` in `tmux`, and leave the terminal: the step goes on
 # says: still on compute-\d+-\d+
 tmux new-session -d -s work 'srun --time=1 bash -c "sleep 2; echo still on \$(hostname)" > said'
 sleep 1

@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/machinelearning/pytorch; PyTorch, docs.pytorch.org/docs/stable/distributed.html (env://)
-# does: `srun python`, MASTER_ADDR of the first node by name, RANK from SLURM_PROCID and WORLD_SIZE from SLURM_NTASKS
+# does: start PyTorch with `srun python` alone: MASTER_ADDR is the name of the first node, RANK is SLURM_PROCID and WORLD_SIZE is SLURM_NTASKS
 # needs: software
 # limit: 180
 # says: sum of ranks 3

@@ -1,5 +1,5 @@
 # source: PyTorch, docs.pytorch.org/docs/stable/elastic/run.html
-# does: `python -m torch.distributed.run --node_rank $SLURM_NODEID --master_addr NAME`, static rendezvous
+# does: start PyTorch with `python -m torch.distributed.run --node_rank $SLURM_NODEID --master_addr NAME` (static rendezvous)
 # needs: software
 # limit: 180
 # says: sum of ranks 6

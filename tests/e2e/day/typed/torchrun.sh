@@ -1,5 +1,5 @@
 # source: PyTorch, github.com/pytorch/examples, distributed/ddp-tutorial-series/slurm; docs.pytorch.org/docs/stable/elastic/run.html
-# does: `srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint <ip of the first node>`: a model trained by 4 ranks over gloo
+# does: train a model by 4 ranks over gloo with `srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint <ip of the first node>`
 # needs: software
 # limit: 180
 # says: 4 ranks on 2 nodes agree, the loss falls

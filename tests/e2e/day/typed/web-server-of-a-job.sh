@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/services/jupyter; CSC, docs.csc.fi/computing/running/interactive-usage
-# does: a server in a job on a port of its node, reached from the laptop with `ssh -N -L PORT:NODE:PORT`
+# does: start a web server in a job on a port of its node, and reach it from the laptop with `ssh -N -L PORT:NODE:PORT`
 # at: laptop
 # says: from a job
 job=$(ssh cluster "mkdir -p web.$$; echo from a job > web.$$/index.html; cd web.$$; sbatch --parsable --time=5 --output=/dev/null --wrap='python3 -m http.server 8899'")

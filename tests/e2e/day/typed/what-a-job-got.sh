@@ -1,5 +1,5 @@
 # source: NERSC, docs.nersc.gov/jobs/monitoring; Slurm, slurm.schedmd.com/sacct.html
-# does: `scontrol show job --details` while it runs; `sacct` with TRES, memory, time, exit code and steps after it
+# does: look what a job got: `scontrol show job --details` while it runs; `sacct` with TRES, memory, time, exit code and steps after it
 # says: Nodes=compute-\d+-\d+ CPU_IDs=\S+ Mem=100 GRES=
 # says: FAILED\|3:0\|billing=\d+,cpu=1,mem=100M,node=1\|100M
 # says: batch\|FAILED\|3:0

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/sbatch.html
-# does: a wrong account, partition, time or number of GPUs of a node: refused at once, in words
+# does: submit a job with a wrong account, partition, time or number of GPUs: Slurm refuses it at once, and says why
 # says: .*Invalid account or account/partition combination specified
 # says: .*invalid partition specified: .*
 # says: .*Batch job submission failed: Invalid partition name specified

@@ -1,5 +1,5 @@
 # source: Slurm, slurm.schedmd.com/sbatch.html
-# does: `--exclusive`, `--mem=0`: all cpus and all memory of both nodes are the job's, and nobody else gets there
+# does: ask for whole nodes with `--exclusive` and `--mem=0`: the job has all cpus and all memory of both nodes, and no other job gets there
 # says: all cpus of 2 nodes
 # says: all memory
 # says: nobody else: Resources

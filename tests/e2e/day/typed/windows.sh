@@ -1,3 +1,3 @@
 # source: Slurm, slurm.schedmd.com/srun.html
-# does: `ssh -X` and `srun --x11`
-# cannot: off unless `login.ssh.x11`; `srun --x11` needs cgroups, which these nodes lack
+# does: open windows of a program with `ssh -X` and `srun --x11`
+# cannot: X11 is off unless `login.ssh.x11`; `srun --x11` needs cgroups, which the test nodes lack
