@@ -98,31 +98,31 @@ HEALTHY = {
 }
 DELETED = f"sunkpy_nodeset_pods_deleted_total{{{OWN}"
 CASES = [
-    Case("SlurmNotSeen", {}, RESEARCH, "No process of this release answers Prometheus"),
+    Case("SlurmNotSeen", {}, RESEARCH, "Prometheus gets no metrics from any process of this release"),
     Case(
         "SlurmNobodyLeads", {f"sunkpy_leader{SYNCER}": always(0)}, {"namespace": "research", "container": "syncer"},
-        "Nobody does the work of syncer",
+        "No replica of syncer leads, so its work is not done",
     ),
     Case(
         "SlurmNotReadable", {f"sunkpy_syncer_slurm_readable{SYNCER}": always(0)}, OF_SYNCER,
-        "The syncer cannot read Slurm. Drains and cordons are mirrored no more, and pods keep their last known state",
+        "The syncer cannot read Slurm. It mirrors no drain and no cordon, and slurmd pods keep their last known state",
     ),
     Case(
         "SlurmNotBelieved", {f"sunkpy_syncer_slurm_believed{SYNCER}": always(0)}, OF_SYNCER,
-        "Slurm answers without its nodes. Nothing is written until they are back or a person confirms",
+        "Slurm's answers lack most of its nodes. The syncer writes nothing until they are back or a person confirms",
     ),
     Case(
         "SlurmAnswersLate", {f"sunkpy_slurm_cache_age_seconds{SYNCER}": always(90)}, OF_SYNCER,
-        "The newest answer of Slurm is 1m 30s old",
+        "The syncer's newest answer from Slurm is 1m 30s old",
     ),
     Case(
         "SlurmSchedulerBlind", {f"sunkpy_scheduler_poll_age_seconds{SCHEDULER}": always(60)}, OF_SCHEDULER,
-        "The scheduler has seen no job states for 1m 0s. No pod is bound",
+        "The scheduler has read no states of jobs for 1m 0s. It binds no pod",
     ),
     Case(
         "SlurmHooksRefused", {f'sunkpy_scheduler_hooks_total{{{OWN}, hook="epilog", code="401"}}': growing(30)},
         RESEARCH | {"hook": "epilog", "code": "401"},
-        "Hooks (epilog) are answered with 401. Jobs wait to start or to end",
+        "The scheduler answers calls of epilog with 401. Jobs wait to start or to end",
     ),
     Case(
         "SlurmPodsDoNotEnd", {f'sunkpy_scheduler_gangs{{{OWN}, state="ending"}}': always(3)},
@@ -130,15 +130,16 @@ CASES = [
     ),
     Case(
         "SlurmNodesDown", {f"slurm_nodes_down{{{OWN}}}": always(11)}, RESEARCH,
-        "11 Slurm nodes are down, more than a tenth",
+        "11 Slurm nodes are down, more than a tenth of all",
     ),
     Case(
         "SlurmNodesDrained", {f"slurm_nodes_drained{{{OWN}}}": always(21)}, RESEARCH,
-        "26 Slurm nodes are drained, more than a quarter",
+        "26 Slurm nodes are drained or draining, more than a quarter of all",
     ),
     Case(
         "NodeSetRemovalHeld", {f'sunkpy_nodeset_removal_held{{{OWN}, nodeset="a"}}': always(1)},
-        RESEARCH | {"nodeset": "a"}, "NodeSet a waits for a person, as too many pods would have to leave at once",
+        RESEARCH | {"nodeset": "a"},
+        "NodeSet a removes no slurmd pod until a person acts, because too many would have to go at once",
     ),
     Case(
         "SlurmNodeNeedsPerson", {f'sunkpy_health_nodes{{{OWN}, nodeset="a", state="needs-a-person"}}': always(2)},
@@ -146,45 +147,49 @@ CASES = [
     ),
     Case(
         "SlurmTooManyAtOnce", {f'sunkpy_syncer_capped_total{{{OWN}, action="DrainNode"}}': growing(1)},
-        RESEARCH | {"action": "DrainNode"}, "DrainNode is due for too many nodes at once, and is done for some only",
+        RESEARCH | {"action": "DrainNode"},
+        "The syncer postpones DrainNode for some nodes, because it is due for too many at once",
     ),
     Case(
         "SlurmdPodsFail", {f'{DELETED}, nodeset="a", why="failed"}}': growing(0.1)}, RESEARCH | {"nodeset": "a"},
-        "slurmd pods of NodeSet a end again and again",
+        "slurmd pods of NodeSet a fail again and again",
     ),
     Case(
         "SlurmJobsEndedByRemoval", {f'{DELETED}, nodeset="a", why="drain-timeout"}}': growing(0.1)},
-        RESEARCH | {"nodeset": "a"}, "slurmd pods of NodeSet a left after their drain timeout, and jobs with them",
+        RESEARCH | {"nodeset": "a"},
+        "slurmd pods of NodeSet a were deleted after drainTimeoutSeconds, and their jobs ended with them",
     ),
     Case(
         "SlurmDeviceTaken", {f'sunkpy_scheduler_device_refusals_total{{{OWN}, reason="taken"}}': growing(1)}, RESEARCH,
-        "Pods wait, for somebody else has devices that Slurm gave them. Does kube-scheduler hand out GPUs there?",
+        "Pods wait, because somebody else has devices that Slurm gave their jobs. Does kube-scheduler hand "
+        "out GPUs there?",
     ),
     Case(
         "SlurmSchedulerFault", {f"sunkpy_scheduler_failed_looks_total{{{OWN}}}": growing(1)}, RESEARCH,
-        'The scheduler could not judge a gang, and leaves it alone. Its log line "not judged again" has the reason',
+        'The scheduler failed to decide about a gang, and does nothing for it. Its log line "not judged '
+        'again" has the reason',
     ),
     Case(
         "SlurmPassesFail",
         {f'sunkpy_reconcile_total{{{OWN}, container="syncer", queue="mirror", result="error"}}': growing(30)},
         {"namespace": "research", "container": "syncer", "queue": "mirror"},
-        "syncer fails in its work on mirror again and again; its log has the reason",
+        "Passes of syncer over its queue mirror fail again and again; its log has the reason",
     ),
     Case(
         "SlurmAccountsNotSettled", {f"sunkpy_accounts_settled_timestamp_seconds{ACCOUNTS}": always(0)}, OF_ACCOUNTS,
-        "slurmdbd has not agreed with the values for 50m 0s",
+        "Accounts, QoS or users in slurmdbd have differed from the values for 50m 0s",
     ),
     Case(
         "SlurmctldBusy", {f"slurm_server_thread_cnt{{{OWN}}}": always(200)}, RESEARCH,
-        "slurmctld works at 200 calls at once, of 256",
+        "slurmctld handles 200 requests at once, of at most 256",
     ),
     Case(
         "SlurmdbdBehind", {f"slurm_slurmdbd_queue_size{{{OWN}}}": always(6000)}, RESEARCH,
-        "6000 records wait for slurmdbd",
+        "6000 records wait in slurmctld until slurmdbd takes them",
     ),
     Case(
         "SlurmFiguresCut", {f'sunkpy_figures_series_cut{{{OWN}, name="a"}}': always(7)}, RESEARCH,
-        "7 series are left out; see syncer.metrics.seriesPerName",
+        "7 series of Slurm's metrics are not shown; see the value syncer.metrics.seriesPerName",
     ),
     Case(
         "SlurmVolumeFull", {f"sunkpy_volume_free_bytes{OF_STATE}": always(4)},
@@ -198,17 +203,18 @@ CASES = [
     Case(
         "SlurmClaimFilling", {f"kubelet_volume_stats_available_bytes{OF_HOME}": always(4)},
         RESEARCH | {"persistentvolumeclaim": "slurm-home"},
-        "Claim slurm-home is 96% full, of homes, scratch or a site's folder",
+        "Claim slurm-home (homes, scratch or a site's folder) is 96% full",
     ),
     Case(
         "SlurmVolumesNotSeen",
         {f'up{{{OWN}, container="volumes", pod="slurm-slurmctld-0", instance="6"}}': always(0)},
         RESEARCH | {"container": "volumes", "pod": "slurm-slurmctld-0", "instance": "6"},
-        "Nobody sees how full volumes of pod slurm-slurmctld-0 are; the log of its container volumes has the reason",
+        "Prometheus cannot see how full the volumes of pod slurm-slurmctld-0 are; the log of its container "
+        "volumes has the reason",
     ),
     Case(
         "SlurmStateNotSaved", {f"sunkpy_job_state_saved_timestamp_seconds{WATCHER}": always(0)}, RESEARCH,
-        "slurmctld has not saved its jobs for 50m 0s. If it ends, it forgets what has changed since",
+        "slurmctld has not saved its jobs for 50m 0s. If it ends, it forgets the changes since then",
     ),
     Case(
         "SlurmBackupLate", {f'{LATE}, of="queue", where="volume"}}': always(60)}, RESEARCH | {"of": "queue"},

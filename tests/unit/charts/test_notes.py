@@ -13,27 +13,27 @@ from tests.unit.charts.test_login import ANN
 
 EVERYTHING = {"users": {"people": {"ann": ANN}}, "page": {"enabled": True}}
 NOTHING = {"login": {"enabled": False}, "scheduler": {"enabled": False}}
-TOLD = """Slurm cluster demo is there when its pods are:
+TOLD = """Slurm cluster demo is ready when these NodeSets and pods are ready:
 
   kubectl -n research get nodesets,pods
   kubectl -n research exec -it demo-login-0 -- bash -l    # then: sinfo, sbatch, srun
-  kubectl -n research get service demo-login    # where people come by ssh
+  kubectl -n research get service demo-login    # the address of ssh for people
 
-Pods with `schedulerName: demo` are Slurm jobs. Why one waits:
+Pods with `schedulerName: demo` run as Slurm jobs. This shows why a pod waits:
 
   kubectl describe pod POD
 
-The page, with a token of Kubernetes for each viewer:
+This opens the page, which asks each viewer for a token of Kubernetes:
 
   kubectl -n research port-forward service/demo-page 8017:80    # then: http://localhost:8017
 """
 
 
-OPERATOR = """The operator is there when its Deployment is ready:
+OPERATOR = """The operator works when this Deployment is ready:
 
   kubectl -n research get deployment demo-operator
 
-Next, a Slurm cluster in a namespace of its own. CHART is charts/slurm of a clone, or of a release
+Next, install a Slurm cluster in a namespace of its own. CHART is charts/slurm of a clone, or for a release
 oci://REGISTRY/charts/slurm --version {version}, from the same REGISTRY:
 
   helm install slurm CHART -n {namespace} --create-namespace --wait -f values.yaml
