@@ -1,7 +1,8 @@
 #!/bin/bash
-# Starts a part of Slurm on a new configuration, alone and with an empty state, as long as it takes to read it. Says in Slurm's
-# own words what it cannot work with, and fails with 3; no other one is touched. It fails, too, where the slurmctld that runs is
-# of a later release: what that one has saved, an earlier one cannot read; and where what slurm.conf names is not in the image.
+# Checks whether a part of Slurm starts on a new configuration: it starts the part alone, with an empty state, until it has read
+# its files. Running parts are not touched. If the part cannot start, the script prints Slurm's own words and exits with 3. It
+# also exits with 3 if the running slurmctld is of a later release than this one, which could not read the saved state, and if a
+# program or plugin that slurm.conf names is not in the image.
 #   check-config slurmctld|slurmdbd
 #   check-config slurmd|login IMAGE [FOLDER...]
 #     IMAGE   where the image stands in the values
@@ -14,13 +15,13 @@ unset SLURM_JWT
 umask 077
 daemon=$1 image=${2:-images.$1} folders=("${@:3}")
 scratch=$(mktemp -d)
-# What it said, and an end that is not tried again.
+# Print the errors of the part, and exit with 3, so that the Job does not try again.
 refuse() {
   echo "$1 does not start on these values:"
   grep -E 'error:|fatal:' "$scratch/log" | sed -E 's/^.*(error|fatal): /  /' || cat "$scratch/log"
   exit 3
 }
-# What slurm.conf may name and this part runs.
+# Keys of slurm.conf that name programs, by the part that runs them.
 declare -A of_part=(
   [slurmctld]="MailProg PrologSlurmctld EpilogSlurmctld SlurmctldPrimaryOnProg SlurmctldPrimaryOffProg"
   [slurmd]="TaskProlog TaskEpilog SrunProlog SrunEpilog HealthCheckProgram UnkillableStepProgram"
@@ -36,7 +37,7 @@ if [ "$daemon" = slurmctld ] && install -m 0600 /keys/slurm.* "$scratch/ask/" 2>
   sackd -D > "$scratch/ask/log" 2>&1 & # without it scontrol proves nothing
   sackd=$!
   for _ in {1..50}; do [ ! -S /run/slurm/sack.socket ] || break; sleep 0.1; done
-  # One that is earlier talks to no client that is later, and one that is away says nothing.
+  # A slurmctld of an earlier release answers no newer client, and one that is away does not answer.
   runs=$(timeout 5 scontrol show config 2> /dev/null | sed -n 's/^SLURM_VERSION *= //p') || true
   kill "$sackd" 2> /dev/null || true # one that cannot read the keys has ended
   unset SLURM_CONF
@@ -87,7 +88,7 @@ case $daemon in
     for folder in "${folders[@]}"; do
       sed -i -E "\#^[[:space:]]*(required|optional)[[:space:]]+$folder/#d" /etc/slurm/*plugstack.conf
     done
-    # A srun that does not start has other words, below.
+    # If srun itself does not start, the check below says so.
     has=$(srun --mpi=list 2>&1) || true
     [[ -z $mpi || $has != *"plugin types are"* ]] || grep -qw -e "$mpi" <<< "$has" || missing+=("MpiDefault=$mpi: there is no such plugin")
     ;;
@@ -99,15 +100,15 @@ if [ ${#missing[@]} != 0 ]; then
 fi
 
 if [ "$daemon" = login ]; then
-  # Which loads all that each srun, sbatch and salloc loads.
+  # This loads all plugins that each srun, sbatch and salloc loads.
   srun --help > /dev/null 2> "$scratch/log" && exit 0
   refuse "srun of $image"
 fi
-# Where it works and whom it calls is of no matter for what is checked.
+# Leave out keys that say where the part keeps files and whom it calls: they do not matter for this check.
 without='[A-Za-z]*PidFile|[A-Za-z]*LogFile|[A-Za-z]*Debug|DebugLevel|SlurmctldHost|StateSaveLocation|AccountingStor[A-Za-z]*|DbdHost|StorageHost'
-# slurmd is no root here and has no cgroup. What the chart makes of them is of no matter, either, nor is a program of the site run.
+# slurmd runs here without root and without cgroups, and must run no program of the site: leave out keys that need these.
 [ "$daemon" != slurmd ] || without+='|SlurmdSpoolDir|SlurmdUser|PrologFlags|ProctrackType|JobContainerType|NamespaceType|HealthCheckProgram|JobAcctGatherType'
-# Nor what only the database knows: TRES beside Slurm's own, and QoS.
+# Leave out what only the database knows: QoS, and TRES other than Slurm's own.
 sed -i -E "/^($without|PriorityWeightTRES)=/Id; /^PartitionName=/I s/ (TRESBillingWeights|QOS|AllowQos|DenyQos)=[^ ]*//Ig" "$conf"
 echo >> "$conf"
 args=(-D)

@@ -1,5 +1,5 @@
-# Names of Slurm nodes are looked up in the DNS domain of the cluster, which no chart can ask for. The kubelet writes it as the first
-# one into each resolv.conf. $1: clusterDomain; $2: the namespace.
+# Checks the value clusterDomain: jobs look up names of Slurm nodes in this domain, and a chart cannot ask the cluster for it. The
+# kubelet writes the domain into the first search domain of each resolv.conf. $1: clusterDomain; $2: the namespace.
 read -r _ first _ < <(grep '^search ' /etc/resolv.conf) || exit 0
 case $first in
   "$2.svc.$1") ;;

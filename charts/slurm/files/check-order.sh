@@ -1,6 +1,7 @@
-# Slurm's order of releases: slurmctld is not later than slurmdbd, and nothing later than slurmctld. Containers of one pod tell each
-# other in /order of what release they are. $1: which of `images` this is; $2: the one that it must not be later than, if any. Then comes what runs next.
-# Slurm's programs want a configuration before they say so. An image that is not Debian's says nothing, and is let be.
+# Checks the order of Slurm's releases: slurmctld must not be later than slurmdbd, and no part later than slurmctld. Each
+# container of the pod writes its release into a file in /order. $1: the key of `images` of this container; $2: the key of the
+# image that must not be older, if any; then the command to run next. The release comes from Debian's package, because Slurm's
+# programs print it only with a configuration. An image without that package is not checked.
 own=$(dpkg-query -W -f '${Version}' slurm-client) || own=''
 own=${own%%-*}
 echo "$own" > "/order/$1.new"

@@ -1,9 +1,9 @@
-# Epilog of every job. Until it returns the node is COMPLETING, and no other job gets it. A failure drains the node, which is
-# right when a pod or a process of the job may still be there.
+# Epilog of every job. Until it returns, the node is COMPLETING, and Slurm gives it to no other job. A failure drains the node, so
+# it fails when a pod or a process of the job may still be there.
 hook=epilog
 
-# Processes of the job's user with the job's id in their environment. Without cgroups Slurm loses sight of a process that
-# became a daemon. Processes of root are left alone: Slurm's own are among them.
+# Print the processes of the job's user that have the job's id in their environment. Without cgroups Slurm does not see a process
+# that became a daemon. Processes of root are left out, because Slurm's own are among them.
 left_processes() {
   local file pid uid
   grep -lzsxF "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ | while read -r file; do
@@ -13,8 +13,8 @@ left_processes() {
   done
 }
 
-# Processes of sshd that belong to the job: its sessions, and the connections, over which further sessions could be opened.
-# Once the folder is gone no new session can join the job.
+# Print the processes of sshd that belong to the job: its sessions, and their connections, over which further sessions could be
+# opened. Once the folder $joined is gone, no new session can join the job.
 left_connections() {
   local note sshd
   [ -d "$joined" ] || return 0
@@ -30,7 +30,7 @@ left_connections() {
   rmdir "$joined" 2> /dev/null || true
 }
 
-# SIGTERM, and SIGKILL after KillWait, as Slurm does itself.
+# Send what the job left SIGTERM, and SIGKILL after KillWait, as Slurm does itself.
 end_processes() {
   local signal=TERM pids
   SECONDS=0
@@ -51,28 +51,29 @@ await_pods() {
   is_placeholder || [ -e "$marker" ] || return 0
   read_settings || fail "no $settings_file, and pods may be here"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || return 0
-  # A slurmd that ends kills its scripts: SIGTERM, and SIGKILL 10 ms later. The Prolog of the next job asks again, as long as
-  # the marker stays. A failure would drain the node without need.
+  # When slurmd ends, it kills its scripts by SIGTERM, and by SIGKILL 10 ms later. Then succeed if the marker stays, because the
+  # Prolog of the next job asks again. A failure would drain the node without need.
   trap '[ -z "$broken" ] && [ -e "$marker" ]; exit' TERM
   until ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S"; do
     [ $? = 2 ] || fail "$why" # while nobody answers it waits: the node is not given away, and not lost
   done
   trap - TERM
-  # Kept: the job has ended in Slurm, and its pods stay.
+  # The answer "kept" means that the pods stay although the job has ended in Slurm: then keep the marker.
   [[ $body =~ \"kept\":\ *true ]] || rm -f "$marker"
 }
 
-# Slurm starts the parts of a heterogeneous job one after the other. If one finds that pods or jobs leave its nodes just then,
-# Slurm takes the others back and tries them two minutes later, beside idle nodes: so the first node asks for an earlier start.
+# Slurm starts the parts of a heterogeneous job one after the other. If pods or jobs still leave the nodes of one part, Slurm
+# takes the other parts back and tries again two minutes later, while nodes are idle. So the Epilog on the first node of the part
+# asks Slurm for an earlier start.
 begin_soon() {
   [ -n "${SLURM_HET_JOB_ID:-}" ] && [ "$SLURM_HET_JOB_ID" != 0 ] || return 0
   [ "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)" = "$SLURMD_NODENAME" ] || return 0
   setsid begin-soon "$SLURM_JOB_ID" < /dev/null > /dev/null 2>&1 &
 }
 
-# After the last job of a user here: what they have left in the folders of jobs, while others run. It may be millions of files, so
-# nobody waits for the end; a next job of the user ends it (Prolog). So no file of a job is removed, old or new. A user with a
-# process, or with a job that began without a Prolog of ours, is left alone.
+# After the last job of a user on this node, remove the files that they left in the folders of jobs. There may be millions of
+# files, so the removal runs in the background. The Prolog of the user's next job ends it, so that no file of a running job is
+# removed. Nothing is removed while the user has a process here.
 # shellcheck disable=SC2329 # in_turn calls it
 remove_files() {
   [ -e "$user/$SLURM_JOB_ID" ] || return 0
@@ -94,7 +95,7 @@ start_removal() {
   done
 }
 
-# A script of the site that fails drains the node, but not before the job has left it.
+# If a script of the site fails, the Epilog fails, too, and drains the node, but only after the job has left it.
 begin_soon
 rm -f "$passed" 2> /dev/null
 broken=''

@@ -1,5 +1,5 @@
-# Shared by prolog.sh and epilog.sh, which Slurm runs as root in the slurmd pod with an empty environment: start-slurmd
-# left what they need in a file. Each marker is an empty file named like the placeholder job that pods may be here for.
+# Shared by prolog.sh and epilog.sh, which Slurm runs as root in the slurmd pod with an empty environment: start-slurmd writes the
+# variables that they need into a file. A marker is an empty file named after a placeholder job whose pods may be on this node.
 
 umask 077
 export PATH=${SUNKPY_PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -8,24 +8,25 @@ settings_file=${SUNKPY_HOOKS_ENV:-/etc/sunkpy/hooks.env}
 markers=${SUNKPY_MARKERS:-/var/lib/sunkpy/markers}
 site=${SUNKPY_SITE:-/etc/sunkpy/site}
 marker=$markers/$SLURM_JOB_ID
-# There once the Prolog of the job has ended here: requeue-lost looks for it.
+# This file exists once the Prolog of the job has ended on this node. requeue-lost looks for it.
 passed=$markers/passed/$SLURM_JOB_ID
 # With sshd beside slurmd (compute.ssh): a file for each of its processes that belongs to this job.
 joined=${SUNKPY_JOINED:-/run/sunkpy-sshd}/$SLURM_JOB_ID
 
-# Folders JOB-STEP of Slurm for containers of jobs (oci.conf).
+# Folder with Slurm's folders JOB-STEP for containers of jobs (oci.conf).
 containers=${SUNKPY_CONTAINERS:-/var/spool/slurmd/containers}
 
 # With hooks.jobMappingHostPath: a file for each GPU, which names its job to dcgm-exporter.
 gpu_jobs=${SUNKPY_GPU_JOBS:-/var/lib/sunkpy/gpu-jobs}
 
 # For each user a folder with a file for each of their jobs here, from the begin of its Prolog to the end of its Epilog. In a pod
-# of an older image there is none.
+# of an older image this folder does not exist.
 users=${SUNKPY_USERS:-/var/spool/slurmd/users}
 user=$users/${SLURM_JOB_UID:-0}
 
-# Run a function alone among the hooks of the job's user, whose jobs are counted: of system users nobody does that. Whoever cleans
-# up after the user has file 8 locked, and its process id is in it.
+# Run a function under a lock of the job's user, so that their Prologs and Epilogs on this node run it one after the other. Not
+# for system users, whose jobs are not counted. File 8 has the process id of the program that removes the user's files, which
+# holds its lock.
 in_turn() {
   [ "${SLURM_JOB_UID:-0}" -ge 1000 ] && [ -d "$users" ] || return 0
   (flock 9 && "$@") 8<> "$user.cleaner" 9> "$user.lock"
@@ -35,12 +36,13 @@ say() { echo "$hook of job $SLURM_JOB_ID: $*" >&2; }
 
 is_placeholder() { [[ ${SLURM_JOB_COMMENT:-} == k8s:* ]]; }
 
-# The gang of the job, with unit and generation: the only part of the comment that cannot end a string in JSON.
+# The name of the job's gang in the comment, with unit and generation. This part of the comment has no character that could end a
+# string in JSON.
 gang=
 gang_form='^k8s:[a-z0-9-]+/[A-Za-z0-9._-]+:[A-Za-z0-9-]+(/[A-Za-z0-9._-]+)?(@[A-Za-z0-9._-]+)?'
 [[ ! ${SLURM_JOB_COMMENT:-} =~ $gang_form ]] || gang=${BASH_REMATCH[0]}
 
-# Without the file it is not known whether there is a scheduler to ask.
+# Read the variables of start-slurmd. False if there is no file: then nobody knows whether there is a scheduler to ask.
 # shellcheck source=/dev/null
 read_settings() { [ -r "$settings_file" ] && . "$settings_file"; }
 
@@ -58,16 +60,17 @@ ask() {
 }
 
 # Ask $1 until done, at most $2 seconds, and give up after $3 in a row without an answer; $4 is sent as well. Time without an
-# answer is no part of $2: whoever is silent sends no eviction. A refusal counts only when it lasts: the scheduler may not have
-# seen this slurmd pod yet, and after a long outage of the apiserver the token has expired, and the kubelet takes some three
-# minutes to bring another. Sets `body` to the last answer, and `why` to the error. 1: not done, 2: nobody answers.
+# answer does not count for $2, because a scheduler that does not answer evicts no pod. A refusal counts only when it lasts
+# SUNKPY_REFUSAL_S seconds: the scheduler may not have seen this slurmd pod yet, and after a long outage of the apiserver the
+# kubelet takes some three minutes to renew the expired token. Sets `body` to the last answer, and `why` to the error. Returns 1
+# if it is not done in time, 2 if nobody answers.
 ask_until_done() {
   local question=$1 limit=$2 outage=$3 pause=0.1 status heard=0 refused='' silent=''
   SECONDS=0
   while :; do
     body=$(ask "$question" "${4:-}")
     status=${body##*$'\n'} body=${body%$'\n'*}
-    # An answer may be cut off, or may come from another pod that has the leader's address now.
+    # The answer may be cut off, or may come from another pod that now has the leader's address.
     [[ $status != 20[02] || $body =~ ^\{.*\"done\":\ *(true|false).*\}$ ]] || status+=", not the scheduler's words"
     case $status in
       200) return 0 ;;
@@ -114,8 +117,9 @@ run_site() {
 }
 first='[0-4]*' later='[5-9A-Za-z_]*'
 
-# Fail, which drains the node, with our own reason. Slurm would keep an existing reason, and the syncer lifts drains that start
-# with "k8s: ". What a person set stays as it is: a drain, DOWN or FAIL. slurmctld itself sets DOWN for two reasons.
+# Fail, which makes Slurm drain the node, and set a reason of our own before: Slurm would keep an existing reason, and the syncer
+# lifts drains whose reason starts with "k8s: ". A drain, DOWN or FAIL that a person set stays as it is. slurmctld itself sets
+# DOWN for two reasons.
 fail() {
   local record
   say "$*"

@@ -1,20 +1,20 @@
 #!/bin/bash
-# Read by start-slurmctld, whose functions and variables it uses. A job for more nodes than Slurm knows of is refused, or for what
-# none of them offers. So Slurm has records (FUTURE) of nodes that there could be. The syncer says which: each line of the file has a
-# number, the beginning of names, and what such a node offers.
-# A job that waits and finds no node that it could have, even for a moment, is held until a node comes (BadConstraints). So what is
-# lacking is made first, and what no line names goes then. After a restart of slurmctld a record has lost the types of its GPUs:
-# it is none that a line names.
+# start-slurmctld reads this file; it uses the functions and variables of start-slurmctld. Slurm refuses a job for more nodes than
+# it knows, or for resources that no known node offers. So keep_potential makes records of possible nodes in state FUTURE. The
+# syncer says which: each line of $potential has a number of records, the beginning of their names, and what such a node offers.
+# If a waiting job has no possible node, even for a moment, Slurm holds it until a node comes (BadConstraints). So missing records
+# are made first, and records that no line names are deleted after that. After a restart of slurmctld a record has lost the types
+# of its GPUs, so it no longer matches a line.
 # shellcheck disable=SC2154 # hosts is start-slurmctld's
 potential=/potential/records
 
-# Name and GRES of each.
+# Print name and GRES of each record of a possible node.
 list_potential() {
   timeout 60 scontrol -o show nodes --future |
     sed -nE 's/^NodeName=([^ ]+_potential_[^ ]+) .* Gres=([^ ]+) .* State=FUTURE.*/\1 \2/p'
 }
 
-# The first so many names that are free, as many at a time as slurmctld can hear.
+# Make $1 records under the first free names with prefix $2, each with offer $3, 500 in one call. $4 has the existing records.
 make_potential() {
   local lacking=$1 prefix=$2 offer=$3 there=$4 names
   comm -23 <(seq -f "${prefix}_%.0f" "$((lacking + $(wc -l <<< "$there")))" | sort) <(cut -d' ' -f1 <<< "$there" | sort) |
@@ -24,8 +24,9 @@ make_potential() {
     done
 }
 
-# As the text says; false, with Slurm's words, if that could not be done. Where Slurm makes none, for it has no room or does not like
-# the offer, what no line names goes all the same: it takes the room of nodes that come. Then it is tried once more.
+# Make and delete records until they match the text $1. If that fails, print Slurm's words and return false. If Slurm makes no new
+# records, because its table is full or it refuses the offer, the old ones are deleted all the same, because real nodes need their
+# places in the table. Then it tries once more.
 settle_potential() {
   local there kept=$'\n' count prefix offer gres good names says failed='' gone
   there=$(list_potential) || return 1
@@ -47,7 +48,7 @@ settle_potential() {
   return 1
 }
 
-# For as long as slurmctld runs; of two, the one that has control.
+# Keep the records as the file says, for as long as slurmctld runs. With two slurmctld, only the one that has control does this.
 keep_potential() {
   local each=${1:-5} again=${2:-60} wanted settled=none told='' at=0 says
   while sleep "$each"; do

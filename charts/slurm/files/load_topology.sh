@@ -1,16 +1,18 @@
 #!/bin/bash
-# Read by start-slurmctld, whose functions and variables it uses. The topology that Slurm shall have is the chart's (/config), or
-# what the syncer has made of it (/topology). slurmctld ends on a file that it cannot read, and 26.05 also on one that lacks what
-# the record of a node names: then it would start no more. So it starts with the files with which it ran last ($kept), and others
-# are tried before they are loaded.
+# start-slurmctld reads this file; it uses the functions and variables of start-slurmctld. The wanted topology is the chart's
+# (/config), or what the syncer made of it (/topology). slurmctld ends if it cannot read a topology file, and 26.05 also if the
+# file lacks a place that a node's record names: then it could never start again. So slurmctld starts with the files with which it
+# ran last ($kept), and new files are tried before they are loaded.
 # shellcheck disable=SC2154 # state and hosts are start-slurmctld's
 kept=$state/topology
 wanted=/run/slurmctld/topology
 
-# Before slurmctld starts. A file on which it ended is taken back, and loaded once more; after the second time it is given up.
+# Before slurmctld starts, copy the topology files with which it ran last. If slurmctld ended while it loaded new files, go back
+# to the files before. The same new files are tried once more, and given up after the second time.
 use_kept_topology() {
   local sum
-  # 24.11 would start no job on a node that registered after it read the file: so only jobs that ask for switches look at it.
+  # slurmctld 24.11 would start no job on a node that registered after it read the topology. So only jobs that ask for switches
+  # use the topology (TopoOptional).
   if [[ $(scontrol --version) == *" 24."* ]] && grep -qs '^# Made by sunkpy' /config/topology.conf; then
     if grep -qi '^TopologyParam=' /etc/slurm/slurm.conf; then
       sed -i '/^TopologyParam=/I s/$/,TopoOptional/' /etc/slurm/slurm.conf
@@ -31,7 +33,7 @@ use_kept_topology() {
   chmod 0644 /etc/slurm/*.conf
 }
 
-# The files that are wanted, in one folder; an empty one of the syncer counts for nothing.
+# Copy the wanted topology files into one folder, without empty files.
 gather_topology() {
   local file
   rm -rf "$wanted" && mkdir -p "$wanted"
@@ -40,7 +42,7 @@ gather_topology() {
   done
 }
 
-# What records of nodes name and no file has: a topology, and of it a root or block.
+# Print the topologies, and their roots and blocks, that records of nodes name and no wanted file has.
 lacking_units() {
   local unit words
   words=$(cat "$wanted"/* 2> /dev/null | tr -s ' ":,=[]{}' '\n') || true
@@ -51,8 +53,8 @@ lacking_units() {
     done | xargs
 }
 
-# Starts slurmctld on them, alone and with an empty state, as long as it takes to read them. The socket of scontrol here is that
-# of the one that runs (disable_sack).
+# Try whether slurmctld starts on the wanted files: alone and with an empty state, until it has read them. It makes no socket for
+# scontrol (disable_sack), because that would replace the socket of the running slurmctld.
 try_topology() {
   local conf folder pid result=1
   folder=$(mktemp -d) conf=$folder/slurm.conf
@@ -89,14 +91,15 @@ load_wanted_topology() {
   cp "$kept"/* /etc/slurm/ 2> /dev/null || true
   chmod 0644 /etc/slurm/*.conf
   tell_nodes
-  requeue_forgotten & # which waits a minute
-  sleep "${1:-2}" # slurmctld runs itself anew, and ends by then if it ends on them
+  requeue_forgotten & # it first waits a minute
+  sleep "${1:-2}" # slurmctld executes itself again; if it cannot read the files, it has ended by then
   wait_until_up
   rm -f "$kept.loading"
   echo "start-slurmctld: topology loaded:" "$kept"/*
 }
 
-# For as long as slurmctld runs. Of two, the one that has control loads it, and the other has it from $kept.
+# Load new topology files when they are wanted, for as long as slurmctld runs. With two slurmctld, the one that has control loads
+# them, and the other one copies them from $kept.
 keep_topology() {
   local each=${1:-5} told='' lacks sum
   gather_topology

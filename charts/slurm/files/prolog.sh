@@ -1,9 +1,9 @@
-# Prolog of every job. Nothing of the job runs before it has ended. So here it is proved that the pods of ended jobs have left
-# the node, whatever happened to their Epilogs.
+# Prolog of every job. Slurm runs no process of the job before it has ended. So it waits until the pods of earlier jobs have left
+# the node, even if the Epilogs of these jobs did not run.
 hook=prolog
 rm -f "$passed" 2> /dev/null # of an earlier run of the job, or of another of its number
 
-# Before anything of the job runs: from here on nothing of its user is removed.
+# Before the job starts, note it in the folder of its user and end a running removal of the user's files.
 # shellcheck disable=SC2329 # in_turn calls it
 keep_files() {
   local left=100
@@ -17,12 +17,13 @@ in_turn keep_files
 
 run_site prolog "$first" || fail "$why"
 
-# start-slurmd makes it. In a pod of an older image Slurm would make it, owned by the user, and use it as root: so no container
-# starts there.
+# start-slurmd makes this folder. In a pod of an older image Slurm would make it, owned by the user, and use it as root. If root
+# owns it, no container starts there.
 mkdir -p "$containers"
 
-# slurmd gives a job the device files of its start, and a pod gets what had the uuid then. Once the driver is loaded again
-# without a GPU that failed, files have other numbers: a job and a pod would have the same GPU. MIG slices go with their card.
+# slurmd gives a job the device files that it found at its start, and a pod gets the GPU by the uuid of that time. If the driver
+# is loaded again without a GPU that failed, the files have other numbers, and a job and a pod could get the same GPU. So fail if
+# a GPU has another number now. MIG slices are checked by their card.
 listed_gpus=${SUNKPY_GPUS:-/etc/sunkpy/gpus} # by list-gpus, when slurmd started
 driver=${SUNKPY_NVIDIA:-/proc/driver/nvidia/gpus}
 if [ -n "${SLURM_JOB_GPUS:-}" ] && [ -r "$listed_gpus" ]; then
@@ -34,18 +35,18 @@ if [ -n "${SLURM_JOB_GPUS:-}" ] && [ -r "$listed_gpus" ]; then
   done < "$listed_gpus"
 fi
 
-# Before any question: from here on pods may be bound.
+# Write the marker of a placeholder job before the scheduler is asked: after that, pods may be bound to this node.
 if is_placeholder; then
   read_settings || fail "no $settings_file; is start-slurmd of this chart?"
   if [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
-    # In a pod of an older chart there is no volume: then the marker lasts as long as the container.
+    # In a pod of an older chart the folder is no volume, and the marker lasts only as long as the container.
     mkdir -p "$markers"
     : > "$marker" || fail "cannot write $marker, so no pod may come here"
   fi
 fi
 
-# Other jobs with markers, separated by commas. Without any, the node has no pods, and nothing is asked. A marker with the id
-# of a job without pods belongs to an older job: Slurm begins again with its ids when it has lost its state.
+# Other jobs with markers, separated by commas. Without any, the node has no pods, and the scheduler is not asked. If this job is
+# no placeholder, a marker with its id belongs to an older job: Slurm starts again with low ids when it has lost its state.
 others='' own=''
 if is_placeholder; then own=$SLURM_JOB_ID; fi
 for found in "$markers"/*; do
@@ -53,7 +54,7 @@ for found in "$markers"/*; do
   [[ $own == "$job" || ! $job =~ ^[0-9]+$ ]] || others+=${others:+,}$job
 done
 
-# The scheduler names the ended jobs whose pods have left: their markers are removed.
+# Remove the markers of ended jobs whose pods have left. The scheduler names these jobs in its answer.
 forget_those_over() {
   local job
   [[ $body =~ \"over\":\ *\[([0-9,\ ]*)\] ]] || return 0
@@ -62,18 +63,17 @@ forget_those_over() {
   done
 }
 
-# Queue this job again, which waits in its Prolog. Nothing of it has run where its script belongs to this node, so its owner's
-# --no-requeue does not count. True when it will not begin here, as far as Slurm says; `is_away` when Slurm said so before. $1
-# says how its Prolog was cut short: then an allocation, which Slurm cannot queue, is cancelled, and a job that has begun is left
-# alone.
-# Of an array `scontrol` would take the id for all tasks.
+# Requeue this job, which waits in its Prolog. If its script belongs to this node, nothing of it has run yet, so its owner's
+# --no-requeue does not count. Returns true if Slurm says that the job will not begin here; `is_away` is set if Slurm had taken
+# the job away before. $1 says why slurmd forgot the Prolog, if it did: then an allocation, which Slurm cannot requeue, is
+# cancelled, and a job that has begun is left alone. Of an array `scontrol` would take the id for all tasks.
 queue_again() {
   local record id=$SLURM_JOB_ID code=0
   is_away=
   record=$(timeout 10 scontrol -o show job "$id" 2>&1) || { [[ $record == *"Invalid job id"* ]]; return; }
   record="$(grep "^JobId=$id " <<< "$record") " || return
   [[ $record == *" JobState="@(RUNNING|SUSPENDED|CONFIGURING)" "* ]] || { is_away=1; return 0; }
-  # It was queued again from another of its nodes, and runs anew.
+  # Another node of the job has requeued it, and it runs again.
   [[ -z ${SLURM_JOB_RESTART_COUNT:-} || "$record" != *" Restarts="* ]] ||
     [[ $record == *" Restarts=$SLURM_JOB_RESTART_COUNT "* ]] || { is_away=1; return 0; }
   [[ $record == *" JobState=RUNNING Reason=Prolog "* ]] || { [ -n "${1:-}" ]; return; }
@@ -91,14 +91,14 @@ queue_again() {
   return "$code"
 }
 
-# At `scontrol reconfigure` slurmd 24.11 gives a Prolog 10 s, runs itself again, with a new pid file, and takes it for done: the
-# job would hold its node and never begin, and what comes later, a step or its script, would begin beside the pods. So a job that
-# waits is queued again then, or when its Prolog is killed, by a process that Slurm does not know. Before, nobody here can ask
-# Slurm. A Prolog that outlives its slurmd stays as a zombie. Pods of a placeholder job may be there once the gate is open, so its
-# job stays as it is.
+# Watch a Prolog that waits at the gate, in a process that slurmd does not know. At `scontrol reconfigure` slurmd 24.11 gives a
+# Prolog 10 s, then executes itself again, with a new pid file, and treats the Prolog as finished: the job would hold its node and
+# never begin, and a later step or its script would begin beside the pods. So this process requeues the job then, or when its
+# Prolog is killed. A Prolog that outlives its slurmd stays as a zombie. The job of a placeholder stays as it is once the gate is
+# open, because its pods may be there.
 #   $1 pid of the Prolog   $2 file of its wait   $3 its job if that is a placeholder   $4 pid file of slurmd
-# Only one of Prolog and watch goes on: the one whose `rm` removes the file of the wait. That the file is missing proves nothing,
-# and bash then takes the other for newer.
+# Either the Prolog or this process goes on: the one whose `rm` removes the file $2. That the file is missing proves nothing: bash
+# then treats $4 as newer.
 # shellcheck disable=SC2329 # runs in the process that requeue_if_cut_short starts
 watch_over() {
   local stat why='' left=5
@@ -119,7 +119,8 @@ watch_over() {
   until queue_again "$why"; do sleep 2; done
 }
 
-# The watch must not make the file: it may come when the Prolog has gone on.
+# Start the process that watches this Prolog. This process must not make the file, because the Prolog may have gone on before it
+# starts.
 requeue_if_cut_short() {
   waiting=$(mktemp) || return 0
   trap 'rm -f "$waiting"' EXIT
@@ -132,10 +133,11 @@ requeue_if_cut_short() {
   for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then it would be ended as well
 }
 
-# A scheduler that is silent takes no node away: a batch job is queued again, and Slurm tries it in two minutes. All others wait
-# on: an allocation cannot be queued, the script of a job may run on another of its nodes, and the pods of a placeholder job
-# wait for the scheduler anyway. slurmd begins a job when its Prolog ends, unless it has been told that the job is away; so the
-# Prolog ends some seconds later, and only if Slurm stands by it.
+# Wait at the gate until the scheduler says that the pods of earlier jobs have left. If the scheduler does not answer, no node is
+# drained: the Prolog requeues a batch job, which Slurm tries again in two minutes. All other jobs go on waiting: Slurm cannot
+# requeue an allocation, the script of a job may run on another of its nodes, and the pods of a placeholder job need the scheduler
+# anyway. slurmd begins a job when its Prolog ends, unless slurmctld has told it that the job is away. So the Prolog ends some
+# seconds later, and only if Slurm still says that the job is away.
 await_gate() {
   until ask_until_done gate "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S" ", \"marked\": [$others]"; do
     [ $? = 2 ] || fail "$why"
@@ -159,12 +161,13 @@ if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi
 run_site prolog "$later" || fail "$why"
-# It says in which pod, and at which address, the job has passed. An older image of slurmd does not know that.
+# Note in which pod, and at which address, the job's Prolog ended. With an older image of slurmd the address is empty.
 address=$(cat "${SUNKPY_SPOOL:-/var/spool/slurmd}/address" 2> /dev/null) || address=''
 { mkdir -p "${passed%/*}" && echo "$address" > "$passed"; } 2> /dev/null || say "cannot write $passed"
 [ ! -d "${joined%/*}" ] || mkdir -p "$joined"
 
-# What an Epilog has left that did not run is written over. Without the file a job only lacks a label.
+# Write the job's id for each of its GPUs, over what an Epilog that did not run may have left. Without the file, dcgm-exporter
+# only lacks a label.
 if [ -d "$gpu_jobs" ]; then
   gpus=${SLURM_JOB_GPUS:-}
   for gpu in ${gpus//,/ }; do
