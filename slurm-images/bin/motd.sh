@@ -1,6 +1,6 @@
 #!/bin/sh
-# The greeting at a terminal: the site's text, free nodes, and the person's own jobs. If Slurm is away or slow, it waits at
-# most two seconds.
+# Prints the greeting at a terminal: the site's text, the nodes by state, and the person's own jobs. It waits at most two seconds
+# for Slurm.
 sunkpy_motd() {
   [ ! -r /etc/sunkpy/words/motd ] || cat /etc/sunkpy/words/motd
   timeout 2 show-load 2> /dev/null || echo 'Slurm does not answer now; jobs go on.'
