@@ -1,3 +1,3 @@
 #!/bin/sh
-# A login shell that was started from outside (kubectl exec) begins in the root directory.
+# Changes to the home: a login shell that was started by kubectl exec begins in the root directory.
 [ "$PWD" != / ] || cd || true

@@ -34,12 +34,12 @@ if [ "$daemon" = slurmctld ] && install -m 0600 /keys/slurm.* "$scratch/ask/" 2>
   cp -L /config/slurm.conf "$scratch/ask/"
   export SLURM_CONF=$scratch/ask/slurm.conf
   install -d /run/slurm
-  sackd -D > "$scratch/ask/log" 2>&1 & # without it scontrol proves nothing
+  sackd -D > "$scratch/ask/log" 2>&1 & # scontrol needs it to authenticate
   sackd=$!
   for _ in {1..50}; do [ ! -S /run/slurm/sack.socket ] || break; sleep 0.1; done
   # A slurmctld of an earlier release answers no newer client, and one that is away does not answer.
   runs=$(timeout 5 scontrol show config 2> /dev/null | sed -n 's/^SLURM_VERSION *= //p') || true
-  kill "$sackd" 2> /dev/null || true # one that cannot read the keys has ended
+  kill "$sackd" 2> /dev/null || true # if sackd cannot read the keys, it has already ended
   unset SLURM_CONF
   own=$(slurmctld -V | sed 's/.* //')
   if [ "$(printf '%s\n' "${own%.*}" "${runs%.*}" | sort -V | tail -n 1)" != "${own%.*}" ]; then
@@ -56,7 +56,7 @@ head -c 64 /dev/urandom > /etc/slurm/jwt.key
 conf=/etc/slurm/slurm.conf
 [ "$daemon" != slurmdbd ] || conf=/etc/slurm/slurmdbd.conf
 
-# The values of a key in slurm.conf.
+# Print the values of key $1 in slurm.conf.
 values_of() { sed -nE "s/^$1=\"?([^\"#]*)\"?.*/\1/Ip" "$conf"; }
 is_brought() {
   local folder
@@ -113,7 +113,7 @@ sed -i -E "/^($without|PriorityWeightTRES)=/Id; /^PartitionName=/I s/ (TRESBilli
 echo >> "$conf"
 args=(-D)
 if [ "$daemon" = slurmdbd ]; then
-  chmod 0600 "$conf" # with a password in it Slurm wants it so
+  chmod 0600 "$conf" # Slurm demands this for a file with a password
   printf '%s\n' "PidFile=$scratch/pid" "DbdHost=localhost" "StorageHost=127.0.0.1" "DebugLevel=info" >> "$conf"
 else
   printf '%s\n' "SlurmctldHost=$(hostname)(localhost)" "StateSaveLocation=$scratch" "SlurmctldPidFile=$scratch/pid" "SlurmctldDebug=info" >> "$conf"
@@ -127,7 +127,7 @@ if [ "$daemon" = slurmd ]; then
   mkdir "$scratch/spool"
   args+=(-Z -N check --conf "CPUs=1 RealMemory=1")
 fi
-: > "$scratch/log" # on a busy machine it is looked at before the daemon runs
+: > "$scratch/log" # on a busy machine the loop below reads this file before the daemon has written it
 "/usr/sbin/$daemon" "${args[@]}" >> "$scratch/log" 2>&1 &
 pid=$!
 

@@ -47,7 +47,7 @@ end_processes() {
 }
 
 await_pods() {
-  # The comment may have been changed since the prolog, so the marker counts.
+  # The job's comment may have been changed since the Prolog, so look for the marker, too.
   is_placeholder || [ -e "$marker" ] || return 0
   read_settings || fail "no $settings_file, and pods may be here"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || return 0
@@ -55,7 +55,7 @@ await_pods() {
   # Prolog of the next job asks again. A failure would drain the node without need.
   trap '[ -z "$broken" ] && [ -e "$marker" ]; exit' TERM
   until ask_until_done epilog "$SUNKPY_EPILOG_TIMEOUT_S" "$SUNKPY_OUTAGE_TIMEOUT_S"; do
-    [ $? = 2 ] || fail "$why" # while nobody answers it waits: the node is not given away, and not lost
+    [ $? = 2 ] || fail "$why" # while nobody answers, wait: the node is neither given away nor drained
   done
   trap - TERM
   # The answer "kept" means that the pods stay although the job has ended in Slurm: then keep the marker.

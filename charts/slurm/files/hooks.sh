@@ -10,13 +10,13 @@ site=${SUNKPY_SITE:-/etc/sunkpy/site}
 marker=$markers/$SLURM_JOB_ID
 # This file exists once the Prolog of the job has ended on this node. requeue-lost looks for it.
 passed=$markers/passed/$SLURM_JOB_ID
-# With sshd beside slurmd (compute.ssh): a file for each of its processes that belongs to this job.
+# With sshd beside slurmd (compute.ssh): a folder with a file for each process of sshd that belongs to this job.
 joined=${SUNKPY_JOINED:-/run/sunkpy-sshd}/$SLURM_JOB_ID
 
 # Folder with Slurm's folders JOB-STEP for containers of jobs (oci.conf).
 containers=${SUNKPY_CONTAINERS:-/var/spool/slurmd/containers}
 
-# With hooks.jobMappingHostPath: a file for each GPU, which names its job to dcgm-exporter.
+# With hooks.jobMappingHostPath: a folder with a file for each GPU, in which dcgm-exporter reads the GPU's job.
 gpu_jobs=${SUNKPY_GPU_JOBS:-/var/lib/sunkpy/gpu-jobs}
 
 # For each user a folder with a file for each of their jobs here, from the begin of its Prolog to the end of its Epilog. In a pod

@@ -1,7 +1,7 @@
 # Prolog of every job. Slurm runs no process of the job before it has ended. So it waits until the pods of earlier jobs have left
 # the node, even if the Epilogs of these jobs did not run.
 hook=prolog
-rm -f "$passed" 2> /dev/null # of an earlier run of the job, or of another of its number
+rm -f "$passed" 2> /dev/null # from an earlier run of the job, or from an earlier job with the same id
 
 # Before the job starts, note it in the folder of its user and end a running removal of the user's files.
 # shellcheck disable=SC2329 # in_turn calls it
@@ -24,7 +24,7 @@ mkdir -p "$containers"
 # slurmd gives a job the device files that it found at its start, and a pod gets the GPU by the uuid of that time. If the driver
 # is loaded again without a GPU that failed, the files have other numbers, and a job and a pod could get the same GPU. So fail if
 # a GPU has another number now. MIG slices are checked by their card.
-listed_gpus=${SUNKPY_GPUS:-/etc/sunkpy/gpus} # by list-gpus, when slurmd started
+listed_gpus=${SUNKPY_GPUS:-/etc/sunkpy/gpus} # list-gpus wrote this when slurmd started
 driver=${SUNKPY_NVIDIA:-/proc/driver/nvidia/gpus}
 if [ -n "${SLURM_JOB_GPUS:-}" ] && [ -r "$listed_gpus" ]; then
   while read -r _ files _ pci; do
@@ -66,7 +66,7 @@ forget_those_over() {
 # Requeue this job, which waits in its Prolog. If its script belongs to this node, nothing of it has run yet, so its owner's
 # --no-requeue does not count. Returns true if Slurm says that the job will not begin here; `is_away` is set if Slurm had taken
 # the job away before. $1 says why slurmd forgot the Prolog, if it did: then an allocation, which Slurm cannot requeue, is
-# cancelled, and a job that has begun is left alone. Of an array `scontrol` would take the id for all tasks.
+# cancelled, and a job that has begun is left alone. For a task of an array, `scontrol` would apply the id to all tasks.
 queue_again() {
   local record id=$SLURM_JOB_ID code=0
   is_away=
@@ -104,14 +104,14 @@ watch_over() {
   local stat why='' left=5
   while [ -z "$why" ]; do
     { read -r stat < "/proc/$1/stat"; } || stat=
-    if [ -n "$stat" ] && [[ $stat != *") Z "* ]]; then # it runs
+    if [ -n "$stat" ] && [[ $stat != *") Z "* ]]; then # the Prolog runs
       if [ "$4" -nt "$2" ] && rm "$2"; then why='slurmd started again and forgot its Prolog'
       elif [ -e "$2" ]; then sleep 0.2
       elif [ -z "$3" ]; then sleep 1
       else return
       fi
     elif rm "$2"; then why='its Prolog was killed'
-    elif [ -z "$stat" ] || [ -n "$3" ]; then return # slurmd has taken its end, or pods may be there
+    elif [ -z "$stat" ] || [ -n "$3" ]; then return # slurmd has noticed the Prolog's end, or pods may be on the node
     elif [ $((left -= 1)) = 0 ]; then why='slurmd forgot its Prolog'
     else sleep 1
     fi
@@ -130,7 +130,7 @@ requeue_if_cut_short() {
     truncate --no-create --size=1 "$2"
     watch_over "$@"' sunkpy-prolog $$ "$waiting" "$own" \
     "${SUNKPY_SLURMD_PID_FILE:-/run/slurmd.pid}" "${SUNKPY_LOG:-/proc/1/fd/2}" < /dev/null > /dev/null 2>&1 &
-  for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then it would be ended as well
+  for _ in {1..250}; do [ -s "$waiting" ] && return; sleep 0.02; done # until then slurmd would end the watching process, too
 }
 
 # Wait at the gate until the scheduler says that the pods of earlier jobs have left. If the scheduler does not answer, no node is
