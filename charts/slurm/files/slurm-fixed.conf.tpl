@@ -13,13 +13,13 @@ SlurmctldPidFile=/run/slurmctld/slurmctld.pid
 SlurmctldPidFile=/var/lib/slurm/state/slurmctld.pid
 {{- end }}
 SlurmdSpoolDir=/var/spool/slurmd
-# By its age a Prolog knows that slurmd has run itself again.
+# A Prolog knows by the age of this file that slurmd has executed itself again.
 SlurmdPidFile=/run/slurmd.pid
 
-# One key signs what the daemons say to each other; users are vouched for by sackd; slurmrestd brings JSON web tokens.
+# One key signs the messages of the daemons, sackd authenticates users, and slurmrestd sends JSON web tokens.
 AuthType=auth/slurm
 CredType=cred/slurm
-# ttl: a batch job is launched with the credential that was made before its Prolog, which may wait for pods (hooks).
+# ttl: slurmctld launches a batch job with a credential from before its Prolog, which may wait long for pods (hooks).
 AuthInfo=use_client_ids,ttl={{ add (int .Values.hooks.epilogTimeoutSeconds) (int .Values.hooks.prologTimeoutSeconds) 60 }}
 AuthAltTypes=auth/jwt
 AuthAltParameters=jwt_key=/etc/slurm/jwt.key
@@ -40,12 +40,12 @@ JobAcctGatherType=jobacct_gather/{{ .Values.accounting.enabled | ternary "linux"
 {{- if .Values.slurmConfig.privatePids }}
 NamespaceType=namespace/linux
 {{- else if include "slurm.privateTmp" . }}
-# By the name that it has until 25.05, which later releases understand.
+# This name of the key is that of Slurm up to 25.05. Later releases understand it, too.
 JobContainerType=job_container/tmpfs
 {{- end }}
 {{- if .Values.accounting.enabled }}
 
-# What ran for whom. slurmctld keeps what it cannot tell slurmdbd, and works from what slurmdbd told it last.
+# Records of jobs. While slurmdbd is away, slurmctld keeps new records, and works with the last answers of slurmdbd.
 AccountingStorageType=accounting_storage/slurmdbd
 {{- $slurmdbd := include "slurm.slurmdbd" . | fromYaml }}
 AccountingStorageHost={{ $slurmdbd.host }}
@@ -66,7 +66,7 @@ AccountingStorageTRES={{ join "," . }}
 {{- $flags = append $flags "Contain" }}
 {{- end }}
 {{- if and .Values.login.ssh.x11 (eq .Values.slurmConfig.cgroup "auto") }}
-# X11: srun --x11; Slurm wants cgroups for it.
+# X11: for srun --x11, for which Slurm needs cgroups.
 {{- $flags = append $flags "X11" }}
 {{- end }}
 PrologFlags={{ join "," $flags }}
@@ -75,7 +75,7 @@ BatchStartTimeout=60
 Prolog=prolog.sh
 Epilog=epilog.sh
 {{- if or .Values.hooks.taskProlog .Values.hooks.taskEpilog }}
-# slurmctld sends nodes no other program than these. As a Prolog it does nothing.
+# task_hooks.sh is named here only so that slurmctld sends it to nodes. As a Prolog it does nothing.
 Prolog=task_hooks.sh
 {{- range $key, $text := dict "TaskProlog" .Values.hooks.taskProlog "TaskEpilog" .Values.hooks.taskEpilog }}
 {{- if $text }}

@@ -17,8 +17,8 @@
 {{- if not $certificates }}{{ fail "login.ssh.onlyCertificates: nobody could log in, because the values name no authority that signs certificates: set login.ssh.trustedUserCAKeys or login.ssh.existingCASecret" }}{{ end }}
 {{- if $ssh.ownKeys }}{{ fail "login.ssh.onlyCertificates: login.ssh.ownKeys would let people in by keys of their own: set one of both" }}{{ end }}
 {{- end -}}
-# sshd takes the first word on anything, so login.ssh.extra, which comes last, adds to what stands here. A Match block
-# there could say otherwise; PAM would still refuse every password, and everybody below uid 1000.
+# sshd uses the first line of each option, so login.ssh.extra, which comes last, can only add options. A Match block
+# in it could change these; PAM would still refuse every password, and everybody below uid 1000.
 Port {{ .compute | ternary 22 2222 }}
 PidFile /run/sshd.pid
 {{- $asks := and $ssh.secondFactor (not .compute) | empty | not }}
@@ -41,23 +41,23 @@ AuthorizedKeysCommandUser nobody
 AuthorizedKeysFile {{ $ssh.ownKeys | ternary ".ssh/authorized_keys" "none" }}
 TrustedUserCAKeys {{ $certificates | empty | ternary "none" (printf "%s/trusted_user_ca_keys" $ca) }}
 {{- if $certificates }}
-# The one number of the system that PAM would take for a person's.
+# PAM would treat the uid of this user of the system as a person's.
 DenyUsers nobody
 {{- end }}
 {{- if or $ssh.existingCASecret $ssh.revokedKeys }}
 RevokedKeys {{ $ca }}/revoked_keys
 {{- end }}
 {{- if $ssh.principals }}
-# Who is not in that file has their name alone.
+# A person who is not in this file has only their name as principal.
 AuthorizedPrincipalsCommand /usr/bin/awk 'BEGIN { user = ARGV[1]; ARGV[1] = "" } $1 == user { print $2; listed = 1 } END { if (!listed) print user }' %u {{ $folder }}/config/principals
 AuthorizedPrincipalsCommandUser nobody
 {{- end }}
-# Names and greetings are those of the shell, by kubectl as well.
+# The login shell prints the greeting, as it does for people who come by kubectl.
 PrintMotd no
 PrintLastLog no
 UseDNS no
 Subsystem sftp internal-sftp
-# Behind a Service all people may seem to come from one address: nobody is shut out for what another one did.
+# Behind a Service all people may seem to come from one address: sshd must not shut it out for what one of them did.
 PerSourcePenalties no
 ClientAliveInterval 60
 {{- if not .compute }}

@@ -194,7 +194,7 @@ Call with (dict "root" $ "name" …). */}}
 {{- $files := include "slurm.topologyFile" .root }}
 {{- if and $topology.source (ne $topology.source "slinky") }}
 {{- if $files }}{{ fail (printf "topology.source: slurmConfig.files has %s: leave one of both out" $files) }}{{ end }}
-{{- if .plugin }}{{ fail "slurmConfig.conf.TopologyPlugin: with topology.source it is topology.plugins" }}{{ end }}
+{{- if .plugin }}{{ fail "slurmConfig.conf.TopologyPlugin: with topology.source, set topology.plugins instead" }}{{ end }}
 {{- if and (has "block" $topology.plugins) (not $topology.blockSizes) }}
 {{- fail "topology.plugins: block needs topology.blockSizes: the smallest is the number of nodes of the smallest block" }}
 {{- end }}
@@ -204,7 +204,7 @@ Call with (dict "root" $ "name" …). */}}
 {{- end }}
 {{- if and (eq $topology.source "labels") (not $topology.levels) }}{{ fail "topology.source: labels needs topology.levels: label keys, widest first" }}{{ end }}
 {{- if and (has $topology.source (list "kueue" "configMap")) (not $topology.name) }}
-{{- fail (printf "topology.source: %s needs topology.name: of the %s" $topology.source (eq $topology.source "kueue" | ternary "Topology of Kueue" "ConfigMap")) }}
+{{- fail (printf "topology.source: %s needs topology.name, the name of the %s" $topology.source (eq $topology.source "kueue" | ternary "Topology of Kueue" "ConfigMap")) }}
 {{- end }}
 {{- end }}
 

@@ -27,10 +27,10 @@ merged with compute). */}}
 {{- end }}
 {{- $policies := .root.Values.networkPolicies }}
 {{- if and $policies.enabled (not $policies.slurmdFrom) }}
-{{- fail (printf "fabric.hostNetwork of NodeSet %s: no NetworkPolicy can name pods on the machines' network, so slurmctld would not hear them: name the addresses of the machines in networkPolicies.slurmdFrom, [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. What jobs there reach is bound by no policy, by jobEgress neither" $name) }}
+{{- fail (printf "fabric.hostNetwork of NodeSet %s: no NetworkPolicy can name pods on the machines' network, so slurmctld would not hear them: name the addresses of the machines in networkPolicies.slurmdFrom, [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. No policy limits what jobs there can reach, not even jobEgress" $name) }}
 {{- end }}
 {{- if and (include "slurm.computeSsh" .root) (has (int $fabric.sshPort) (list 0 22)) }}
-{{- fail (printf "fabric.hostNetwork of NodeSet %s: port 22 is that of the machine's own sshd: set fabric.sshPort for that of compute.ssh" $name) }}
+{{- fail (printf "fabric.hostNetwork of NodeSet %s: the machine's own sshd has port 22: set fabric.sshPort to another port for compute.ssh" $name) }}
 {{- end }}
 {{- end }}
 {{- toYaml $resources }}

@@ -25,7 +25,7 @@ tlsConfig: {serverName: sunkpy-metrics, ca: {secret: {name: {{ . }}, key: ca.crt
 of the Services "parts" {name: selector}); all but name are YAML. */}}
 {{- define "sunkpy.serviceMonitor" -}}
 {{- $values := .root.Values.serviceMonitor }}
-{{- if .root.Values.podMonitor.enabled }}{{ fail "serviceMonitor and podMonitor: one of them, or each series comes twice" }}{{ end }}
+{{- if .root.Values.podMonitor.enabled }}{{ fail "serviceMonitor and podMonitor: enable only one of them, or Prometheus gets each series twice" }}{{ end }}
 {{- range $part, $selector := .parts }}
 apiVersion: v1
 kind: Service

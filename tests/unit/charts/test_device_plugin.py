@@ -62,7 +62,7 @@ def test_a_resource_that_slurm_does_not_know_is_refused():
 
 def test_gpus_that_it_does_not_hand_out_are_refused():
     """The vendor's plugin is off, and next to it would choose for itself."""
-    with pytest.raises(Refused, match=r"with gpuSharing: plugin nobody hands out nvidia\.com/mig-1g\.5gb"):
+    with pytest.raises(Refused, match=r"with gpuSharing: plugin no device plugin hands out nvidia\.com/mig-1g\.5gb"):
         rendered(gpuResources={"nvidia.com/mig-1g.5gb": "gpu:1g.5gb"})
     rendered(gpuResources={"example.com/nic": "nic"})
 

@@ -139,8 +139,8 @@ def test_slurmctld_and_login_pods_hear_the_machines_where_no_policy_can_name_pod
             {"compute": {"fabric": {"hostNetwork": True}}},
             "fabric.hostNetwork of NodeSet compute: no NetworkPolicy can name pods on the machines' network, so"
             " slurmctld would not hear them: name the addresses of the machines in networkPolicies.slurmdFrom,"
-            " [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. What jobs there reach"
-            " is bound by no policy, by jobEgress neither",
+            " [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. "
+            "No policy limits what jobs there can reach, not even jobEgress",
         ),
         (
             _on_machines(networks=["ib"]),
@@ -157,8 +157,8 @@ def test_slurmctld_and_login_pods_hear_the_machines_where_no_policy_can_name_pod
         ),
         (
             {**BY_SSH, "nodeSets": {"ib": {"fabric": {"hostNetwork": True}}}},
-            "fabric.hostNetwork of NodeSet ib: port 22 is that of the machine's own sshd: set fabric.sshPort for that"
-            " of compute.ssh",
+            "fabric.hostNetwork of NodeSet ib: the machine's own sshd has port 22: set fabric.sshPort to another port"
+            " for compute.ssh",
         ),
     ],
 )

@@ -232,7 +232,10 @@ def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
             {"extraObjects": [{"a": "b"}], "common": {"labels": {"a": "b"}}},
             'this is no object of Kubernetes, it has no kind: {"a":"b"}',
         ),
-        ({"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}}, "two homes; set one"),
+        (
+            {"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}},
+            "home: set only one of existingClaim and volume",
+        ),
     ],
 )
 def test_what_fits_nothing_is_refused(values: dict[str, object], words: str) -> None:

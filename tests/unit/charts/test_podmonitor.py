@@ -104,5 +104,5 @@ def test_a_service_monitor_reads_the_same_pods_by_headless_services(chart: str, 
 @pytest.mark.parametrize("chart", ["slurm", "sunkpy"])
 def test_one_of_both_monitors(chart: str) -> None:
     both = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}
-    with pytest.raises(Refused, match="each series comes twice"):
+    with pytest.raises(Refused, match="Prometheus gets each series twice"):
         render(chart, both)

@@ -86,15 +86,21 @@ def test_each_source_that_values_may_name_is_known():
         ),
         (
             {"topology": {"source": "auto"}, "slurmConfig": {"conf": {"TopologyPlugin": "topology/tree"}}},
-            "slurmConfig.conf.TopologyPlugin: with topology.source it is topology.plugins",
+            "slurmConfig.conf.TopologyPlugin: with topology.source, set topology.plugins instead",
         ),
         (
             {"topology": {"source": "auto", "plugins": ["block"]}},
             "topology.plugins: block needs topology.blockSizes: the smallest is the number of nodes of the smallest",
         ),
         ({"topology": {"source": "labels"}}, "topology.source: labels needs topology.levels: label keys, widest first"),
-        ({"topology": {"source": "kueue"}}, "topology.source: kueue needs topology.name: of the Topology of Kueue"),
-        ({"topology": {"source": "configMap"}}, "topology.source: configMap needs topology.name: of the ConfigMap"),
+        (
+            {"topology": {"source": "kueue"}},
+            "topology.source: kueue needs topology.name, the name of the Topology of Kueue",
+        ),
+        (
+            {"topology": {"source": "configMap"}},
+            "topology.source: configMap needs topology.name, the name of the ConfigMap",
+        ),
         (
             {"topology": {"source": "slinky"}},
             "topology.source: slinky names units of a topology.yaml: write it in slurmConfig.files",
