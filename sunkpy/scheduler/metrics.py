@@ -25,14 +25,18 @@ class SchedulerMetrics:
         )
         handing_over = "Gangs that the scheduler knows, by `state`. If many stay `handing-over`, their pods do not end"
         self.gangs = gauge("sunkpy_scheduler_gangs", handing_over, ["state"])
-        results = "Jobs that the scheduler submitted to Slurm, by `result`: `queued`; `at once`, an allocation that "
-        "started immediately; `failed`"
+        results = (
+            "Jobs that the scheduler submitted to Slurm, by `result`: `queued`; `at once`, an allocation that "
+            "started immediately; `failed`"
+        )
         self.submits = counter("sunkpy_scheduler_submits", results, ["result"])
         self.binds = counter(
             "sunkpy_scheduler_binds", "Bindings of workload pods to nodes, by `result`. Watch `failed`", ["result"]
         )
-        claims = "ResourceClaims to which the scheduler gave devices, by `result`: `allocated`; `taken back`, because "
-        "the pod was not bound; `failed`"
+        claims = (
+            "ResourceClaims to which the scheduler gave devices, by `result`: `allocated`; `taken back`, because "
+            "the pod was not bound; `failed`"
+        )
         self.claims = counter("sunkpy_scheduler_claims", claims, ["result"])
         self.device_refusals = counter(
             "sunkpy_scheduler_device_refusals",

@@ -213,6 +213,8 @@ def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[MetricF
         labels=("name",),
         samples=[Sample((name,), count) for name, count in page.cut.items()],
     )
-    text = "Jobs that the syncer has not read yet for its metrics. If it stays above 0, more jobs come than "
-    "syncer.metrics.jobReads allows"
+    text = (
+        "Jobs that the syncer has not read yet for its metrics. If it stays above 0, more jobs come than "
+        "syncer.metrics.jobReads allows"
+    )
     yield single("sunkpy_figures_jobs_unread", text, read.unread_jobs)

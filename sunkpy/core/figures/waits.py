@@ -54,8 +54,10 @@ class WaitTimes:
     @property
     def family(self) -> MetricFamily:
         """`sunkpy_job_wait_seconds`."""
-        text = "Seconds that jobs waited from when they were eligible to start until they started, by account, "
-        "partition and door (`Slurm`: jobs of people; `Kubernetes`: pods)"
+        text = (
+            "Seconds that jobs waited from when they were eligible to start until they started, by account, "
+            "partition and door (`Slurm`: jobs of people; `Kubernetes`: pods)"
+        )
         samples = [sample for key in self._counts for sample in self._samples(key)]
         return MetricFamily(
             name="sunkpy_job_wait_seconds", help=text, labels=_LABELS, samples=samples, lines=len(_ENDS) + 2

@@ -55,7 +55,7 @@ before it has a node is `stopping`, and holds no node.
 
 
 def pod_phase(pod: Pod) -> PodPhase:
-    """The phase of a pod.
+    """Return the phase of a workload pod.
 
     For a pod that is being deleted the kubelet reports the containers' end first, then frees sandbox, cgroups and
     volumes, and last deletes the object with grace period 0. Only a finalizer of somebody else can keep it after that.
@@ -78,11 +78,11 @@ def is_running(pod: Pod) -> bool:
 
 
 _STARTS: Final = ("", "ContainerCreating", "PodInitializing")
-"""Why a container waits that is about to run."""
+"""Reasons of a waiting container that is about to run."""
 
 
 def why_stuck(pod: Pod) -> str:
-    """Why the kubelet cannot start a pod that has its node, in its words; empty when it can, or a container runs."""
+    """Return why the kubelet cannot start a pod that has a node, in the kubelet's words; empty if it can."""
     if not pod.spec.node_name or pod_phase(pod) in OVER or is_running(pod):
         return ""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
@@ -103,7 +103,7 @@ def has_left_node(pod: Pod) -> bool:
 
 
 class GangState(Phase):
-    """Where a gang is, read off its pods and its job: `Snapshot.state`."""
+    """The states of a gang. `Snapshot.state` derives the state from the gang's pods and job."""
 
     WAITING = (
         "waiting",

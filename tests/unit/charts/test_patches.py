@@ -234,7 +234,7 @@ def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
         ),
         (
             {"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}},
-            "home: set only one of existingClaim and volume",
+            "home: set only one of",
         ),
     ],
 )

@@ -95,11 +95,11 @@ def test_each_source_that_values_may_name_is_known():
         ({"topology": {"source": "labels"}}, "topology.source: labels needs topology.levels: label keys, widest first"),
         (
             {"topology": {"source": "kueue"}},
-            "topology.source: kueue needs topology.name, the name of the Topology of Kueue",
+            "kueue needs topology.name, the name of the Topology of Kueue",
         ),
         (
             {"topology": {"source": "configMap"}},
-            "topology.source: configMap needs topology.name, the name of the ConfigMap",
+            "configMap needs topology.name, the name of the ConfigMap",
         ),
         (
             {"topology": {"source": "slinky"}},
