@@ -109,7 +109,7 @@ CASES = [
     ),
     Case(
         "SlurmNotBelieved", {f"sunkpy_syncer_slurm_believed{SYNCER}": always(0)}, OF_SYNCER,
-        "Slurm's answers lack too many of its nodes. The syncer writes nothing until they are back or a person confirms",
+        "Slurm's answers lack too many of its nodes. The syncer writes nothing until they return or a person confirms",
     ),
     Case(
         "SlurmAnswersLate", {f"sunkpy_slurm_cache_age_seconds{SYNCER}": always(90)}, OF_SYNCER,
