@@ -23,7 +23,7 @@ KEYS: Final = {
 CONF: Final = "slurmConfig.conf"
 PARTITIONS: Final = "partitions.<name>.conf"
 POWER: Final = "a Slurm node is a pod: nothing of Slurm can power or reboot its machine. Drain the node in Kubernetes"
-LOG: Final = "kubectl logs has it: in a file, nobody would see it or remove old lines"
+LOG: Final = "kubectl logs shows the log. In a file of the pod, nobody would see it or remove old lines"
 
 
 def _classed(section: str) -> Counter[str]:
@@ -85,7 +85,7 @@ def _refused(values: Mapping[str, object]) -> str:
         (
             "PrologEpilogTimeout",
             60,
-            "use the value hooks.prologTimeoutSeconds and hooks.epilogTimeoutSeconds: Slurm's own would",
+            "use the value hooks.prologTimeoutSeconds and hooks.epilogTimeoutSeconds: Slurm's own",
         ),
         ("TLSType", "tls/s2n", "the parts of sunkpy speak to Slurm without TLS"),
         ("MpiDefault", "cray_shasta", "cray_shasta: it is for the launcher of Cray's own systems, and srun would fail"),
