@@ -1,14 +1,15 @@
-"""A workload as Slurm sees it: one job per gang of pods.
+"""A gang is a workload as Slurm sees it: pods that one Slurm job stands for.
 
-families/  whose gang is a pod, and what does the gang look like
-identity   the comment of a job and the note on a pod, by which they are of a gang
-evidence   by what it is known whose a pod is, and what counts for more
-limits     what its pods want of each other: a constraint, or refused by name
-access     what its namespace may ask of Slurm
-request    the placeholder job that it becomes
-snapshot       all that is known of it now, and the state that can be read from that
-decide     what to do about it: `actions`
+families/  find the gang of a pod, and the roles and seats of a gang
+identity   the job's comment and the pod's note, which name the gang
+evidence   which proof that a pod belongs to a gang is stronger
+limits     affinity, spreading and host ports of a gang's pods: they become a constraint of the job, or are refused
+access     which users, partitions and accounts of Slurm a namespace may use
+job/       the placeholder job: its request, its phases, and why it ended
+seating/   which pod of a gang is on which node of the job
+devices/   which devices of the job each pod gets
+snapshot   all that is known of a gang now, and the gang's state
+decide/    the actions for a gang
 hooks      what prologs, epilogs and the gate wait for
-ends       why its job ended, and who the preemptor was
-phases     of pods and of gangs, and what is asked of them
+phases     the phases of pods and the states of gangs
 """

@@ -1,12 +1,12 @@
 """A gang: pods that start together, as one Slurm job.
 
-Which pods belong together is the business of a *family* of workloads (`sunkpy.core.gang.families`). A family answers
-two questions: whose gang is this pod (`identify`, asked of one pod as soon as it is seen), and what does the gang look
-like (`assemble`, asked with all its pods that are there). Everything else, here and in the shell, knows gangs only.
+A *family* of workloads (`sunkpy.core.gang.families`) says which pods belong together. It has two functions: `identify`
+finds the gang of one pod, as soon as the scheduler sees the pod; `assemble` makes the gang from all pods that exist.
+The rest of the code knows gangs only, and no families.
 
-A gang has *roles* (leader, worker …) and each role a number of *seats*. Both come from what the owner declares, not
-from the pods that happen to exist: the job holds a seat for a pod that appears only when others run. *Members* are the
-pods that are there. What they and their templates ask for are quantities: `families.assemble` refuses any other text.
+A gang has *roles* (leader, worker …), and each role has a number of *seats*. Both come from the spec of the pods'
+owner, not from the pods that exist now: the job also holds a seat for a pod that the owner makes only later. *Members*
+are the pods that exist. `families.assemble` refuses a gang whose resource requests are no valid quantities.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from sunkpy.core.placement.domains import HOSTNAME
 _EXTRA, _APART = "extra-", "apart-"
 
 ANY_SEAT = -1
-"""Index of a member whose family does not tell the seats of its role apart."""
+"""The index of each member of a role whose family does not number the seats."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a role; `index` is its seat there, from 0.
+    """A pod of a role; `index` is the number of its seat in the role, from 0.
 
-    Two can have the same index: one that has ended or is being deleted, and the one that replaces it.
+    Two members can have the same index: a pod that has ended or is being deleted, and the pod that replaces it.
     """
 
     pod: Pod
@@ -41,12 +41,13 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of one kind within a gang.
 
     Args:
-        seats: how many pods the job holds room for, whether they are there or not.
-        first: how many of them must exist before the job is submitted; the others appear when these run.
-        members: those that are there, in rank order.
-        elsewhere: pods of its seats that were set apart: each is a gang of its own, and not missing here.
-        shape: what each pod will ask for, by the owner's template; None: as the members that are there.
-        decides: the exit codes of its pods are the job's. A parameter server's are not: it ends when it is stopped.
+        seats: how many pods of the role the job has room for, whether the pods exist or not.
+        first: how many pods of the role must exist before the job is submitted; the owner makes the others later.
+        members: the pods that exist, in rank order.
+        elsewhere: pods with a seat in this role that became gangs of their own; their seats do not count as missing.
+        shape: the owner's template for pods that do not exist yet; None: these will look like the members.
+        decides: True if the exit codes of the role's pods become the job's. False for parameter servers, which end only
+            when somebody stops them.
     """
 
     name: str
@@ -59,8 +60,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def present(self) -> int:
-        """How many seats of the role have a pod that has not failed and is not being deleted, in this gang or set apart
-        from it.
+        """The number of the role's seats with a pod that has not failed and is not being deleted. Pods that became
+        gangs of their own count, too.
         """
         pods = [m for m in (*self.members, *self.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
         numbered = {member.index for member in pods if member.index != ANY_SEAT}
@@ -68,7 +69,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_tries(self) -> list[Pod]:
-        """The youngest pod of each seat; if seats have no numbers, as many of the youngest pods as there are seats."""
+        """The youngest pod of each numbered seat. If seats have no numbers: the youngest pods, as many as there are
+        seats.
+        """
         oldest_first = sorted(self.members, key=lambda m: (m.pod.metadata.creation_timestamp, m.pod.name))
         numbered = {member.index: member.pod for member in oldest_first if member.index != ANY_SEAT}
         others = [member.pod for member in oldest_first if member.index == ANY_SEAT]
@@ -76,7 +79,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner that can be suspended, and brings its pods back later: the field `path` of `owner` is set to true."""
+    """An owner that can be suspended, and makes its pods again when it is resumed. Setting the field `path` of `owner`
+    to true suspends it.
+    """
 
     owner: Owner
     path: tuple[str, ...] = ("spec", "suspend")
@@ -86,16 +91,19 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that become one Slurm job.
 
     Args:
-        kind: what people call it: `JobSet default/train`, stage `workers`.
-        roles: in rank order; the leader's first.
-        one_per_node: no two members on a node.
-        one_domain: a node label whose value must be the same on all its nodes (`kubernetes.io/hostname`: one node).
-        expects_more: the owner will make more pods for this gang although those that are there have ended.
-        never_queues: its pods belong on the node that their affinity names, at once and without a job (DaemonSet).
-        final_because: why the owner does not bring evicted pods back; empty when it does.
-        suspension: how the owner can be suspended instead, if it can.
-        longest_grace_s: what its namespace gives to pods that have lost their node; 0: what all others get.
-        is_sized: False while nobody can tell how many pods there will be: its roles hold those that are there.
+        kind: the gang's name in messages: `JobSet default/train`, stage `workers`.
+        roles: in rank order, the leader's role first.
+        one_per_node: True if each member needs a node of its own.
+        one_domain: a node label whose value must be the same on all nodes of the job (`kubernetes.io/hostname`: all
+            pods on one node); empty if there is no such label.
+        expects_more: True if the owner will make more pods for this gang although all existing pods have ended.
+        never_queues: True for pods of a DaemonSet: each is bound at once, without a job, to the node that its affinity
+            names.
+        final_because: why the owner does not replace evicted pods; empty if it does.
+        suspension: how to suspend the owner instead of evicting its pods; None if it cannot be suspended.
+        longest_grace_s: the namespace's limit for the grace period of pods whose job has lost the node; 0 if it has
+            none.
+        is_sized: False while the number of pods is unknown; the roles then have seats only for pods that exist.
     """
 
     id: GangId
@@ -114,21 +122,21 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> str:
-        """Why the gang is not submitted: what it asks for or declares that cannot be done. Empty if it may be
-        submitted.
+        """Why no job is submitted for the gang: what its pods or its owner ask for that cannot be done. Empty if a job
+        may be submitted.
         """
         return "; ".join(str(problem) for problem in self.problems if problem.fatal)
 
     @property
     def members(self) -> tuple[Pod, ...]:
-        """The pods that are there, in rank order."""
+        """The gang's pods that exist, in rank order."""
         return tuple(member.pod for role in self.roles for member in role.members)
 
     @property
     def first_wave(self) -> tuple[Pod, ...]:
-        """The roles that start first. They decide on which nodes the job may run.
-
-        A pod of a later wave can be left from an earlier course of events, with a nodeSelector for another place.
+        """The pods of the roles that start first; all members if no such pod exists. Only the specs of these pods
+        decide on which nodes the job may run, because a left-over pod of a later wave may have an outdated
+        nodeSelector.
         """
         first = tuple(member.pod for role in self.roles if role.first for member in role.members)
         return first or self.members
@@ -145,20 +153,22 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seats(self) -> int:
-        """How many pods the job holds room for."""
+        """The number of pods for which the job has room, over all roles."""
         return sum(role.seats for role in self.roles)
 
     @property
     def is_complete(self) -> bool:
-        """The pods that must exist before the job is submitted are there, as members or each as a gang of its own."""
+        """True if all pods exist that must exist before the job is submitted. Pods that became gangs of their own
+        count, too.
+        """
         there = [(role, len(role.members) + len(role.elsewhere)) for role in self.roles]
         return any(count for _, count in there) and all(count >= role.first for role, count in there)
 
     @property
     def missing(self) -> str:
-        """Which pods of the first wave are missing: `2 of 4 pods (worker 1 of 3)`; empty if none is.
+        """Say which pods of the first wave are missing: `2 of 4 pods (worker 1 of 3)`; empty if none is.
 
-        Pods that succeeded have done their part, and so have pods with a job of their own.
+        Pods that have succeeded are not missing, and neither are pods with a job of their own.
         """
         have = [(role, min(role.present, role.first)) for role in self.roles]
         lacking = ", ".join(f"{role.name} {count} of {role.first}" for role, count in have if count < role.first)
@@ -167,7 +177,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_exit_code(self) -> bool:
-        """True if pods of the role can end by themselves. Those of a service (restartPolicy Always) run until they are
+        """True if pods of the gang can end by themselves. Pods of a service (restartPolicy Always) run until they are
         deleted.
         """
         specs = [*(pod.spec for pod in self.members), *(role.shape for role in self.roles)]
@@ -175,8 +185,8 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_succeeded(self) -> bool:
-        """True if the pods that decide have succeeded: those of the roles that decide, or all pods if none of these
-        exists.
+        """True if the last pod of each seat has succeeded. Only roles whose exit codes count (`Role.decides`) are
+        asked, or all roles if no pod of these exists.
         """
         there = [role for role in self.roles if role.members]
         deciding = [role for role in there if role.decides] or there
@@ -184,13 +194,15 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Owners = Sequence[Owner]
-"""The objects above a pod, as far as they could be read: first its controllers, nearest first, then objects to which it
-refers.
+"""The objects above a pod that could be read: first its controllers, nearest first, then the objects that the pod names
+in labels or annotations.
 """
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """An object above a pod. With `uid` it is that one and no other of its name; without, whoever has the name."""
+    """A reference from a pod to an object above it. With `uid` it means only the object with that uid; without, any
+    object with this name.
+    """
 
     kind: Kind
     namespace: str
@@ -202,38 +214,39 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def to(cls, reference: OwnerReference, namespace: str) -> Link:
-        """The owner of an object in that namespace."""
+        """Return the link for an owner reference of an object in this namespace."""
         group, _, _ = reference.api_version.rpartition("/")
         kind = Kind(group=group, kind=reference.kind)
         return cls(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
 
     def leads_to(self, owner: KubeObject) -> bool:
-        """True if this object is the one that the reference means."""
+        """True if `owner` has the uid of this link, or the link has no uid."""
         return self.uid in ("", owner.uid)
 
     @property
     def key(self) -> Key:
-        """The namespace and name."""
+        """The namespace and name of the object that the link means."""
         return (self.namespace, self.name)
 
     def find_in(self, owners: Owners) -> Owner | None:
-        """The object that has this name, among these."""
+        """Return the object among `owners` that has the kind, namespace and name of this link; None if none has."""
         return next((owner for owner in owners if owner.is_a == self.kind and owner.key == self.key), None)
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of workload.
+    """A kind of workload, such as JobSet or RayCluster.
 
-    A pod that `assemble` gives no seat (there are more than the owner's minimum, and the family does not number them)
-    becomes a gang of its own, with the unit `extra_unit(pod)`.
+    `assemble` gives a pod no seat if there are more pods than the owner's minimum, and the pods have no numbers. Such a
+    pod becomes a gang of its own, with the unit `extra_unit(pod)`.
 
     Args:
-        known_by: what on a pod or above it says that it is of this family, in words for people.
-        identify: the gang of a pod, or None when the pod is not of this family. It looks at nothing that changes during
-            the pod's life.
-        assemble: the gang as it is now; gets at least one pod, and the owners of the first.
-        reads: kinds of owners of which it needs more than metadata. A pod below one of them waits until it was read.
-        refers: objects that a pod of this family names.
+        known_by: the label, annotation or owner by which a pod of this family is recognised, in words for people.
+        identify: returns the gang of a pod, or None if the pod is not of this family. It reads only what cannot change
+            during the pod's life.
+        assemble: returns the gang as it is now, from at least one pod and the owners of the first pod.
+        reads: kinds of owners of which the family needs more than metadata. A pod below such an owner waits until the
+            owner was read.
+        refers: returns links to the objects that a pod of this family names in labels or annotations.
     """
 
     name: str
@@ -245,7 +258,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
-    """The gang with these pods, by uid, for its members; None when one of them is missing."""
+    """Return the gang with each member replaced by the newer version of the same pod in `pods`, which is by uid. None
+    if a member is not in `pods`.
+    """
     if any(pod.uid not in pods for pod in gang.members):
         return None
     roles = (
@@ -258,44 +273,49 @@ def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
 
 
 def extra_unit(pod: Pod) -> str:
-    """The unit of a pod beyond the seats of its gang. Such a pod is elastic: it has a job of its own, and is preempted
-    first and alone.
+    """Return the unit for the gang of a pod that is one more than its owner's gang has seats. Such a pod has a job of
+    its own, so Slurm can preempt it alone.
     """
     return f"{_EXTRA}{pod.uid}"
 
 
 def apart_unit(pod: Pod) -> str:
-    """Unit of a pod that was set apart: it has a seat in its gang, and the gang's job has no room for it."""
+    """Return the unit for the gang of a pod that was set apart: the pod has a seat in its owner's gang, but the job of
+    that gang has no room for it.
+    """
     return f"{_APART}{pod.uid}"
 
 
 def solo_pod(id: GangId) -> str:
-    """Uid of the pod that is this gang, beyond the seats of another or set apart; empty for all other gangs."""
+    """Return the uid of the pod if this is a solo gang, with a unit of `extra_unit` or `apart_unit`; empty for other
+    gangs.
+    """
     prefix = next((prefix for prefix in (_EXTRA, _APART) if id.unit.startswith(prefix)), "")
     return id.unit.removeprefix(prefix) if prefix else ""
 
 
 def is_apart(id: GangId) -> bool:
-    """The gang is a pod that was set apart."""
+    """True if the gang is one pod for which the job of its owner's gang has no room (`apart_unit`)."""
     return id.unit.startswith(_APART)
 
 
 def solo(id: GangId, pod: Pod, options: JobSpec, problems: tuple[Problem, ...] = ()) -> Gang:
-    """A gang with only this pod."""
+    """Return a gang that has only this pod."""
     role = Role(name="pod", seats=1, first=1, members=(Member(pod=pod, index=0),))
     return Gang(id=id, roles=(role,), options=options, problems=problems, kind=f"Pod {id}")
 
 
 def ranked(pods: Iterable[Pod], index_of: Callable[[Pod], int]) -> tuple[Member, ...]:
-    """Members of a role whose family numbers them."""
+    """Return the members of a role whose seats are numbered, in the order of the numbers; `index_of` reads the number
+    of a pod.
+    """
     members = (Member(pod=pod, index=index_of(pod)) for pod in pods)
     return tuple(sorted(members, key=lambda member: (member.index, member.pod.metadata.creation_timestamp)))
 
 
 def by_seniority(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
-    """Members of a role whose family does not number them: bound ones first, then the oldest, as many as have seats.
-
-    Pods that have ended are members too, and take no seat.
+    """Return the members of a role whose seats have no numbers: all pods that have ended, then at most `seats` others.
+    Of these, bound pods come first, then the oldest.
     """
     pods = sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.creation_timestamp, pod.name))
     over = [pod for pod in pods if pod.is_finished]
