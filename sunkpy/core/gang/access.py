@@ -1,12 +1,12 @@
-"""What pods of a namespace may ask of Slurm, and to which Slurm users their jobs belong: the admin's map.
+"""What pods of a namespace may ask of Slurm, and which Slurm users own their jobs.
 
-Slurm knows users, Kubernetes namespaces: only an administrator can say which belong together. Where the map gives a
-namespace users, its jobs are submitted as one of them, and Slurm holds its own limits against that person. Where it
-gives none, they are the scheduler's own, and the map alone says what they may use. A namespace that it does not know
-gets the default partition and no more.
+The administrator maps namespaces to Slurm users in `scheduler.access`. If a rule gives a namespace users, its jobs are
+submitted as one of these, and Slurm applies its limits to that user. If not, the scheduler's own Slurm user owns the
+jobs, and only the rule says which partitions, accounts and so on they may use. A namespace without a rule gets only the
+default partition.
 
-The map is made of rules, by name or label of the namespace; of a namespace that no rule covers its annotations may
-speak, which only administrators may set.
+A rule names namespaces, or has labels that a namespace must have. If no rule covers a namespace, its annotations can
+say the same, if only administrators can set these.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ ANY: Final = "*"
 
 
 class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One rule of `scheduler.access`: which namespaces may ask for what. `namespaces`: their names, or `*` for all.
-    `namespace_labels`: a namespace must have all of them.
+    """One rule of `scheduler.access`: what pods of some namespaces may ask for. `namespaces`: their names, or `*` for
+    all. `namespace_labels`: labels that a namespace must have, all of them.
 
-    Each list has what is allowed, `*` for anything; its first name, if it is one, is what a pod gets that names none.
-    `longest_grace_seconds`: what its pods are given to end that have lost their node; 0: as all others.
+    Each list has the allowed names, `*` for any. A pod that names none gets the first name of the list, unless that is
+    `*`. `longest_grace_seconds`: the limit for the grace period of pods whose job has lost the node; 0: no limit of its
+    own.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -44,14 +45,14 @@ class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     longest_grace_seconds: int = 0
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """True if the rule is about this namespace."""
+        """True if the rule names this namespace, or the namespace has all labels of the rule."""
         by_name = ANY in self.namespaces or namespace in self.namespaces
         by_label = bool(self.namespace_labels) and self.namespace_labels.items() <= labels.items()
         return by_name or by_label
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
-    """A namespace, as far as it is known."""
+    """The name, labels and annotations of a namespace, as far as they are known."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -66,23 +67,24 @@ _LISTS: Final = {
     "reservation": "reservations",
     "licenses": "licenses",
 }
-"""Field of JobSpec → the field of Rule that lists its allowed names."""
+"""Field of JobSpec → the field of AccessRule that lists its allowed names."""
 
 _ONLY_IF_ASKED: Final = frozenset({"reservation", "licenses"})
 """Options without a default. For all other options a pod that names none gets the first allowed value."""
 
 
 def rule_for(rules: Iterable[AccessRule], namespace: Namespace, *, annotated: bool = False) -> AccessRule:
-    """The first rule that covers a namespace; without one, a rule that allows nothing but the default partition.
+    """Return the first rule that covers a namespace; without one, a rule that allows nothing but the default partition.
 
-    `annotated`: the annotations of the namespace count, because only administrators can have set them.
+    `annotated`: also read the annotations of the namespace. The chart sets it only if none but administrators can write
+    these.
     """
     own = _annotated_rule(namespace.annotations) if annotated else AccessRule()
     return next((rule for rule in rules if rule.covers(namespace.name, namespace.labels)), own)
 
 
 def _annotated_rule(annotations: Mapping[str, str]) -> AccessRule:
-    """What a namespace says of itself."""
+    """Return the rule that the annotations of a namespace make."""
 
     def said(annotation: str) -> tuple[str, ...]:
         return tuple(name for part in annotations.get(annotation, "").split(",") if (name := part.strip()))
@@ -98,9 +100,11 @@ def _annotated_rule(annotations: Mapping[str, str]) -> AccessRule:
 
 
 def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> Gang:
-    """The gang with the defaults of its namespace, and a fatal problem for each thing that it may not ask for.
+    """Return the gang with the defaults of its namespace, and with a fatal problem for each option that the namespace
+    may not use.
 
-    What is refused is not kept: pods that have a node, and anybody can make one that does, get a job all the same.
+    A refused option is replaced by the default, because pods that somebody bound by hand get a job although they are
+    refused.
     """
     changes: dict[str, str] = {}
     problems: list[Problem] = []
@@ -129,13 +133,17 @@ def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> 
 
 
 def _named(option: str, asked: str) -> list[str]:
-    """The names in the value of an option; of licenses without their numbers (`sbatch --licenses`: `a:2,b`, `a|b`)."""
+    """Return the names in the value of an option. From licenses their counts are cut off (`sbatch --licenses`: `a:2,b`,
+    `a|b`).
+    """
     parts = re.split(r"[,;|()\s]+", asked) if option == "licenses" else asked.split(",")
     return [name for part in parts if (name := part.partition(":")[0] if option == "licenses" else part)]
 
 
 def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
-    """What Slurm decides by the user of a job, and why it is refused where several namespaces have the same one."""
+    """Return the options that Slurm decides by the user of a job, each with the problem that refuses it where
+    namespaces share a user.
+    """
     asked = {
         "dependency": ("dependency", "singleton" in options.dependency, "singleton waits for jobs"),
         "shared": ("exclusive", options.shared == "user", "exclusive: user shares nodes with jobs"),
@@ -152,8 +160,8 @@ def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
 
 
 def unknown_namespace(gang: Gang) -> Gang:
-    """The gang as long as it is not known what its namespace may ask for: it asks for nothing, and
-    belongs to no user.
+    """Return the gang while its namespace is not known yet: without options and without a user, and with a fatal
+    problem.
     """
     text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
     problems = (*gang.problems, Problem(text=text, fatal=True))

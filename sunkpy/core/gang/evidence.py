@@ -1,13 +1,14 @@
-"""The evidence that a pod belongs to a gang, in the order of its strength.
+"""The evidence that a pod belongs to a gang, from weak to strong.
 
-A running scheduler goes by what the pod said when it was first seen, and nothing moves it: it knows the jobs that it
-has submitted. A new leader has to find out under which gang's job each pod runs that an earlier leader bound. Labels,
-annotations and owners may have changed since, or be unreadable; a binding note can be forged where no policy protects
-it; the comment of a job proves whose the job is, and not which pods run under it. So they are weighed, and only
-evidence that is at least as strong as what speaks for the present gang moves a pod.
+A running scheduler knows to which gang each pod belongs since it first saw the pod, and does not change that. A new
+leader has to find out under which gang's job an earlier leader bound each pod. Labels, annotations and owners may have
+changed since, or be unreadable. A binding note can be forged where no admission policy protects it. The comment of a
+job proves to which gang the job belongs, but not which pods run under it. So a pod moves to another gang only if the
+evidence for that gang is at least as strong as the evidence for its present gang.
 
-A note alone counts for less than a job on the node: whoever may edit the pod could take it from under that job, whose
-epilog would end while it still runs. A job for one pod alone counts for most: no note takes that pod away from it.
+A note alone is weaker than a job on the pod's node: with a forged note, whoever may edit the pod could take it from
+that job, whose epilog would then end while the pod still runs. A job for one pod alone is the strongest evidence: no
+note takes the pod away from it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from sunkpy.core.model.objects import Pod
 
 
 class Evidence(enum.IntEnum):
-    """Why a pod is thought to belong to a gang. A higher number is stronger evidence."""
+    """A reason to believe that a pod belongs to a gang. A higher number is stronger evidence."""
 
     words: str
 
     def __new__(cls, rank: int, words: str) -> Evidence:
-        """A row of the table: its rank, and what it is in words."""
+        """Make a member from its rank and its words for people."""
         row = int.__new__(cls, rank)
         row._value_, row.words = rank, words
         return row
@@ -38,13 +39,13 @@ class Evidence(enum.IntEnum):
 
 
 def names_pod(id: GangId, pod: Pod) -> bool:
-    """True if the gang is this pod alone: no job says that of another pod."""
+    """True if the gang is this pod alone. A job of such a gang cannot stand for another pod."""
     return pod.uid == solo_pod(id) or id == GangId(namespace=id.namespace, name=pod.name, uid=pod.uid)
 
 
 def for_present(id: GangId | None, pod: Pod, *, has_job_there: bool) -> Evidence:
-    """The evidence for the gang to which a pod belongs so far. `has_job_there`: a job of this gang has the node of the
-    pod.
+    """Return the evidence for the gang to which a pod belongs so far. `has_job_there`: a job of this gang has the pod's
+    node.
     """
     if id is None or not has_job_there:
         return Evidence.WORD
@@ -52,15 +53,15 @@ def for_present(id: GangId | None, pod: Pod, *, has_job_there: bool) -> Evidence
 
 
 def for_forgotten(noted: GangId, present: GangId | None, pod: Pod) -> Evidence:
-    """The evidence of a note on a pod that names a job which Slurm has forgotten.
+    """Return the evidence of a binding note that names a job which Slurm has forgotten.
 
-    A pod that became a solo gang has left the job of the present gang, and its epilogs go on watching
-    it.
+    The note is strong if the pod became a solo gang of its present gang's owner: the epilogs of the present gang's jobs
+    still watch such a pod.
     """
     is_beside = present is not None and noted.uid == present.uid and solo_pod(noted) == pod.uid
     return Evidence.JOB_AND_NOTE if is_beside else Evidence.NOTE
 
 
 def moves(offered: Evidence, present: Evidence) -> bool:
-    """True if a pod leaves the gang for which `present` speaks, and goes to the one for which `offered` speaks."""
+    """True if a pod moves from its gang, with the evidence `present`, to the gang with the evidence `offered`."""
     return offered >= present

@@ -1,22 +1,22 @@
-"""Limits of pods that Slurm does not know and the kubelet does not check. They become a constraint of the job, or the
-pod is refused by name.
+"""Rules between pods that Slurm does not know and the kubelet does not check. They become a constraint of the gang's
+job, or the gang is refused with a message that names the pod and the rule.
 
-* Devices of resource claims become GRES of the job (`core.gang.devices`). Those for which no GRES stands are refused,
-  and so are device classes that are asked for as a resource.
-* Pods that must not share a node with others of their gang (required anti-affinity by hostname, a host port) make the
-  job spread: one pod per node. Over anything larger than a node Slurm cannot spread, so that is refused.
-* Pods that must be spread evenly over nodes (topologySpreadConstraints) do the same; over anything larger that is
-  refused within a gang.
-* Pods that must be near others of their gang (required affinity) keep the job within one value of that node label.
-* Pods of *other* gangs and other schedulers are what they are: `avoid_nodes` names the nodes where they forbid the pod
-  now, or where those that it must be near are missing. Nothing is refused for them: they come and go.
+* Devices of resource claims become GRES of the job (`core.gang.devices`). A gang is refused if the administrator has
+  named no GRES for a claim's DeviceClass, or if a pod asks for a DeviceClass as an extended resource.
+* If pods of one gang must not share a node (required anti-affinity by hostname, a host port), the job gets one node for
+  each pod. Anti-affinity over a larger domain than a node is refused: Slurm cannot spread over it.
+* If pods must be spread evenly over nodes (topologySpreadConstraints), the job gets one node for each pod. Within a
+  gang, spreading over a larger domain is refused.
+* If pods must be near others of their gang (required affinity), all nodes of the job have one value of that node label.
+* For pods of *other* gangs and other schedulers, `avoid_nodes` finds the nodes where they forbid this pod now, or where
+  a pod that this one must be near is missing. The gang is not refused for them: they come and go.
 
-Two gangs that exclude each other may both be queued while neither has a node, and Slurm may then place them on one:
-so the nodes are asked again when a pod is about to be bound. Gangs that want a domain for themselves take turns:
+Two queued gangs may exclude each other while neither has a node, and Slurm may place both on one node. So the nodes are
+checked again before a pod is bound. Gangs that each want a domain for themselves take turns:
 `sunkpy.core.placement.domains`.
 
 Source of the rules: kube-scheduler plugins interpodaffinity (symmetric anti-affinity; a pod that matches its own
-affinity may be the first) and nodeports. Preferred terms bind nobody.
+affinity may be the first) and nodeports. Preferred terms are ignored.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from sunkpy.core.placement.spreading import constraints_of, crowded, is_counted,
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
 MOST_TO_PODS: Final = 16
-"""Lines of affinity to pods: each is compared with every pod of the cluster."""
+"""The most lines of affinity to pods that a pod may have: each is compared with every pod of the cluster."""
 MOST_VALUES: Final = 2000
-"""At most so many values may be in all lines of affinity, such as names of nodes: each takes a hundred bytes for as
+"""The most values, such as names of nodes, in all lines of a pod's affinity. Each takes a hundred bytes of memory as
 long as the pod exists.
 """
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement")
-"""An annotation on a pod, by you, as for Kueue and KAI. Its value is the key of a Node label. All pods of the gang of
+"""Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang of
 one kind go to nodes where this label has the same value.
 """
 
@@ -70,13 +70,15 @@ _Inner = Sequence[tuple[str, PodAffinityTerm]]
 def within_limits(
     gang: Gang, gpu_resources: Mapping[str, str], claimed: Claimed | None = None, plugin_resource: str = ""
 ) -> Gang:
-    """The gang with the constraints that follow from its pods, and with the reason if Slurm cannot have it.
+    """Return the gang with the constraints that follow from the specs of its pods, or with a fatal problem if Slurm
+    cannot meet them.
 
     Args:
         gang: as its family made it.
         gpu_resources: extended resource → GRES, `gpu` or `gpu:h100`.
-        claimed: what is known of its resource claims; None where none can be allocated.
-        plugin_resource: that which sunkpy's device plugin hands out, to one container of a pod; empty when none does.
+        claimed: what is known of the pods' resource claims; None if this scheduler allocates no claims.
+        plugin_resource: the extended resource whose GPUs sunkpy's device plugin hands out; empty if the plugin is not
+            in use. Only one container of a pod may ask for it.
     """
     if not gang.is_sized or gang.never_queues:
         return gang
@@ -98,16 +100,17 @@ def within_limits(
 
 
 class LongSpec(PodSpec, frozen=True, kw_only=True):
-    """What is remembered of a spec that has too long a list."""
+    """The short copy of a pod's spec with a list that is too long to keep; `why` says which list."""
 
     why: str
 
 
 def shortened(pod: Pod) -> Pod:
-    """A shorter copy of the pod: of its volumes those with claims, and one finalizer, which shows that there are some.
-    If a list of the pod is too long, the copy has only what the pod takes, where it is, and why it is refused.
+    """Return a copy of the pod that takes less memory. It keeps only volumes with claims, and one finalizer, which
+    shows that there are some. If a list of the spec is too long, the copy has only the pod's resources, its node and
+    why it is refused.
 
-    Anybody may make pods of a megabyte, which takes up to nine in memory.
+    Anybody may make pods of a megabyte, which take up to nine in memory.
     """
     spec, meta = pod.spec, pod.metadata
     if why := explain_length(spec):
@@ -130,7 +133,7 @@ def shortened(pod: Pod) -> Pod:
 
 
 def explain_length(spec: PodSpec) -> str:
-    """Which list of a pod is too long to keep, or to compare with each node or pod; empty if none is."""
+    """Say which list of a pod's spec is too long to keep, or to compare with each node or pod; empty if none is."""
     if isinstance(spec, LongSpec):
         return spec.why
     containers, required = matching.containers_of(spec), matching.required_affinity(spec)
@@ -169,7 +172,7 @@ def explain_length(spec: PodSpec) -> str:
 
 
 def is_short(term: PodAffinityTerm) -> bool:
-    """True if an answer about any pod may be remembered."""
+    """True if the term is small enough that results of comparing it with pods may be cached."""
     selectors = [each for each in (term.label_selector, term.namespace_selector) if each is not None]
     lines = sum(len(each.match_labels) + len(each.match_expressions) for each in selectors)
     values = sum(len(line.values) for each in selectors for line in each.match_expressions)
@@ -177,12 +180,12 @@ def is_short(term: PodAffinityTerm) -> bool:
 
 
 ShutOut = tuple[PodAffinityTerm, Meta, Iterable[Pod]]
-"""A term of anti-affinity, one of the pods that have it, and all of its namespace that do."""
+"""A term of anti-affinity, the metadata of one pod that has it, and all pods of that namespace that have it."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods that are on nodes, of all schedulers. A node has daemons with ports and pods that keep others of their
-    kind away. So only those are looked at that one of the pods in question could meet.
+    """The pods of all schedulers that are on nodes, behind look-ups: a node has many daemons with ports and
+    anti-affinity, so a question reads only the pods that can matter for it.
 
     `shutting_out`: each term of `anti_affinity` that may mean one of some pods, with the pods of
     one namespace that have it. `on_port`: those with a host port of this number. `everyone`: all of them; asked for
@@ -197,7 +200,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, nodes: Mapping[str, Node], pods: Sequence[Pod]) -> Surroundings:
-        """Surroundings made from a few pods, which are all compared for each question."""
+        """Return surroundings made from a few pods; each look-up compares all of them."""
         return cls(
             nodes=nodes,
             shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in anti_affinity(pod.spec)),
@@ -207,10 +210,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deciding_specs(gang: Gang) -> list[PodSpec]:
-    """The specs that decide on which nodes the job may run: those of the pods of the first wave, and the templates of
-    pods that are yet to come.
+    """Return the specs that decide on which nodes the job may run: those of the pods of the first wave, and the
+    templates of pods that do not exist yet.
 
-    What webhooks and admission add is missing from a template, tolerations above all: taints are not looked at for it.
+    Webhooks and admission add fields to a pod that its template lacks, mostly tolerations. So a template's copy here
+    tolerates all taints.
     """
     shapes = (role.shape for role in gang.roles if role.shape is not None and role.first < role.seats)
     return [pod.spec for pod in gang.first_wave] + [_nodes_of(shape) for shape in shapes if _chooses_nodes(shape)]
@@ -232,7 +236,7 @@ def looks_around(spec: PodSpec) -> bool:
 
 
 def host_ports_of(pod: Pod) -> set[int]:
-    """The numbers of the host ports that it takes."""
+    """Return the numbers of the host ports that the pod takes."""
     return {port.host_port for port in pod.spec.host_ports}
 
 
@@ -242,13 +246,13 @@ def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
 
 
 TermPlace = tuple[str, tuple[str, str] | None]
-"""A namespace, or any (empty), and a label with its value, or any (None)."""
+"""A key under which pods are indexed: a namespace (empty: any), and a label with its value (None: any)."""
 
 _ANYWHERE: Final = ""
 
 
 def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[TermPlace]:
-    """The places where pods may stand that the term of pod `of` selects."""
+    """Yield the places of pods that `term` may select; the term is that of a pod with the metadata `of`."""
     namespaces = term.namespaces or (of.namespace,)
     is_anywhere = term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS
     return _places(term.label_selector, (_ANYWHERE,) if is_anywhere else namespaces)
@@ -261,13 +265,14 @@ def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterat
 
 
 def places_of(pod: Pod) -> Iterator[TermPlace]:
-    """The places of the pod: its namespace, and any namespace, each with each of its labels."""
+    """Yield the places under which the pod is indexed: its namespace and any namespace, each with each of its labels.
+    """
     for namespace, _ in anywhere_in(pod.metadata.namespace):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
 
 
 def anywhere_in(namespace: str) -> tuple[TermPlace, ...]:
-    """The places that stand for all pods of a namespace."""
+    """Return the places that stand for all pods of a namespace."""
     return ((namespace, None), (_ANYWHERE, None))
 
 
@@ -275,8 +280,8 @@ Topic = tuple[str, TermPlace | int]
 
 
 def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
-    """The topics on which these pods depend: a pod that touches one of them may change where these pods may go
-    (`touches`).
+    """Yield the topics on which the nodes for these pods depend. A pod that comes to a node or leaves it matters to
+    them only if it shares a topic (`touches`).
     """
     for pod in pods:
         for term in terms_of(pod):
@@ -288,7 +293,7 @@ def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
 
 
 def touches(pod: Pod) -> Iterator[Topic]:
-    """The topics of a pod that comes to a node or leaves it. Only pods that share a topic can depend on it
+    """Yield the topics of a pod that comes to a node or leaves it. Only pods that share a topic can depend on it
     (`concerns`).
     """
     yield from (("meant", place) for place in places_of(pod))
@@ -298,25 +303,23 @@ def touches(pod: Pod) -> Iterator[Topic]:
 
 
 def shut_out_from(place: TermPlace) -> Topic:
-    """The topic of all pods that stand in this place."""
+    """Return the topic of all pods in this place that anti-affinity of others may keep away."""
     return ("shut out", place)
 
 
 def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
-    """The names of the labels by which terms tell pods apart."""
+    """Yield the keys of the labels that the terms' selectors read."""
     for term in terms:
         yield from matching.labels_named(term.label_selector)
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
-    """True if one of the pods must not share its value of that node label with others."""
+    """True if one of the pods has required anti-affinity by this node label (its topologyKey)."""
     return any(term.topology_key == label for pod in pods for term in anti_affinity(pod.spec))
 
 
 def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
-    """True if these pods depend on the other one: where one of them may go can change when the other one comes to a
-    node or leaves it.
-    """
+    """True if the nodes where one of `pods` may go can change when the pod `other` comes to a node or leaves it."""
     return (
         any(_selects(term, pod.metadata, other.metadata) for pod in pods for term in terms_of(pod))
         or any(_selects(term, other.metadata, pod.metadata) for term in anti_affinity(other.spec) for pod in pods)
@@ -326,11 +329,11 @@ def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
 
 
 def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str] = ()) -> dict[str, str]:
-    """Kubernetes node → why one of these pods must not go there now.
+    """Return Kubernetes node → why one of these pods must not go there now.
 
     Args:
         pods: pods of one gang that are not bound.
-        around: which pods are where.
+        around: the pods on nodes.
         but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
     """
     away, together = _unlike_terms(pods, anti_affinity), _unlike_terms(pods, pod_affinity)
@@ -354,7 +357,7 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
     for term, pod in together:
         meant = (other for other in others if _selects(term, pod.metadata, other.metadata))
         there = {name for other in meant for name in near(other, term)}
-        # The first of pods that want to be together may go anywhere.
+        # The first pod of several that select each other may go anywhere.
         if there or not _selects(term, pod.metadata, pod.metadata):
             _avoid(avoided, (name for name in around.nodes if name not in there), "no pod of its affinity is there")
     for pod in one_of_each((pod for pod in pods if constraints_of(pod.spec)), _spread_by):
@@ -365,21 +368,23 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
 
 
 def _spread_by(pod: Pod) -> tuple[object, ...]:
-    """Pods with the same are spread alike."""
+    """Return what decides over which nodes the pod is spread. Pods with an equal value are spread alike."""
     labels = {name: pod.labels[name] for name in labels_compared(pod) if name in pod.labels}
     where = (pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations)
     return (constraints_of(pod.spec), labels, where)
 
 
 def spreads_by(pod: Pod) -> tuple[object, ...]:
-    """What decides in which places the pod would be one too many (topology spread constraints); empty if it may be
-    anywhere.
+    """Return a key of what decides how the pod is spread (topology spread constraints); empty if it has no such
+    constraint.
     """
     return _spread_by(pod) if constraints_of(pod.spec) else ()
 
 
 def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], but: Container[str]) -> list[Pod]:
-    """The pods that one of the terms may mean: most speak of their own namespace, and most pods are elsewhere."""
+    """Return the pods that one of the terms may select: only those of namespaces that a term names, unless a term
+    selects namespaces by label.
+    """
     terms = tuple(terms)
     everywhere = any(term.namespace_selector is not None for term, _ in terms)
     within = {name for term, pod in terms for name in term.namespaces or (pod.metadata.namespace,)}
@@ -387,7 +392,7 @@ def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], b
 
 
 def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> list[tuple[PodAffinityTerm, Pod]]:
-    """Each term once, with a pod that has it."""
+    """Return each term once, with a pod that has it."""
     all_terms = ((term, pod) for pod in pods for term in terms(pod.spec))
     return list(one_of_each(all_terms, lambda found: found[0]))
 
@@ -406,7 +411,9 @@ def _refused_devices(gang: Gang, known: Container[str]) -> str:
 
 
 def _refused_containers(gang: Gang, resource: str) -> str:
-    """The kubelet does not say for which of several containers it asks the device plugin."""
+    """Say which pod or role asks for the plugin's GPUs in several containers: the kubelet does not tell the device
+    plugin for which container it asks.
+    """
     found = (name for name, spec in specs_of(gang) if resource and len(gpus_asked(spec, resource)) > 1)
     return next(
         (f"{name} asks for {resource} in several containers: let one of them have the GPUs" for name in found), ""
@@ -432,7 +439,9 @@ def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
 
 
 def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
-    """Pods that must be spread over a node label among others of their gang: which, and which label."""
+    """Return the pods that topologySpreadConstraints spread among others of their gang, each with the node label
+    (topologyKey).
+    """
     found = []
     for role in gang.roles:
         for pod in one_of_each((each.pod for each in role.members if constraints_of(each.pod.spec)), _spread_by):
@@ -448,8 +457,8 @@ def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
 
 
 def _refused_evenness(evenly: Iterable[tuple[str, str]]) -> str:
-    """Why the pods cannot be spread so. One pod on each node is always even; over larger domains Slurm can spread
-    nothing.
+    """Say why the pods cannot be spread as their topologySpreadConstraints ask. One pod on each node is always even;
+    over larger domains Slurm cannot spread.
     """
     for name, label in evenly:
         if label != HOSTNAME:
@@ -465,21 +474,25 @@ def _must_spread(gang: Gang, apart: _Inner) -> bool:
 
 
 def _domain(together: _Inner) -> str:
-    """The node label by which the gang must be together; on one node it is together by every label."""
+    """Return the node label whose value the gang's nodes must share; the hostname label, if one of several terms names
+    it.
+    """
     keys = sorted({term.topology_key for _, term in together})
     return HOSTNAME if HOSTNAME in keys else next(iter(keys), "")
 
 
 def specs_of(gang: Gang) -> list[tuple[str, PodSpec]]:
-    """All that the gang asks for: the specs of the pods that exist, each kind once, and the shape of
-    those that do not.
+    """Return all specs of the gang with a name for messages: those of existing pods, each kind once, and each role's
+    template.
     """
     there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, lambda pod: template_of(pod.spec))]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
 
 
 def _inner(gang: Gang, terms: _Terms) -> _Inner:
-    """Terms that are about other pods of the gang; a pod yet to come is taken to look like those of its role."""
+    """Return the terms that select other pods of the gang. Pods that do not exist yet are taken to look like those of
+    their role.
+    """
     found = []
     for role in gang.roles:
         with_terms = (each.pod for each in role.members if terms(each.pod.spec))
@@ -496,14 +509,14 @@ def _inner(gang: Gang, terms: _Terms) -> _Inner:
 
 
 def _podsets(gang: Gang) -> _Inner:
-    """The domains that annotations of other schedulers ask for: Slurm keeps the whole job in one."""
+    """Return, as terms of affinity, the domains that annotations of Kueue or KAI ask for."""
     members = gang.members if gang.seats > 1 else ()
     asking = {pod.annotations[key]: pod for key in DOMAINS_REQUIRED for pod in members if pod.annotations.get(key)}
     return [(f"pod {pod.name}", PodAffinityTerm(topology_key=label)) for label, pod in asking.items()]
 
 
 def _ports_clash(gang: Gang) -> bool:
-    """Two pods of the gang take the same port of a node."""
+    """True if two pods of the gang take the same host port."""
     taken: list[ContainerPort] = []
     for role in gang.roles:
         ports = list(role.members[0].pod.spec.host_ports) if role.members else []
@@ -535,7 +548,8 @@ def pod_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
 
 
 def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Iterable[str]]:
-    """Finds the nodes near a pod: those with the same value of an affinity term's `topologyKey`."""
+    """Return a function that finds the nodes near a pod: those with the same value of an affinity term's `topologyKey`.
+    """
 
     @cache
     def by_value(label: str) -> Mapping[str, Sequence[str]]:
@@ -546,7 +560,7 @@ def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Ite
 
     def near(other: Pod, term: PodAffinityTerm) -> Iterable[str]:
         there = nodes.get(other.spec.node_name)
-        # A node without the label is near nothing.
+        # No pod is near a node without the label.
         value = there.labels.get(term.topology_key) if there is not None else None
         return by_value(term.topology_key)[value] if value is not None else ()
 
@@ -554,9 +568,8 @@ def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Ite
 
 
 def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
-    """The term, which stands on the pod `of`, is about the pod `other`.
-
-    Which namespaces a selector of namespaces means is not known here: it is taken for all.
+    """True if a term of the pod with metadata `of` selects the pod with metadata `other`. A namespaceSelector is taken
+    to select all namespaces, because labels of namespaces are not known here.
     """
     if term.label_selector is None:
         return False

@@ -1,6 +1,6 @@
-"""The way up from a pod: its controllers, nearest first, then the objects that its family says it names.
+"""The way up from a pod: its controllers, nearest first, then the objects that the pod names for its family.
 
-What is up there is somebody else's to look up; here is only which object to look for next, and when all are found.
+This module decides which object to read next, and when all are known. The caller reads the objects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_CONTROLLERS: Final = 6
 
 
 class Absence(enum.Enum):
-    """Why an object is not at hand."""
+    """Why an object above a pod could not be read; the value is the end of a message."""
 
     UNKNOWN = "which could not be read yet"
     GONE = "which does not exist"
@@ -29,8 +29,8 @@ Look = Callable[[Link], Owner | Absence]
 
 
 class Above(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects above a pod. `waits_for`: the object without which nobody can tell to which gang the pod belongs, and
-    why it is not there.
+    """The objects above a pod. `waits_for`: an object that must be read before the pod's gang can be found; `absence`
+    says why it is missing.
     """
 
     links: tuple[Link, ...] = ()
@@ -40,7 +40,9 @@ class Above(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_absence(above: Above, *, unreadable: str) -> str:
-    """Why it is not known what stands above a pod; `unreadable`: what is in the way of reading that object."""
+    """Say why the objects above a pod are not all known. `unreadable`: what keeps sunkpy from reading the object that
+    is missing.
+    """
     if above.waits_for is None:
         return ""
     why = f"and {unreadable}" if above.absence is Absence.UNREADABLE else above.absence.value
@@ -48,16 +50,16 @@ def explain_absence(above: Above, *, unreadable: str) -> str:
 
 
 def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:
-    """Kinds without which some family cannot tell what a pod is."""
+    """Return the kinds of owners of which some family needs more than metadata."""
     return frozenset(kind for family in families for kind in family.reads)
 
 
 def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
-    """Climb to all owners above a pod, or find out which object has to be read first.
+    """Find all owners above a pod, or the object that has to be read first.
 
-    A controller that is gone ends the chain: its pods are about to be collected. One that cannot be read ends it too,
-    and costs its annotations, unless a family needs it. An object that is named must be there, if a family reads it.
-    For a kind that no family reads the metadata is enough, even if the rest cannot be read.
+    The chain of controllers ends at one that is gone (its pods are about to be deleted), and at one that cannot be
+    read: its annotations then do not count. If a family needs the kind of the latter, the pod waits instead. An object
+    that a pod names must exist, if a family reads its kind. For a kind that no family reads, metadata is enough.
     """
     families = tuple(families)
     needed = kinds_read(families)
@@ -70,7 +72,7 @@ def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
     if chain.waits_for is not None:
         return chain
     links, owners = list(chain.links), list(chain.owners)
-    # Each object once, though several families may know its name.
+    # Several families may name the same object: it is read once.
     for link in dict.fromkeys(link for family in families for link in family.refers(pod)):
         found = look_at(link)
         if isinstance(found, Owner):
@@ -104,5 +106,5 @@ def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
 
 
 def controller_of(child: KubeObject) -> OwnerReference | None:
-    """The owner that is responsible for an object, if there is one."""
+    """Return the owner reference of an object's controller; None if it has no controller."""
     return next((reference for reference in child.metadata.owner_references if reference.controller), None)

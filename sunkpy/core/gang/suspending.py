@@ -1,8 +1,8 @@
-"""Owners that are suspended when their gang is preempted, and resumed when its pods are gone.
+"""Owners that the scheduler suspends when their gang is preempted, and resumes when the gang's pods are gone.
 
-The owner itself bears the note of it: which scheduler did it, and by which field. So only what this scheduler has
-suspended is ever resumed, and a new leader goes on where the old one ended. A person who wants it to stay suspended
-removes the note; a person who resumes it earlier may leave the note.
+An annotation on the owner says which scheduler has suspended it, and by which field. So a scheduler resumes only what
+it has suspended itself, also after a change of leader. A person who wants the owner to stay suspended removes the
+annotation. A person who resumes the owner earlier can leave the annotation: the scheduler removes it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sunkpy.core.model.objects import KubeObject, Owner
 
 
 def path_noted(owner: KubeObject, scheduler: str) -> tuple[str, ...]:
-    """The field by which this scheduler has suspended the owner; empty when it has not."""
+    """Return the path of the field by which this scheduler has suspended the owner; empty if it has not."""
     by, _, path = owner.annotations.get(names.ANNOTATION_SUSPENDED_BY, "").rpartition(":")
     return tuple(path.split(".")) if path and by == scheduler else ()
 
 
 def is_suspended(owner: Owner, path: tuple[str, ...]) -> bool:
-    """The field at `path` is true."""
+    """True if the owner's field at `path` is true."""
     found: object = {"spec": msgspec.json.decode(owner.spec)}
     for part in path:
         found = found.get(part) if isinstance(found, dict) else None
@@ -29,15 +29,19 @@ def is_suspended(owner: Owner, path: tuple[str, ...]) -> bool:
 
 
 def suspend(suspension: Suspension, scheduler: str) -> dict[str, object]:
-    """The patch that suspends an owner, as it is in `suspension`."""
+    """Return the merge patch that suspends an owner: it sets the field of `suspension` and the annotation of this
+    scheduler.
+    """
     note = f"{scheduler}:{'.'.join(suspension.path)}"
     return _note(suspension.owner, note) | _at(suspension.path, True)
 
 
 def release(owner: Owner, scheduler: str, *, has_pods: bool) -> dict[str, object] | None:
-    """The patch that resumes an owner without pods and takes our note away; None while it stays as it is.
+    """Return the merge patch that resumes an owner without pods and removes our annotation; None if nothing is to be
+    done now.
 
-    If somebody has resumed the owner, only the note goes. `has_pods`: some of its pods have not ended yet.
+    If somebody else has resumed the owner, the patch only removes the annotation. `has_pods`: True if some of its pods
+    have not ended.
     """
     path = path_noted(owner, scheduler)
     if not path or owner.is_deleting:
@@ -48,7 +52,7 @@ def release(owner: Owner, scheduler: str, *, has_pods: bool) -> dict[str, object
 
 
 def _note(owner: Owner, note: str | None) -> dict[str, object]:
-    """The note alone, only if the owner is still as it was read."""
+    """Return a patch of the annotation alone. The apiserver refuses it if the owner has changed since it was read."""
     guard = {"uid": owner.uid, "resourceVersion": owner.metadata.resource_version}
     return {"metadata": {**guard, "annotations": {names.ANNOTATION_SUSPENDED_BY: note}}}
 
