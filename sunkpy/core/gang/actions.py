@@ -1,4 +1,6 @@
-"""What the scheduler can do about a gang: the output of `decide`, executed by one `match` in the shell."""
+"""What the scheduler can do about a gang. `decide_gang` returns these actions, and the scheduler executes them in one
+`match`.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,21 @@ from sunkpy.core.model.states import JobId
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """Hand a job to Slurm, for these pods."""
+    """Submit a job to Slurm for these pods."""
 
     request: JobSpec
     pods: tuple[Pod, ...]
 
 
 class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell a pending job which nodes the pods may not use now."""
+    """Replace the list of nodes that a pending job must not use."""
 
     job: JobId
     excluded: tuple[str, ...]
 
 
 class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Change a pending job after the annotations of its pods; `pod` gets an Event about it."""
+    """Change a pending job as the annotations of its pods say now. An Event on `pod` reports the change."""
 
     job: JobId
     pod: Pod
@@ -39,14 +41,14 @@ class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, and what is noted on it with the binding: the node of its job, its seat, and its GPUs on the node."""
+    """A pod to be bound, and the note that is written on it with the binding: its job, node, seat and GPUs."""
 
     pod: Pod
     note: BindingNote
 
 
 class IfRefused(enum.Enum):
-    """What happens to a gang when a node refuses one of its members."""
+    """What the scheduler does with a gang if a node refuses one of its members."""
 
     GIVE_BACK = "the job is given back, and the next one keeps away from that node for a while"
     WAIT = "the member is tried again"
@@ -54,9 +56,9 @@ class IfRefused(enum.Enum):
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """Put pods on nodes of their job: all of them, if the kubelets would admit all of them, else none.
+    """Bind pods to nodes of their job. If a kubelet would refuse one of them, none is bound.
 
-    `final_because`: why these pods do not come back once they are evicted.
+    `final_because`: why the owner does not replace these pods once they are evicted; empty if it does.
     """
 
     job: JobId
@@ -66,57 +68,59 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BindDirectly(msgspec.Struct, frozen=True, kw_only=True):
-    """Put a pod that never queues on the Kubernetes node it is made for, if the kubelet would admit it."""
+    """Bind a pod of a DaemonSet to the Kubernetes node that it is made for, without a job, if the kubelet would admit
+    it.
+    """
 
     pod: Pod
     node: str
 
 
 class NoteJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Note on a pod that is bound already which job holds its node from now on."""
+    """Note on a bound pod that another job holds its node from now on."""
 
     pod: Pod
     job: JobId
 
 
 class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """Note on a pod that is bound already which GPUs of its node its job has for it. Empty: none are known."""
+    """Note on a bound pod which GPUs of its node are its own (`gpus`). Empty: the note is removed."""
 
     pod: Pod
     gpus: str
 
 
 class FreeDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """Take devices back from the claims of a pod that was not bound with them."""
+    """Release the devices that claims of a pod have reserved, because the pod was not bound with them."""
 
     pod: Pod
 
 
 class MakeSolo(msgspec.Struct, frozen=True, kw_only=True):
-    """Make a pod a gang of its own: the job of its gang has no room for it, or does not have its node."""
+    """Make a pod a gang of its own, because the job of its gang has no slot for it or does not have its node."""
 
     pod: Pod
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """End a job with the exit code of its pods: 0 when all succeeded, else 1."""
+    """End a job with the exit code of its pods: 0 if all succeeded, else 1."""
 
     job: JobId
     exit_code: int
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
-    """Cancel a job."""
+    """Cancel a Slurm job; `why` is for the log and the Event."""
 
     job: JobId
     why: str
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell a pod to go because its job has lost the node.
+    """Evict a pod, because its job has lost the node.
 
-    `cause`: why, where it is not the end of its job. `suspension`: if the job was preempted the owner is asked to take
-    its pods back instead. `grace_s`: None is what the pod asks for.
+    `cause`: why the pod is evicted, if not for the end of its job. `suspension`: if the job was preempted, the
+    scheduler suspends this owner instead of evicting the pod. `grace_s`: the grace period; None: the pod's own.
     """
 
     pod: Pod
@@ -127,14 +131,14 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shorten(msgspec.Struct, frozen=True, kw_only=True):
-    """Shorten the grace period of a pod that somebody else has deleted: its job has lost the node."""
+    """Shorten the grace period of a pod that somebody else has deleted, because its job has lost the node."""
 
     pod: Pod
     grace_s: int
 
 
 class WaitCause(enum.Enum):
-    """Why a pod is not scheduled yet."""
+    """Why a pod is not bound yet."""
 
     NO_NAMED_NODE = "never queues, and its affinity names no node"
     REFUSED = "something that it asks for or declares cannot be done"
@@ -158,9 +162,10 @@ _PASSING: Final = frozenset({
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Say on the pod why it is not scheduled yet.
+    """Set a condition on the pod that says why it is not bound yet.
 
-    `needs_node`: no node could hold it, or Slurm has none free for it. Only then an autoscaler may buy one.
+    `needs_node`: True if no node could hold the pod, or Slurm has none free for it. Only then may an autoscaler add a
+    node.
     """
 
     pod: Pod
@@ -170,12 +175,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_problem(self) -> bool:
-        """True if somebody has to change something."""
+        """True if the pod waits until a person or the cluster changes something, not only for its turn."""
         return self.cause not in _PASSING
 
 
 class Warn(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell a person something about a pod, once."""
+    """Write a warning Event on a pod, once."""
 
     pod: Pod
     reason: str

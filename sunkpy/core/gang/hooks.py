@@ -1,9 +1,9 @@
-"""What to answer to the prolog and the epilog of a job: that it may end, or what it has to wait for.
+"""What a Prolog or Epilog of a job has to wait for on its node, if anything.
 
-The prolog may end when the pods are bound or never will be under this job. The epilog may end only when no pod of the
-job is left on the node: until then Slurm keeps the node COMPLETING, and nothing can overlap. Slurm forgets an epilog
-that was cut short (slurmd restarted, node DOWN), so the prolog of every job asks the *gate* as well, on a node to which
-placeholder jobs may have brought pods: it opens when none is left there whose own job no longer holds the node.
+A Prolog may end once the job's pods on the node are bound, or never will be under this job. An Epilog may end only when
+no pod of the job is left on the node: until then Slurm keeps the node COMPLETING, and no other job starts there. Slurm
+forgets an Epilog that was interrupted (slurmd restarted, node DOWN). So every job's Prolog also asks the *gate*, on a
+node that may have pods: it opens once no pod is left there whose own job no longer holds the node.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sunkpy.core.model.states import JobId
 
 
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
-    """For each Slurm node, what the prolog of `job` waits for there. All nodes are answered at once, because it takes
-    long in large gangs to find out which pod has which seat.
+    """Return for each Slurm node of `job` what its Prolog waits for there; nodes whose Prolog may end are left out. All
+    nodes are answered at once, because finding the seats of a large gang is slow.
 
-    Each waits for members of the first wave that are there and have their seat on its node. A seat without a pod
-    keeps nobody: the pod that comes for it later finds the job running.
+    A Prolog waits for existing members of the first wave that have their seat on its node. It does not wait for a seat
+    without a pod: a pod that comes later finds the job running.
     """
     own = next((known for known in snapshot.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
@@ -38,7 +38,7 @@ def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
 
 
 def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | None:
-    """What the epilog of `job` on a node waits for; None when it may end."""
+    """Return which pods the Epilog of `job` on a node waits for, in words; None if it may end."""
     if is_covered_by_another(snapshot, job, slurm_node):
         return None
     left = [pod for pod in snapshot.pods if snapshot.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
@@ -46,7 +46,7 @@ def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | N
 
 
 def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
-    """True if the job was lost and has not ended: its pods stay on the node, and the gate must go on watching them."""
+    """True if the job was lost and has not ended: its pods stay on the node, so the gate has to keep watching them."""
     own = snapshot.bound_job
     return own is not None and own.id == job and own.is_lost
 
@@ -54,17 +54,17 @@ def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
 def gate_waits_for(
     snapshot: Snapshot, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
 ) -> str | None:
-    """What `job`, which Slurm has given the node, waits for in one gang that has a pod there; None if it waits for
-    nothing.
+    """Return which pods of this gang `job` must wait for on a node that Slurm has given it, in words; None if it may
+    start.
 
-    `told_of`: the jobs in Slurm's answer of just now; a job that is not in it holds nothing. None: not asked yet.
-    `is_own`: the job says that it is the gang's. A different job with the id of the gang's job proves that slurmctld
-    was killed, has forgotten the gang's job, and has used the id again.
+    `told_of`: the jobs in Slurm's newest answer; a job that is missing there holds no node. None: Slurm was not asked
+    yet. `is_own`: False if the job with the id of the gang's job is another one. Then slurmctld was killed, has
+    forgotten the gang's job, and has used its id again.
     """
     if snapshot.gang is not None and snapshot.gang.never_queues:
         return None
     own = snapshot.bound_job
-    # Not one that Slurm forgot: then the caller may be somebody else under the same id.
+    # A job that Slurm forgot does not pass: another job may have got its id.
     if is_own and any(known.id == job and known.is_live for known in snapshot.jobs):
         return None
     is_told = own is not None and own.id != job and (told_of is None or own.id in told_of)
@@ -75,7 +75,7 @@ def gate_waits_for(
 
 
 def is_covered_by_another(snapshot: Snapshot, job: JobId, slurm_node: str) -> bool:
-    """True if the pods run under another job than `job`, and that job has this node."""
+    """True if the members run under another job than `job`, and that other job has this node."""
     own = snapshot.bound_job
     return own is not None and own.id != job and own.is_script_running and has_node(own, slurm_node)
 

@@ -1,4 +1,4 @@
-"""What is known of one gang at one moment: the input of `decide`, and the states that can be read from it."""
+"""All that the scheduler knows of one gang at one moment. `decide_gang` reads it, and it derives the gang's state."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.eligibility import Eligibility
 
 DEFAULT_GRACE_S = 30.0
-"""The grace period in seconds that the apiserver sets if a pod does not say."""
+"""The grace period in seconds of a pod whose spec has none: the apiserver's default."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """The node of a seat refused its member: why, since when, how often in a row, and when it is tried again. Times are
-    of the leader's monotonic clock, in seconds.
+    """The refusal of a member by the node of its seat: why, since when, how often in a row, and when the scheduler
+    tries again. Times are seconds on the leader's monotonic clock.
     """
 
     why: str
@@ -36,20 +36,30 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A gang, its jobs and what the scheduler remembers of it.
 
-    `gang` is None when all its pods are gone; `last_gang` is then what it was, if all of them had ended. `eligibility`
-    holds for every member; None while Slurm's nodes are not known, and when members have nodes. `usable`: the nodes
-    that all its pods may use by what lasts. `is_to_be_polled`: no event tells when it changes. `bound_to` is the job
-    under which the members were bound, `placed` the Slurm node of each bound member by its uid: both from the
-    scheduler's own knowledge, because the owner of a pod can write any annotation. `displaced`: Slurm nodes that other
-    jobs were given while the job of the pods there was lost, with those jobs. `may_submit` is False until a failed or
-    refused submit may be tried again, and while the gang may have a job that nobody knows. `waits_for`: in words, whom
-    the owner has to get rid of first. `idle_s`: for so long a job has held nodes for the gang and no member has been
-    there. `has_left_out`: a pod waits that has no seat, and soon becomes a gang of its own. `is_half_bound`: some
-    members of the first wave could not be bound together with the others. `named_nodes`: the Slurm node that each
-    member names, by uid, where they name different ones (`sunkpy.core.gang.seating.named_nodes`). `reserved`: uids of
-    members for which claims for devices are reserved, as far as all their claims are known. `lost_devices`: by uid, why
-    devices of a member that has its node are not its own any more. `refusals`: of members whose node refused them and
-    that still wait for it, by uid. `now`: when this was, on the leader's monotonic clock, in seconds.
+    Args:
+        gang: None once all its pods are gone.
+        last_gang: the gang as it was when all its pods had ended, if `gang` is None.
+        bound_to: the job under which the members were bound, from the scheduler's memory: anyone who owns a pod can
+            write its annotations.
+        placed: the Slurm node of each bound member, by uid; from the scheduler's memory, too.
+        displaced: Slurm nodes of members that Slurm gave to other jobs while the members' own job was lost, with these
+            jobs.
+        eligibility: the nodes where every member may go; None while Slurm's nodes are unknown, or once members have
+            nodes.
+        usable: the nodes that all members may use, judged only by what does not change with other pods.
+        may_submit: False until a failed or refused submit may be repeated, and while the gang may have an unknown job.
+        refused: why Slurm refused the last submit.
+        waits_for: which earlier pods of the owner have to end before this gang's job is submitted, in words.
+        idle_s: for how many seconds a job has held nodes for the gang without any member.
+        has_left_out: True if a pod without a seat waits, and soon becomes a gang of its own.
+        is_half_bound: True if only some members of the first wave could be bound.
+        is_to_be_polled: True if the gang must be looked at again later, because no event tells of a change.
+        named_nodes: the Slurm node that each member names, by uid, if they name different ones
+            (`sunkpy.core.gang.seating.named_nodes`).
+        reserved: uids of members whose claims for devices are reserved, as far as all their claims are known.
+        lost_devices: by uid, why a bound member no longer has its devices for itself.
+        refusals: by uid, the refusal of each member that still waits for the node that refused it.
+        now: the time of the snapshot, in seconds on the leader's monotonic clock.
     """
 
     id: GangId
@@ -76,14 +86,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """The members that exist."""
+        """The gang's members that exist."""
         return self.gang.members if self.gang is not None else ()
 
     @property
     def is_several(self) -> bool:
-        """True if the gang can have several pods, at once or one after another. False if it is that of one pod, whose
-        uid it bears.
-        """
+        """True if the gang can have several pods, at once or one after another. False if the gang is one pod alone."""
         if self.gang is None:
             return False
         own = (self.id.uid, solo_pod(self.id))
@@ -91,35 +99,37 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def live_jobs(self) -> tuple[Job, ...]:
-        """Jobs that hold or may come to hold resources: running first, then oldest first; last those that we end."""
+        """The gang's jobs that hold or may get resources: running jobs first, then the oldest; last the jobs that
+        sunkpy is ending.
+        """
         return tuple(
             sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_let_go, j.phase is JobPhase.PENDING, j.id))
         )
 
     @cached_property
     def holding(self) -> dict[str, str]:
-        """The Slurm node of each member that has a node and has not ended."""
+        """The Slurm node of each member that has a node and has not ended, by uid; empty text where it is unknown."""
         return {pod.uid: self.placed.get(pod.uid, "") for pod in self.pods if pod.spec.node_name and not is_over(pod)}
 
     @cached_property
     def staying(self) -> tuple[Pod, ...]:
-        """Members that have a node and have not ended."""
+        """The members that have a node and have not ended."""
         return tuple(pod for pod in self.pods if pod.uid in self.holding)
 
     @property
     def had_job(self) -> bool:
-        """True if the pods have their nodes from Slurm, as far as is known. Otherwise somebody else put them there."""
+        """True if members got their nodes from Slurm, as far as is known. False if somebody else bound them."""
         return self.bound_to is not None or any(noted_job(pod) is not None for pod in self.staying)
 
     @cached_property
     def is_bound(self) -> bool:
-        """True if a member has a node, or had one that the job still holds for others."""
+        """True if a member has a node, or had a node that the job still holds for other members."""
         job = self.bound_job if self.bound_to is not None else None
         is_held = job is not None and job.is_live and job.phase in HOLDING and not job.is_let_go
         return bool(self.holding) or (is_held and any(pod.spec.node_name for pod in self.pods))
 
     def seating(self, job: Job) -> Seating:
-        """The seats of the pods under one of the jobs; worked out once."""
+        """Return the seats of the members under one of the jobs. The result is cached."""
         if job.id not in self._seatings:
             gang = self.gang or Gang(id=self.id, roles=())
             self._seatings[job.id] = seat(gang, job, holding=self.holding, named_nodes=self.named_nodes)
@@ -130,7 +140,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def is_for(self, job: Job) -> bool:
-        """The job has as many slots as the gang wants now, as far as Slurm has said."""
+        """True if the job has as many slots as the gang needs now, or Slurm has not reported its slots yet."""
         if self.gang is None or not job.slurm.tasks:
             return True
         if self.named_nodes:
@@ -139,9 +149,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def bound_job(self) -> Job | None:
-        """The job under which the members were bound, if it is still known.
+        """The job under which the members were bound; None if it is no longer known.
 
-        When it is not known which one that was, an epilog proves it: its job had the node that a member is on.
+        If a new leader does not know which job that was, it takes the job that had an epilog on the node of a member.
         """
         if self.bound_to is not None:
             return next((job for job in self.jobs if job.id == self.bound_to), None)
@@ -149,7 +159,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def state(self) -> GangState:
-        """The state of the gang, as observed."""
+        """The state of the gang, derived from its pods and jobs."""
         if all(is_over(pod) for pod in self.pods):
             is_done = not self.has_left_out and all(job.is_settled for job in self.jobs)
             return GangState.DONE if is_done else GangState.ENDING
@@ -165,7 +175,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) -> str:
-    """What is left of another generation of the owner's pods, in words; empty if nothing is."""
+    """Say which pod or job of another generation of the owner's pods has not ended; empty if all have."""
     which = f"generation {other.generation or 'without number'} of {other} to end: "
     if job := next((job for job in jobs if not job.is_settled), None):
         return f"{which}Slurm job {job.id} is not over"
@@ -175,6 +185,6 @@ def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) 
 
 
 def grace_s(pod: Pod) -> float:
-    """Seconds that the kubelet gives the pod's containers to end."""
+    """Return the grace period of the pod in seconds, as its spec says."""
     of_spec = pod.spec.termination_grace_period_seconds
     return DEFAULT_GRACE_S if of_spec is None else of_spec
