@@ -1,25 +1,27 @@
 """How jobs and pods are recognised as parts of a gang: by the comment of a job, and by the note on a bound pod.
 
-The comment of a placeholder job is `k8s:<namespace>/<name>:<uid> <free text>`. It alone says whose a job is: written
-with the submit, readable in every prolog and epilog, and looked up before a gang is submitted again.
+The comment of a placeholder job is `k8s:<namespace>/<name>:<uid> <free text>`. Only the comment says to which gang a
+job belongs. It is written with the submit, each Prolog and Epilog can read it, and the scheduler looks for it before it
+submits a gang again.
 
-The owner of a job may write its comment, so that of a person's job proves nothing. slurmctld repeats it as the admin
-comment of a job that the scheduler has submitted (charts/slurm/files/job_submit.lua), and that is believed.
+The owner of a job may write its comment, so a comment alone proves nothing for a job of a Slurm user. For a job that
+the scheduler has submitted, slurmctld copies the comment to the admin comment (charts/slurm/files/job_submit.lua),
+which users cannot write.
 
-An owner can have several gangs: units of it (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
-pods made again after a restart). They stand behind the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The
-free text begins with the kind of the job, for which the gang has asked:
+An owner can have several gangs: units (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all pods
+made again after a restart). They follow the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The free text
+begins with the kind of the job, which says how its slots were chosen:
 
-* `+whole`: a slot for each seat. A job without such a word is one, too: that of a gang with one role, or one whose pods
-  name nodes. Jobs of the version before say `+named` there.
-* `+shared=worker.4,launcher.1`: a slot for each of the 4 workers; the seats of the other roles are put into these
-  slots in turn, in this order. The numbers are those for which it was asked.
-* `+replacement`: for the members that had nodes when their job was lost. Others have no slot there.
+* `+whole`: a slot for each seat. A job without a kind also has a slot for each seat: it is that of a gang with one
+  role, or of a gang whose pods name nodes. Jobs of the version before have `+named` for the latter.
+* `+shared=worker.4,launcher.1`: a slot for each of the 4 workers; the seats of the other roles are put into these slots
+  in turn, in this order. The numbers are the seats of each role at the submit.
+* `+replacement`: slots for the members that had nodes when their job was lost, and for no others.
 
-The note is what the scheduler writes on a pod with its binding, and the next leader believes: gang, job, node, seat and
+The scheduler writes the note on a pod with its binding, and the next leader reads it: gang, job, node, seat and
 devices. Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps the note
 as the scheduler wrote it (`scheduler.protectJobNotes`). Without that policy anybody who may edit the pod can forge it.
-What counts for more than a note, and less: `sunkpy.core.gang.evidence`.
+`sunkpy.core.gang.evidence` ranks a note among other evidence.
 
 Source of the limit of comments: slurmctld, job_mgr.c, validate_job_create_req.
 """
@@ -47,14 +49,14 @@ _TOKEN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 JOBS: Final = "Slurm"
 PODS: Final = "Kubernetes"
-"""The doors by which jobs come."""
+"""The doors by which jobs come into the pool: jobs of people by Slurm, pods by Kubernetes."""
 
 
 class GangId(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of a gang: namespace, name and uid of the object that makes its pods belong together.
 
-    For a plain pod that is the pod itself. `unit` tells apart the gangs of one owner that live side by side,
-    `generation` those that follow one another: the later waits until the earlier is gone.
+    For a plain pod that is the pod itself. `unit` tells apart the gangs of one owner that exist at the same time.
+    `generation` tells apart gangs that follow one another: the later one waits until the earlier one has ended.
     """
 
     namespace: str
@@ -74,7 +76,7 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
         return (self.namespace, self.name, self.uid) == (other.namespace, other.name, other.uid)
 
     def comment(self, text: str = "") -> str:
-        """The job's comment; `text` is what the user wants to see there."""
+        """Return the comment of the gang's job; `text` is appended for users to read."""
         unit = f"/{self.unit}" if self.unit else ""
         generation = f"@{self.generation}" if self.generation else ""
         own = f"{names.JOB_COMMENT_PREFIX}{self.namespace}/{self.name}:{self.uid}{unit}{generation}"
@@ -82,22 +84,23 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turn(id: GangId) -> int:
-    """A number that differs between the gangs of one owner, if the owner numbers them: 3 for `group-3`. Otherwise any
-    number.
+    """Return a number that differs between the gangs of one owner, if the owner numbers them: 3 for `group-3`. For
+    other gangs it is a hash.
     """
     digits = re.search(r"[0-9]{0,9}\Z", id.unit)
     return int(digits[0]) if digits and digits[0] else zlib.crc32(id.comment().encode())
 
 
 def token(text: str) -> str:
-    """A text as it may stand in a comment: a uid, unit or generation made of a label or annotation."""
+    """Return a text with only the characters that a job's comment can carry, cut to 63: for a uid, unit or generation."""
     return _TOKEN.sub("-", text)[:63]
 
 
 def legible(id: GangId) -> GangId:
-    """The identity as its comment can carry it; most are so already.
+    """Return the identity in a form that the job's comment can carry. It changes only an identity with unusual
+    characters.
 
-    A reference to an owner is written by whoever makes the pod, and the apiserver takes any text for its uid.
+    Whoever makes a pod writes its owner references, and the apiserver accepts any text as their uid.
     """
     if parse_comment(id.comment()) == id:
         return id
@@ -108,16 +111,17 @@ def legible(id: GangId) -> GangId:
 
 
 def gang_of(job: SlurmJob, *, scheduler: str) -> GangId | None:
-    """The gang that a job stands for, None when it is not a placeholder; `scheduler` is the scheduler's Slurm user."""
+    """Return the gang that a job stands for; None if it is no placeholder job. `scheduler` is the scheduler's Slurm
+    user.
+    """
     return parse_comment(job.comment if job.user == scheduler else job.admin_comment)
 
 
 def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
-    """True if Slurm has given the number of the gang's job to another job: nothing in that job's record is about the
-    gang.
+    """True if Slurm has given the id of the gang's job to another job: no comment of that job names the gang.
 
-    An administrator may have changed a comment. A sealed job has a second comment, and nobody else has jobs of the
-    scheduler's own user.
+    A job of the scheduler's own user whose comment names no gang may still be the gang's: an administrator may have
+    changed the comment.
     """
     if id in (parse_comment(job.comment), parse_comment(job.admin_comment)):
         return False
@@ -125,7 +129,7 @@ def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
 
 
 def parse_comment(comment: str) -> GangId | None:
-    """The gang of the job with this comment; None if sunkpy did not write the comment."""
+    """Return the gang that a job's comment names; None if sunkpy did not write the comment."""
     match = _FORM.match(comment)
     if match is None:
         return None
@@ -133,7 +137,7 @@ def parse_comment(comment: str) -> GangId | None:
 
 
 def door_of(comment: str) -> str:
-    """The door of a job with this comment."""
+    """Return the door by which a job with this comment came."""
     return PODS if parse_comment(comment) is not None else JOBS
 
 
@@ -141,14 +145,16 @@ LONGEST_COMMENT: Final = 1024
 """The most bytes of a comment that slurmctld accepts."""
 
 LONGEST_KIND: Final = 320
-"""A gang with so many roles that its kind is longer is asked for with a slot for each seat."""
+"""The most characters of a job's kind. A gang with so many roles that its kind is longer gets a slot for each seat."""
 
 _KIND: Final = re.compile(r"k8s:\S+ \+(whole|named|replacement|shared=[\w.,-]+)(?: |$)", re.ASCII)
 _SEATS: Final = re.compile(r"([\w.-]+)\.([1-9]\d{0,8})", re.ASCII)
 
 
 class JobKind(msgspec.Struct, frozen=True):
-    """`name` as in the comment. `seats`: for how many seats of each role a shared job was asked for."""
+    """How the slots of a job were chosen. `name`: as in the comment. `seats`: for a shared job, each role and the
+    number of its seats at the submit.
+    """
 
     name: str
     seats: tuple[tuple[str, int], ...] = ()
@@ -163,15 +169,15 @@ REPLACEMENT: Final = JobKind("replacement")
 
 
 def make_comment(id: GangId, kind: JobKind | None, text: str) -> str:
-    """The comment of a job: whose it is, its kind, and what the user wants to see there, as much as Slurm takes."""
+    """Return the comment of a job: its gang, its kind, and `text` for users, cut to what Slurm accepts."""
     if kind is None and text.startswith("+"):
-        kind = WHOLE  # what people write is no kind
+        kind = WHOLE  # so that the user's text is not read as a kind
     words = id.comment(" ".join(filter(None, (str(kind or ""), text))))
     return words.encode()[:LONGEST_COMMENT].decode(errors="ignore")
 
 
 def kind_in(comment: str) -> JobKind | None:
-    """The kind that a comment of ours names; None when it names none."""
+    """Return the kind in a comment that sunkpy wrote; None if there is none."""
     found = _KIND.match(comment)
     if found is None:
         return None
@@ -182,29 +188,31 @@ def kind_in(comment: str) -> JobKind | None:
 
 
 def shared_kind(seats: list[tuple[str, int]]) -> JobKind | None:
-    """The kind of a job with a slot for each seat of the first role; None when a comment cannot carry it."""
+    """Return the kind of a job with a slot for each seat of the first role; None if it is too long for a comment."""
     counts = {role_word(role): count for role, count in seats}
     kind = JobKind("shared", tuple(counts.items()))
     return kind if len(counts) == len(seats) and len(str(kind)) <= LONGEST_KIND else None
 
 
 def role_word(role: str) -> str:
-    """The name of a role as it stands in a kind."""
+    """Return the name of a role in the form that a job's kind can carry."""
     return token(role) or "-"
 
 
 _DIGITS: Final = 10
-"""At most so many digits are read: anybody who may edit a pod can write more, and Python reads only some thousands."""
+"""The most digits of a job id that are read from a note: Python refuses to read numbers of thousands of digits."""
 
 _NO_JOB: Final = 2**31
-"""Slurm counts to 2**26. Above this, slurmrestd takes some numbers for no number at all (slurm.h, NO_VAL)."""
+"""Numbers from here on are no job ids. Slurm counts to 2**26, and slurm.h uses some higher numbers for "no value"
+(NO_VAL).
+"""
 
 
 class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
     """The note on one bound pod.
 
-    `seat` is `<role>/<index>` of a member of a gang of several. `devices` are the GPUs of the node that the job holds
-    for the pod, as `0,1`; `claimed` the devices of its claims, as `node-1/gpu-0`.
+    `seat` is `<role>/<index>`, for a member of a gang with several seats. `devices`: the indices of the node's GPUs
+    that the job has for the pod, as `0,1`. `claimed`: the devices of the pod's claims, as `node-1/gpu-0`.
     """
 
     job: JobId
@@ -216,7 +224,7 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The note as it stands on the pod."""
+        """The annotations that carry the note on the pod."""
         texts = {
             names.ANNOTATION_JOB_ID: str(self.job),
             names.ANNOTATION_GANG_ID: self.gang.comment(),
@@ -229,12 +237,14 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def noted_gang(pod: Pod) -> GangId | None:
-    """The gang that is noted on a pod, whoever wrote it; a pod that waits has no more than its job."""
+    """Return the gang that a pod's annotation names, whoever wrote it. A pod that waits has at most the annotation of
+    its job.
+    """
     return parse_comment(pod.annotations.get(names.ANNOTATION_GANG_ID, ""))
 
 
 def noted_job(pod: Pod) -> JobId | None:
-    """The job that is noted on a pod, whoever wrote it."""
+    """Return the job that a pod's annotation names, whoever wrote it; None if it is no valid job id."""
     text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
     is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     return JobId(int(text)) if is_number and int(text) < _NO_JOB else None

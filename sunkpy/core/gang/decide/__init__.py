@@ -1,14 +1,15 @@
-"""What to do about a gang now. Pure: the same snapshot gives the same actions, and doing them twice does no harm.
+"""What to do about a gang now. Pure: the same snapshot gives the same actions, and repeating the actions does no harm.
 
-Fail closed: a job that could not be read is neither running nor over, and nothing follows from it. A job that Slurm
-has proved not to know does not cost a running pod its life either: `lost_job`.
+If a job could not be read, it counts neither as running nor as ended, and no action follows. If Slurm has proved that
+it does not know a job, its running pods stay all the same: `lost_job`.
 
-1. Pods that never queue go to the node that they name, without a job.
-2. `ending`: the pods are gone or finished, so their job ends.
-3. `bound`: some pods have nodes, and Slurm knows their job. They stay as long as the job holds these nodes, and are
-   evicted when it loses them. Other members come one by one.
-4. `lost_job`: some pods have nodes, and Slurm has lost their job. Another one is submitted for these nodes.
-5. `queued`: no pod has a node. A job is submitted, tended while it waits, and its pods are bound when it has started.
+1. A pod of a DaemonSet is bound to the node that it names, without a job.
+2. `ending`: all pods are gone or finished, so their job ends.
+3. `bound`: some pods have nodes, and Slurm knows their job. The pods stay as long as the job holds these nodes, and are
+   evicted when it loses them. Members without a node are bound one by one.
+4. `lost_job`: some pods have nodes, and Slurm has lost their job. A replacement job is submitted for these nodes.
+5. `queued`: no pod has a node. A job is submitted and kept up to date while it is pending. When it starts, its pods are
+   bound.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _RUNS_AGAIN = "it had ended on a node, and slurmctld has forgotten that"
 
 
 def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
-    """The actions for a gang, in the order in which to do them."""
+    """Return the actions for a gang, in the order in which to do them."""
     gang = snapshot.gang
-    # 1. Pods that never queue.
+    # 1. Pods of a DaemonSet.
     if gang is not None and gang.never_queues:
         return bind_directly(snapshot, gang)
     # Whatever becomes of the pods: nobody else ends a job that Slurm takes for running where nothing of it is.
@@ -44,7 +45,7 @@ def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
             return actions + decide_bound(snapshot, gang, job, policy)
         # 4. Their job was lost.
         return actions + decide_lost(snapshot, gang, policy)
-    # Deleted before they were bound: the job in the queue goes at once.
+    # The pods were deleted before they were bound: cancel the pending job at once.
     if all(pod.is_deleting or is_over(pod) for pod in gang.members):
         return actions + cancel_all(snapshot.live_jobs, "the pod was deleted")
     # 5. No pod has a node.

@@ -1,8 +1,8 @@
-"""Some members have nodes, and Slurm still knows their job.
+"""Decisions for a gang with members on nodes whose job Slurm still knows.
 
-While the job holds its nodes, the pods stay, and members without a node take its free slots. A job that has lost its
-nodes was preempted, requeued, suspended or cancelled, or its time is up: then the pods are evicted, and a job that
-Slurm may start again is cancelled.
+While the job holds its nodes, the pods stay, and members without a node get its free slots. A job loses its nodes if it
+is preempted, requeued, suspended or cancelled, or its time is up. Then the pods are evicted, and a job that Slurm may
+start again is cancelled.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 
 SEAT_PATIENCE_S = 30.0
-"""For so many seconds a member is tried again on a node that refuses it, while others of its gang are on their nodes.
+"""For how many seconds the scheduler tries to bind a member to a node that refuses it, while other members have their
+nodes.
 """
 
 
 def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Decide about a gang with pods that have nodes under a job."""
+    """Return the actions for a gang with pods that have nodes under `job`."""
     why = f"the pod was bound by job {job.id}"
     actions: list[GangAction] = [Cancel(job=each.id, why=why) for each in snapshot.live_jobs if each.id != job.id]
     if job.phase not in HOLDING:
         return actions + _hand_over(snapshot, gang, job, policy)
     if job.cancelled_at is not None:
-        # Slurm may have missed it. The pods that are bound go when it has ended.
+        # Slurm may have missed the order. Bound pods are evicted when the job has ended.
         return [*actions, Cancel(job=job.id, why=CANCELLED_BEFORE)]
     if not snapshot.holding and job.slurm.tasks and job.is_replacement:
         return [*actions, Cancel(job=job.id, why=NO_SLOTS_LEFT)]
@@ -63,25 +64,25 @@ def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> li
 
 
 def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """The job has lost its nodes: the pods are evicted."""
+    """Evict the pods, because the job has lost its nodes."""
     suspension = suspension_of(gang, policy)
     actions = evict_all([Evict(pod=pod, job=job.id, suspension=suspension) for pod in snapshot.staying], gang, policy)
-    # A suspended or requeued job would run no epilog for these pods, or start a second time without them.
+    # A suspended job runs no Epilog for these pods, and a requeued one starts a second time without them.
     if job.phase in STOPPED:
         actions.append(Cancel(job=job.id, why="its pods cannot be suspended or queued again"))
     return actions
 
 
 def _leave_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Others may have devices of these members by now. The job keeps them until the members are gone."""
+    """Evict members whose devices may belong to others by now. The job keeps the devices until these members are gone."""
     going = [(pod, snapshot.lost_devices[pod.uid]) for pod in snapshot.staying if pod.uid in snapshot.lost_devices]
     causes = [(pod, EndCause(reason=DEVICES_LOST, message=why)) for pod, why in going]
     return evict_all([Evict(pod=pod, job=job.id, cause=cause) for pod, cause in causes], gang, policy)
 
 
 def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Members on nodes that their gang's job does not have: it gave them up, or each had a job of its own, which Slurm
-    has forgotten.
+    """Make members solo gangs that are on nodes which the gang's job does not have: the job gave the node up, or Slurm
+    has forgotten the pod's own job.
     """
     if not snapshot.is_several or not job.is_script_running or not job.nodes:
         return []
@@ -90,14 +91,15 @@ def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
 
 
 def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """On members that run: Slurm may tell late, and a replacement may have other devices.
+    """Correct the notes of devices on bound members: Slurm may report devices late, and a replacement job may have
+    others.
 
-    Devices that were given one by one cannot change while a pod runs, and Slurm gives those that it knows to be free to
-    others: it goes.
+    Devices of claims, and those of sunkpy's device plugin, cannot change while a pod runs, and Slurm may give its old
+    ones to other jobs. So such a pod is evicted.
     """
     holding = snapshot.holding
     bound = [pod for pod in gang.members if holding.get(pod.uid) in job.slurm.devices and not pod.is_deleting]
-    # How many devices claims are is not known before they have been read.
+    # The number of devices in a claim is unknown until the claim was read.
     bound = [pod for pod in bound if not claim_names(pod) or pod.uid in snapshot.reserved]
     if not bound:
         return []
@@ -113,14 +115,14 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 
 
 def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Members of later waves, and those that replace others, are bound one by one: the job already has their nodes."""
+    """Bind members of later waves, and members that replace others, one by one: the job already has their nodes."""
     if not gang.is_sized:
         return hold(snapshot, gang, job)
     late = waiting(gang)
     if not late:
         return []
     binds, actions = bindings(snapshot, gang, job, policy), list[GangAction]()
-    # As long as the first wave is not whole, one that is refused gives everything back.
+    # While the first wave is not fully bound, a refused member makes the gang give all nodes back.
     is_whole = not snapshot.is_half_bound
     outgrown = outgrown_by(snapshot, gang, job, policy)
     if outgrown and not (is_whole and snapshot.holding):
@@ -141,24 +143,22 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
 
 
 def _if_refused(snapshot: Snapshot, gang: Gang, pod: Pod) -> IfRefused:
-    """What to do if the node of its seat refuses a late member."""
+    """Return what to do if the node of its seat refuses a member that is bound after the first wave."""
     refusal = snapshot.refusals.get(pod.uid)
     if snapshot.is_half_bound or (refusal is not None and not snapshot.holding):
         return IfRefused.GIVE_BACK
-    # No other node would do for a pod that names this one.
+    # A pod that names this node cannot go to another.
     if refusal is None or pod.uid in snapshot.named_nodes or snapshot.now - refusal.since < SEAT_PATIENCE_S:
         return IfRefused.WAIT
     return IfRefused.GIVE_BACK if gang.one_domain else IfRefused.GO_SOLO
 
 
 def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
-    """True if a pod without a seat will not get one: the job was made for others, or has fewer slots than there are
-    seats now.
-    """
+    """True if a pod without a seat will never get one under this job: the job is a replacement, or has too few slots."""
     if job.is_replacement:
         return True
     has_fewer = job.slurm.tasks < gang.seats and not all(snapshot.seating(job).nodes.values())
-    # A seat may soon be free.
+    # A member that is being deleted may soon free its seat.
     return has_fewer and not any(pod_phase(pod) is PodPhase.STOPPING for pod in gang.members)
 
 

@@ -1,9 +1,9 @@
-"""How a job ends once its pods are done, and how pods are evicted. Which pods: see `bound` and `lost_job`.
+"""How a job ends once its pods are done, and how pods are evicted. `bound` and `lost_job` choose the pods.
 
-A grace period is what whoever made the pod wished for, and may be a day. Until the pod is gone Slurm starts nothing on
-the node, and an epilog that waits in vain drains it. So a pod whose job is over is given a bounded one: minutes. It can
-only be made shorter, also for a pod that goes already (Kubernetes, `rest.BeforeDelete`); the kubelet counts the shorter
-one from when it hears of it.
+The author of a pod sets its grace period, and it may be a day. Until the pod is gone, Slurm starts nothing on the node,
+and an Epilog that waits too long drains the node. So a pod whose job has ended gets a grace period of some minutes at
+most. A grace period can only be shortened, also for a pod that is being deleted (Kubernetes, `rest.BeforeDelete`). The
+kubelet counts the shorter one from when it hears of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.times import parse_rfc3339
 
 IDLE_PATIENCE_S = 120.0
-"""For so many seconds a job keeps its nodes for pods that do not come."""
+"""For how many seconds a job keeps its nodes for pods that do not come."""
 NO_ANSWER = "the placeholder job did not end after its signal"
 CANCELLED_BEFORE = "it was cancelled before, and Slurm has not ended it yet"
 NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots for others"
@@ -32,12 +32,12 @@ _NOT_BEGUN = f"its pods have ended, and {IDLE_PATIENCE_S:.0f} s later its script
 _STOPPED = "its pods have ended, and Slurm would start it again without them"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
 TOLD_PATIENCE_S = 15.0
-"""A placeholder job may take so many seconds to end by itself after its signal. Then it is cancelled."""
+"""For how many seconds a placeholder job may take to end after its signal. Then it is cancelled."""
 
 
 def longest_grace_s(gang: Gang, policy: Policy) -> int:
-    """The longest grace period for pods of the gang: that of their namespace, else that of their partition. If there
-    are several, the shortest.
+    """Return the limit in seconds for the grace period of the gang's pods: that of their namespace, else the shortest
+    of their partitions.
     """
     by_partition = policy.partition_grace_s
     partitions = (gang.options.partition or policy.default_partition).split(",")
@@ -45,7 +45,9 @@ def longest_grace_s(gang: Gang, policy: Policy) -> int:
 
 
 def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
-    """The eviction with at most that grace period, also if somebody else has deleted the pod with a longer one."""
+    """Return the eviction with a grace period of at most `longest_s`; a `Shorten` if somebody else has deleted the pod
+    with a longer one.
+    """
     pod, given_s, asked_s = evict.pod, evict.pod.metadata.deletion_grace_period_seconds, grace_s(evict.pod)
     if pod.is_deleting and given_s is not None and given_s > longest_s:
         return Shorten(pod=pod, grace_s=longest_s)
@@ -56,11 +58,11 @@ def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
 
 
 def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
-    """The grace period `longest_s`, or what is left of the pod's own if it is being deleted already: with a longer one
-    the kubelet would start again.
+    """Return the grace period in seconds for a deletion: `longest_s`, or what remains of the pod's own grace period if
+    it is being deleted. With a longer one the kubelet would start to count again.
 
-    If the time of a pod is up and the pod is still there, its kubelet learned of the deletion late. `now` is wall-clock
-    time: only the apiserver has noted when the pod has to be gone, and a new leader knows no more than that.
+    If the pod's grace period is over and the pod still exists, its kubelet learned of the deletion late, so it gets
+    `longest_s`. `now` is wall-clock time, because the apiserver noted the end of the grace period in wall-clock time.
     """
     until = pod.metadata.deletion_timestamp
     left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0
@@ -68,7 +70,7 @@ def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
 
 
 def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
-    """Warn before the pod starts that its grace period will be shorter than it asks for."""
+    """Return a warning for a pod with a longer grace period than it will get; None if it is short enough."""
     if grace_s(pod) <= longest_s:
         return None
     note = (
@@ -79,7 +81,7 @@ def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
 
 
 def end_jobs(snapshot: Snapshot) -> list[GangAction]:
-    """End the jobs: all pods are gone or finished."""
+    """Return the actions that end the gang's jobs, because all its pods are gone or finished."""
     return [action for job in snapshot.live_jobs for action in _end_job(snapshot, job)]
 
 
@@ -87,12 +89,12 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
     gang = snapshot.gang or snapshot.last_gang
     if gang is None:
         return [Cancel(job=job.id, why="the pods are gone")]
-    # Only the job that the pods ran under ends with their exit code.
+    # Only the job under which the pods ran ends with their exit code.
     if job.id != snapshot.bound_to:
         return [Cancel(job=job.id, why="the pods finished under another job")]
     if is_unanswered(snapshot, job):
         return [Cancel(job=job.id, why=NO_ANSWER)]
-    # Its owner will make more pods for these seats.
+    # The owner will make more pods for these seats.
     if snapshot.gang is not None and gang.expects_more and not job.is_let_go and snapshot.idle_s < IDLE_PATIENCE_S:
         return []
     if job.is_allocation:
@@ -105,13 +107,13 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
-    """True if it got the signal to end, and did not end in time."""
+    """True if the job got the signal to end more than `TOLD_PATIENCE_S` ago and has not ended."""
     return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:
-    """Give each eviction a bounded grace period, and put pods that are being deleted already first, so that all others
-    are evicted at once.
+    """Bound the grace period of each eviction. Pods that are already being deleted come first, so that all others are
+    evicted together.
     """
     longest_s = longest_grace_s(gang, policy)
     bounded_ones = [with_shorter_grace(eviction, longest_s) for eviction in evictions]
@@ -124,5 +126,5 @@ def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
 
 
 def cancel_all(jobs: Iterable[Job], why: str) -> list[GangAction]:
-    """Cancel each of the jobs, for the same reason."""
+    """Return an action for each of the jobs that cancels it for the reason `why`."""
     return [Cancel(job=job.id, why=why) for job in jobs]

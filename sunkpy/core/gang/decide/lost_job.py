@@ -1,9 +1,9 @@
-"""Slurm has forgotten the job of running pods, or lost it with its node: the pods stay, and it gets a replacement.
-Pods that somebody else put on their nodes, which never had a job, get one in the same way.
+"""Decisions for running pods whose job Slurm has forgotten, or lost with its node: the pods stay and get a replacement
+job. Pods that somebody bound by hand, without a job, get one in the same way.
 
-The pods hold their nodes in any case, and only a job makes Slurm see that: so the replacement is submitted for these
-nodes. Members that have no node then get jobs of their own, and so do all whose nodes hold uneven members. A job that
-Slurm knows and that lost its nodes is not lost: `bound`.
+The pods hold their nodes in any case, and Slurm sees that only by a job. So the replacement job asks for exactly these
+nodes. Members without a node then get jobs of their own. If the members' needs differ between their nodes, each member
+gets a job of its own. If Slurm still knows a job that lost its nodes, `bound` decides.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from sunkpy.core.gang.snapshot import Snapshot
 
 
 def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """Decide about a gang with pods that have nodes but no job."""
-    # 1. Slurm has given one of the nodes to another job: the gang goes together.
+    """Return the actions for a gang with pods that have nodes but no job."""
+    # 1. Slurm has given one of the nodes to another job: all members are evicted together.
     if any(node in snapshot.displaced for node in snapshot.holding.values()):
         return _evict_for_another(snapshot, gang, policy)
-    # A single pod that goes needs no job any more; of several one may go while the others stay.
+    # A member that is being deleted needs no job any more.
     staying = [pod for pod in snapshot.staying if not pod.is_deleting]
     nodes = {pod.uid: snapshot.holding[pod.uid] for pod in staying}
     # 2. There is no other job yet.
     if not snapshot.live_jobs:
         return _submit(snapshot, gang, nodes, policy)
     replacement, *others = snapshot.live_jobs
-    # 3. There is one, and it cannot be the replacement.
+    # 3. There is another job, and it cannot be the replacement.
     if why := _why_unfit(snapshot, replacement, nodes.values()):
         return cancel_all(snapshot.live_jobs, why)
-    # 4. It is the replacement, of each pod as soon as it has started on the node of the pod.
+    # 4. The other job is the replacement. It is noted on a pod once it has started on the pod's node.
     started = [pod for pod in snapshot.staying if snapshot.placed.get(pod.uid) in replacement.start_nodes]
     noted = [NoteJob(pod=pod, job=replacement.id) for pod in started]
     return [*noted, *cancel_all(others, "one job is enough")]
@@ -55,7 +55,9 @@ def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[G
 
 
 def _why_unfit(snapshot: Snapshot, job: Job, nodes: Collection[str]) -> str:
-    """Why the job cannot hold the nodes of the pods; empty when it may. `nodes`: of those that stay."""
+    """Say why the job cannot hold the nodes of the pods; empty if it may. `nodes`: the nodes of pods that are not being
+    deleted.
+    """
     held = set(snapshot.holding.values())
     if job.cancelled_at is not None:
         return CANCELLED_BEFORE
@@ -71,7 +73,7 @@ def _why_unfit(snapshot: Snapshot, job: Job, nodes: Collection[str]) -> str:
 def _submit(snapshot: Snapshot, gang: Gang, nodes: dict[str, str], policy: Policy) -> list[GangAction]:
     if not snapshot.may_submit or not nodes or not all(nodes.values()):
         return []
-    # Tasks are alike: a job that asks on each node for what is most on any might never start, with the pods there.
+    # Slurm's tasks are alike: with uneven needs, the job would ask for too much on some node and might never start.
     needs = list(needs_on_nodes(gang, nodes).values())
     if any(each != needs[0] for each in needs):
         return [MakeSolo(pod=pod) for pod in snapshot.staying]

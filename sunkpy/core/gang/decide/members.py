@@ -1,4 +1,6 @@
-"""Members that wait for a node: which these are, which Events they get, and where they are bound."""
+"""Members that wait for a node: which they are, which conditions and Events they get, and to which nodes they are
+bound.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +30,28 @@ from sunkpy.core.model.objects import Pod
 
 
 def waiting(gang: Gang) -> list[Pod]:
-    """The members that may be given a node: they are not being deleted, and no scheduling gate holds them."""
+    """Return the members that may be given a node: they have none, are not being deleted, and no scheduling gate holds
+    them.
+    """
     return [pod for pod in gang.members if pod_phase(pod) is PodPhase.WAITING and not pod.spec.scheduling_gates]
 
 
 def free_devices(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Free devices of members that are not about to be bound: their job was given back, or a pass was interrupted."""
+    """Return actions that release claimed devices of members that are not about to be bound: their job was given back,
+    or a pass was interrupted.
+    """
     if any(job.start_nodes and job.cancelled_at is None and not job.is_let_go for job in snapshot.live_jobs):
         return []
     return [FreeDevices(pod=pod) for pod in gang.members if pod.uid in snapshot.reserved and not pod.spec.node_name]
 
 
 def report_all(gang: Gang, message: str, cause: WaitCause, *, needs_node: bool = False) -> list[GangAction]:
-    """Say on each member that waits why it does."""
+    """Return a report for each waiting member that says why it waits."""
     return [Report(pod=pod, message=message, cause=cause, needs_node=needs_node) for pod in waiting(gang)]
 
 
 def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
-    """Report why the pod waits whose node has just refused it. None once that node is to be tried again."""
+    """Return a report that the pod's node has just refused it; None if that node is to be tried now."""
     refusal = snapshot.refusals.get(pod.uid)
     if refusal is None or snapshot.now >= refusal.again_at:
         return None
@@ -53,7 +59,7 @@ def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
 
 
 def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Bind each pod to the node that its affinity names: Slurm has no say in it."""
+    """Return actions that bind each pod of a DaemonSet to the node that its affinity names, without Slurm."""
     actions: list[GangAction] = []
     for pod in waiting(gang):
         node = matching.named_node(pod.spec)
@@ -68,7 +74,7 @@ def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
 
 
 def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, Binding]:
-    """The binding of each member (by uid) that has a seat."""
+    """Return the binding of each member that has a seat, by uid."""
     seats = snapshot.seating(job).seats
     gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
     notes = {
@@ -85,27 +91,31 @@ def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[s
 
 
 def outgrown_by(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, str]:
-    """The members (by uid) that wait and ask for more than the job has at their seats, with what is lacking."""
+    """Return, by uid, what each waiting member lacks that asks for more than the job has at its seat."""
     if not job.slurm.capacity or not waiting(gang):
         return {}
     return find_outgrown(gang, snapshot.seating(job), job.slurm.capacity, gpu_resources=policy.gpu_resources)
 
 
 def start_over(gang: Gang, job: Job, outgrown: Mapping[str, str]) -> list[GangAction]:
-    """Give the job back: nobody depends on it, and the next one is made for the pods as they are now."""
+    """Cancel the job, because a member asks for more than its seat has. The next pass submits a job for the pods as
+    they are now.
+    """
     pod = next(pod for pod in gang.members if pod.uid in outgrown)
     why = f"{outgrown[pod.uid]}. Job {job.id} is cancelled, and one for the pods as they are now is submitted"
     return [Cancel(job=job.id, why=f"pod {pod.name} {outgrown[pod.uid]}"), too_large(pod, job, why)]
 
 
 def too_large(pod: Pod, job: Job, why: str) -> Warn:
-    """Tell a pod that the job was made for a smaller one."""
+    """Return a warning that the pod asks for more than its seat in the job has."""
     note = f"the pod asks for more than its seat in Slurm job {job.id} has: it {why}"
     return Warn(pod=pod, reason="AsksForMore", note=note)
 
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Keep the job for a while: nobody knows which pods belong on its nodes."""
+    """Keep the job for a while, because it is unknown which pods belong on its nodes; cancel it after
+    `IDLE_PATIENCE_S`.
+    """
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [
             Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s it was not known for which pods it is: {gang.refused}")

@@ -1,4 +1,6 @@
-"""No member has a node: a job is submitted, tended while it waits, and its pods are bound when it has started."""
+"""Decisions for a gang without members on nodes: submit a job, keep it up to date while it is pending, and bind its
+pods when it starts.
+"""
 
 from __future__ import annotations
 
@@ -55,19 +57,19 @@ NEVER_STARTS = {
 
 
 _NEEDS_NODE = ("Resources", "ReqNodeNotAvail", "BadConstraints", "PartitionConfig")
-"""Pending reasons of a job that would start if there were another node: a partition whose last node went has none, and
-ReqNodeNotAvail is also said of nodes that there could be. One that waits for a limit, a licence or its turn
-(`Priority`) would not.
+"""Pending reasons of a job that another node would help. A partition that has lost its last node has none, and Slurm
+also says ReqNodeNotAvail of nodes that an autoscaler could add. Another node does not help a job that waits for a
+limit, a licence or its turn (`Priority`).
 """
 _ASKED_FOR_BY_NODESETS = ("Resources", "ReqNodeNotAvail", "PartitionConfig")
-"""With these pending reasons, and a NodeSet that grows, the status of the NodeSet asks for the nodes of the job. If
-autoscalers also heard of its pods, they would buy twice as many nodes. A job with `BadConstraints` is not here: Slurm
-holds it, and only its pods can say what it lacks.
+"""Pending reasons for which the status of a growing NodeSet asks autoscalers for nodes. If the job's pods asked them as
+well, they would buy twice as many. `BadConstraints` is not among them: Slurm holds such a job, and only its pods can
+say what it lacks.
 """
 
 
 def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """Decide about a gang without pods that have nodes."""
+    """Return the actions for a gang whose pods have no nodes."""
     warnings: list[GangAction] = [
         Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))
         for problem in gang.problems
@@ -79,10 +81,10 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
         return warnings + _submit(snapshot, gang, policy)
     if jobs[0].cancelled_at is not None:
         return warnings + cancel_all(jobs, CANCELLED_BEFORE)
-    # It got the signal to end when its pods had ended, and other pods have come since.
+    # The job got the signal to end when its pods had ended, and the gang has new pods since.
     if jobs[0].is_let_go:
         return warnings + cancel_all([job for job in jobs if is_unanswered(snapshot, job)], NO_ANSWER)
-    # Two jobs for one gang can come of an answer that was lost: the one that runs, else the oldest, stays.
+    # If the answer to a submit was lost, the gang can have two jobs: the running one stays, else the oldest.
     actions = warnings + cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
     job = jobs[0]
     if job.is_unproved:
@@ -99,7 +101,7 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
 
 
 def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """All members of the first wave at once, when the job has begun on all its nodes."""
+    """Bind all members of the first wave at once, when the job has begun on all its nodes."""
     if len(job.start_nodes) < len(job.nodes):
         return []
     if not gang.is_sized:
@@ -122,7 +124,7 @@ def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[Gan
 
 
 def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    # One text for all of them and at all times: a gang whose gates go one by one is not written to each time.
+    # All members get the same text, with one gate only: so they need no write each time another gate is removed.
     if gates := sorted({gate.name for pod in gang.members for gate in pod.spec.scheduling_gates}):
         return report_all(gang, f"a pod of its gang is held by scheduling gate {gates[0]}", WaitCause.GATED)
     if gang.refused:
@@ -163,16 +165,16 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
         return [Cancel(job=job.id, why=_why_not_for(gang, job))]
     actions: list[GangAction] = []
     where = snapshot.eligibility if snapshot.eligibility is not None and snapshot.eligibility.eligible else None
-    # What keeps a gang in one place is not known either while nobody can tell what it looks like.
+    # While the gang's size is unknown, so are the rules that keep it together: its nodes stay as they are.
     if gang.is_sized and where is not None:
         wanted = tuple(sorted({*excluded(where), *excluded_by_others(job)}))
         if wanted != job.slurm.excluded_nodes:
             actions.append(UpdateExcluded(job=job.id, excluded=wanted))
-    # What was asked for since cannot be used: the job waits on, as it was.
+    # The gang now asks for something that cannot be done: its job waits on, unchanged.
     if gang.refused:
         return [*actions, *report_all(gang, gang.refused, WaitCause.REFUSED)]
     wants = plan_terms(gang, policy, where, kind=job.kind)
-    if where is None and job.spec is not None:  # nor is it known which features its nodes must have
+    if where is None and job.spec is not None:  # the features that its nodes must have are not known either
         wants = msgspec.structs.replace(wants, constraint=job.spec.constraint)
     change = find_change(job.spec, wants) if job.spec is not None and wants != job.refused else None
     if change is not None:
@@ -187,7 +189,7 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 
 
 def _needs_node(job: Job, policy: Policy) -> bool:
-    """Whether its pods are to ask autoscalers for a node."""
+    """True if the job's pods must ask autoscalers for a node."""
     reason = job.slurm.state_reason
     is_asked_for = reason in _ASKED_FOR_BY_NODESETS and policy.may_grow(job.slurm.partition)
     return reason in _NEEDS_NODE and not is_asked_for

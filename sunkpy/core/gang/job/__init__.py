@@ -1,1 +1,1 @@
-"""What is asked of Slurm for a gang, and how its job ends."""
+"""The placeholder job of a gang: what Slurm is asked for, how the job changes, and why it ends."""

@@ -1,8 +1,8 @@
-"""Why a job ended, in the words that a pod's owner reads, and which job took its place.
+"""Why a job ended, in words for the owner of its pods, and which job took its node.
 
-Pods of a job that gave way or lost its node are disrupted: a podFailurePolicy that ignores the condition
-DisruptionTarget tries them again for nothing. A job that a person cancelled, or that reached its own limit of time or
-memory, was not: ignored, its pods would be made again for ever.
+Pods of a job that was preempted or lost its node are disrupted: a podFailurePolicy that ignores the condition
+DisruptionTarget does not count their failure. Pods of a job that a person cancelled, or that reached its own limit of
+time or memory, get another condition. With DisruptionTarget, their Job would make them again for ever.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from sunkpy.core.model.objects import Budget, Pod
 from sunkpy.core.model.states import JobId, SlurmJob, is_job_pending
 
 NEWEST_ASKED: Final = 5
-"""The preemptor is looked for among this many of the newest jobs that have to be asked for, each in a request: it has
-mostly just been submitted.
+"""The number of the newest jobs unknown to the scheduler that it reads from Slurm, in a request each, to find a
+preemptor. The preemptor was mostly submitted just now.
 """
 NEWEST_KNOWN: Final = 50
-"""Among the jobs that are known already, so many are looked at as well: they cost no request."""
+"""The number of the newest jobs known to the scheduler among which it looks for a preemptor: these cost no request."""
 
 IsKnown = Callable[[JobId], bool]
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 JOB_ENDED: Final = "sunkpy.dev/JobEnded"
 END_CONDITIONS: Final = (DISRUPTION_TARGET, JOB_ENDED)
-"""Conditions of an evicted pod: one of them says why the pod has to go."""
+"""Conditions of an evicted pod. One of them says why the pod is evicted."""
 
 DEVICES_LOST: Final = "DevicesLost"
 JOB_LOST: Final = "SlurmJobLost"
@@ -38,19 +38,19 @@ _BY_ITSELF: Final = frozenset({"SlurmJobTimeout", "SlurmJobDeadline", "SlurmJobC
 
 
 class EndCause(msgspec.Struct, frozen=True, kw_only=True):
-    """Reason of the pod's condition, and the sentence for condition and Event."""
+    """Why a pod is evicted: the reason of its condition, and a sentence for condition and Event."""
 
     reason: str
     message: str
 
     @property
     def condition(self) -> str:
-        """Type of the condition that says it."""
+        """The type of the pod's condition for this cause."""
         return JOB_ENDED if self.reason in _BY_ITSELF else DISRUPTION_TARGET
 
     @property
     def is_preemption(self) -> bool:
-        """The job gave way to another."""
+        """True if the job was preempted."""
         return self.reason == "PreemptionByScheduler"
 
 
@@ -71,7 +71,7 @@ _BY_FLAG: Final = (
 
 
 def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
-    """The cause that is told to people when a job has ended in `state`."""
+    """Return why the pods of a job in `state` are evicted; `state` is the set of the job's flags in Slurm."""
     for flag, reason, text in _BY_FLAG:
         if flag in state:
             return EndCause(reason=reason, message=f"Slurm job {job} {text}")
@@ -79,14 +79,14 @@ def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
 
 
 def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
-    """The cause of a preemption with the job that preempted, when it was found."""
+    """Return the cause with the name of the preemptor, if the job was preempted and the preemptor was found."""
     if preemptor is None or not cause.is_preemption:
         return cause
     return EndCause(reason=cause.reason, message=f"{cause.message} by {describe(preemptor)}")
 
 
 def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
-    """A PodDisruptionBudget that has too few healthy pods since this pod was evicted."""
+    """Return a PodDisruptionBudget of the evicted pod that has fewer healthy pods than it wants; None if there is none."""
     for budget in budgets:
         selector, status = budget.spec.selector, budget.status
         is_of_it = selector is not None and matching.matches_labels(selector, pod.labels)
@@ -96,42 +96,42 @@ def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
 
 
 def flag_of(reason: str) -> str:
-    """The state of a job whose pods were evicted for this reason; empty when the reason is not one of ours."""
+    """Return the Slurm job flag from which this reason of a condition was made; empty if sunkpy has no such reason."""
     return next((flag for flag, known, _ in _BY_FLAG if known == reason), "")
 
 
 def describe(job: SlurmJob) -> str:
-    """`Slurm job 57 (user alice, partition high)`."""
+    """Return the job in words: `Slurm job 57 (user alice, partition high)`."""
     return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"
 
 
 def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown) -> tuple[JobId, ...]:
-    """The newest pending jobs, the newest first: the job that preempts now is among them."""
+    """Return the newest pending jobs, newest first: a job that preempts now is among them."""
     return newest_first((job for job, state in states.items() if "PENDING" in state), is_known)
 
 
 def begun_to_look_at(
     states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Jobs that waited before and wait no more, newest first, as many as `newest_first` takes."""
+    """Return the newest of the jobs in `waited` that have begun since, newest first."""
     return newest_first((job for job in waited if has_begun(states.get(job))), is_known)
 
 
 def begun_between(
     before: Mapping[JobId, frozenset[str]], states: Mapping[JobId, frozenset[str]], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Jobs that began between two answers, and may have ended, newest first, as many as `newest_first` takes."""
+    """Return the newest of the jobs that began between two answers of Slurm, newest first. They may have ended already."""
     begun = (job for job, state in states.items() if has_begun(state) and not has_begun(before.get(job)))
     return newest_first(begun, is_known)
 
 
 def has_begun(state: frozenset[str] | None) -> bool:
-    """Whether a job of this state waits no more; None: Slurm does not have it."""
+    """True if a job with these flags no longer waits. None means that Slurm does not have the job."""
     return state is not None and not is_job_pending(state)
 
 
 def newest_first(jobs: Iterable[JobId], is_known: IsKnown) -> tuple[JobId, ...]:
-    """The newest of these jobs, as many as are looked at."""
+    """Return the newest of these jobs, newest first: at most `NEWEST_KNOWN` that are known and `NEWEST_ASKED` others."""
     left = {True: NEWEST_KNOWN, False: NEWEST_ASKED}
     found = []
     for job in sorted(jobs, reverse=True):
@@ -151,17 +151,19 @@ def choose_preemptor(
     tiers: Mapping[str, int],
     named: Mapping[JobId, frozenset[str]],
 ) -> SlurmJob | None:
-    """The job for which Slurm makes room on `node`: planned there if Slurm says so, else the first in line.
+    """Return the job for which Slurm preempts on `node`; None if that is not certain.
 
-    If candidates have begun there since, it is the first of them; None if two began in that second. Only a job of a
-    higher tier than that of the `preempted` one can be meant (preempt/partition_prio).
+    It is the first candidate that has begun there since, unless two began in the same second. If none has, it is one
+    that Slurm plans to start there, else the first in line. Only a job of a higher tier than `preempted` can be it
+    (preempt/partition_prio).
 
     Args:
-        waited: candidates that waited when the job was preempted already. Others have begun since if they began later
-            than it ended, as Slurm starts nothing on the node before its pods have left. What began in the same second
-            may have done so before: it counts only if Slurm plans no other job there.
-        tiers: priority tier of each partition that has the node; Slurm orders by tier, then priority, then age.
-        named: the nodes for which each job was named lately; one that has all its nodes needs no more.
+        waited: candidates that were pending when the job was preempted. Other candidates count only if they began later
+            than it ended: Slurm starts nothing on the node before the pods have left. One that began in the same second
+            counts only if Slurm plans no other job there.
+        tiers: priority tier of each partition that has the node; Slurm orders jobs by tier, then priority, then age.
+        named: for each job, the nodes for which it was named as preemptor lately; a job that has all its nodes needs no
+            more.
     """
     above = _tier(preempted, tiers)
     higher = [job for job in candidates if _tier(job, tiers) > above]
@@ -175,7 +177,7 @@ def choose_preemptor(
         is_one = len(order) == 1 or order[0].started_s < order[1].started_s
         return order[0] if is_one else None
     if begun and not preempted.ended_s:
-        return None  # it may be one of them, but it is not known when the other ended
+        return None  # one of them may be the preemptor, but Slurm does not say when the preempted job ended
     return min(planned or usable, key=lambda job: (-_tier(job, tiers), -job.priority, job.id), default=None)
 
 

@@ -1,7 +1,7 @@
-"""One placeholder job of a gang, as its leader knows it: what was asked for, what Slurm said last, and what hooks
-reported.
+"""One placeholder job of a gang, as its leader knows it: what was asked for, what Slurm said last, and which hooks have
+called.
 
-The record of a gang and the snapshot of a decision hold the same objects. What becomes known makes another Job.
+A Job is immutable: each method that adds knowledge returns another Job. The gang's record and its snapshot share them.
 """
 
 from __future__ import annotations
@@ -22,28 +22,38 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, SlurmJob
 
 MISSING_OBSERVATIONS: Final = 2
-"""After so many fresh answers of Slurm without the job, it is proved that Slurm does not know it."""
+"""The number of fresh answers of Slurm without the job that prove that Slurm does not know it."""
 
 WAITS_FOR_PROLOG: Final = "Prolog"
-"""Reason of a job whose prologs still run (man squeue, JOB REASON CODES)."""
+"""The state reason of a job whose Prologs still run (man squeue, JOB REASON CODES)."""
 
 _BEFORE_SCRIPT: Final = frozenset({"CONFIGURING", "POWER_UP_NODE", "STAGE_OUT"})
 _NEVER: Final = float("-inf")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A placeholder job. Times are of the leader's monotonic clock, in seconds.
+    """A placeholder job. Times are seconds on the leader's monotonic clock.
 
-    `slurm`: what Slurm said last; its state is empty until Slurm has reported it once, its nodes are until the job was
-    read in full. `spec`: as it was submitted or changed last, else as Slurm has it; `turn`: how often it was changed;
-    `refused`: another that Slurm would not have. `excluded`: the nodes that we ever had it exclude, if that is known.
-    `prologs`, `epilogs`: the Slurm nodes whose hook has called for this job, and when. `missing`: how many fresh
-    answers of Slurm, one after another, did not contain the job. `runs_again`: Slurm says that it runs since an epilog
-    proved that it ended: slurmctld was killed and has forgotten the end. `is_unproved`: Slurm has it without what shows
-    that the scheduler submitted it. `is_anothers`: the id is that of a job which is not this gang's, so nothing that
-    Slurm says of the id counts. `known_at`: since when it is known; `read_at`: when it was last asked for in full;
-    `as_of`: when the newest answer was asked for. `told_at`: when it last got the signal to end; `heard_at`: when Slurm
-    first confirmed that. `cancelled_at`: Slurm has taken our order to end it, which its state may not show yet.
+    Args:
+        slurm: the job as Slurm last reported it; the state is empty until the first report, and the nodes are until the
+            job was read in full.
+        spec: the terms as last submitted or changed, else as Slurm reports them.
+        turn: how often the terms were changed.
+        refused: the last terms that Slurm refused, or that have an option which cannot change.
+        excluded: the nodes that sunkpy ever excluded from the job; None if that is unknown.
+        prologs: Slurm node → when its Prolog called for this job.
+        epilogs: Slurm node → when its Epilog called for this job.
+        missing: how many fresh answers of Slurm, one after another, did not contain the job.
+        runs_again: Slurm reports the job as running after an Epilog proved its end: slurmctld was killed and has
+            forgotten the end.
+        is_unproved: Slurm's record of the job lacks the proof that the scheduler submitted it.
+        is_anothers: the id belongs to a job of somebody else, so nothing that Slurm says of the id counts.
+        known_at: since when the job is known.
+        read_at: when Slurm was last asked for the job in full.
+        as_of: when Slurm was asked for the newest answer in full.
+        told_at: when the job last got the signal to end.
+        heard_at: when Slurm first confirmed that signal.
+        cancelled_at: when Slurm accepted our order to cancel the job, which its state may not show yet.
     """
 
     slurm: SlurmJob
@@ -71,23 +81,23 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> frozenset[str]:
-        """The flags of its state, as Slurm last reported them."""
+        """The flags of the job's state, as Slurm last reported them."""
         return self.slurm.state
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Its Slurm nodes, as Slurm last reported them."""
+        """The job's Slurm nodes, as Slurm last reported them."""
         return self.slurm.nodes
 
     # ------------------------------------------------------------- what becomes known
 
     def observed(self, state: frozenset[str] | None, *, asked_at: float) -> Job:
-        """The job after an answer of Slurm. `state` is None if Slurm did not know the job. `asked_at`: when the
-        question was sent.
+        """Return the job after an answer of Slurm about its state. `state` is None if Slurm did not know the job.
+        `asked_at`: when the question was sent.
         """
         is_same = bool(state) and state == self.slurm.state and not self.missing
         if is_same and not (state and "PENDING" in state and (self.prologs or self.epilogs or self.nodes)):
-            # Nothing new: so with nearly all of tens of thousands in each poll.
+            # A poll reports nothing new for nearly all of tens of thousands of jobs.
             return self
         if self.is_anothers or asked_at < max(self.known_at, *self.prologs.values(), *self.epilogs.values(), 0.0):
             # The answer is not about this job, or it is older than what a hook has reported since.
@@ -99,7 +109,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return job._queued_again() if "PENDING" in state else job
 
     def _queued_again(self) -> Job:
-        """The hooks of its first run are over, and so are its nodes once none of its epilogs runs."""
+        """Forget the hooks of the job's first run, and its nodes once none of its Epilogs runs."""
         job = _with(self, prologs={}, epilogs={})
         if "COMPLETING" in self.state:
             return job
@@ -107,7 +117,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return _with(job, slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
 
     def read(self, slurm: SlurmJob, *, at: float) -> Job:
-        """The job after Slurm has described it in full, as it was at `at`; unchanged if something later is known."""
+        """Return the job after Slurm has described it in full at the time `at`; unchanged if something later is known."""
         if at < self.as_of:
             return self
         known = _with(
@@ -123,20 +133,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return known.observed(slurm.state, asked_at=at)
 
     def began(self, node: str, *, at: float) -> Job:
-        """The prolog of a node has called."""
+        """Return the job after the Prolog of a node has called."""
         return _with(self, prologs={**self.prologs, node: at}, epilogs=_without(self.epilogs, node))
 
     def ended(self, node: str, *, at: float) -> Job:
-        """The epilog of a node has called."""
+        """Return the job after the Epilog of a node has called."""
         return _with(self, prologs=_without(self.prologs, node), epilogs={**self.epilogs, node: at})
 
     def excluding(self, nodes: tuple[str, ...]) -> Job:
-        """The job with these nodes excluded, and no others."""
+        """Return the job after Slurm has accepted these nodes as its excluded nodes."""
         ours = (self.excluded or frozenset()) | (frozenset(nodes) - excluded_by_others(self))
         return _with(self, slurm=_with(self.slurm, excluded_nodes=nodes), excluded=ours)
 
     def changed(self, change: TermsChange) -> Job:
-        """Slurm has taken a change of its terms."""
+        """Return the job after Slurm has accepted a change of its terms."""
         refused = change.asked if change.fixed else None
         return _with(self, spec=change.to, refused=refused, turn=self.turn + 1)
 
@@ -144,7 +154,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> AskedTerms:
-        """What the job asks for, as it is noted on pods."""
+        """The terms of the job as they are noted on its pods."""
         return AskedTerms(job=self.id, turn=self.turn, terms=self.spec or JobSpec())
 
     @property
@@ -161,7 +171,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> JobPhase:
-        """The phase of the job, from Slurm's last answer and what hooks reported."""
+        """The phase of the job's life, derived from what is known of it."""
         state, is_forgotten = self.state, self.missing >= MISSING_OBSERVATIONS or self.is_anothers
         is_pending, is_completing = slurm_states.is_job_pending(state), slurm_states.is_job_completing(state)
         is_ended, is_suspended = slurm_states.is_job_ended(state), "SUSPENDED" in state
@@ -181,17 +191,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """True if the job has ended or is ending: an epilog runs. False for a job that was lost or could
-        not be read.
-        """
+        """True if the job has ended or is ending: an Epilog runs. False for a job that was lost or could not be read."""
         return self.phase in OVER
 
     @property
     def is_lost(self) -> bool:
-        """True if the job ended although nobody wanted that: its node fell silent or was set DOWN, or Slurm has
-        forgotten it.
+        """True if the job ended although nobody ended it: its node failed, or Slurm has forgotten it.
 
-        Forgotten: several answers did not contain it, or its id is another job's, and nobody reported its end.
+        A job counts as forgotten if several answers did not contain it, or its id is another job's, and no Epilog has
+        called.
         """
         return self.phase in LOST
 
@@ -207,22 +215,24 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> JobKind | None:
-        """How its slots were chosen (whole, named, shared, replacement), by its comment; None if that is not known."""
+        """How the job's slots were chosen (whole, named, shared, replacement), from its comment; None if that is not
+        known.
+        """
         return kind_in(self.spec.comment) if self.spec is not None else None
 
     @property
     def is_replacement(self) -> bool:
-        """True if the job was made for the members that had nodes at that time: it has no slot for others."""
+        """True if the job was made only for the members that had nodes when their job was lost."""
         return self.kind == REPLACEMENT
 
     @property
     def is_script_running(self) -> bool:
-        """The prologs are through, and a script that there is can be signalled."""
+        """True if the job's Prologs have ended on all nodes, so that its script, if it has one, can get a signal."""
         return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
 
     @property
     def is_ended_by_us(self) -> bool:
-        """True if Slurm has accepted that the job is to end: its epilogs need no proof."""
+        """True if Slurm has accepted an order of sunkpy to end the job: its Epilogs then need no proof that it ends."""
         return self.cancelled_at is not None or self.heard_at is not None
 
     @property
@@ -232,23 +242,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start_nodes(self) -> tuple[str, ...]:
-        """The nodes on which pods may start, in the job's order, once the job has started there; empty before."""
+        """The job's nodes on which pods may start, in the job's order. A node is among them once its Prolog waits for
+        pods, or once all Prologs have ended.
+        """
         if not self.is_live or self.phase is JobPhase.SUSPENDED or self.is_let_go:
             return ()
-        # A prolog that waits at the gate has not asked for the pods yet, and they must not come before it does. When
-        # all are through, those that nobody heard count too: another leader did, or the call was lost.
+        # A Prolog that waits at the gate has not asked for its pods yet, and they must not start before it does. Once
+        # the script runs, all Prologs have ended, also those whose call went to another leader or was lost.
         if self.nodes and self.is_script_running and self.slurm.state_reason != WAITS_FOR_PROLOG:
             return self.nodes
         return tuple(node for node in self.nodes if node in self.prologs)
 
 
 def excluded_by_others(job: Job) -> frozenset[str]:
-    """The nodes that a person has excluded from the job."""
+    """Return the job's excluded nodes that sunkpy has not excluded: a person did."""
     return frozenset(job.slurm.excluded_nodes) - job.excluded if job.excluded is not None else frozenset()
 
 
 def recall(job: Job, pods: Iterable[Pod]) -> Job:
-    """The job with what an earlier leader has noted about it on the pods of the gang, as far as only Slurm's record is
+    """Return the job with the terms that an earlier leader noted on the gang's pods, if only Slurm's record of it is
     known.
     """
     if job.spec is None or not job.spec.by_slurm:
@@ -258,14 +270,14 @@ def recall(job: Job, pods: Iterable[Pod]) -> Job:
 
 
 def is_news(job: Job, before: Job) -> bool:
-    """True if a decision may differ from before Slurm said this."""
+    """True if a decision about the gang may differ from the one for `before`, an older version of the job."""
     known, was = ((each.state, each.missing, each.is_unproved, each.is_anothers, each.spec) for each in (job, before))
     return known != was or (job.slurm is not before.slurm and _what_counts(job.slurm) != _what_counts(before.slurm))
 
 
 def along_switches(job: Job, path_of: Callable[[str], Sequence[str]]) -> Job:
-    """The job with its nodes in an order in which nodes of one switch are neighbours. Ranks on them are then
-    neighbours, too.
+    """Return the job with its nodes ordered so that nodes of one switch are neighbours. Neighbours in rank are then
+    close.
     """
     nodes, tasks = grouped(job.nodes, path_of), dict(job.slurm.layout)
     layout = tuple((node, tasks[node]) for node in grouped(tasks, path_of))
@@ -273,14 +285,12 @@ def along_switches(job: Job, path_of: Callable[[str], Sequence[str]]) -> Job:
 
 
 def has_node(job: Job, slurm_node: str) -> bool:
-    """True if the job keeps this node for pods that are bound there. A job that runs on may have given the node up, or
-    never had it.
-    """
+    """True if the job keeps this node for pods that are bound there. A running job may have given the node up."""
     return job.phase in HOLDING and slurm_node in (job.nodes or (slurm_node,))
 
 
 def _what_counts(slurm: SlurmJob) -> SlurmJob:
-    """What of Slurm's word a decision looks at."""
+    """Return Slurm's record of the job without the fields that decisions do not read."""
     return _with(slurm, priority=0, scheduled_nodes=(), admin_comment="")
 
 

@@ -1,4 +1,4 @@
-"""The placeholder job of a gang: what it asks of Slurm so that its pods fit where it runs.
+"""The placeholder job of a gang: its request, so that the pods fit where the job runs.
 
 Amounts are rounded as `sunkpy.core.placement.needs` says.
 """
@@ -34,10 +34,11 @@ wait "$held"
 
 
 class GpuSharing(enum.StrEnum):
-    """Who may use the other GPUs of a node if pods ask for GPUs by number: nobody, or others.
+    """Whether other jobs may use the remaining GPUs of a node if pods ask for GPUs by number.
 
-    Slurm counts them, and the device plugin chooses: where two owners share a node it may give one what the other has.
-    sunkpy's own plugin does not do that: it hands out what Slurm gave.
+    Slurm counts GPUs, and the device plugin chooses them. If jobs share a node, a usual plugin may give one job the GPU
+    of another. sunkpy's own plugin hands out the GPUs that Slurm chose. EXCLUSIVE: no sharing. COUNT: sharing at that
+    risk. PLUGIN: sharing with sunkpy's plugin.
     """
 
     EXCLUSIVE = "exclusive"
@@ -46,13 +47,17 @@ class GpuSharing(enum.StrEnum):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that decisions need. `gpu_resources`: extended resource → GRES, as {"nvidia.com/gpu": "gpu"}.
+    """Settings that decisions need.
 
-    `longest_grace_s`: what a pod is given to end at most once its job has lost the node, where `partition_grace_s` says
-    nothing of its partition, nor the map of its namespace. `suspend_owners`: owners that ask for it are suspended when
-    their gang is preempted. `immediate_allocation`: a service is asked for as an allocation that starts at once, before
-    it is queued. `gpu_sharing`: who gets whole nodes for its GPUs. `growing_partitions`: those with a NodeSet for
-    which the operator asks autoscalers.
+    Args:
+        gpu_resources: extended resource → GRES, as {"nvidia.com/gpu": "gpu"}.
+        longest_grace_s: the limit for the grace period of a pod whose job has lost the node, if neither the partition
+            nor the namespace has a limit of its own.
+        partition_grace_s: partition → its limit for that grace period.
+        suspend_owners: suspend an owner that asks for it when its gang is preempted.
+        immediate_allocation: ask for a service first as an allocation that starts at once, before its job is queued.
+        gpu_sharing: whether jobs with GPUs get whole nodes.
+        growing_partitions: partitions with a NodeSet for which the operator asks autoscalers for nodes.
     """
 
     gpu_resources: Mapping[str, str]
@@ -65,18 +70,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     growing_partitions: tuple[str, ...] = ()
 
     def may_grow(self, partitions: str) -> bool:
-        """True if a NodeSet of one of these partitions may grow. The partitions are as a job names them; empty is the
-        default one.
+        """True if a NodeSet of one of these partitions may grow. `partitions`: as a job names them, separated by
+        commas; empty means the default partition.
         """
         return not set(self.growing_partitions).isdisjoint((partitions or self.default_partition).split(","))
 
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobSpec:
-    """The job for a gang.
+    """Return the request for a gang's job.
 
-    Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm knows memory per
-    cpu or per node: where slots share nodes it is asked per cpu, rounded up to MiB. On whole nodes a job has all cpus,
-    and would need that much memory for each of them.
+    Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm takes memory per cpu
+    or per node. If slots share nodes, the request is per cpu, rounded up to MiB. On whole nodes it is per node: a job
+    gets all cpus of the node, and memory for each of them would be too much.
     """
     slots = plan_slots(gang, eligibility, policy.gpu_resources)
     request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
@@ -92,9 +97,9 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
 def plan_for_nodes(
     gang: Gang, policy: Policy, placed: Mapping[str, str], kind: JobKind | None = REPLACEMENT
 ) -> JobSpec:
-    """The job for the nodes that members have already, or name; `placed`: uid → Slurm node.
+    """Return the request for the nodes that members already have, or that they name. `placed`: uid → Slurm node.
 
-    Tasks are alike, so each node is asked for what is most on any of them.
+    Slurm's tasks are all alike, so each node is asked for the largest sum of needs on any of them.
     """
     on_node = needs_on_nodes(gang, placed)
     kind = WHOLE if len(on_node) == gang.seats else kind
@@ -104,7 +109,7 @@ def plan_for_nodes(
 
 
 def needs_on_nodes(gang: Gang, placed: Mapping[str, str]) -> dict[str, matching.Amounts]:
-    """What the members need together on each of their nodes. `placed` as in `plan_for_nodes`."""
+    """Return what the members together need on each of their nodes. `placed`: uid → Slurm node."""
     on_node: dict[str, matching.Amounts] = {}
     for pod in gang.members:
         if node := placed.get(pod.uid):
@@ -115,7 +120,7 @@ def needs_on_nodes(gang: Gang, placed: Mapping[str, str]) -> dict[str, matching.
 def plan_terms(
     gang: Gang, policy: Policy, eligibility: Eligibility | None = None, *, kind: JobKind | None = None
 ) -> JobSpec:
-    """All that the scheduler asks of a job of this kind, except its size."""
+    """Return all that the scheduler asks of a job of this kind, except its size."""
     options = gang.options
     return msgspec.structs.replace(
         options,
@@ -129,7 +134,9 @@ def plan_terms(
 
 
 def counts_gpus(needs: Mapping[str, int], policy: Policy) -> bool:
-    """True if these needs have GPUs by number. GPUs of claims do not count: they are allocated one by one."""
+    """True if a pod with these needs asks for GPUs by number. GPUs of claims do not count: they are allocated one by
+    one.
+    """
     return any(count_gres(matching.of_kubelet(needs), policy.gpu_resources).values())
 
 
@@ -148,15 +155,15 @@ def _request(
         or (counts_gpus(slots.needs, policy) and policy.gpu_sharing is GpuSharing.EXCLUSIVE),
         memory_mib_per_cpu=-(-memory_mib // cpus),
         gres_per_task=gres(slots.needs, gpu_resources=policy.gpu_resources, gpu_type=terms.gpu_type),
-        # An allocation has no script, so nothing that could end with the exit code of pods. What waits for another job
-        # would only be refused.
+        # An allocation has no script that could end with the exit code of the pods. With a dependency it cannot start
+        # at once.
         at_once=policy.immediate_allocation and not terms.dependency and not gang.has_exit_code,
     )
     return _per_node(request, slots.needs, policy, nodes=slots.count) if has_own_nodes else request
 
 
 def _per_node(request: JobSpec, here: Mapping[str, int], policy: Policy, *, nodes: int) -> JobSpec:
-    """A job on that many nodes; each node is asked for what is `here`."""
+    """Return the request for that many nodes, with the amounts `here` on each."""
     return msgspec.structs.replace(
         request,
         minimum_nodes=nodes,
@@ -169,7 +176,9 @@ def _per_node(request: JobSpec, here: Mapping[str, int], policy: Policy, *, node
 
 
 def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
-    """The sum of what the pods need, however uneven they are; the number of tasks says for how many it was asked."""
+    """Return the request for one node, with the sum of what the pods need. Its number of tasks stays the number of
+    slots.
+    """
     together = reduce(
         matching.added, (needs for role in gang.roles for needs in needs_of_seats(role)), matching.Amounts()
     )
@@ -178,7 +187,7 @@ def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
 
 
 def _on_whole_nodes(request: JobSpec, slots: Slots, eligibility: Eligibility, policy: Policy) -> JobSpec:
-    """On as few nodes as the smallest of those that hold a slot allows; each is asked for what lies there at most."""
+    """Return the request for as few nodes as hold all slots, counted on the smallest node that fits a slot."""
     needs = counted(slots.needs, policy.gpu_resources, gpu_type=request.gpu_type)
     fitting = eligibility.slots_on_smallest(needs)
     if not fitting:
@@ -194,7 +203,7 @@ def _time_limit_min(gang: Gang) -> int | None:
     shapes = [role.shape for role in gang.roles if role.shape is not None and len(role.members) < role.seats]
     specs = [*(pod.spec for pod in gang.members), *shapes]
     deadlines = [deadline for spec in specs if (deadline := spec.active_deadline_seconds)]
-    # Whoever has no deadline may run on when the others have ended.
+    # A pod without a deadline may run on when the others have ended.
     longest_s = max(deadlines, default=None) if len(deadlines) == len(specs) else None
     # One minute more, so that the kubelet ends the pod by its own rule before Slurm ends the job.
     return None if longest_s is None else -(-longest_s // 60) + 1

@@ -1,11 +1,11 @@
-"""What can change about a job in the queue, and what to send to Slurm when the annotations of its pods have changed.
+"""What can change about a pending job, and what is sent to Slurm when the annotations of its pods have changed.
 
-Only what the annotations changed is sent: Slurm, its plugins and admins may have changed the rest of the job since.
-Source: slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from
-its pods. Its user cannot change wckey, exclusive and the user of the job: an Event on the pod says so.
+Only the changed fields are sent: Slurm, its plugins and admins may have changed other fields of the job since. Source:
+slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from its pods
+and cannot change. The job's user cannot change its wckey, exclusive or user: an Event on the pod says so.
 
-The last request is noted on the pods, so that a new leader can tell our values from those that others have changed.
-Anybody who may edit the pod can write the note. Whatever it says, only what the job may have now is requested.
+The last request is noted on the pods, so that a new leader can tell our values from values that others have changed.
+Anybody who may edit the pod can forge the note. So a request has only values that the job may have now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sunkpy.core.model.states import JobId, SlurmJob
 
 _LONGEST_NOTE: Final = 16384
 _LAST_TURN: Final = 10**9
-"""A higher count that is noted on a pod is not sunkpy's own: the next number might be too long to write."""
+"""The highest turn in a note that is read. Only a forged note has a higher one."""
 
 
 _FIXED: Final = {
@@ -31,20 +31,22 @@ _FIXED: Final = {
     "gpu_type": "gpu-type: the GPUs of a job are part of its size",
     "user": "user: a job stays that of the user who submitted it",
 }
-"""Options that cannot change after the submit, by the name of their annotation, each with the reason."""
+"""Options that cannot change after the submit, each with the reason, by their field in JobSpec."""
 
 _FIELDS: Final = (
     "name", "comment", "partition", "account", "qos", "reservation", "constraint", "licenses", "dependency", "switches",
     "time_limit_min",
 )  # fmt: skip
 _NOTED: Final = (*(field for field in _FIELDS if field not in ("name", "comment")), *_FIXED)
-"""A job never lacks a name and a comment."""
+"""The fields that a note has. Name and comment are left out: Slurm always reports these."""
 
 _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "licenses", "dependency"})
 
 
 class AskedTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A note on a pod: what its job was last asked for. Of several notes the one with the highest `turn` counts."""
+    """A note on a pod: the terms that its job was last asked to have. If pods have several notes, the highest `turn`
+    counts.
+    """
 
     job: int
     turn: Annotated[int, msgspec.Meta(ge=0, le=_LAST_TURN)] = 0
@@ -56,10 +58,11 @@ class AskedTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job is to be changed. `asked`: what was asked for at that.
+    """A change of a job. `to`: the terms after it; `asked`: the terms that the pods ask for.
 
-    `fields` are to be sent. `fixed` is asked for otherwise now, and cannot be so. A partition, an account, a QoS and a
-    time limit that are gone from the annotations stay: a job has them in any case, so there is nothing to go back to.
+    `fields`: the fields to send. `fixed`: fields that the pods ask to change and that cannot change. If a partition, an
+    account, a QoS or a time limit is removed from the annotations, the job keeps it: Slurm has no unset value for
+    these.
     """
 
     to: JobSpec
@@ -69,7 +72,7 @@ class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> str:
-        """Why some of what is asked for cannot be; empty when all can."""
+        """Why some of the change is impossible, and what to do instead; empty if all is possible."""
         if not self.fixed:
             return ""
         why = "; ".join(_FIXED[field] for field in self.fixed)
@@ -81,7 +84,7 @@ class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spec_of(job: SlurmJob) -> JobSpec:
-    """What a job was asked for, as Slurm reports it, without its size."""
+    """Return the terms of a job as Slurm reports them, without its size."""
     return JobSpec(
         name=job.name,
         comment=job.comment,
@@ -98,7 +101,7 @@ def spec_of(job: SlurmJob) -> JobSpec:
 
 
 def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> AskedTerms | None:
-    """What an earlier leader last asked for, by its notes on the pods; None if no readable note is there."""
+    """Return the terms that an earlier leader last asked for, from its notes on the pods; None if no note can be read."""
     asked = [found for text in notes if (found := _read_note(text)) is not None and found.job == job]
     newest = max(asked, key=lambda each: each.turn, default=None)
     if newest is None:
@@ -114,13 +117,13 @@ def _read_note(text: str) -> AskedTerms | None:
 
 
 def find_change(has: JobSpec, wants: JobSpec) -> TermsChange | None:
-    """What to change in a job; None if it is as its annotations say."""
+    """Return what to change in a job whose terms are `has`, so that it has the terms `wants`; None if nothing."""
     unlike = [field for field in _FIELDS if _is_unlike(field, has, wants)]
-    # What nobody asks for may be Slurm's own choice.
+    # A value that the pods do not ask for may be Slurm's own choice.
     given = [field for field in unlike if getattr(wants, field) not in ("", None)]
     gone = [field for field in unlike if field not in given and field in _CAN_BE_EMPTIED and not has.by_slurm]
     fields = (*given, *gone)
-    # For a job that an earlier leader submitted they are not known: count it as having what is asked for now.
+    # The fixed options of a job from an earlier leader are unknown: take them for what is asked for now.
     fixed = () if has.by_slurm else tuple(field for field in _FIXED if _is_unlike(field, has, wants))
     if not fields and not fixed:
         return None
@@ -131,9 +134,9 @@ def find_change(has: JobSpec, wants: JobSpec) -> TermsChange | None:
 
 def _is_unlike(field: str, has: JobSpec, wants: JobSpec) -> bool:
     if field == "dependency" and has.by_slurm:
-        return False  # Slurm tells in its own words what is left of it
+        return False  # Slurm reports in its own words which dependencies are left
     if field == "switches" and has.by_slurm and has.switches is not None and wants.switches is not None:
-        return has.switches.count != wants.switches.count  # slurmrestd does not say how long it waits for them
+        return has.switches.count != wants.switches.count  # slurmrestd does not report the longest wait for switches
     return bool(getattr(has, field) != getattr(wants, field))
 
 
