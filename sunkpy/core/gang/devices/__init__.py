@@ -1,8 +1,8 @@
 """Devices that pods ask for, from the request to the container: docs/design/devices.md.
 
-asked      what claims ask for, in the GRES that Slurm counts
-made       the claim of a pod that asks by a resource
-indices    which of the indices that Slurm gave to the job are whose
+asked      what claims ask for, as GRES that Slurm counts
+made       the claim that the scheduler makes for a pod that asks for the resource of a DeviceClass
+indices    which of the job's device indices on a node each member gets
 chosen     the device behind an index
-handout    what the device plugin hands to a container
+handout    the GPUs that sunkpy's device plugin hands to a container
 """

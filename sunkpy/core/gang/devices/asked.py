@@ -1,10 +1,11 @@
-"""What the ResourceClaims of pods ask for, in the GRES that Slurm counts, and what of it cannot be had.
+"""What the ResourceClaims of pods ask for, as GRES that Slurm counts, and why a claim is refused.
 
-The administrator says which GRES stands for a DeviceClass (`scheduler.deviceClasses`). So a request for so many devices
-of one class is a number that Slurm can hold. Whatever else a request may say, Slurm cannot: it is refused by name.
+The administrator maps each DeviceClass to a GRES (`scheduler.deviceClasses`). A request for some devices of one class
+is then a number of a GRES. Slurm knows nothing else that a request may contain (selectors, capacity …), so such a
+request is refused by name.
 
-The devices are counted in the pod's own requests, as `claimed.sunkpy.dev/<class>`: everything that plans a job asks
-these. A pod on a node keeps what it has. Extended resources such as `nvidia.com/gpu` become GRES in
+The devices are added to the pod's own requests as `claimed.sunkpy.dev/<class>`, so the code that plans a job finds them
+there. A pod on a node keeps the devices that it has. Other extended resources, such as `nvidia.com/gpu`, become GRES in
 `core.placement.needs`.
 """
 
@@ -28,9 +29,9 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         classes: DeviceClass → GRES, `gpu` or `gpu:h100`.
-        claims: by uid of the pod and its own name for the claim; one that is not there yet is missing.
-        templates: of claims of pods yet to come, by name.
-        by_claim: resource → the DeviceClass for which it stands (`made`).
+        claims: by uid of the pod and the pod's name for the claim; a claim that does not exist yet is missing.
+        templates: specs of ResourceClaimTemplates, by name, for pods that do not exist yet.
+        by_claim: extended resource → the DeviceClass that it stands for (`made`).
     """
 
     classes: Mapping[str, str] = {}
@@ -40,20 +41,21 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """The pod's own names for its claims → those of the objects; empty for one that has not been made yet.
+    """Return the pod's own names for its claims → the names of the ResourceClaims; empty text for one that does not
+    exist yet.
 
-    The claim that was made for resources of the pod is its own as soon as it is bound with it.
+    The claim that the scheduler made for a pod counts once the pod is bound.
     """
     made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     asked = {each.name: each.resource_claim_name for each in pod.spec.resource_claims}
-    # One that is listed without a name is not needed.
+    # A status with an empty name says that the pod does not need this claim.
     found = {name: known or made.get(name, "") for name, known in asked.items() if known or made.get(name) != ""}
     extended = pod.status.extended_resource_claim_status
     return found | ({OWN_NAME: extended.resource_claim_name} if extended and pod.spec.node_name else {})
 
 
 def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
-    """The claim that the pod waits for; empty if all its claims are there."""
+    """Say which claim the pod waits for; empty if all its claims exist."""
     for name, object_name in claim_names(pod).items():
         if name not in claims:
             return (
@@ -63,7 +65,7 @@ def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
 
 
 def with_devices(gang: Gang, claimed: Claimed) -> Gang:
-    """The gang with the devices of its claims in what its pods and templates ask for."""
+    """Return the gang with the devices of claims added to the requests of its pods and templates."""
     shapes = (role.shape for role in gang.roles if role.shape is not None)
     if not (claimed.by_claim or claimed.claims or any(shape.resource_claims for shape in shapes)):
         return gang
@@ -71,17 +73,17 @@ def with_devices(gang: Gang, claimed: Claimed) -> Gang:
 
 
 def devices_counted(pod: Pod) -> int:
-    """How many devices of claims count among the requests of a pod of such a gang."""
+    """Return how many devices of claims are in the requests of a pod that `with_devices` has changed."""
     return sum(int(amount) for name, amount in pod.spec.resources.requests.items() if name.startswith(CLAIMED))
 
 
 def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str]) -> str:
-    """Why a claim of the gang cannot be had, in words for people; empty when all can. About pods that do not exist yet
-    nothing is said: they wait when they are there.
+    """Say why a claim of the gang is refused; empty if none is. Only claims of existing pods without a node are
+    checked.
 
     Args:
         gang: as its family made it, or with its devices.
-        claimed: None where no claim can be had at all.
+        claimed: None if this scheduler allocates no claims.
         gpu_resources: extended resource → GRES name.
     """
     users: dict[tuple[str, str], str] = {}
@@ -106,7 +108,7 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
 
 
 def explain_claim(pod: Pod, claim: ResourceClaim, classes: Mapping[str, str]) -> str:
-    """Why the pod cannot have what this claim asks for; empty when it can."""
+    """Say why the pod cannot have what this claim asks for; empty if it can."""
     whose = f"claim {claim.name} of pod {pod.name}"
     if claim.is_deleting:
         return f"{whose} is being deleted"
@@ -165,7 +167,7 @@ def _counts(pod: Pod, claimed: Claimed) -> dict[str, int]:
 
 
 def _sum(specs: Iterable[ResourceClaimSpec]) -> dict[str, int]:
-    """DeviceClass → how many devices."""
+    """Return DeviceClass → how many devices of it these specs ask for."""
     counts: dict[str, int] = {}
     for spec in specs:
         for asked in (request.exactly for request in spec.devices.requests):

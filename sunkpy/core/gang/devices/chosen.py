@@ -1,8 +1,8 @@
-"""Which device each request of a claim gets: the one behind the index that Slurm gave to the pod's job.
+"""Which device each request of a claim gets: the device behind the index that Slurm gave to the pod's job.
 
-Slurm's index → what its slurmd published of it → the device of the node's ResourceSlices with the same uuid or PCI
-address. Where these do not agree no device is chosen. Nor is one that another claim of the cluster has: neither
-apiserver nor kubelet refuses it a second time.
+The slurmd of a node publishes what is behind each of Slurm's indices. The device is the one in the node's
+ResourceSlices with the same uuid or PCI address. If these do not agree, no device is chosen. A device that another
+claim has is not chosen either: neither apiserver nor kubelet would refuse a second owner.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, 
 from sunkpy.core.placement.admission import Admission, Verdict
 
 OwnerOf = Callable[[DeviceId], ResourceClaim | None]
-"""The claim that a device is allocated to, other than those of the pods in question."""
+"""Returns the claim that has a device; None if it is free, or belongs to a pod that is being bound now."""
 
 
 class DeviceLack(enum.StrEnum):
     """Why a pod cannot have its devices. In the first three cases a device would have got a second owner."""
 
     TAKEN = "taken"  # another claim has it
-    TWICE = "twice"  # two indices of Slurm mean it
-    ENDING = "ending"  # containers of a pod that was deleted by force may still have it
-    CLAIM = "claim"  # a claim is not there, or asks for what cannot be had
-    INDICES = "indices"  # Slurm has not said which
-    STALE = "stale"  # what Slurm knows of the devices may be of an earlier slurmd
+    TWICE = "twice"  # two of Slurm's indices are the same device
+    ENDING = "ending"  # containers of a pod that was deleted by force may still use the device
+    CLAIM = "claim"  # a claim does not exist, or is refused
+    INDICES = "indices"  # Slurm has not reported the job's indices
+    STALE = "stale"  # Slurm's list of the devices may be that of an earlier slurmd
     UNKNOWN = "unknown"  # slurmd and driver do not agree on what is behind an index
     AHEAD = "ahead"  # the kubelet has yet to admit a pod of another job
-    AWAY = "away"  # the driver offers nothing now
-    GATE = "gate"  # the kubelet would run the pod without
+    AWAY = "away"  # the driver offers no devices now
+    GATE = "gate"  # the kubelet would run the pod without its devices
     TAINTED = "tainted"
-    LATE = "late"  # it is attached only after it was chosen, and nobody here waits for that
+    LATE = "late"  # the device is attached only after it was chosen, which sunkpy does not wait for
 
 
 class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of a node. `listed`: by Slurm's indices, as its slurmd published them. `offered`: those of the
-    drivers. Also how much there is of what devices share.
+    """The devices of a node. `listed`: in the order of Slurm's indices, by GRES, as slurmd published them. `offered`:
+    the devices in the drivers' ResourceSlices. `counters`: the amounts that partitions of a device share.
     """
 
     node: str
@@ -64,9 +64,11 @@ class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that is to be bound, with its claims under the pod's names for them. `indices`: those of its job, as noted.
-    `mappings`: for a claim that was made for the pod, its requests and their containers. `counted`: how many devices
-    its job asked for because of claims.
+    """A pod that is to be bound, with its claims by the pod's names for them.
+
+    `indices`: the job's device indices for the pod, as noted on it. `mappings`: for the claim that the scheduler made
+    for the pod, which container has which request. `counted`: how many devices of claims the job asked for; None if
+    unknown.
     """
 
     pod: Pod
@@ -78,7 +80,7 @@ class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of one claim. `mappings`: only of a claim that was made for the pod."""
+    """The devices chosen for one claim. `mappings`: only for a claim that the scheduler made for the pod."""
 
     claim: ResourceClaim
     pod: Pod
@@ -88,13 +90,15 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def classes(self) -> set[str]:
-        """The DeviceClasses that it asks for; what these say of their devices belongs to what is written."""
+        """The DeviceClasses that the claim asks for. Their config is written to the claim with the devices."""
         requests = (request.exactly for request in self.claim.spec.devices.requests)
         return {asked.device_class_name for asked in requests if asked is not None}
 
     @property
     def is_written(self) -> bool:
-        """True if the claim says so already; and, for a claim that was made for the pod, if the pod says so, too."""
+        """True if the claim's status already has these devices, and the pod's status names a claim that the scheduler
+        made for it.
+        """
         allocation = self.claim.status.allocation
         if self.told is not None and self.told != self.pod.status.extended_resource_claim_status:
             return False
@@ -102,14 +106,16 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> ExtendedClaimStatus | None:
-        """What the pod's status has to say about a claim that was made for the pod; None for a claim that the pod names
+        """The status that the pod needs for a claim that the scheduler made for it; None for a claim that the pod names
         itself.
         """
         name, mappings = self.claim.name, self.mappings
         return ExtendedClaimStatus(resource_claim_name=name, request_mappings=mappings) if mappings else None
 
     def status(self, classes: Mapping[str, DeviceClass]) -> dict[str, object]:
-        """The status to write to the claim, as kube-scheduler writes it."""
+        """Return the status to write to the claim, in the form that kube-scheduler writes. `classes`: DeviceClasses by
+        name.
+        """
         wanted = self.claim.spec.devices
         of_class = [
             {"source": "FromClass", "requests": [request.name], **_opaque(config.opaque)}
@@ -134,12 +140,13 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 def choose_devices(
     wanted: Iterable[DeviceDemand], classes: Mapping[str, str], owner_of: OwnerOf
 ) -> tuple[list[Chosen], dict[str, Admission]]:
-    """The devices of all claims of these pods. For a pod that cannot have its own, now or at all, the reason (by uid).
+    """Return the devices for all claims of these pods, and for each pod (by uid) that cannot have its devices the
+    reason.
 
     Args:
         wanted: pods that are bound together, with their claims.
         classes: DeviceClass → GRES.
-        owner_of: who has a device.
+        owner_of: returns the claim that has a device.
     """
     chosen: list[Chosen] = []
     refused: dict[str, Admission] = {}
@@ -154,7 +161,7 @@ def choose_devices(
 
 
 def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
-    """For each pod (by uid), the text that names its devices on the pod: `node-1/gpu-0,node-1/gpu-3`."""
+    """Return for each pod (by uid) the value of the annotation that names its devices: `node-1/gpu-0,node-1/gpu-3`."""
     notes: dict[str, list[str]] = {}
     for each in chosen:
         notes.setdefault(each.pod.uid, []).extend(str(device.id) for device in each.devices)
@@ -162,20 +169,21 @@ def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
 
 
 def lacking(reason: DeviceLack, why: str, *, verdict: Verdict = Verdict.WAIT) -> Admission:
-    """A pod cannot have its devices, now or at all."""
+    """Return the answer for a pod that cannot have its devices: it waits, or `verdict` refuses it for good."""
     return Admission(verdict=verdict, why=why, reason=reason)
 
 
 def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf) -> str:
-    """Why a pod on its node no longer has for itself the devices that were noted on it. Empty if it has, or if nothing
-    was noted.
+    """Say why a bound pod no longer has for itself the devices in its annotation. Empty if it has, or if none are
+    noted.
 
     Anybody who may write the status of claims can change an allocation while the pod runs, or give a device to a second
     claim: the apiserver refuses neither.
 
     Args:
-        pod: it has not ended; when a pod has ended, Kubernetes clears its claims. claims: its own that are there.
-        owner_of: who else has a device.
+        pod: a pod that has not ended; when a pod has ended, Kubernetes clears its claims.
+        claims: the pod's claims that exist.
+        owner_of: returns another claim that has a device.
     """
     noted = devices_on(pod)
     held = [id for claim in claims for id in claim.held]
@@ -189,7 +197,7 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
 
 
 def is_noted(pod: Pod, device: DeviceId) -> bool:
-    """The pod was bound with this device."""
+    """True if the pod was bound with this device."""
     return str(device) in devices_on(pod)
 
 
@@ -243,7 +251,7 @@ def _device_at(
     given: set[DeviceId],
     tolerations: Sequence[Toleration],
 ) -> DeviceId | Admission:
-    """The device behind an index of Slurm."""
+    """Return the device behind one of Slurm's indices, or why the pod cannot have it."""
     what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres_name(gres), ())
     if index >= len(listed):
         return _refuse(DeviceLack.UNKNOWN, f"Slurm gave {what}, and its slurmd has not published which device that is")
@@ -278,7 +286,7 @@ def _device_at(
 def _short_counter(
     on: DevicesOnNode, found: DeviceId, owner_of: OwnerOf, given: Container[DeviceId]
 ) -> CounterId | None:
-    """The shared counter of which the device would need more than is left; None when the device can be had."""
+    """Return the shared counter of which too little is left for the device; None if there is enough."""
     wanted = _takes(found, on.offered[found])
     left = {id: on.counters.get(id, 0) for id in wanted}
     for other, device in on.offered.items():

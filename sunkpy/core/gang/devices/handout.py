@@ -1,11 +1,12 @@
-"""Which GPUs the device plugin of a node hands to the container for which the kubelet asks.
+"""Which GPUs sunkpy's device plugin hands to a container of a node.
 
-The kubelet says how many, neither for which pod nor for which container. So the scheduler binds pods of one job at a
-time to a node: the next job's wait until the kubelet has admitted these (`holds_up`). Each has one container with GPUs.
-On the pod stands which GPUs Slurm gave to its job. Whatever does not agree is refused, and the pod then fails.
+The kubelet tells the plugin how many GPUs a container wants, but not which pod or container it is. So the scheduler
+binds pods of one job at a time to a node: pods of the next job wait until the kubelet has admitted the pods of this one
+(`holds_up`). Only one container of a pod may ask for GPUs. The pod's annotation says which GPUs Slurm gave to its job.
+If annotation, count and node do not agree, the plugin refuses, and the pod fails.
 
-Source: kubelet pkg/kubelet/cm/devicemanager/manager.go (devicesToAllocate, Allocate at admission, before the status
-has a start time).
+Source: kubelet pkg/kubelet/cm/devicemanager/manager.go (devicesToAllocate, Allocate at admission, before the status has
+a start time).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from sunkpy.core.model.objects import Pod, PodSpec
 
 
 class HandoutRefused(Exception):
-    """No GPU is handed out; the text says why, and is what the pod then shows."""
+    """The plugin hands out no GPU. The text says why, and the pod's status shows it."""
 
 
 class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A device file, and the uuid that the driver gives for it."""
+    """A device file of a GPU, and the uuid that the driver reports for it."""
 
     file: str
     uuid: str = ""
@@ -47,7 +48,7 @@ def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
 
 
 def holds_up(pod: Pod, resource: str) -> bool:
-    """True if the pod is on a node and the kubelet has not asked for its GPUs yet."""
+    """True if the pod is on a node and the kubelet has not asked the plugin for its GPUs yet."""
     is_admitted = pod.is_finished or pod.status.start_time is not None
     return bool(pod.spec.node_name) and not is_admitted and bool(gpus_asked(pod.spec, resource))
 
@@ -61,18 +62,18 @@ def hand_out(
     schedulers: Collection[str],
     served: Collection[str] = (),
 ) -> tuple[Pod, tuple[DeviceFile, ...]]:
-    """The pod for which the kubelet asks, and its GPUs.
+    """Return the pod for which the kubelet asks, and the pod's GPUs.
 
     Args:
-        pods: those of the node, as the apiserver has them now.
-        gpus: those of the node.
-        count: how many the kubelet asks for.
-        resource: as what they are asked for.
+        pods: all pods of the node, just read from the apiserver.
+        gpus: all GPUs of the node.
+        count: how many GPUs the kubelet asks for.
+        resource: the extended resource for these GPUs.
         schedulers: names of the scheduler that notes GPUs on pods.
-        served: uids of pods that have got theirs, or may have before this plugin started.
+        served: uids of pods that have got their GPUs, or may have got them before this plugin started.
 
     Raises:
-        Refused: it is not certain which pod it is, or that it may have what is noted on it.
+        HandoutRefused: it is not certain which pod it is, or whether the pod may have the GPUs in its annotation.
     """
     waiting = [pod for pod in pods if holds_up(pod, resource) and pod.uid not in served]
     for pod in waiting:
@@ -109,7 +110,7 @@ def _noted(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[
 
 
 def devices_on(pod: Pod) -> frozenset[str]:
-    """The devices noted on the pod, each as `<node>/<device>`."""
+    """Return the devices in the pod's annotation, each as `<node>/<device>`."""
     return frozenset(filter(None, pod.annotations.get(names.ANNOTATION_DEVICES, "").split(",")))
 
 

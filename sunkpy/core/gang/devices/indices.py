@@ -1,11 +1,11 @@
-"""Divides the devices that a job has on a node among the members there. Each member gets a note of its devices when it
-is bound: `sunkpy.dev/gpu-indices`.
+"""Divides a job's devices on a node among the members there. Each member gets a note of its devices when it is bound:
+`sunkpy.dev/gpu-indices`.
 
-Slurm tells the indices of each node for the whole job. The members there share them in seat order, as many as each asks
-for, and no index is given twice: what is noted on a member that holds its node stays so, if the job has these devices
-there. A job that took the place of a lost one may have others. The device plugin hands out devices by itself, and may
-choose otherwise; the note says what Slurm counts, and a container may read it by the downward API. The request is made
-in `core.placement.needs:gres`; Slurm's answer is read in `core.model.gres`.
+Slurm reports the device indices of the whole job on each node. The members there get them in seat order, as many as
+each asks for, and no index twice. A bound member keeps its noted devices, if the job has these on its node; a
+replacement job may have others. A usual device plugin chooses devices by itself and may choose others; the note says
+what Slurm counts, and a container can read it by the downward API. `core.placement.needs:gres` makes the request, and
+`core.model.gres` reads Slurm's answer.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def assign_devices(
     *,
     gpu_resources: Mapping[str, str],
 ) -> dict[str, str]:
-    """For each seated member (by uid), the text about its GPUs that should be on it: `0,1`. A GRES other than `gpu` has
-    its name before the index: `nic:0`; and its type, if the member asks for one: `gpu:h100:0`.
+    """Return the note of GPU indices for each seated member (by uid): `0,1`. A GRES other than `gpu` has its name
+    before the index: `nic:0`; a type that the member asks for is part of the name: `gpu:h100:0`.
 
-    For members on nodes whose devices Slurm has reported. A member has no note when it asks for none, or when Slurm has
-    not reported as many as it asks for.
+    Only members on nodes whose devices Slurm has reported get a note, and only if Slurm has reported as many devices as
+    they ask for.
 
     Args:
-        devices: those of the job, by Slurm node.
+        devices: the job's devices, by Slurm node.
         gpu_resources: extended resource → GRES name.
     """
     if not devices:
@@ -69,12 +69,12 @@ def assign_devices(
 
 
 def noted_on(pod: Pod) -> str:
-    """The text about GPUs that is on the pod now."""
+    """Return the note of GPU indices that is on the pod now."""
     return pod.annotations.get(names.ANNOTATION_GPU_INDICES, "")
 
 
 def noted_indices(note: str) -> Indices:
-    """The indices of a note, by GRES, and of one with a type by its name as well."""
+    """Return the indices in a note, by GRES; those of a GRES with a type also under its name without the type."""
     found: Indices = {}
     for word in filter(None, note.split(",")):
         gres, _, index = word.rpartition(":")
@@ -93,7 +93,7 @@ def _take(indices: Indices, gres: str, count: int, free: Container[str]) -> list
 
 
 def _words(indices: Indices) -> dict[str, _Place]:
-    """For each device, the words by which a note may name it."""
+    """Return each word by which a note may name one of these devices → the device."""
     return {
         str(at) if gres == _GPU else f"{gres}:{at}": (gres_name(gres), at)
         for gres, several in indices.items()
@@ -102,6 +102,6 @@ def _words(indices: Indices) -> dict[str, _Place]:
 
 
 def _without(words: Mapping[str, _Place], taken: Iterable[str]) -> dict[str, _Place]:
-    """What is left when these are taken, whatever else they may be called."""
+    """Return the words of all devices except the taken ones. A device may have several words."""
     gone = {words[word] for word in taken}
     return {word: place for word, place in words.items() if place not in gone}

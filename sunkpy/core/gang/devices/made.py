@@ -1,11 +1,11 @@
-"""The claim that the scheduler makes for a pod that asks for the resource of a DeviceClass.
+"""The ResourceClaim that the scheduler makes for a pod that asks for the extended resource of a DeviceClass.
 
-Such a pod names no claim: whoever schedules it makes one and says in the pod's status which container has which of its
-requests (KEP-5004). So such a resource is taken out of what the kubelet has to offer, and from here on the pod is one
-with a claim. Its name follows from the pod, so that none is made twice.
+Such a pod names no claim. Its scheduler makes one, and says in the pod's status which container has which request of
+the claim (KEP-5004). The pod's requests for that resource are then removed from what is compared with the kubelet's
+resources. The name of the claim follows from the pod, so a second one is never made.
 
-A resource that some kubelet offers is left to the device plugins: one kind per resource, because a job is made before
-its node is known.
+If some kubelet offers the same resource, device plugins serve it, and no claim is made: the job is made before its node
+is known, so one resource must have one way.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from sunkpy.core.model.devices import (
 from sunkpy.core.model.objects import ClaimRequestMapping, Container, Meta, Pod, PodSpec, Resources
 
 OWN_NAME: Final = ""
-"""Under which a pod has the claim that was made for it. The claims that it names have a name."""
+"""The key, in a pod's claims, of the claim that the scheduler made. Claims that the pod names have a name."""
 
 _LONGEST: Final = 200
 
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
-    """Resource → the DeviceClass for which it stands."""
+    """Return extended resource → the DeviceClass that it stands for."""
     found: dict[str, str] = {}
     for each in classes:
         found[DEVICE_CLASS + each.name] = each.name
@@ -44,21 +44,21 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
 
 
 def made_name(pod: Pod) -> str:
-    """The name of the claim that is made for a pod."""
+    """Return the name of the claim that the scheduler makes for a pod."""
     return f"{pod.name[:_LONGEST].rstrip('.-')}-extended-resources-{pod.uid[:8]}"
 
 
 def asks_for_devices(spec: PodSpec) -> bool:
-    """True if the pod asks for extended resources; whether one stands for a class is another question."""
+    """True if the pod asks for any extended resource, of a DeviceClass or not."""
     return any("/" in name for each in matching.containers_of(spec) for name in matching.wanted(each.resources))
 
 
 def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimRequestMapping, DeviceRequest]]:
-    """Each request of the claim that a pod needs, with the container whose request it is.
+    """Return each request of the claim to make for a pod, with the container and the resource that it is for.
 
     Args:
-        spec: of the pod.
-        by_claim: resource → DeviceClass.
+        spec: the pod's spec.
+        by_claim: extended resource → DeviceClass.
     """
     found = []
     for at, container in enumerate(matching.containers_of(spec)):
@@ -75,20 +75,20 @@ def requests_of(spec: PodSpec, by_claim: Mapping[str, str]) -> list[tuple[ClaimR
 
 
 def claim_spec_of(spec: PodSpec, by_claim: Mapping[str, str]) -> ResourceClaimSpec:
-    """The spec of the claim that such a pod needs; it asks for nothing when no claim is needed."""
+    """Return the spec of the claim to make for a pod; it has no requests if the pod needs no such claim."""
     requests = tuple(request for _, request in requests_of(spec, by_claim))
     return ResourceClaimSpec(devices=WantedDevices(requests=requests))
 
 
 def claim_to_make(pod: Pod, by_claim: Mapping[str, str]) -> ResourceClaim | None:
-    """The claim that the pod needs, not made yet: without a uid. None when it needs none."""
+    """Return the claim to make for a pod, still without uid; None if the pod needs none."""
     spec = claim_spec_of(pod.spec, by_claim)
     metadata = Meta(name=made_name(pod), namespace=pod.metadata.namespace)
     return ResourceClaim(metadata=metadata, spec=spec) if spec.devices.requests else None
 
 
 def without_resources(spec: PodSpec, resources: Collection[str]) -> PodSpec:
-    """The spec without requests to the kubelet for these resources."""
+    """Return the spec without its requests for these extended resources."""
 
     def left(containers: tuple[Container, ...]) -> tuple[Container, ...]:
         return tuple(

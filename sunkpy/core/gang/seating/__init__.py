@@ -1,1 +1,1 @@
-"""Which member of a gang sits on which node of its job."""
+"""Which member of a gang has which seat, and on which node of the job."""

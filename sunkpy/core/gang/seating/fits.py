@@ -1,12 +1,12 @@
-"""Whether members that come late fit into what their job has of the node where their seat is.
+"""Whether members that are bound after the first wave fit into what their job has on the node of their seat.
 
-A job was made for the pods that were there, and for the templates of those yet to come. A pod that comes instead
-of another, or whose template was not all, may ask for more. Slurm has given the rest of that node to others, so however
-much room the kubelet has, such a pod is not bound there: what is asked of Slurm is never less than what pods ask for.
+A job was made for the pods that existed, and for the templates of later pods. A pod that replaces another, or whose
+template lacked something, may ask for more. Slurm has given the rest of that node to other jobs, so such a pod is not
+bound there, however much room the kubelet has.
 
-All members on a node share what the job has there, those that ask for least first. Counted is what Slurm counts,
-rounded up as for the job; what Slurm did not say is held against nobody. Members that run are not asked again: one that
-was resized in place stays.
+All members on a node share what the job has there; those that ask for least come first. Only what Slurm counts is
+compared, rounded up as for the job. If Slurm did not report an amount, every pod fits. Bound members are not checked
+again, so a pod that was resized in place stays.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from sunkpy.core.placement.needs import counted
 def find_outgrown(
     gang: Gang, seating: Seating, capacities: Mapping[str, Capacity], *, gpu_resources: Mapping[str, str]
 ) -> dict[str, str]:
-    """Why, by uid, members that wait do not fit where they have a seat: `lacks cpu: needs 2, has 1`.
+    """Return, by uid, why a waiting member does not fit at its seat: `lacks cpu: needs 2, has 1`.
 
     Args:
-        capacities: what the job has, by Slurm node.
+        capacities: what the job has on each Slurm node.
         gpu_resources: extended resource → GRES name.
     """
     asked = {pod.uid: counted(matching.pod_requests(pod.spec), gpu_resources) for pod in gang.members}

@@ -1,8 +1,8 @@
-"""Gangs whose pods name a node each: their job asks for these nodes and no others.
+"""Gangs whose pods each name a node: their job asks for exactly these nodes.
 
-Armada chooses the node of every pod itself and writes it into the pod, as nodeSelector `kubernetes.io/hostname`. The
-tasks of a job are alike and may come to any of its nodes, and no node fits all of these pods: so the job requires all
-the nodes, asks on each for what is most on any of them, and each pod is bound to its own.
+Armada chooses the node of every pod itself and writes it into the pod, as nodeSelector `kubernetes.io/hostname`.
+Slurm's tasks are all alike, and no single node fits all of these pods. So the job requires all the nodes, asks on each
+for the most that is needed on any, and each pod is bound to the node that it names.
 
 Source: armada internal/scheduler/api.go (addNodeIdSelector), config/scheduler/config.yaml (nodeIdLabel).
 """
@@ -17,10 +17,10 @@ from sunkpy.core.placement.eligibility import Eligibility, nowhere
 
 
 def eligible_named_nodes(gang: Gang, named: Mapping[str, str], each: Mapping[str, Eligibility]) -> Eligibility:
-    """The nodes that the pods name; none, with the reasons, when one of them may not go there.
+    """Return the nodes that the pods name; none, with the reason, if a pod may not go to the node that it names.
 
     Args:
-        each: where the pods may go, by uid.
+        each: by uid, where the pod may go.
     """
     for pod in gang.members:
         if not named[pod.uid]:

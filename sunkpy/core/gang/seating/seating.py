@@ -1,11 +1,11 @@
-"""Who sits where: the members of a gang on the seats that its job holds.
+"""Assigns the members of a gang to the seats that its job has.
 
-The slots of the job lie on its nodes in Slurm's own order, switch by switch where it is known which node is at which,
-and the seats in the slots in rank order: rank 0 is on the first node, neighbours in rank are neighbours there. A pod
-that has a node keeps it, so the same seating comes out again when a new leader knows nothing but the bindings.
+The job's slots lie on its nodes in Slurm's order, grouped by switch where the switches are known. The seats lie in the
+slots in rank order: rank 0 is on the first node, and neighbours in rank are neighbours there. A pod that has a node
+keeps it, so a new leader that knows only the bindings computes the same seating.
 
-A finished member has left its seat. One that is being deleted holds it until it is gone, and the pod that was made in
-its stead waits for that.
+A finished member has left its seat. A member that is being deleted keeps its seat until it is gone, and the pod that
+replaces it waits.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NO_NODES_NAMED: Final[Mapping[str, str]] = {}
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """The seat of a member, and the Slurm node where the job holds it."""
+    """The seat of a member, and the Slurm node where the job holds the seat."""
 
     id: SeatId
     node: str
 
     @property
     def note(self) -> str:
-        """The seat as it is noted on the pod: `worker/3`."""
+        """The seat in the form of the pod's annotation: `worker/3`."""
         return f"{self.id[0]}/{self.id[1]}"
 
 
@@ -42,10 +42,11 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True):
     """Which pod (by uid) has which seat under one job.
 
     Args:
-        seats: of members that have nodes, and of those that may take a seat now. A pod has no seat if no seat is free
-        for which the job has a node. nodes: the node of each seat that is declared, whether there is a pod for it or
-        not; empty where the job has none. holding: the node of each member that has one and has not ended; empty where
-        it is not known.
+        seats: the seats of members that have nodes, and of members that may get one now. A member is missing here if no
+            free seat of its role has a node.
+        nodes: the node of each seat of the gang, whether the seat has a pod or not; empty text if the job has no node
+            for it.
+        holding: the node of each member that has one and has not ended; empty text if the node is unknown.
     """
 
     seats: Mapping[str, Seat]
@@ -56,7 +57,7 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True):
 def seat(
     gang: Gang, job: Job, *, holding: Mapping[str, str], named_nodes: Mapping[str, str] = NO_NODES_NAMED
 ) -> Seating:
-    """The seating of a gang under a job.
+    """Return the seating of a gang under a job.
 
     Args:
         holding: as in `Seating`.
@@ -71,7 +72,7 @@ def seat(
     all_nodes = {seat: nodes.get(slot, "") for seat, slot in slots.items()}
     # A replacement has slots for the members that had nodes, and for no others.
     for role in () if job.is_replacement else gang.roles:
-        # The free ones that the job has nodes for, each once: a gang of hundreds is seated for each of its prologs.
+        # A generator looks at each free seat once: a gang of hundreds is seated for each of its Prologs.
         free = (seat for seat in _seats_of(role) if all_nodes[seat] and seat not in taken)
         for member in _waiting(role, there):
             found = next(free, None) if member.index == ANY_SEAT else _own(role, member)
@@ -85,21 +86,20 @@ def seat(
 
 
 def _layout(gang: Gang, job: Job) -> Layout:
-    """How the job lies on its nodes; evenly while Slurm has not said."""
+    """Return how many tasks the job has on each node; spread evenly while Slurm has not reported it."""
     if job.slurm.layout and {node for node, _ in job.slurm.layout} == set(job.nodes):
         return job.slurm.layout
     return spread(job.nodes, job.slurm.tasks or plan_slots(gang).count)
 
 
 def _held(gang: Gang, holding: Mapping[str, str]) -> dict[SeatId, Member]:
-    """The seats of the members that have nodes: its number, what was noted, else the first free one.
-
-    First of those whose seat is known.
+    """Return the seats of members that have nodes: the seat of the member's number, or that of its note, else the first
+    free one. Members with a known seat come first.
     """
     taken: dict[SeatId, Member] = {}
     for role in gang.roles:
         held = [member for member in role.members if member.pod.uid in holding]
-        # Each seat is looked at once, however many members there are without a number or a note.
+        # A shared iterator looks at each seat once, however many members have neither number nor note.
         free = iter(_seats_of(role))
         for member in sorted(held, key=lambda m: (m.index == ANY_SEAT, _noted(role, m) is None, *_seniority(m))):
             is_numbered = member.index != ANY_SEAT
@@ -112,7 +112,7 @@ def _held(gang: Gang, holding: Mapping[str, str]) -> dict[SeatId, Member]:
 
 
 def _waiting(role: Role, holding: Mapping[str, str]) -> list[Member]:
-    """Members that may take a seat, in rank order."""
+    """Return the members that may get a seat, in rank order."""
     waiting = (m for m in role.members if m.pod.uid not in holding and pod_phase(m.pod) is PodPhase.WAITING)
     return sorted(waiting, key=_seniority)
 
@@ -122,7 +122,7 @@ def _seniority(member: Member) -> tuple[int, str, str]:
 
 
 def _noted(role: Role, member: Member) -> SeatId | None:
-    """The seat that the pod's annotation names, if it is one."""
+    """Return the seat in the pod's annotation; None if that is no seat of the role."""
     name, _, text = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
     # Anybody who may edit the pod can write it.
     index = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else ANY_SEAT
@@ -130,7 +130,7 @@ def _noted(role: Role, member: Member) -> SeatId | None:
 
 
 def _own(role: Role, member: Member) -> SeatId | None:
-    """The seat of its number, if there is one."""
+    """Return the seat with the member's number; None if the role has no such seat."""
     return (role.name, member.index) if 0 <= member.index < role.seats else None
 
 
@@ -141,10 +141,10 @@ def _seats_of(role: Role) -> Iterable[SeatId]:
 def _nodes(
     slots: Mapping[SeatId, int], layout: Layout, taken: Mapping[SeatId, Member], holding: Mapping[str, str]
 ) -> dict[int, str]:
-    """The node of each slot: where its members are, and for the others what is left, in order.
+    """Return the node of each slot: the node of its members, and for other slots the nodes that are left, in order.
 
-    Members may have no seat any more, because the gang is declared smaller now, and be there. Others may be on a node
-    that the job gave up: that is the node of no slot.
+    A member may have a node but no seat any more, because the gang has become smaller. A member on a node that the job
+    gave up determines the node of no slot.
     """
     nodes: dict[int, str] = {}
     left = dict(layout)
@@ -156,7 +156,7 @@ def _nodes(
             used.add((slots[found], node))
     seated = {member.pod.uid for member in taken.values()}
     standing = [node for uid, node in holding.items() if uid not in seated]
-    # Seats of one slot, on two nodes: the job was made for another shape, and each of them has a slot there.
+    # If members of one slot are on two nodes, the job was made for another shape: each node loses a free slot.
     for node in (*(node for _, node in used), *standing):
         left[node] = left.get(node, 0) - 1
     free = iter(_expanded((node, left[node]) for node, _ in layout))
@@ -167,5 +167,5 @@ def _nodes(
 
 
 def _expanded(layout: Iterable[tuple[str, int]]) -> list[str]:
-    """The node of each slot in order."""
+    """Return the node of each slot, in order."""
     return [node for node, count in layout for _ in range(count)]

@@ -1,14 +1,14 @@
 """The shape of a gang's job: equal *slots*, each with room for one seat or several.
 
-Slurm's tasks are all alike, and a heterogeneous job, which has them of several kinds, is started by backfill alone. So
-uneven members get a *covering* shape, one of two:
+Slurm's tasks are all alike. A heterogeneous job has several kinds of tasks, but only the backfill scheduler starts it.
+So a gang with uneven members gets one of two shapes that cover the needs of all:
 
 * a slot for each seat, as large as the largest member, resource by resource;
-* a slot for each seat of the heaviest role, with the others packed into them in turn: a launcher joins worker 0.
+* a slot for each seat of the heaviest role, with the seats of other roles added in turn: a launcher joins worker 0.
 
-A shape whose slots fit a node is preferred. Among these the one that asks for least is taken: GPUs count before cpus,
-cpus before memory. A gang with one role, or with one node per member, always gets the first, which is exact when all
-members are alike. Each pod is rounded up alone, to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
+A shape whose slots fit a node is preferred. Among such shapes the one that asks for least is taken, comparing GPUs
+first, then cpus, then memory. A gang with one role, or with one node per member, always gets the first shape, which is
+exact if all members are alike. Each pod is rounded up to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from sunkpy.core.placement.eligibility import Eligibility
 from sunkpy.core.placement.needs import counted, rounded
 
 SeatId = tuple[str, int]
-"""The name of a role, and an index in it."""
+"""The name of a role, and the index of a seat in it."""
 
 NO_GRES: Final[Mapping[str, str]] = {}
 
 
 class Slots(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` slots of `needs` each (millicores, bytes, counts).
+    """`count` slots with the needs `needs` each (cpu in millicores, memory in bytes, other resources as counts).
 
-    `kind`: as the job's comment names it; None where only one is possible.
+    `kind`: the kind in the job's comment; None if only one shape is possible.
     """
 
     count: int
@@ -51,18 +51,20 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def size_of(needs: Mapping[str, int]) -> tuple[int, int, int]:
-    """Devices, cpus and memory, in the order in which sizes are compared. Extended resources count as devices."""
+    """Return devices, cpus and memory, in the order in which sizes are compared. Extended resources count as devices."""
     devices = sum(amount for name, amount in needs.items() if "/" in name)
     return (devices, needs.get("cpu", 0), needs.get("memory", 0))
 
 
 def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources: Mapping[str, str] = NO_GRES) -> Slots:
-    """The shape that asks for least, of those whose slots fit a node; `gpu_resources`: extended resource → GRES."""
+    """Return the shape that asks for least, among those whose slots fit a node. `gpu_resources`: extended resource →
+    GRES.
+    """
 
     def rank(slots: Slots) -> tuple[bool, bool, tuple[int, int, int]]:
         if eligibility is None:
             return (False, False, slots.ask)
-        # Rounded up to whole cpus, and daemons take a part of one: a node may be too small by that alone.
+        # Daemons take a part of a node's cpus, and needs are rounded up: a slot may exceed a node by less than a cpu.
         needs = counted(slots.needs, gpu_resources, gpu_type=gang.options.gpu_type)
         less = {**needs, "cpu": needs["cpu"] - 999}
         return (not eligibility.has_room_for(needs), not eligibility.has_room_for(less), slots.ask)
@@ -71,9 +73,10 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources
 
 
 def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[SeatId, int]:
-    """For each seat, its slot in a job with so many slots. A seat without a slot gets a number beyond them.
+    """Return the slot of each seat in a job with `tasks` slots. A seat for which the job has no slot gets a number
+    above these.
 
-    The gang may be another than the job was made for. A seat has no slot if the job was asked for none for it.
+    The gang may have changed since the job was made for it.
     """
     if kind is not None and kind.seats and 0 < tasks < gang.seats and not gang.one_per_node:
         return _as_shared(gang, kind.seats)
@@ -81,12 +84,14 @@ def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[Seat
 
 
 def is_for_as_many(gang: Gang, tasks: int, kind: JobKind | None) -> bool:
-    """True if a job with that many slots fits the gang as it is declared now."""
+    """True if a job with that many slots fits the gang as it is now."""
     return tasks == gang.seats or set(slot_of_each_seat(gang, tasks, kind).values()) == set(range(tasks))
 
 
 def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int]:
-    """A slot for each seat of the first role; the others are put into these in turn."""
+    """Return the slots of a shared job: one for each seat of the first role; the other seats are put into these in
+    turn.
+    """
     (first, count), *others = asked
     seats, before = dict(asked), {first: 0}
     for (word, _), total in zip(others, accumulate((count for _, count in others), initial=0), strict=False):
@@ -99,12 +104,12 @@ def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int
 
 
 def seats_of(gang: Gang) -> list[SeatId]:
-    """All seats in rank order."""
+    """Return all seats of the gang in rank order."""
     return [(role.name, index) for role in gang.roles for index in range(role.seats)]
 
 
 def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
-    """The largest amount of each resource, and at least what a pod without requests takes."""
+    """Return the largest amount of each resource, and at least what a pod without requests gets."""
     largest = rounded({})
     for needs in several:
         largest = {name: max(largest.get(name, 0), needs.get(name, 0)) for name in {**largest, **needs}}
@@ -112,10 +117,10 @@ def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
 
 
 def needs_of_seats(role: Role) -> list[matching.Amounts]:
-    """What each seat must have room for, each pod rounded up by itself: seats with a pod first, the largest first.
+    """Return what each seat needs, rounded up for each pod: seats with a pod first, the largest first.
 
-    If a seat had several pods, the last one counts. A seat without a pod needs at least the owner's template says and
-    any pod of the role, to which something may have been added on its way.
+    The last pod of a seat counts. A seat without a pod needs the most that the owner's template or any existing pod of
+    the role asks for: admission may have added to the pods.
     """
     of_member = _rounded_needs(role)
     there = sorted((of_member[pod.uid] for pod in role.last_tries), key=size_of, reverse=True)[: role.seats]
@@ -126,7 +131,7 @@ def needs_of_seats(role: Role) -> list[matching.Amounts]:
 
 
 def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
-    """By uid. Pods of one template ask alike, and are looked at once."""
+    """Return the needs of each member by uid. Pods of one template are computed once."""
     needs: dict[str, matching.Amounts] = {}
     before: tuple[object, ...] = ()
     amounts: matching.Amounts = {}
@@ -153,7 +158,9 @@ def _shapes(gang: Gang) -> list[Slots]:
 
 
 def _fullest_slot(roles: Sequence[tuple[int, matching.Amounts]]) -> matching.Amounts:
-    """The most of each resource that lies in a slot when the others are put in turn into those of the first role."""
+    """Return the most of each resource in any slot, if seats of the other roles are put in turn into those of the
+    first.
+    """
     (slots, own), *others = roles
     in_turn = [at for at, (seats, _) in enumerate(others) for _ in range(seats)]
     # Most slots hold the same.
