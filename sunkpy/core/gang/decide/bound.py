@@ -74,7 +74,7 @@ def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list
 
 
 def _leave_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Evict members whose devices may belong to others by now. The job keeps the devices until these members are gone."""
+    """Evict members whose devices may belong to others by now. The job keeps the devices until the members are gone."""
     going = [(pod, snapshot.lost_devices[pod.uid]) for pod in snapshot.staying if pod.uid in snapshot.lost_devices]
     causes = [(pod, EndCause(reason=DEVICES_LOST, message=why)) for pod, why in going]
     return evict_all([Evict(pod=pod, job=job.id, cause=cause) for pod, cause in causes], gang, policy)
@@ -154,7 +154,7 @@ def _if_refused(snapshot: Snapshot, gang: Gang, pod: Pod) -> IfRefused:
 
 
 def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
-    """True if a pod without a seat will never get one under this job: the job is a replacement, or has too few slots."""
+    """True if a pod without a seat never gets one under this job: the job is a replacement, or has too few slots."""
     if job.is_replacement:
         return True
     has_fewer = job.slurm.tasks < gang.seats and not all(snapshot.seating(job).nodes.values())

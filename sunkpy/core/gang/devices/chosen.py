@@ -54,7 +54,7 @@ class DeviceLack(enum.StrEnum):
 
 class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of a node. `listed`: in the order of Slurm's indices, by GRES, as slurmd published them. `offered`:
-    the devices in the drivers' ResourceSlices. `counters`: the amounts that partitions of a device share.
+    the devices in the drivers' ResourceSlices. `counters`: the total of each counter that devices share.
     """
 
     node: str

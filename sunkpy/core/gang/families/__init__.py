@@ -1,8 +1,9 @@
-"""The families of workloads, one module each. The first that knows a pod has it; the last one takes every pod.
+"""The families of workloads, one module each. The first family that recognises a pod takes it; the last takes every
+pod.
 
-A new family is a module with its `FAMILY`, and one entry in `FAMILIES`. Their order says who is believed: what must
-never queue, what a person wrote on the pods, the kinds whose owners declare sizes, groups by name (whose counts are
-sometimes copied from an owner, and wrong), then pods that stand for themselves.
+A new family is a module with its `FAMILY`, and an entry in `FAMILIES`. The order: pods that must never queue,
+annotations of sunkpy on the pods, kinds whose owner declares the size, groups by name (their counts may be wrong copies
+of an owner's), then single pods.
 """
 
 from __future__ import annotations
@@ -71,28 +72,30 @@ FAMILIES: Final[Families] = (
 _FIRST: Final = FAMILIES.index(annotated.FAMILY) + 1
 
 _BEYOND: Final = "beyond its seats"
-"""Role of pods that run although their gang is declared smaller now."""
+"""The role of bound pods that have no seat any more, because their gang has become smaller."""
 
 
 def configured(
     rules: Sequence[generic.WorkloadRule], *, daemons_in: Collection[str], gpu_resources: Collection[str]
 ) -> Families:
-    """The families, and those that an admin described: believed before all but what people wrote on the pods.
+    """Return all families, with those of `scheduler.workloads` right after the annotations of sunkpy.
 
     Args:
+        rules: the entries of `scheduler.workloads`.
         daemons_in: namespaces in which pods of DaemonSets need no job, unless they ask for one of the `gpu_resources`.
+        gpu_resources: extended resources that Slurm shares out.
     """
     described = (generic.family(rule) for rule in rules)
     return (daemon_set.family(daemons_in, gpu_resources), *FAMILIES[1:_FIRST], *described, *FAMILIES[_FIRST:])
 
 
 def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> GangId:
-    """The gang that a pod belongs to."""
+    """Return the gang that a pod belongs to."""
     return _family_of(pod, owners, families)[1]
 
 
 def family_of(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> Family:
-    """The family that takes a pod."""
+    """Return the family that takes a pod."""
     return _family_of(pod, owners, families)[0]
 
 
@@ -104,10 +107,10 @@ def assemble(
     families: Families = FAMILIES,
     largest: int = LARGEST_GANG,
 ) -> Gang:
-    """The gang `id` with these `pods`, at least one. All of them belong to it.
+    """Return the gang `id` as it is now. `pods`: all its pods, at least one.
 
-    An owner that does not look as its kind should, or declares more than the `largest` number of pods, gives a gang
-    that is refused, and says so.
+    If the owner cannot be read as its kind, or declares more than `largest` pods, the gang has a fatal problem that
+    says so.
     """
     is_solo = id.unit in (extra_unit(pods[0]), apart_unit(pods[0]))
     family, said = (plain_pod.FAMILY, id) if is_solo else _family_of(pods[0], owners, families)
@@ -137,7 +140,9 @@ def assemble_beside(
     families: Families = FAMILIES,
     largest: int = LARGEST_GANG,
 ) -> Gang:
-    """Like `assemble`. `apart`: pods that were set apart from the gang; they do not count as missing."""
+    """Return the gang as `assemble` does. `apart`: pods with a seat that became gangs of their own; they do not count
+    as missing.
+    """
     gang = assemble(id, pods, owners, families=families, largest=largest)
     if not apart or not gang.is_sized or not gang.missing:
         return gang
@@ -153,7 +158,7 @@ def _parted(role: Role, apart: Set[str]) -> Role:
 
 
 def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
-    """The gang `id` while nobody can tell what it looks like: refused, with all its pods; others may come."""
+    """Return the gang `id` while its owner cannot be read: with all its pods, and a fatal problem. More pods may come."""
     gang = unsized(id, pods, (), kind=str(id), problem=Problem(text=why, fatal=True))
     return _with_all_that_run(msgspec.structs.replace(gang, expects_more=True), pods)
 
@@ -164,11 +169,10 @@ def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAM
 
 
 def _check(gang: Gang, largest: int) -> None:
-    """Whoever works with the gang afterwards relies on its size and on its quantities: in templates of custom resources
-    the apiserver does not check them.
+    """Check the size and the quantities of a gang, because the apiserver does not check templates in custom resources.
 
     Raises:
-        BadDeclaration: it is too large, or one of its pods has a list that is too long.
+        BadDeclaration: the gang is too large, or one of its pods has a list that is too long.
         BadQuantity: a pod or template asks for something that is not a quantity.
     """
     if gang.seats > largest:
@@ -181,7 +185,7 @@ def _check(gang: Gang, largest: int) -> None:
 
 
 def _with_all_that_run(gang: Gang, pods: Sequence[Pod]) -> Gang:
-    """No pod that has a node is left out, whatever the owner wants now: it goes with the job that it runs under."""
+    """Add pods that have a node and no seat to the gang, so that they are evicted with the job under which they run."""
     members = {pod.uid for pod in gang.members}
     left = [pod for pod in pods if pod.uid not in members and pod.spec.node_name and not pod.is_finished]
     if not left:

@@ -1,9 +1,10 @@
-"""A gang of Armada: bare pods, one per Armada job, with `armadaproject.io/gangId` and `gangCardinality`.
+"""A gang of Armada: bare pods, one for each Armada job, with the annotations `armadaproject.io/gangId` and
+`gangCardinality`.
 
-Gang ids are the user's and unique within an Armada queue. Armada leases all pods of a gang together and makes them one
-by one, each with a nodeSelector for the node that it has chosen (`sunkpy.core.gang.seating.named_nodes`).
-`gangNodeUniformityLabel` names a node label: all nodes of the gang must have the same value of it. Armada's nodes have
-it.
+Users choose gang ids, which are unique within an Armada queue. Armada leases all pods of a gang together and makes them
+one by one, each with a nodeSelector for the node that it has chosen (`sunkpy.core.gang.seating.named_nodes`).
+`gangNodeUniformityLabel` names a node label: all nodes of the gang must have the same value of it. Nodes of Armada have
+this label.
 
 Source: armada internal/common/constants, internal/executor/util/kubernetes_object.go, docs/scheduling.md.
 """
@@ -25,7 +26,7 @@ GANG_ID: Final = "armadaproject.io/gangId"
 CARDINALITY: Final = "armadaproject.io/gangCardinality"
 UNIFORMITY: Final = "armadaproject.io/gangNodeUniformityLabel"
 QUEUE: Final = "armada_queue_id"
-GONE: Final = "Armada makes no pod again: it leases the job anew if it may be retried"
+GONE: Final = "Armada makes no pod again: it leases the job once more if the job may be retried"
 
 
 def _identify(pod: Pod, _owners: Owners) -> GangId | None:

@@ -1,8 +1,8 @@
-"""A pod of a Kubernetes Job (CronJobs make Jobs): a gang of one.
+"""A pod of a Kubernetes Job (a CronJob makes Jobs): a gang of one.
 
-`parallelism` equal to `completions` does not say that the pods need each other: a Job is a gang only where something
-declares it, and then another family has its pods. What is asked here is asked there as well: does the Job make an
-evicted pod again, can it be suspended instead, will it make more?
+If `parallelism` equals `completions`, the pods need not run together: a Job is a gang only if an annotation or a group
+says so, and then another family takes its pods. That family asks the same as this one: does the Job replace an evicted
+pod, can it be suspended instead, will it make more pods?
 
 Sources: kubernetes 1.35 pkg/controller/job/job_controller.go (a deleted pod counts as failed), backoff_utils.go,
 pod_failure_policy.go (the first rule that matches decides; ours is the condition DisruptionTarget).
@@ -55,12 +55,12 @@ class _Status(Wire, frozen=True, kw_only=True):
 
 
 def job_of(pod: Pod, owners: Owners) -> Owner | None:
-    """The Job that made the pod, if it could be read."""
+    """Return the Job that made the pod; None if it could not be read."""
     return next((owner for owner in controllers(pod, owners)[:1] if owner.is_a == JOB), None)
 
 
 def final_because(pod: Pod, owners: Owners) -> str:
-    """Why nothing brings the pod back once it is evicted; empty when something does, or nothing is known of it."""
+    """Say why nothing replaces the pod once it is evicted; empty if something does, or if its Job could not be read."""
     if not maker(pod):
         return BARE
     job = job_of(pod, owners)
@@ -97,7 +97,8 @@ def _action_on_disruption(spec: _Spec) -> str:
 
 
 def suspension(pod: Pod, owners: Owners, seats: int) -> Suspension | None:
-    """The Job, if to suspend it ends the pods of this gang and no others, and no other controller would resume it.
+    """Return how to suspend the pod's Job; None if that would end pods of other gangs, or another controller would
+    resume it.
 
     A CronJob does not resume its Jobs; any other owner of a Job may.
     """
@@ -109,7 +110,7 @@ def suspension(pod: Pod, owners: Owners, seats: int) -> Suspension | None:
 
 
 def expects_more(pod: Pod, owners: Owners) -> bool:
-    """The Job is neither over nor suspended: when its pods have ended it makes others."""
+    """True if the pod's Job makes other pods when its pods have ended: it has not ended and is not suspended."""
     job = job_of(pod, owners)
     if job is None or job.is_deleting or job.spec_as(_Spec).suspend:
         return False
@@ -118,7 +119,9 @@ def expects_more(pod: Pod, owners: Owners) -> bool:
 
 
 def as_made(gang: Gang, pods: Sequence[Pod], owners: Owners) -> Gang:
-    """A gang of several pods, with what follows from its owner: a Job, several owners, or none."""
+    """Return a gang of several pods with what follows from their owners: whether they are replaced, and how to suspend
+    the Job.
+    """
     makers = {maker(pod) for pod in pods}
     if len(makers) > 1:
         return msgspec.structs.replace(gang, final_because=BARE if "" in makers else "")

@@ -1,10 +1,9 @@
-"""Whose pod is it: what families use to identify a gang. Who made a pod, what stands above it, and which name it bears.
+"""What families use to identify the gang of a pod: its controller, the owners above it, and names in its labels.
 
-Owner references are checked before the owners are read, so the responsible family is known even if the owner cannot be
-read.
+Owner references are read before the owners, so the right family takes the pod even if its owner cannot be read.
 
-A name outlives the object behind it. That a PodGroup was deleted says nothing about its pods, which may be running: so
-the identity of pods that a name puts together is made of the name alone, and is the same whether its object is there.
+A name outlives its object: if a PodGroup is deleted, its pods may still run. So the identity of pods that share a name
+is made of the name alone, whether its object exists or not.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from sunkpy.core.model.objects import Kind, Owner, OwnerReference, Pod
 
 
 def named_id(pod: Pod, by: str, name: str, *, unit: str = "") -> GangId:
-    """Identity of the pods that carry `name` under the label, annotation or reference `by`, in one namespace.
+    """Return the identity of the pods of a namespace that have `name` in the label, annotation or reference `by`.
 
-    A name may be any text: the digest keeps two of them apart that look alike as tokens.
+    A name may be any text. The uid is a digest of it, so two names that look alike as tokens stay apart.
     """
     uid = "by-" + _digest(f"{by}\0{name}")
     return GangId(namespace=pod.metadata.namespace, name=token(name), uid=uid, unit=unit)
 
 
 def distinct(text: str) -> str:
-    """The text in a form that may stand in an identity. Two texts never become the same."""
+    """Return the text in a form that can be part of an identity. Different texts give different results."""
     return text if token(text) == text else f"{token(text)[:40]}-{_digest(text)}"
 
 
@@ -36,12 +35,14 @@ def _digest(text: str) -> str:
 
 
 def reference_to(pod: Pod, kind: Kind) -> OwnerReference | None:
-    """The pod's reference to an owner of that kind, in whichever version, be it responsible for the pod or not."""
+    """Return the pod's reference to an owner of that kind, in any version, whether it is the controller or not."""
     return next((ref for ref in pod.metadata.owner_references if _kind_of(ref) == kind), None)
 
 
 def made_by(pod: Pod, kind: Kind, owners: Owners = ()) -> OwnerReference | None:
-    """The owner of this kind that is responsible for the pod, directly or through one of these owners."""
+    """Return the reference to a controller of this kind: that of the pod, or of one of these owners. None if there is
+    none.
+    """
     for child in (pod, *owners):
         for each in child.metadata.owner_references:
             if each.controller and _kind_of(each) == kind:
@@ -54,18 +55,18 @@ def _kind_of(reference: OwnerReference) -> Kind:
 
 
 def maker(pod: Pod) -> str:
-    """Uid of the pod's controller, which makes it again; empty for a bare pod."""
+    """Return the uid of the pod's controller, which replaces the pod; empty for a bare pod."""
     reference = controller_of(pod)
     return reference.uid if reference is not None else ""
 
 
 def nearest(owners: Owners, *kinds: Kind) -> Owner | None:
-    """The first of the owners that is of one of these kinds."""
+    """Return the first of the owners that is of one of these kinds."""
     return next((owner for owner in owners if owner.is_a in kinds), None)
 
 
 def controllers(pod: Pod, owners: Owners) -> tuple[Owner, ...]:
-    """The owners that made the pod, nearest first. Owners to which it only refers are left out."""
+    """Return the controllers above the pod, nearest first. Other owners, to which it only refers, are left out."""
     by_uid = {owner.uid: owner for owner in owners}
     found: list[Owner] = []
     references = pod.metadata.owner_references
@@ -76,7 +77,7 @@ def controllers(pod: Pod, owners: Owners) -> tuple[Owner, ...]:
 
 
 def top(pod: Pod, owners: Owners) -> str:
-    """The name that people use for the pod's workload: `Deployment default/web`; empty for a bare pod."""
+    """Return the name of the pod's workload for messages: `Deployment default/web`; empty for a bare pod."""
     above = controllers(pod, owners)
     if above:
         return f"{above[-1].kind} {'/'.join(above[-1].key)}"

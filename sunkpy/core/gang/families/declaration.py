@@ -1,8 +1,8 @@
-"""How many pods, and which: what families use to assemble a gang from what an owner or its pods declare.
+"""What families use to make a gang from the spec of an owner, or from annotations on its pods.
 
-What an owner declares is read as its operator reads it: null is absent, and a quantity may be written as a number, for
-a CustomResourceDefinition keeps it as it came. A number that cannot be right, or an owner that cannot be read, keeps
-the gang out of Slurm, and an Event names it; nothing is guessed.
+A spec is read as its operator reads it: null means absent, and a quantity may be a number, because a
+CustomResourceDefinition does not convert it. If a number is impossible or an owner cannot be read, no job is submitted
+for the gang, and an Event says why. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from sunkpy.core.model.objects import Condition, Kind, Owner, Pod, PodSpec, Wire
 T = TypeVar("T")
 
 LARGEST_GANG: Final = 4096
-"""Pods of one gang, unless the settings say otherwise: each decision about a gang takes time for each of its seats."""
+"""The most pods of one gang, unless the settings say otherwise: each decision about a gang takes time for each of its
+seats.
+"""
 
 MOST_ROLES: Final = 64
 _MOST_SPEC_BYTES: Final = 131_072
-"""The largest spec of an owner, because the whole spec is read each time."""
+"""The largest spec of an owner in bytes, because the whole spec is read each time."""
 
 _AMOUNTS: Final = ("resources", "overhead")
 """Fields of a pod template below which every number is a quantity."""
@@ -37,10 +39,10 @@ _INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubern
 
 
 class BadDeclaration(ValueError):
-    """What an owner or annotation declares makes no gang, or cannot be read. The text is for the people of the
+    """An owner or an annotation declares no possible gang, or cannot be read. The text is for the owner of the
     workload.
 
-    `annotation`: the one that says so, where it is one. The code that catches it finds the text in `problem`.
+    `annotation`: the annotation at fault, if it is one. `problem`: the same as a fatal problem of the gang.
     """
 
     def __init__(self, text: str, *, annotation: str = "") -> None:
@@ -50,7 +52,7 @@ class BadDeclaration(ValueError):
 
 @contextlib.contextmanager
 def about(whose: str = "", *, annotation: str = "") -> Iterator[None]:
-    """Errors raised inside this block are reported as errors of that object, or of that annotation."""
+    """Prefix each BadDeclaration raised in this block with `whose`, and name the annotation at fault."""
     try:
         yield
     except BadDeclaration as error:
@@ -61,13 +63,13 @@ def about(whose: str = "", *, annotation: str = "") -> Iterator[None]:
 
 
 class Template(Wire, frozen=True, kw_only=True):
-    """A pod template as a person wrote it; its metadata is on the pods."""
+    """A pod template as its author wrote it. Its metadata is not read, because the pods have it."""
 
     spec: dict[str, object] = msgspec.field(default_factory=dict)
 
     @property
     def shape(self) -> PodSpec:
-        """What the pods of the role will ask for.
+        """The spec of a pod from this template.
 
         Raises:
             msgspec.ValidationError: it is no template.
@@ -76,20 +78,20 @@ class Template(Wire, frozen=True, kw_only=True):
 
 
 class Conditions(Wire, frozen=True, kw_only=True):
-    """A status that tells by conditions what has become of the owner."""
+    """A status with conditions."""
 
     conditions: tuple[Condition, ...] = ()
 
     def has(self, types: Collection[str]) -> bool:
-        """True if one of these conditions is True."""
+        """True if a condition of one of these types is True."""
         return any(condition.type in types and condition.status == "True" for condition in self.conditions)
 
 
 def required(owners: Owners, kind: Kind, *, called: str) -> Owner:
-    """The owner of this kind, without which nothing says how many pods belong together.
+    """Return the owner of this kind, which alone says how many pods belong together.
 
     Raises:
-        BadDeclaration: it could not be read, or is too large.
+        BadDeclaration: the owner could not be read, or its spec is too large.
     """
     found = nearest(owners, kind)
     if found is None:
@@ -105,11 +107,11 @@ def _bounded(owner: Owner) -> Owner:
 
 
 def declared(owner: Owner, type_: type[T]) -> T:
-    """The owner's spec, as its operator reads it.
+    """Return the owner's spec, as its operator reads it.
 
     Raises:
-        BadDeclaration: it is too large.
-        msgspec.ValidationError: it does not look like that.
+        BadDeclaration: the spec is too large.
+        msgspec.ValidationError: the spec is not of this type.
     """
     return msgspec.convert(_as_read(msgspec.json.decode(_bounded(owner).spec)), type_)
 
@@ -127,12 +129,14 @@ def _as_read(value: object, *, is_amount: bool = False) -> object:
 
 
 def is_alive(owner: Owner, over: Collection[str], *, suspended: bool) -> bool:
-    """The owner still wants its pods: it is not being deleted, not suspended, and has none of the conditions `over`."""
+    """True if the owner still wants its pods: it is not being deleted, not suspended, and has none of the conditions
+    `over`.
+    """
     return not owner.is_deleting and not suspended and not owner.status_as(Conditions).has(over)
 
 
 def suspension(owner: Owner, *path: str) -> Suspension | None:
-    """The owner as something to suspend, unless somebody above it would undo that."""
+    """Return how to suspend the owner by the field `path`; None if the owner has a controller, which would undo that."""
     return Suspension(owner=owner, path=path) if controller_of(owner) is None else None
 
 
@@ -140,10 +144,10 @@ def suspension(owner: Owner, *path: str) -> Suspension | None:
 
 
 def count(owner: Owner, field: str, number: int, *, least: int = 0) -> int:
-    """A number of pods from the owner's spec.
+    """Return a number of pods from the owner's spec, after a check.
 
     Raises:
-        BadDeclaration: it is too small.
+        BadDeclaration: it is smaller than `least`.
     """
     with about(f"{owner.kind} {'/'.join(owner.key)}"):
         return at_least(number, least, field=field)
@@ -164,7 +168,7 @@ def at_least(number: int, least: int, *, field: str) -> int:
     """Return the number, after a check that it is not too small.
 
     Raises:
-        BadDeclaration: it is smaller.
+        BadDeclaration: it is smaller than `least`.
     """
     if number < least:
         raise BadDeclaration(f"{field} is {number}, and must be at least {least}")
@@ -172,10 +176,10 @@ def at_least(number: int, least: int, *, field: str) -> int:
 
 
 def size_in(text: str) -> int:
-    """The size of a gang, written as a text.
+    """Return the size of a gang that this text says.
 
     Raises:
-        BadDeclaration: it is none.
+        BadDeclaration: the text is no number of pods.
     """
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit():
@@ -184,10 +188,10 @@ def size_in(text: str) -> int:
 
 
 def size(number: int) -> int:
-    """Return the number, after a check that a gang can have so few seats.
+    """Return the number, after a check that a gang can have that many seats.
 
     Raises:
-        BadDeclaration: it cannot.
+        BadDeclaration: it is smaller than 1.
     """
     if number < 1:
         raise BadDeclaration(f"{number} pods are no gang: at least 1")
@@ -195,7 +199,7 @@ def size(number: int) -> int:
 
 
 def ordinal(text: str | None) -> int:
-    """A label or annotation that numbers a pod → its number, or ANY_SEAT when it does not."""
+    """Return the number of a pod from a label or annotation; ANY_SEAT if the text is no number."""
     return int(text) if text and len(text) < 10 and text.isascii() and text.isdigit() else ANY_SEAT
 
 
@@ -203,20 +207,24 @@ def ordinal(text: str | None) -> int:
 
 
 def current(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that are there to stay, or all when none is: what ends now has no say in what the others are."""
+    """Return the pods that neither have ended nor are being deleted, or all if none is left. Others do not speak for
+    the gang.
+    """
     pods = list(pods)
     return [pod for pod in pods if not pod.is_finished and not pod.is_deleting] or pods
 
 
 def role(name: str, pods: Iterable[Pod], seats: int, *, first: int | None = None) -> Role:
-    """A role with that many `seats`. All must have a pod before the job is submitted, unless `first` is a smaller
-    number.
+    """Return a role with that many `seats`. All of them must have a pod before the job is submitted, or `first` if that
+    is given.
     """
     return Role(name=name, seats=seats, first=seats if first is None else first, members=seated(pods, seats))
 
 
 def seated(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
-    """Pods that one owner numbers, from 0 and within the seats, take these; all others by seniority."""
+    """Return the members of a role. If one owner has numbered all pods within the seats, the numbers count; else
+    seniority.
+    """
     pods = list(pods)
     indices = {pod.uid: _number_of(pod) for pod in pods}
     if len({maker(pod) for pod in pods}) == 1 and all(0 <= index < seats for index in indices.values()):
@@ -225,17 +233,17 @@ def seated(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
 
 
 def _number_of(pod: Pod) -> int:
-    """The number that an Indexed Job or a StatefulSet gave the pod."""
+    """Return the number that an Indexed Job or a StatefulSet gave the pod."""
     return ordinal(next((pod.labels[label] for label in _INDEX_LABELS if label in pod.labels), ""))
 
 
 def numbered(pods: Iterable[Pod], index_of: Callable[[Pod], int], seats: int) -> tuple[Member, ...]:
-    """Members of a role whose family numbers them, those whose number has a seat."""
+    """Return the members of a role whose family numbers the pods; pods with a number beyond the seats are left out."""
     return tuple(member for member in ranked(pods, index_of) if 0 <= member.index < seats)
 
 
 def waiting_role(role: Role, template: Template) -> Role:
-    """A role some of whose pods appear only when others run: its template says what they will ask for."""
+    """Return the role with its template as shape, if some of its pods appear only after the job has started."""
     return msgspec.structs.replace(role, shape=template.shape) if role.first < role.seats else role
 
 
@@ -243,10 +251,11 @@ def waiting_role(role: Role, template: Template) -> Role:
 
 
 def make(gang: Gang, owners: Owners) -> Gang:
-    """The gang, with the options that its pods ask for, leaders before the others, and its owners.
+    """Return the gang with the options and problems that annotations on its pods and owners say. Leaders' pods come
+    first.
 
     Raises:
-        BadDeclaration: it has no seats.
+        BadDeclaration: the gang has no seats.
     """
     if not gang.seats:
         raise BadDeclaration(f"{gang.kind} declares 0 pods, and a gang has at least 1")
@@ -255,7 +264,7 @@ def make(gang: Gang, owners: Owners) -> Gang:
 
 
 def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Problem, ...]]:
-    """Options of a gang: of its pods, the oldest first, then of the owners."""
+    """Return the options of a gang and their problems, from annotations: of its pods, oldest first, then of the owners."""
     return _options(sorted(current(pods), key=lambda pod: (pod.metadata.creation_timestamp, pod.name)), owners)
 
 
@@ -264,7 +273,7 @@ def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Proble
 
 
 def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, problem: Problem) -> Gang:
-    """A gang whose size is not known: it keeps the pods that it has, and is not submitted."""
+    """Return a gang whose size is unknown: it keeps its existing pods, and no job is submitted for it."""
     options, problems = options_of(pods, owners)
     living = sum(not pod.is_finished for pod in pods)
     held = Role(name="pod", seats=living, first=living, members=by_seniority(pods, living))

@@ -1,7 +1,7 @@
-"""Workloads that an admin describes in a table, so that a kind nobody here has heard of needs no code.
+"""Workloads that an administrator describes in the values, so that a new kind of workload needs no code.
 
-An entry of `scheduler.workloads` says which objects make or group the pods, which of these pods are a gang, and where
-in the object the sizes stand:
+An entry of `scheduler.workloads` says which object owns or groups the pods, which of the pods are one gang, and which
+fields of the object are the sizes:
 
     - name: solver
       ownerKind: {group: sim.example.com, kind: Solver}
@@ -13,13 +13,15 @@ in the object the sizes stand:
           minPath: spec.workers.minReplicas
           indexLabel: sim.example.com/rank
 
-* Whose gang: all pods below one owner; with `unitBy: {label: …}` those with the same value below one owner; with
-  `namedBy: {label: …}` those that name the object so, whoever owns them. Instead of a label, an annotation.
-* How many: a path in the object, `spec.replicas`, `spec.groups[name=worker].count`, `spec.groups[0].count`, or a plain
-  number. `minPath` makes pods beyond it elastic. A role with `later: true` is not waited for: its pods appear when the
-  others run, and find their seats held.
-* Which: roles take pods by a label, the last may take all others. With an index, rank is that number, else age.
-* `suspendPath`: the field of the owner that makes it take its pods back and bring them later.
+* A gang is all pods below one owner. With `unitBy: {label: …}` it is the pods with the same label value below one
+  owner. With `namedBy: {label: …}` it is the pods whose label names the object, whoever owns them. Both can also name
+  an annotation.
+* The seats of a role are a number, or a path in the object: `spec.replicas`, `spec.groups[name=worker].count`,
+  `spec.groups[0].count`. With `minPath`, pods beyond that minimum get jobs of their own. With `later: true`, the job
+  starts without the role's pods, and keeps seats for them.
+* A role has the pods with its label; the last role may have all others. Rank is the pod's index, if there is one, else
+  its age.
+* `suspendPath` is the field of the owner that suspends it.
 """
 
 from __future__ import annotations
@@ -43,18 +45,18 @@ _KNOWN_BY: Final = "an entry of scheduler.workloads of the Slurm cluster"
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A value of the chart: an unknown key is refused by name."""
+    """A struct in the chart's values; an unknown key is an error that names it."""
 
 
 class OwnerKind(_Table, frozen=True, kw_only=True):
-    """The kind of the object, in whichever version."""
+    """The kind of the object that owns or groups the pods, in any version."""
 
     group: str = ""
     kind: str
 
 
 class GroupKey(_Table, frozen=True, kw_only=True):
-    """A label or an annotation of the pod; one of them."""
+    """The name of a label or of an annotation on the pod."""
 
     label: str = ""
     annotation: str = ""
@@ -64,7 +66,7 @@ class GroupKey(_Table, frozen=True, kw_only=True):
             raise ValueError("write either label or annotation")
 
     def of(self, pod: Pod) -> str:
-        """The value on a pod, or empty."""
+        """Return the value of the label or annotation on a pod; empty if it has none."""
         return pod.labels.get(self.label, "") if self.label else pod.annotations.get(self.annotation, "").strip()
 
     def __str__(self) -> str:
@@ -72,14 +74,14 @@ class GroupKey(_Table, frozen=True, kw_only=True):
 
 
 class LabelValue(_Table, frozen=True, kw_only=True):
-    """A label and the value that it must have."""
+    """A label, and the value that it must have."""
 
     key: str
     value: str
 
 
 class RoleRule(_Table, frozen=True, kw_only=True):
-    """Pods of one kind in the gang; see the module's text."""
+    """Pods of one kind in a gang: an entry of `roles` in `scheduler.workloads`."""
 
     name: str
     count_path: str
@@ -104,14 +106,14 @@ class RoleRule(_Table, frozen=True, kw_only=True):
 
     @property
     def index(self) -> GroupKey | None:
-        """Where the number of a pod stands, if the pod has one."""
+        """The label or annotation with the number of a pod in the role; None if the role has none."""
         if not self.index_label and not self.index_annotation:
             return None
         return GroupKey(label=self.index_label, annotation=self.index_annotation)
 
 
 class WorkloadRule(_Table, frozen=True, kw_only=True):
-    """One entry of `scheduler.workloads`; the text of the module explains it."""
+    """One entry of `scheduler.workloads`; the module's docstring explains it."""
 
     name: str
     owner_kind: OwnerKind
@@ -139,16 +141,16 @@ class WorkloadRule(_Table, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
-        """The kind of the object."""
+        """The kind of the object that owns or groups the pods."""
         return Kind(group=self.owner_kind.group, kind=self.owner_kind.kind)
 
 
 def read_table(table: Iterable[object]) -> tuple[WorkloadRule, ...]:
-    """The entries of `scheduler.workloads`.
+    """Return the entries of `scheduler.workloads`.
 
     Raises:
-        msgspec.ValidationError: one cannot be used; the text says why and where.
-        ValueError: two have the same name.
+        msgspec.ValidationError: an entry cannot be used; the text says which, and why.
+        ValueError: two entries have the same name.
     """
     rules = msgspec.convert(list(table), tuple[WorkloadRule, ...])
     names = [rule.name for rule in rules]
@@ -158,7 +160,7 @@ def read_table(table: Iterable[object]) -> tuple[WorkloadRule, ...]:
 
 
 def family(rule: WorkloadRule) -> Family:
-    """The family that an entry of `scheduler.workloads` describes."""
+    """Return the family that an entry of `scheduler.workloads` describes."""
 
     def identify(pod: Pod, owners: Owners) -> GangId | None:
         return _identify(rule, pod, owners)
@@ -208,7 +210,7 @@ def _assemble(rule: WorkloadRule, id: GangId, pods: Sequence[Pod], owners: Owner
     with about(kind):
         roles = _roles(rule, owner, pods)
     options, problems = options_of(pods, owners)
-    # Suspending an owner takes all its units, so it is right only where it has one.
+    # Suspending an owner evicts all its gangs, so it is done only if it has one gang.
     path = tuple(rule.suspend_path.split(".")) if rule.suspend_path and not rule.unit_by else ()
     return Gang(
         id=id,
@@ -254,7 +256,7 @@ def _seated(rule: RoleRule, pods: Sequence[Pod], seats: int) -> tuple[Member, ..
 
 
 def _number(owner: Owner, path: str, role: str) -> int:
-    """What stands at `path`; a role may have no pods."""
+    """Return the number of pods at `path` of the owner. It may be 0."""
     if path.isdigit():
         return int(path)
     found = _at(owner, path)
@@ -273,7 +275,7 @@ def _check_path(path: str) -> None:
 
 
 def _at(owner: Owner, path: str) -> object:
-    """What stands at a path that was checked, or None."""
+    """Return the value at a valid path of the owner; None if there is none."""
     first, *steps = _DOTS.split(path)
     found: object = msgspec.json.decode(owner.spec if first == "spec" else owner.status)
     for step in steps:
@@ -287,7 +289,7 @@ def _at(owner: Owner, path: str) -> object:
 
 
 def _item(found: object, index: str) -> object:
-    """The item of a list by its number, or by one of its fields: `name=worker`."""
+    """Return the item of a list by its number, or by one of its fields: `name=worker`."""
     if not isinstance(found, list):
         return None
     if index.isdigit():

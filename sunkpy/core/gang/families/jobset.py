@@ -1,14 +1,14 @@
-"""JobSet, and what is made of JobSets: a TrainJob of Kubeflow Trainer v2 is a JobSet of the same name.
+"""JobSet, and workloads made of JobSets: a TrainJob of Kubeflow Trainer v2 makes a JobSet of the same name.
 
-One gang of all its pods. A stage that begins when others are Complete is a gang of its own, for their seats are free
-by then. With exclusive placement each child Job is a gang of its own, on nodes of one topology domain: the pods but the
-first are refused at admission until that one is bound. A restart replaces all pods: the label restart-attempt is the
-generation.
+All pods of a JobSet are one gang. Replicated Jobs that begin when others are Complete are a stage, with a gang of its
+own, because the seats of the others are free by then. With exclusive placement each child Job is a gang of its own, on
+nodes of one topology domain: JobSet's webhook refuses its other pods until the first one is bound. A restart replaces
+all pods: the label restart-attempt is the generation.
 
 Sources: jobset v0.10.1 api/jobset/v1alpha2/jobset_types.go (labels, defaults), pkg/controllers/jobset_controller.go
 (labelAndAnnotateObject, reconcileReplicatedJobs), failure_policy.go, depends_on.go,
-pkg/webhooks/pod_admission_webhook.go; trainer v2.0.0 pkg/runtime/framework/plugins/jobset (resumes a JobSet that is
-suspended alone).
+pkg/webhooks/pod_admission_webhook.go; trainer v2.0.0 pkg/runtime/framework/plugins/jobset (it resumes a JobSet that
+somebody suspended without its TrainJob).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _DependsOn(Wire, frozen=True, kw_only=True):
 
 
 class _Ordered(Wire, frozen=True, kw_only=True):
-    """A replicatedJob as far as its place in the order goes; that part never changes."""
+    """The fields of a replicatedJob that say when it starts. They never change."""
 
     name: str
     depends_on: tuple[_DependsOn, ...] | None = ()
@@ -98,7 +98,7 @@ class _ReplicatedJob(_Ordered, frozen=True, kw_only=True):
 
     @property
     def pods_per_job(self) -> int:
-        """How many pods of one child Job are there at a time."""
+        """How many pods one child Job has at a time."""
         spec = self.template.spec
         return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
 
@@ -108,7 +108,7 @@ class _ReplicatedJob(_Ordered, frozen=True, kw_only=True):
 
     @property
     def is_numbered(self) -> bool:
-        """Each pod has an index below the number of seats: none waits for another to end."""
+        """True if each pod has an index below the number of seats, so that none waits for another to end."""
         spec = self.template.spec
         return spec.completion_mode == "Indexed" and (spec.completions or 0) <= spec.parallelism
 
@@ -130,7 +130,9 @@ class _FailureRule(Wire, frozen=True, kw_only=True):
     target_replicated_jobs: tuple[str, ...] = ()
 
     def is_about(self, job: str) -> bool:
-        """The rule decides when evicted pods have failed this replicatedJob; a pattern may or may not match."""
+        """True if the rule applies when this replicatedJob fails by evictions. A rule with a message pattern never
+        counts: nobody knows whether it matches.
+        """
         return (
             self.on_job_failure_reasons in ((), ("BackoffLimitExceeded",))
             and not self.on_job_failure_message_patterns
@@ -172,7 +174,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
     is_jobs = made_by(pod, JOB) is not None
     if not is_jobs or REPLICATED_JOB not in pod.labels:
         return None
-    # With the Job at hand, nobody but its owner can say that it belongs to a JobSet.
+    # If the Job was read, only its owner references say whether it belongs to a JobSet.
     if found is None and nearest(owners, JOB) is not None:
         return None
     name, uid = (found.name, found.uid) if found else (pod.labels.get(NAME, ""), pod.labels.get(UID, ""))
@@ -204,7 +206,9 @@ def _stages_of(jobset: Owner) -> dict[str, str]:
 
 
 def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:
-    """Name of each replicatedJob → of the first that waits until the same others are Complete."""
+    """Return each replicatedJob → the first replicatedJob of its stage: those that wait until the same others are
+    Complete.
+    """
     awaited: dict[str, frozenset[str]] = {}
     for job in declaration.few(jobs, field="spec.replicatedJobs"):
         names: frozenset[str] = frozenset()
@@ -217,9 +221,10 @@ def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:
 
 
 def _domain_of(pod: Pod) -> str:
-    """Topology key whose value the pods of a child Job must share and no other Job's may have; empty if none is asked.
+    """Return the node label (topology key) for which the pods of a child Job need a value of their own; empty if there
+    is none.
 
-    With the node-selector strategy somebody has labelled the nodes before, and no pod waits for another.
+    With the node-selector strategy somebody has labelled the nodes beforehand, and no pod waits for another.
     """
     return "" if BY_NODE_SELECTOR in pod.annotations else pod.annotations.get(EXCLUSIVE, "")
 
@@ -265,7 +270,9 @@ def _checked(job: _ReplicatedJob, jobset: Owner) -> _ReplicatedJob:
 
 
 def _together(job: _ReplicatedJob, jobset: Owner, spec: _Spec) -> list[_ReplicatedJob]:
-    """The replicatedJobs of the same stage whose child Jobs are not placed one by one; the coordinator's first."""
+    """Return the replicatedJobs of the same stage that are one gang, the coordinator's first. Those with exclusive
+    placement are left out.
+    """
     stages = _stages(spec.replicated_jobs)
     stage = [
         each
@@ -284,7 +291,7 @@ def _in_waves(jobs: Sequence[_ReplicatedJob], pods: Sequence[Pod], spec: _Spec) 
     waves = _waves(spec)
     first = min(waves[job.name] for job in jobs)
     roles = [_role(job, pods, spec, is_first=waves[job.name] == first) for job in jobs]
-    # The successPolicy may be about another stage; of this one all decide then.
+    # If the successPolicy names only Jobs of another stage, the exit codes of all roles count.
     return (
         roles
         if any(role.decides for role in roles)
@@ -293,7 +300,7 @@ def _in_waves(jobs: Sequence[_ReplicatedJob], pods: Sequence[Pod], spec: _Spec) 
 
 
 def _waves(spec: _Spec) -> dict[str, int]:
-    """Each replicatedJob → how many others have to be Ready, one after the other, before its pods appear."""
+    """Return each replicatedJob → how many others must be Ready, one after another, before its pods appear."""
     if spec.startup_policy.startup_policy_order == "InOrder":
         return {job.name: wave for wave, job in enumerate(spec.replicated_jobs)}
     waves: dict[str, int] = {}
@@ -319,7 +326,9 @@ def _role(job: _ReplicatedJob, pods: Sequence[Pod], spec: _Spec, *, is_first: bo
 
 
 def _index_of(job: _ReplicatedJob, coordinator: _Coordinator) -> Callable[[Pod], int]:
-    """Place of a pod in its role: Job by Job, turned so that the coordinator has the first."""
+    """Return a function that gives the index of a pod in its role: Job by Job, rotated so that the coordinator has
+    index 0.
+    """
     per_job = job.pods_per_job
     is_here = coordinator.replicated_job == job.name
     turned_by = coordinator.job_index * per_job + coordinator.pod_index if is_here else 0
@@ -338,7 +347,7 @@ def _pod_index(pod: Pod) -> int:
 
 
 def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
-    """One child Job with exclusive placement: the others of its pods appear when the first is bound."""
+    """Return the roles of a child Job with exclusive placement: its other pods appear when the first one is bound."""
     others = max(job.pods_per_job - 1, 0)
     leader = Role(name="leader", seats=1, first=1, members=declaration.numbered(pods, _pod_index, 1))
     followers = Role(
@@ -351,7 +360,7 @@ def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
 
 
 def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], roles: Sequence[Role]) -> bool:
-    """True if some of these replicatedJobs, in this generation, have not succeeded as often as they should."""
+    """True if some of these replicatedJobs, in this generation, still lack pods that succeed."""
     status = jobset.status_as(_Status)
     if id.generation not in ("", str(status.restarts)):
         return False
@@ -364,7 +373,9 @@ def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], ro
 
 
 def _final_because(jobset: Owner, spec: _Spec, jobs: Sequence[_ReplicatedJob]) -> str:
-    """Evicted pods count as failed; a Job that fails restarts the JobSet as often as its failurePolicy allows."""
+    """Say why evicted pods are not replaced: they count as failed, so their Job fails, and the failurePolicy ends the
+    JobSet.
+    """
     reasons = ((job, _fails_because(job)) for job in jobs)
     failing = [(job, reason) for job, reason in reasons if reason]
     for job, reason in failing:
@@ -374,7 +385,7 @@ def _final_because(jobset: Owner, spec: _Spec, jobs: Sequence[_ReplicatedJob]) -
 
 
 def _fails_because(job: _ReplicatedJob) -> str:
-    """Why a child Job fails when all its pods are evicted; empty when it makes them again."""
+    """Say why a child Job fails when all its pods are evicted; empty if it replaces them."""
     spec = job.template.spec
     rules = [rule for rule in spec.pod_failure_policy.rules if _DISRUPTED in rule.on_pod_conditions]
     if rules and rules[0].action != "Count":
@@ -392,7 +403,7 @@ _DISRUPTED: Final = _PodCondition(type="DisruptionTarget")
 
 
 def _ends_because(jobset: Owner, policy: _FailurePolicy | None, job: str) -> str:
-    """Why the JobSet fails with one of its Jobs; empty when it restarts."""
+    """Say why the JobSet fails with one of its Jobs; empty if it restarts."""
     if policy is None:
         return "the JobSet has no failurePolicy"
     match next((rule.action for rule in policy.rules if rule.is_about(job)), ""):
@@ -405,7 +416,7 @@ def _ends_because(jobset: Owner, policy: _FailurePolicy | None, job: str) -> str
 
 
 def _suspension(jobset: Owner, owners: Owners) -> Suspension | None:
-    """A TrainJob resumes a JobSet that is suspended alone."""
+    """Return how to suspend the TrainJob above the JobSet, else the JobSet: a TrainJob resumes its JobSet."""
     return declaration.suspension(nearest(owners, TRAIN_JOB) or jobset, "spec", "suspend")
 
 

@@ -1,12 +1,13 @@
-"""Kueue's groups of plain pods: a label names the group, an annotation says how many pods it has.
+"""Kueue's groups of plain pods: a label on pods names the group, and an annotation says how many pods it has.
 
-The pods carry a scheduling gate until Kueue has seen all of them and lets them go, one after the other; a gated pod is
-nobody's to schedule, so the job waits for the last. With fast admission Kueue lets go those that it sees, since others
-come only when these run: the first is enough, and the job holds seats for the rest.
+The pods have a scheduling gate until Kueue has seen all of them; then it removes the gates one by one. A gated pod must
+not be scheduled, so the job waits for the last gate. With fast admission Kueue removes the gates of the pods that it
+sees, because other pods are made only when these run: then the first pod is enough, and the job has seats for the rest.
 
-All other kinds that Kueue queues are what they are without it: it only suspends and resumes them. It puts label and
-annotation on the pods of a StatefulSet or LeaderWorkerSet as well; there the count is that of the owner, who may make
-one pod after the other, and waiting for all would never end. Those pods say that a parent of theirs is suspended.
+Other kinds of workloads are recognised as without Kueue, which only suspends and resumes them. Kueue also writes label
+and annotation on pods of a StatefulSet or LeaderWorkerSet. There the count is that of the owner, which may make its
+pods one after another, so waiting for all would never end. Another annotation marks such pods, and they are left out
+here.
 
 Source: Kueue v0.14.0, pkg/controller/jobs/pod/constants/constants.go, pkg/controller/jobs/pod/pod_controller.go
 (constructGroupPodSets, groupTotalCount), pkg/controller/jobs/statefulset/statefulset_webhook.go,
@@ -58,7 +59,7 @@ def _roles(pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _count(pods: Sequence[Pod]) -> int:
-    """How many pods the group has, as all say that are there to stay."""
+    """Return how many pods the group has, if its pods agree."""
     texts = sorted({pod.annotations.get(TOTAL_COUNT, "") for pod in current(pods)})
     if len(texts) > 1:
         said = " and ".join(repr(text[:40]) for text in texts[:3])

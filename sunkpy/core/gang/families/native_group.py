@@ -1,9 +1,9 @@
-"""Kubernetes' own groups: `spec.workloadRef` (1.35) and `spec.schedulingGroup` (1.36 and later).
+"""Groups of Kubernetes itself: `spec.workloadRef` of a pod (1.35) and `spec.schedulingGroup` (1.36 and later).
 
 A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group, which is a gang of its own. A
-pod of 1.36 names a PodGroup. The policy *gang* with its `minCount` makes a gang of the first `minCount` pods, all of
-which must exist; under the policy *basic* a pod is what its own kind is, with a job of its own. A PodGroup that is part
-of a CompositePodGroup (1.37) is refused: its pods would start without the other groups.
+pod of 1.36 names a PodGroup. With the policy *gang*, `minCount` pods are a gang, and all of them must exist before the
+job is submitted. With the policy *basic*, each pod is what its own kind is, with a job of its own. A PodGroup that is
+part of a CompositePodGroup (1.37) is refused: its pods would start without the other groups.
 
 Sources: kubernetes staging/src/k8s.io/api/scheduling: v1alpha1 (`podGroups[].policy`, immutable), v1alpha2 and later
 (`schedulingPolicy`; only `minCount` can change; `schedulingConstraints.topology`, one key).
@@ -71,7 +71,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
     reference = pod.spec.workload_ref
     if reference is None or not reference.name:
         return None
-    # A dot stands in neither part: both are DNS labels.
+    # Neither part contains a dot: both are DNS labels.
     unit = ".".join(token(part) for part in (reference.pod_group, reference.pod_group_replica_key) if part)
     return named_id(pod, "spec.workloadRef", reference.name, unit=unit)
 
@@ -100,7 +100,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _is_basic(pod: Pod, owners: Owners) -> bool:
-    """Its group declares that nobody waits for anybody; a policy never becomes another."""
+    """True if the pod's group has the policy basic. A group never changes its policy."""
     group = next((found for link in _refers(pod) if (found := link.find_in(owners))), None)
     try:
         policy = _policy(pod, group) if group is not None else _Policy()
@@ -126,7 +126,7 @@ def _policy(pod: Pod, group: Owner) -> _Policy:
 
 
 def _seats(policy: _Policy) -> int:
-    """How many start together."""
+    """Return how many pods of the group start together."""
     if policy.gang is None:
         raise BadDeclaration("the policy is neither gang nor basic")
     if policy.gang.min_count is None:

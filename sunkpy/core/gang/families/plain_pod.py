@@ -1,8 +1,8 @@
-"""A pod that nothing declares to belong with others: a gang of one, under its own name and uid.
+"""A pod that belongs with no others: a gang of one, with the pod's name and uid.
 
-So it is with the pods of a Deployment, ReplicaSet or StatefulSet (Parallel or ordered), and with all that is built of
-these: Knative and KServe revisions, the JobManager and the TaskManagers of Flink, the parts of Pulsar. Each may go
-alone, and each comes back.
+This holds for pods of a Deployment, ReplicaSet or StatefulSet (Parallel or ordered), and for workloads that are built
+of these: Knative and KServe revisions, the JobManager and the TaskManagers of Flink, the parts of Pulsar. Each of these
+pods can be evicted alone, and its controller replaces it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NOT_IN_TEMPLATE: Final = Problem(
 
 
 def own_id(pod: Pod) -> GangId:
-    """Identity of a gang that is this pod."""
+    """Return the identity of a gang that is this pod alone."""
     return GangId(namespace=pod.metadata.namespace, name=pod.name, uid=pod.uid)
 
 
 def alone(id: GangId, pod: Pod, owners: Owners) -> Gang:
-    """The gang of a pod that has a job for itself."""
+    """Return the gang of a pod that has a job of its own."""
     options, problems = read_options([(pod.name, pod.annotations)], [owner.annotations for owner in owners])
     above = {annotation for owner in owners for annotation in owner.annotations}
     if names.ANNOTATION_GANG in above - pod.annotations.keys():

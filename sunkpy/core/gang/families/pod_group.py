@@ -1,9 +1,10 @@
-"""The PodGroup of the scheduler plugins (coscheduling): a label names it, `spec.minMember` pods start together.
+"""The PodGroup of the scheduler plugins (coscheduling): a label on pods names it, and `spec.minMember` pods start
+together.
 
-That many pods are one job, and all must exist. Further pods are elastic and get a job each. training-operator,
-mpi-operator and spark-operator write such PodGroups for any scheduler; the counts in theirs can be wrong, so their own
-families come first. The label of the first versions names a PodGroup of the group `scheduling.sigs.k8s.io`, as in
-Koordinator today.
+These pods are one job, and all must exist before it is submitted. Further pods get a job each. training-operator,
+mpi-operator and spark-operator write such PodGroups for any scheduler, and their counts can be wrong, so the families
+of these operators come first. The older label names a PodGroup of the group `scheduling.sigs.k8s.io`; Koordinator still
+uses it.
 
 Source: scheduler-plugins apis/scheduling/v1alpha1/types.go (minMember, at least 1), pkg/coscheduling.
 """
