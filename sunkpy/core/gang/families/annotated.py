@@ -1,16 +1,17 @@
-"""Pods that say themselves that they are a gang, whoever makes them.
+"""Pods with annotations of sunkpy that make them a gang, whoever owns them.
 
     sunkpy.dev/gang: solver                    pods with the same value in one namespace are one gang
     sunkpy.dev/gang-size: "5"                  the number of pods
 
-or, where they differ in kind,
+or, if the pods have several roles,
 
-    sunkpy.dev/gang-roles: "leader=1,worker=4" how many of each role; the first role has the first ranks
-    sunkpy.dev/gang-role: worker               what this pod is
+    sunkpy.dev/gang-roles: "leader=1,worker=4" the number of pods of each role; the first role has the first ranks
+    sunkpy.dev/gang-role: worker               the role of this pod
 
-Each pod carries them, so they belong into the pod template; all pods must agree. With both, the roles must add up to
-the size. All must exist before the job is submitted. Where one Indexed Job or StatefulSet numbers the pods of a role,
-rank is that number, otherwise age; pods beyond the seats are jobs of their own.
+Each pod needs the annotations, so write them into the pod template; all pods must agree. If both forms are used, the
+roles must add up to the size. All pods must exist before the job is submitted. If one Indexed Job or StatefulSet
+numbers the pods of a role, these numbers are the ranks, otherwise the oldest pods come first. Pods beyond the seats get
+jobs of their own.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
-    """Role → seats, in rank order."""
+    """Return role → seats, in rank order."""
     size, roles = _agreed(pods, names.ANNOTATION_GANG_SIZE), _agreed(pods, names.ANNOTATION_GANG_ROLES)
     if not size and not roles:
         raise BadDeclaration(f"missing: write how many pods gang {id} has", annotation=names.ANNOTATION_GANG_SIZE)
@@ -60,7 +61,7 @@ def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
 
 
 def _agreed(pods: Sequence[Pod], annotation: str) -> str:
-    """What all the pods say."""
+    """Return the value of the annotation that all pods have."""
     said: dict[str, str] = {}
     for pod in sorted(pods, key=lambda pod: pod.name):
         said.setdefault(pod.annotations.get(annotation, "").strip(), pod.name)

@@ -1,8 +1,9 @@
-"""A step of an Argo Workflow: one pod, one job. The Workflow is no gang, its steps follow one another.
+"""A step of an Argo Workflow: one pod, one job. The Workflow is no gang, because its steps follow one another.
 
-Argo takes a deleted pod for an *Error* of the step, which only a retryStrategy with retryPolicy OnError or Always
-repeats. `spec.suspend` of a Workflow holds back its next steps and lets running ones run, so it is no use here. What a
-`resource` template makes (a JobSet …) is owned by nobody above it and is its own workload.
+For Argo a deleted pod is an *Error* of the step, which only a retryStrategy with retryPolicy OnError or Always repeats.
+`spec.suspend` of a Workflow stops only its next steps, not the running ones, so the scheduler does not suspend
+Workflows. A workload that a `resource` template makes (a JobSet …) has no owner above it, and is recognised as its own
+kind.
 
 Sources: argo-workflows workflow/controller/operator.go (processNodeRetries, "pod deleted"), api types RetryStrategy.
 """
@@ -31,7 +32,9 @@ class _Retry(Wire, frozen=True, kw_only=True):
 
     @property
     def repeats_errors(self) -> bool:
-        """An expression without a policy decides over errors too."""
+        """True if Argo repeats a step after an Error. An expression without a policy counts as True: it decides about
+        errors, too.
+        """
         return self.retry_policy in _REPEATS_ERRORS or (not self.retry_policy and bool(self.expression))
 
 
@@ -65,17 +68,17 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     try:
         because = _final(pod, workflow) if workflow else ""
     except msgspec.ValidationError:
-        # The CRD is loose, and nothing but a warning depends on it.
+        # The CRD allows any form, and only a warning depends on this.
         because = ""
     return msgspec.structs.replace(alone(id, pod, owners), final_because=because)
 
 
 def _final(pod: Pod, workflow: Owner) -> str:
     status = workflow.status_as(_Status)
-    # A Workflow made of a WorkflowTemplate keeps what that said in its status.
+    # A Workflow made of a WorkflowTemplate keeps the template's spec in its status.
     spec = status.stored_workflow_template_spec or workflow.spec_as(_Spec)
     node = status.nodes.get(pod.annotations.get(NODE_ID, ""))
-    # The status may be compressed or kept elsewhere; then the step could be any of the templates.
+    # The status may be compressed or stored elsewhere; then the pod's step may be any of the templates.
     templates = [each for each in spec.templates if node is None or each.name == node.template_name] or spec.templates
     default = spec.template_defaults.retry_strategy or spec.retry_strategy
     strategies = [each.retry_strategy or default for each in templates]

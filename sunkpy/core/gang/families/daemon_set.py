@@ -1,11 +1,11 @@
-"""A pod of a DaemonSet: it belongs on the one node that its affinity names, at once and without a job.
+"""A pod of a DaemonSet: it is bound at once, without a job, to the node that its affinity names.
 
-That such a pod names Slurm as its scheduler is a mistake or the default of a namespace. It must not stand still for it:
-the node may need the daemon, and a job would take room from all others.
+Such a pod names this scheduler by mistake, or by a default of its namespace. It must not wait: the node may need the
+daemon, and a job for it would take room from others.
 
-Whoever makes a pod writes its reference to an owner, and a job is what limits people. So the DaemonSet must be there,
-under the uid of the reference, and in a namespace that an admin lists. Slurm shares out GPUs, and others it gives them
-to must not lose them: a pod that asks for one is none of these. All that is not so is a pod like others, with a job.
+Whoever makes a pod writes its owner references, and jobs are what limits people. So the DaemonSet must exist with the
+uid of the reference, and an administrator must list its namespace. Slurm gives GPUs to jobs, and a daemon must not take
+these, so a pod that asks for a GPU does not count here. All other pods of DaemonSets get a job.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def family(namespaces: Collection[str] = NAMESPACES, gpu_resources: Collection[str] = ()) -> Family:
-    """The family of pods of DaemonSets in these namespaces, if they ask for none of these resources."""
+    """Return the family of pods of DaemonSets in these namespaces that ask for none of these resources."""
 
     def identify(pod: Pod, owners: Owners) -> GangId | None:
         if pod.metadata.namespace not in namespaces:

@@ -1,19 +1,20 @@
-"""PodCliqueSet of NVIDIA Grove, which Dynamo writes for disaggregated inference: one gang per PodGang.
+"""PodCliqueSet of NVIDIA Grove, which Dynamo writes for disaggregated inference: one gang for each PodGang.
 
-In each replica of a PodCliqueSet there are PodCliques, which make the pods, and PodCliqueScalingGroups, which have some
-PodCliques of their own for each of their replicas. What starts together Grove declares as PodGangs: a base one for each
-replica, of `minAvailable` pods of each PodClique and `minAvailable` replicas of each scaling group, and one more for
-each further replica of a scaling group. The PodGang, not the PodCliqueSet, is what is read here: it has the minimum of
-each PodClique by name, and the topology domains as node labels. Its name is its pods' label, and its PodCliqueSet's uid
-tells it from one of an earlier set.
+Each replica of a PodCliqueSet has PodCliques, which make the pods, and PodCliqueScalingGroups, each replica of which
+has some PodCliques of its own. Grove declares as PodGangs what starts together. Each replica of the set has a base
+PodGang, of `minAvailable` pods of each PodClique and `minAvailable` replicas of each scaling group; each further
+replica of a scaling group has a PodGang, too. This module reads the PodGang, not the PodCliqueSet: it has the minimum
+of each PodClique, and the topology domains as node labels. A label on the pods names the PodGang. The uid of the
+PodCliqueSet tells it from a PodGang of an earlier set with the same name.
 
-All pods exist at once. Grove takes its scheduling gate from them when the PodGang lists them all, from those of a
-further replica when the base PodGang has nodes. Who binds them does not matter, but Grove makes no pods for a
-scheduler that is none of its profiles. In which order PodCliques start is up to an init container of pods that have
-nodes. Pods beyond `minAvailable` of a PodClique are jobs of their own.
+All pods exist at once. Grove removes its scheduling gate from them when the PodGang lists them all, and from those of a
+further replica when the base PodGang has nodes. Any scheduler may bind them, but Grove makes no pods for a scheduler
+that is not in its profiles. In an init container, bound pods wait for PodCliques that must start earlier. Pods beyond
+`minAvailable` of a PodClique get jobs of their own.
 
 A pod that is made again gets the lowest free number of its PodClique. An update and `terminationDelay` replace whole
-PodCliques, the update one after the other while the rest serves and waits for the new ones: there is no generation.
+PodCliques. An update replaces one after another, while the rest serves and waits for the new ones, so there is no
+generation.
 
 Source: Grove v0.1.0-alpha.12-rc1, scheduler/api/core/v1alpha1/podgang.go, operator/api/common/labels.go,
 operator/internal/controller/podclique/components/pod/{pod,syncflow,rollingupdate}.go (buildResource, gates),
@@ -46,7 +47,7 @@ INDEX: Final = "grove.io/podclique-pod-index"
 
 
 class _Pack(Wire, frozen=True, kw_only=True):
-    """`required` is the name of a node label. What is preferred binds nobody."""
+    """A constraint on topology: `required` is the key of a node label. Preferred constraints are not read."""
 
     required: str = ""
 
@@ -56,7 +57,7 @@ class _Topology(Wire, frozen=True, kw_only=True):
 
 
 class _Group(Wire, frozen=True, kw_only=True):
-    """A PodClique, under its name."""
+    """A PodClique and its minimum of pods, by its name."""
 
     name: str
     min_replicas: int = 0
@@ -64,7 +65,7 @@ class _Group(Wire, frozen=True, kw_only=True):
 
 
 class _Part(Wire, frozen=True, kw_only=True):
-    """The PodCliques of one replica of a scaling group."""
+    """The PodCliques of one replica of a scaling group, with a constraint on topology for them together."""
 
     pod_group_names: tuple[str, ...] = ()
     topology_constraint: _Topology = _Topology()
@@ -119,7 +120,7 @@ def _role(group: _Group, pods: Sequence[Pod], declares: Owner) -> Role:
 
 
 def _seated(pods: Sequence[Pod], seats: int) -> tuple[Member, ...]:
-    """The first pods by number; before 0.1.0-alpha.8 Grove did not put it on them."""
+    """Return the members with the lowest numbers; by age if pods have no number (Grove before 0.1.0-alpha.8)."""
     if all(_index(pod) >= 0 for pod in pods):
         return declaration.numbered(pods, _index, seats)
     return by_seniority(pods, seats)
@@ -130,7 +131,9 @@ def _index(pod: Pod) -> int:
 
 
 def _domain(spec: _Spec) -> tuple[str, tuple[Problem, ...]]:
-    """The node label whose value must be the same for the whole gang, and what is asked for only a part of it."""
+    """Return the node label whose value the whole gang must share, and a problem for each constraint on only a part of
+    it.
+    """
     everyone = frozenset(group.name for group in spec.groups)
     asked = [
         *((frozenset((group.name,)), group.topology_constraint) for group in spec.groups),

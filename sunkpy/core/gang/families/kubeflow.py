@@ -1,4 +1,4 @@
-"""What training-operator v1 and mpi-operator v2 share: labels, replicas by role, and a policy for the whole."""
+"""What training-operator v1 and mpi-operator v2 have in common: labels, replicas of each role, and the runPolicy."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LAUNCHER: Final = "launcher"
 
 
 class SchedulingPolicy(Wire, frozen=True, kw_only=True):
-    """How many pods of all roles must start together; the others are elastic."""
+    """How many pods of all roles together must start at once; the other pods are elastic."""
 
     min_available: int | None = None
 
 
 class RunPolicy(Wire, frozen=True, kw_only=True):
-    """What happens to the workload as a whole."""
+    """What the operator does with the workload as a whole."""
 
     suspend: bool | None = False
     backoff_limit: int | None = None
@@ -35,29 +35,32 @@ class RunPolicy(Wire, frozen=True, kw_only=True):
 
 
 class ReplicaSpec(Wire, frozen=True, kw_only=True):
-    """Pods of a role."""
+    """The number of pods of a role, and their restartPolicy."""
 
     replicas: int | None = None
     restart_policy: str | None = None
 
 
 class Status(declaration.Conditions, frozen=True, kw_only=True):
-    """Status of both operators' objects. mpi-operator notes an eviction as Failed, too; without a time it goes on."""
+    """The status of both operators' objects. mpi-operator sets the condition Failed for an eviction, too: without a
+    completion time the workload goes on.
+    """
 
     completion_time: str | None = None
     conditions: tuple[Condition, ...] = ()
 
 
 def index(pod: Pod) -> int:
-    """Number of a pod within its role."""
+    """Return the number of a pod in its role."""
     return declaration.ordinal(pod.labels.get(INDEX))
 
 
 def seats(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_workers: int | None) -> dict[str, int]:
-    """Places of each role: all its replicas but the elastic ones, which are the last workers.
+    """Return the seats of each role: all its replicas. Elastic pods have none; they are the workers with the highest
+    numbers.
 
     Raises:
-        BadDeclaration: the numbers cannot be, or contradict each other.
+        BadDeclaration: a number is impossible, or contradicts another.
     """
     held = {role: count(owner, f"replicas of {role}", size) for role, size in sizes.items()}
     workers, total = held.get(WORKER, 0), sum(held.values())

@@ -1,9 +1,10 @@
-"""LeaderWorkerSet: one gang per group, a leader and its workers.
+"""LeaderWorkerSet: one gang for each group, which is a leader and its workers.
 
-The leader exists first. Its workers appear with it, when it is Ready (startupPolicy LeaderReady), or when it is bound
-(exclusive topology, which also keeps a group on nodes of one topology domain, alone there). Subgroups with a domain
-each are refused. The workers' StatefulSet is owned by the leader's pod: a recreated group has another leader, whose
-uid is its generation. group-key is no generation, it is a hash of the leader's name.
+The leader exists first. Its workers appear together with it; or when it is Ready (startupPolicy LeaderReady); or when
+it is bound (exclusive topology, which keeps the pods of a group on nodes of one topology domain, and other groups
+away). Subgroups that each need a domain are refused. The leader's pod owns the workers' StatefulSet. A group that is
+made again has another leader, whose uid is the generation. The label group-key cannot be it: it is a hash of the
+leader's name.
 
 Sources: lws v0.7.0 api/leaderworkerset/v1/leaderworkerset_types.go, pkg/controllers/pod_controller.go (Reconcile,
 handleRestartPolicy), pkg/webhooks/pod_webhook.go (Default, genGroupUniqueKey).
@@ -99,7 +100,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
         roles=(roles[0], declaration.waiting_role(roles[1], template.worker_template)),
         kind=f"LeaderWorkerSet {id.namespace}/{id.name}, {id.unit.replace('-', ' ')}",
         one_domain=domain,
-        # A worker is made again as long as its leader is there; a leader that is gone begins a new generation.
+        # A worker is made again as long as its leader exists; a new leader begins a new generation.
         expects_more=lws is not None and not lws.is_deleting and any(not pod.is_deleting for pod in leaders),
         problems=_refused(pods[0], workers),
     )
@@ -107,9 +108,11 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _refused(pod: Pod, workers: int) -> tuple[Problem, ...]:
-    """The Event comes before the leader runs, because its workers, which would say the same, appear later."""
+    """Return the problem of subgroups that each need a topology domain. It is found before the leader starts, because
+    the workers, which have the same annotation, appear only later.
+    """
     topology, size = pod.annotations.get(SUBGROUP_EXCLUSIVE, ""), ordinal(pod.annotations.get(SUBGROUP_SIZE))
-    # The leader can be one more in the only subgroup, or in none.
+    # If all workers are one subgroup, with the leader in it or not, one domain is enough.
     if not topology or not 0 < size < workers:
         return ()
     text = f"its subgroups of {size} pods must have a {topology} each: Slurm can only keep the whole job within one"
@@ -121,10 +124,11 @@ def _index(pod: Pod) -> int:
 
 
 def _size(id: GangId, pods: Sequence[Pod], declared: int | None) -> int:
-    """Pods of a group: as its pods say, for during a rolling update the LeaderWorkerSet tells of the next ones.
+    """Return how many pods a group has, as its pods say: during a rolling update the LeaderWorkerSet has the size of
+    later groups.
 
     Raises:
-        BadDeclaration: neither says a number that can be.
+        BadDeclaration: neither pods nor LeaderWorkerSet say a number above 0.
     """
     where = f"LeaderWorkerSet {id.namespace}/{id.name}: the size of {id.unit.replace('-', ' ')} is"
     text = next((pod.annotations[SIZE] for pod in pods if SIZE in pod.annotations), str(declared))

@@ -1,8 +1,8 @@
 """MPIJob v2 of Kubeflow's mpi-operator (Horovod and other MPI programs): workers, and a launcher that runs mpirun.
 
-One gang, the launcher in it. The workers belong to the MPIJob, the launcher to a Job of it, which tries again under a
-new name in the same running gang. With launcherCreationPolicy WaitForWorkersReady the launcher appears when all workers
-are Ready. An MPIJob of version v1 is training-operator's.
+Launcher and workers are one gang. The MPIJob owns the workers; a Job of the MPIJob owns the launcher, and retries it
+under a new name while the gang runs. With launcherCreationPolicy WaitForWorkersReady the launcher appears when all
+workers are Ready. An MPIJob of version v1 belongs to the family of training-operator.
 
 Sources: mpi-operator v0.6.0 pkg/apis/kubeflow/v2beta1/types.go and default.go, pkg/controller/mpi_job_controller.go
 (syncHandler, newWorker, newLauncherPodTemplate, defaultLabels).
@@ -36,7 +36,7 @@ class _Spec(Wire, frozen=True, kw_only=True):
     mpi_replica_specs: Mapping[str, _ReplicaSpec] = {}
 
     def of(self, role: str) -> _ReplicaSpec | None:
-        """Launcher or Worker, by the label's spelling."""
+        """Return the replica spec of a role, `launcher` or `worker` as in the pods' label; None if the MPIJob has none."""
         return self.mpi_replica_specs.get(role.capitalize())
 
 
@@ -72,7 +72,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> tuple[Role, ...]:
-    """The launcher first: with runLauncherAsWorker it is rank 0, and without it it is where people look."""
+    """Return the roles, the launcher first: with runLauncherAsWorker it is rank 0."""
     launcher, worker = spec.of(LAUNCHER), spec.of(WORKER)
     sizes = {LAUNCHER: 1 if launcher else 0, WORKER: (worker.replicas or 0) if worker else 0}
     held = kubeflow.seats(job, sizes, spec.run_policy, least_workers=None)
@@ -98,7 +98,9 @@ def _of(role: str, pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _final_because(spec: _Spec, status: _Status) -> str:
-    """Why the pods would not come back. Workers do, under their names; the launcher as often as its Job retries."""
+    """Say why the launcher is not replaced once it is evicted; empty if its Job retries it. Workers are always
+    replaced.
+    """
     limit = spec.run_policy.backoff_limit
     limit = _DEFAULT_BACKOFF_LIMIT if limit is None else limit
     failed = status.replica_statuses.get("Launcher", _ReplicaStatus()).failed

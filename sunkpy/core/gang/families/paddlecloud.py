@@ -1,8 +1,8 @@
 """PaddleJob of PaddleCloud's paddle-operator (group batch.paddlepaddle.org): parameter servers, workers, heter workers.
 
-One gang of all replicas. All must be bound before any container starts: the operator then writes all addresses into a
-ConfigMap, once. An elastic job has no ConfigMap; its workers beyond `requests` are jobs of their own. A pod that is
-made again has the name of the one before: there is no generation. There is no way to suspend.
+All replicas are one gang. All must be bound before any container starts: the operator then writes all addresses into a
+ConfigMap, once. An elastic job has no ConfigMap; its workers beyond `requests` get jobs of their own. A pod that is
+made again has the old pod's name, so there is no generation. A PaddleJob cannot be suspended.
 
 Sources: paddle-operator v0.3.5 api/v1/paddlejob_types.go, controllers/paddlejob_controller.go, paddlejob_helper.go
 (constructPod, getPaddleJobPhase).
@@ -106,7 +106,7 @@ def _role(name: str, seats: int, pods: Sequence[Pod]) -> Role:
 
 
 def _index(pod: Pod) -> int:
-    """The number of the pod, which is only in its name: `<job>-<role>-<number>`."""
+    """Return the number of the pod, which is only in its name: `<job>-<role>-<number>`."""
     return declaration.ordinal(pod.name.rpartition("-")[2])
 
 

@@ -1,14 +1,14 @@
 """A RayCluster, alone or below a RayJob or RayService: the head and its workers in one job.
 
-KubeRay makes the head and all workers in one pass; the workers then wait for the head in their init container. So the
-first wave is all: the head, and of each worker group `replicas`·`numOfHosts` pods, or `minReplicas`·`numOfHosts` where
-the autoscaler in the head adds and takes the others. Those that it adds are jobs of their own, and go alone.
+KubeRay makes the head and all workers at once; the workers then wait for the head in their init container. So the first
+wave is the whole gang: the head, and `replicas`·`numOfHosts` pods of each worker group, or `minReplicas`·`numOfHosts`
+if the autoscaler in the head adds and removes workers. Workers that it adds get jobs of their own.
 
-A replica of several hosts goes together. Which pods are one replica is known by labels of KubeRay 1.6 and later
-(feature RayMultihostIndexing): there a replica beyond the minimum is one gang. Before, each such pod is a job.
+A replica with several hosts must run as a whole. Labels of KubeRay 1.6 and later (feature RayMultihostIndexing) say
+which pods are one replica: then a replica beyond the minimum is one gang. With older versions, each such pod is a job.
 
-A RayService that is upgraded has two clusters, a RayJob that is retried a new one: the cluster is the gang, so they are
-two. The submitter of a RayJob is a batch Job: none of this family.
+Each RayCluster is a gang, so a RayService has two gangs during an upgrade, and a retried RayJob has a new one. The
+submitter of a RayJob belongs to a batch Job, not to this family.
 
 Source: KubeRay v1.4.2 and v1.6.0, ray-operator: apis/ray/v1/{raycluster,rayjob}_types.go,
 controllers/ray/raycluster_controller.go (reconcilePods), controllers/ray/common/pod.go (labelPod, the containers that
@@ -68,7 +68,7 @@ class _Head(Wire, frozen=True, kw_only=True):
 
 
 class _Group(Wire, frozen=True, kw_only=True):
-    """A worker group; defaults are those of the CRD."""
+    """A worker group of a RayCluster; the defaults are those of the CRD."""
 
     group_name: str
     replicas: int | None = None
@@ -101,15 +101,16 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 
 
 def _unit(pod: Pod, cluster: Owner | None) -> str:
-    """The replica of several hosts that a pod belongs to, when it is one that the autoscaler added.
+    """Return the replica with several hosts to which a pod belongs, if the autoscaler added this replica; empty for
+    other pods.
 
-    Its number stays, and a replica that replaces it gets the number again; the minimum is edited by people only.
+    A replica keeps its number, and its replacement gets the number again. Only people change the minimum.
     """
     if cluster is None or REPLICA_NAME not in pod.labels:
         return ""
     try:
         spec = cluster.spec_as(_Cluster)
-    except (msgspec.ValidationError, RecursionError):  # said by `assemble`
+    except (msgspec.ValidationError, RecursionError):  # `assemble` reports the error
         return ""
     group = next((each for each in spec.worker_group_specs or () if each.group_name == pod.labels.get(GROUP)), None)
     if group is None or group.num_of_hosts < 2 or not spec.enable_in_tree_autoscaling:
@@ -163,7 +164,7 @@ def _workers(group: _Group, spec: _Cluster, pods: Sequence[Pod]) -> Role:
 
 
 def _replicas(group: _Group, *, autoscaling: bool) -> int:
-    """How many replicas the cluster has whatever its load (GetWorkerGroupDesiredReplicas)."""
+    """Return how many replicas of a group the cluster has at any load (GetWorkerGroupDesiredReplicas)."""
     field = f"worker group {group.group_name}: "
     least = at_least(group.min_replicas or 0, 0, field=f"{field}minReplicas")
     if group.max_replicas is not None and least > group.max_replicas:
@@ -217,8 +218,8 @@ def _final_because(job: Owner | None) -> str:
 
 
 def _suspension(cluster: Owner, owners: Owners) -> Suspension | None:
-    """What is suspended: the RayCluster, or the RayJob above it if that removes its cluster at the end. Nothing below a
-    RayService, which would see its cluster fail.
+    """Return how to suspend the gang: by the RayCluster, or by a RayJob above it that removes its cluster at the end.
+    None below a RayService, which would see its cluster fail.
     """
     if nearest(owners, RAY_SERVICE) is not None:
         return None

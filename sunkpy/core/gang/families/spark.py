@@ -1,17 +1,16 @@
-"""Spark on Kubernetes: a SparkApplication of the operator, and what `spark-submit` makes by itself.
+"""Spark on Kubernetes: a SparkApplication of spark-operator, and pods of a plain `spark-submit`.
 
-A SparkApplication is one job in two waves: the driver, then the executors that it starts with, for which the job holds
-seats from the beginning. The driver makes them when it runs, a batch a second. Executors beyond are jobs of their own,
-and Spark lives with their loss. Each submission of the application (the operator makes a new one when it retries) is a
-generation of the gang, with a job of its own. In client mode the driver is no pod and the executors are all there is.
+A SparkApplication is one job in two waves: the driver, then the executors that it starts with. The job has seats for
+these from the beginning; the driver makes the pods when it runs, a batch each second. Further executors get jobs of
+their own, and Spark survives their loss. Each submission of the application (the operator makes a new one for a retry)
+is a generation of the gang, with a job of its own. In client mode no driver pod exists, and the gang is the executors.
 
-With plain `spark-submit` each pod is a job. How many executors there will be stands in one place only: a ConfigMap of
-random name, made after the driver pod and named in its volumes. Nothing else here needs ConfigMaps, which hold what
-people would not show a scheduler, so they are not read. Who wants such a driver and its executors as one job says so
-with `sunkpy.dev/gang` in the templates.
+With plain `spark-submit` each pod is a job. Only a ConfigMap of random name, made after the driver pod, says how many
+executors there will be. ConfigMaps may hold secrets, and nothing else here needs them, so they are not read. To get one
+job for such a driver and its executors, write `sunkpy.dev/gang` into the templates.
 
-Sizes are those of the pods; where there are none yet, as Spark will ask: `512m` are 512 MiB as Java writes it, and
-overhead comes on top.
+Sizes come from the pods. For pods that do not exist yet they are computed as Spark does it: `512m` is 512 MiB, as in
+Java, and overhead is added.
 
 Source: spark-operator v2.5.2, api/v1beta2/sparkapplication_types.go, pkg/util/sparkapplication.go
 (GetInitialExecutorNumber, ShouldRetry), internal/controller/sparkapplication/submission.go (labels; owners of drivers
@@ -63,7 +62,7 @@ class _Gpu(Wire, frozen=True, kw_only=True):
 
 
 class _PodSpec(Wire, frozen=True, kw_only=True):
-    """What driver and executors have in common."""
+    """The fields that driver and executor of a SparkApplication have in common."""
 
     cores: int | None = None
     core_request: str | None = None
@@ -100,7 +99,7 @@ class _Application(Wire, frozen=True, kw_only=True):
 
     @property
     def conf(self) -> Mapping[str, str]:
-        """`spark.…` properties; the fields of the spec win over them."""
+        """The `spark.…` properties; fields of the spec take precedence over them."""
         return self.spark_conf or {}
 
 
@@ -125,7 +124,9 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 
 
 def _application(pod: Pod, owners: Owners) -> tuple[str, str]:
-    """Name and uid of the SparkApplication: it owns the driver, and executors too since operator 2.5."""
+    """Return name and uid of the SparkApplication that owns the pod: the driver's owner, and since operator 2.5 the
+    executors' too.
+    """
     if reference := reference_to(pod, SPARK_APPLICATION):
         return reference.name, reference.uid
     owner = nearest(owners, SPARK_APPLICATION)
@@ -158,7 +159,7 @@ def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
     drivers = [pod for pod in pods if pod.labels.get(ROLE) == DRIVER]
     executors = [pod for pod in pods if pod.labels.get(ROLE) == EXECUTOR]
     in_pod = spec.mode in ("", "cluster")
-    # Without a driver's pod the job begins with the first executor, though none is declared.
+    # Without a driver pod the job begins with the first executor, even if the spec wants none at the start.
     seats = _initial_executors(spec) if in_pod else max(1, _initial_executors(spec))
     later = Role(
         name=EXECUTOR,
@@ -175,7 +176,7 @@ def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _initial_executors(spec: _Application) -> int:
-    """How many executors the driver starts with (GetInitialExecutorNumber)."""
+    """Return how many executors the driver starts with (GetInitialExecutorNumber)."""
     instances = _count(spec.executor.instances, spec.conf, "executor.instances")
     dynamic = spec.dynamic_allocation or _Dynamic(
         enabled=spec.conf.get("spark.dynamicAllocation.enabled", "").lower() == "true"
@@ -202,7 +203,7 @@ def _count(declared: int | None, conf: Mapping[str, str], name: str) -> int | No
 
 
 def _shape(spec: _Application, role: str) -> PodSpec:
-    """What a pod of the role will ask for, as Spark and the operator's webhook will write it."""
+    """Return the spec of a pod of this role, as Spark and the operator's webhook will write it."""
     declared = spec.driver if role == DRIVER else spec.executor
     template = declared.template.shape if declared.template is not None else PodSpec()
     name = _CONTAINERS[role]
@@ -241,7 +242,7 @@ def _memory_mib(spec: _Application, declared: _PodSpec, role: str) -> int:
 
 
 def _factor(spec: _Application, role: str) -> Decimal:
-    """Share of the heap that is added; programs that are not Java's need more (BasicDriverFeatureStep)."""
+    """Return the overhead as a share of the heap; Python and R programs need more than Java's (BasicDriverFeatureStep)."""
     default = _OVERHEAD_FACTOR_NOT_JVM if spec.type in ("Python", "R") else _OVERHEAD_FACTOR
     name = "memoryOverheadFactor"
     general = spec.memory_overhead_factor or spec.conf.get(f"spark.kubernetes.{name}")
@@ -252,7 +253,7 @@ def _factor(spec: _Application, role: str) -> Decimal:
 
 
 def _beside_the_heap_mib(spec: _Application) -> int:
-    """Memory of an executor that is neither heap nor overhead."""
+    """Return the memory of an executor that is neither heap nor overhead, in MiB."""
     off_heap = spec.conf.get("spark.memory.offHeap.size", "0")
     if spec.conf.get("spark.memory.offHeap.enabled", "").lower() != "true":
         off_heap = "0"
@@ -263,10 +264,10 @@ def _beside_the_heap_mib(spec: _Application) -> int:
 
 
 def _mib(text: str, field: str) -> int:
-    """A size as Java writes it, in MiB rounded up; a bare number is in MiB.
+    """Return a size in Java's notation as MiB, rounded up; a number without a unit is in MiB.
 
     Raises:
-        BadDeclaration: it is none.
+        BadDeclaration: the text is no such size.
     """
     match = _SIZE.match(text.strip().lower())
     if match is None:

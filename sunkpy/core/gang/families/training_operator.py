@@ -1,11 +1,12 @@
 """The jobs of Kubeflow's training-operator v1: PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob, MXJob, MPIJob v1.
 
-One gang of all replicas, which all exist at once. Elastic workers, those beyond elasticPolicy.minReplicas or beyond
-schedulingPolicy.minAvailable, are jobs of their own. A pod that is made again has the name of the one before, and no
-label tells the two apart: there is no generation. An MPIJob of version v2beta1 is mpi-operator's.
+All replicas are one gang, and all exist at once. Elastic workers, those beyond elasticPolicy.minReplicas or
+schedulingPolicy.minAvailable, get jobs of their own. A pod that is made again has the old pod's name, and no label
+tells the two apart, so there is no generation. An MPIJob of version v2beta1 belongs to the family of mpi-operator.
 
-Evicted pods mostly come back. They may not: the operator waits for the deletion of each pod that it sees Failed, also
-of one that is gone by then. Until it gives that up (ExpectationsTimeout) it does nothing, and nothing wakes it after.
+The operator usually replaces evicted pods. Sometimes it does not: for each pod that it sees Failed it waits for a
+deletion, also for a pod that is already gone. Until it stops waiting (ExpectationsTimeout) it does nothing, and no
+event makes it look again.
 
 Sources: training-operator v1.8.1 (JAXJob: v1.9.2) pkg/apis/kubeflow.org/v1/*_types.go and *_defaults.go,
 pkg/controller.v1/common/pod.go (ReconcilePods: what is restarted), control/pod_control.go (DeletePod), Reconcile and
@@ -38,15 +39,15 @@ RESTART_POLICIES: Final = {
     "MXJob": _NEVER,
     "MPIJob": _NEVER,
 }
-"""Each kind and its default restartPolicy."""
+"""Each kind of training-operator, and the default restartPolicy of its pods."""
 
 KINDS: Final = {kind: Kind(group=GROUP, kind=kind) for kind in RESTART_POLICIES}
 
 _RANKED: Final = ("chief", "master", LAUNCHER, "scheduler", "server", WORKER)
-"""Roles in rank order; others stand behind, by name."""
+"""Roles in rank order; other roles follow, by name."""
 
 _LEADERS: Final = ("chief", "master", LAUNCHER, "scheduler")
-"""Roles whose end is the end of all. Where there are none the workers decide."""
+"""Roles whose exit codes are the job's. If a job has none of them, the workers' exit codes count."""
 
 _OVER: Final = ("Succeeded", "Failed")
 
@@ -57,7 +58,7 @@ class _Elastic(Wire, frozen=True, kw_only=True):
 
 
 class _Spec(Wire, frozen=True, kw_only=True):
-    """Any of the kinds; each has its replicas under a name of its own."""
+    """The spec of any of the kinds; each kind has its replicas in a field of its own."""
 
     run_policy: RunPolicy | None = None
     elastic_policy: _Elastic | None = None
@@ -76,7 +77,7 @@ class _Spec(Wire, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> dict[str, ReplicaSpec]:
-        """By role, in the spelling of the pods' labels and in rank order."""
+        """The replica specs by role, as the pods' label spells it, in rank order."""
         by_kind = (
             self.pytorch_replica_specs, self.tf_replica_specs, self.xgb_replica_specs, self.paddle_replica_specs,
             self.jax_replica_specs, self.mx_replica_specs, self.mpi_replica_specs,
@@ -90,7 +91,7 @@ def _rank(role: str) -> tuple[int, str]:
 
 
 def _reference(pod: Pod) -> OwnerReference | None:
-    """Who made the pod, if that is one of these kinds."""
+    """Return the reference to the pod's controller if it is of one of these kinds, else None."""
     found = (made_by(pod, kind) for kind in KINDS.values())
     return next((each for each in found if each and each.api_version == f"{GROUP}/v1"), None)
 
@@ -115,7 +116,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
 
 
 def _sizes(job: Owner, spec: _Spec) -> dict[str, int]:
-    """All replicas, by role; what is not said is as the operator's defaults have it."""
+    """Return the replicas of each role; where the spec has none, the operator's default."""
     unsaid = 0 if job.kind == "MPIJob" else 1
     return {
         role: (unsaid if role == WORKER else 1) if each.replicas is None else each.replicas
@@ -129,7 +130,9 @@ def _seats(job: Owner, spec: _Spec) -> dict[str, int]:
 
 
 def _least_workers(elastic: _Elastic | None, sizes: Mapping[str, int]) -> int | None:
-    """The operator's defaults: without a minimum it is the maximum, and without both nothing is elastic."""
+    """Return the fewest workers of an elastic job; None if it is not elastic. Without minReplicas that is maxReplicas,
+    the operator's default.
+    """
     if elastic is None or elastic.min_replicas is not None:
         return elastic.min_replicas if elastic else None
     return None if elastic.max_replicas is None else min(elastic.max_replicas, sizes.get(WORKER, 0))
@@ -169,12 +172,12 @@ def _role(name: str, seats: int, pods: Sequence[Pod], *, decides: bool) -> Role:
 
 
 def _number(pod: Pod) -> int:
-    """The launcher of an MPIJob has no number, and is the only one."""
+    """Return the number of a pod in its role. The launcher of an MPIJob has no number and is the only one: 0."""
     return 0 if pod.labels.get(TYPE) == LAUNCHER else kubeflow.index(pod)
 
 
 def _parted(workers: Role) -> tuple[Role, ...]:
-    """The first worker, which decides, and the others."""
+    """Return two roles: the first worker, whose exit code counts, and the other workers."""
     first = Role(
         name="worker 0",
         seats=min(workers.seats, 1),
@@ -189,7 +192,9 @@ def _parted(workers: Role) -> tuple[Role, ...]:
 
 
 def _final_because(kind: str, spec: _Spec) -> str:
-    """An evicted pod ends Failed, with an exit code of 128 or more, before it is gone."""
+    """Say why evicted pods end the job; empty if they do not. An evicted pod ends Failed, with an exit code of 128 or
+    more.
+    """
     unsaid = RESTART_POLICIES[kind]
     stuck = [role for role, each in spec.replicas.items() if (each.restart_policy or unsaid) == _NEVER]
     if stuck:

@@ -1,20 +1,20 @@
-"""Volcano: its Job, and PodGroups that people and other operators make for it.
+"""Volcano: its Job, and PodGroups that people and other operators make.
 
-A Job is one gang of `minAvailable` seats. Each task has first its own `minAvailable`; when these are more than the
-Job's together, or fewer, the tasks that start first fill up, by index, as Volcano's gang plugin lets them. The other
-replicas are elastic, a job each. Tasks that depend on others come when those run: their seats wait for them. A Job
-that restarts replaces all pods, under the same names, with a higher version: a generation.
+A Job is one gang of `minAvailable` seats. Each task first gets its own `minAvailable` seats. If the Job has more than
+the sum of these, tasks that start first get the rest; if it has fewer, the tasks' numbers do not count (as in Volcano's
+gang plugin). Other replicas get a job each. Pods of a task that depends on others appear when those run: their seats
+wait. A Job that restarts replaces all pods under the same names: its version is the generation.
 
-A PodGroup is believed only for pods that no operator's family takes: there the counts are copies, and often wrong. The
-one that Volcano makes by itself for pods without (`podgroup-<uid of the controller>`) declares nothing, and reaches its
-pods after they were made; such pods are what their own kind is.
+A PodGroup counts only for pods that no family of an operator takes: in PodGroups of operators the counts are copies,
+and often wrong. Volcano itself makes a PodGroup for pods without one (`podgroup-<uid of the controller>`). It declares
+nothing and is written on the pods after they were made, so it is ignored.
 
-Some pods exist only if somebody acts first. Volcano, paddle-operator and training-operator in volcano mode make none
-while the phase of the PodGroup is "" or Pending, and the scheduler that would change it is not there. So the shell, for
-each PodGroup that a watch shows: finds what owns it (its controller; none: people made it, and pods come without it),
-asks `names_scheduler` whether its pods will be ours, counts the pods of the group that are bound, asks `phase_wanted`,
-and patches `status.phase` if that is another, guarded by uid and resourceVersion. Again whenever the PodGroup or a pod
-of it changes: a Job that restarts replaces its PodGroup, and the new one begins with no phase.
+Some controllers make no pods while the phase of the PodGroup is "" or Pending: Volcano, paddle-operator, and
+training-operator in volcano mode. Volcano's scheduler would change the phase, and it is not there. So for each PodGroup
+the shell finds its controller (without one, people make the pods anyway), asks `names_scheduler` whether the pods will
+be ours, counts the bound pods of the group, and patches `status.phase` to `phase_wanted`, guarded by uid and
+resourceVersion. It repeats this when the PodGroup or a pod of it changes: a Job that restarts gets a new PodGroup
+without a phase.
 
 Source: Volcano v1.14.1, pkg/controllers/job/{job_controller_actions,job_controller_util}.go (syncTask, createJobPod,
 applyPolicies), pkg/webhooks/admission/jobs/mutate/mutate_job.go (defaults), pkg/scheduler/api/job_info.go
@@ -55,7 +55,7 @@ TASK: Final = "volcano.sh/task-spec"
 TASK_INDEX: Final = "volcano.sh/task-index"
 
 SCHEDULER: Final = "volcano"
-"""The scheduler that pods get in volcano mode where no template names one."""
+"""The schedulerName that pods get in volcano mode if no template names one."""
 
 _NO_TIERS: Final = (
     Problem(
@@ -76,7 +76,7 @@ class _Policy(Wire, frozen=True, kw_only=True):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The events on which its action is taken."""
+        """The events for which the policy takes its action."""
         return (*(self.events or ()), self.event)
 
 
@@ -100,12 +100,12 @@ class _Task(Wire, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """The task's name, as its pods have it."""
+        """The task's name, as on its pods."""
         return self.name or _UNNAMED_TASK
 
     @property
     def least(self) -> int:
-        """How many of its pods Volcano's gang plugin wants (mutateSpec)."""
+        """How many pods of the task Volcano's gang plugin wants at least (mutateSpec)."""
         if self.min_available is not None:
             return self.min_available
         partitions = self.partition_policy
@@ -113,7 +113,7 @@ class _Task(Wire, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The tasks that run before it."""
+        """The names of the tasks that must run before this one."""
         return (self.depends_on.name or ()) if self.depends_on is not None else ()
 
 
@@ -129,7 +129,7 @@ class _Job(Wire, frozen=True, kw_only=True):
 
     @property
     def is_within_tier(self) -> bool:
-        """Volcano would keep it below one HyperNode of some tier."""
+        """True if Volcano would keep the Job's pods below one HyperNode of some tier."""
         return self.network_topology is not None and self.network_topology.mode == "hard"
 
 
@@ -189,10 +189,10 @@ def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
-    """The tasks.
+    """Return the tasks, after a check of their numbers and names.
 
     Raises:
-        BadDeclaration: what they say cannot be.
+        BadDeclaration: a number or name is impossible.
     """
     names = Counter(task.called for task in few(tasks, field="spec.tasks"))
     for task in tasks:
@@ -209,7 +209,9 @@ def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
 
 
 def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
-    """The tasks after those that they depend on; those that can start together stay in the order of the Volcano Job."""
+    """Return the tasks, each after those that it depends on. Tasks that can start together stay in the order of the
+    Volcano Job.
+    """
     needs = [set(task.needs) for task in tasks]
     needed_by: dict[str, list[int]] = {}
     for number, names in enumerate(needs):
@@ -232,13 +234,13 @@ def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
 
 
 def _seats(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
-    """How many seats each task has: `minAvailable` in all."""
+    """Return how many seats each task has; together they are the Job's `minAvailable`."""
     least, most = sum(task.least for task in tasks), sum(task.replicas for task in tasks)
     wanted = at_least(min_available, 0, field="minAvailable") or least
     if wanted > most:
         raise BadDeclaration(f"minAvailable {wanted} is above the {most} replicas of all tasks")
     at_least(wanted, 1, field="minAvailable")
-    # With fewer for the Job than for its tasks together, those of the tasks do not count (CheckTaskValid).
+    # If the Job wants fewer pods than its tasks together, the tasks' minimum does not count (CheckTaskValid).
     seats = {task.called: task.least if least <= wanted else 0 for task in tasks}
     left = wanted - sum(seats.values())
     for task in tasks:
@@ -249,7 +251,7 @@ def _seats(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
 
 
 def _index(pod: Pod) -> int:
-    """Number within the task; before Volcano wrote it on the pod, it was the end of the name only."""
+    """Return the number of a pod in its task. Old versions of Volcano write it only at the end of the pod's name."""
     return ordinal(pod.annotations.get(TASK_INDEX) or pod.name.rpartition("-")[2])
 
 
@@ -258,7 +260,7 @@ def _completes_job(task: _Task) -> bool:
 
 
 def _expects_more(job: Owner, roles: Sequence[Role]) -> bool:
-    """True if a later task has not come yet."""
+    """True if the Job still runs and pods of a later task do not exist yet."""
     if job.is_deleting or job.status_as(_JobStatus).state.phase not in _LIVE_PHASES:
         return False
     return any(len({member.index for member in role.members}) < role.seats for role in roles)
@@ -274,7 +276,7 @@ def _final_because(called: str, spec: _Job) -> str:
 
 
 def _group_name(pod: Pod) -> str:
-    """The PodGroup that a person or an operator named; empty when there is none, or Volcano made it by itself."""
+    """Return the PodGroup that the pod names; empty if it names none, or one that Volcano made by itself."""
     name = pod.annotations.get(GROUP_NAME, "")
     return "" if name == f"podgroup-{maker(pod) or pod.uid}" else name
 
@@ -316,18 +318,18 @@ def _group_roles(spec: _Group, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def phase_wanted(group: Owner, *, bound: int) -> str | None:
-    """The phase that a PodGroup of ours should get, None when it may keep what it has.
+    """Return the phase to write to a PodGroup of our pods; None if it may keep the phase that it has.
 
-    Inqueue lets its controller make pods; Running says that `minMember` of them have a node. It is never taken back:
-    with "" or Pending a controller would make no pod in the place of one that was lost.
+    With Inqueue, its controller makes pods. Running means that `minMember` of them have a node. Running is never
+    undone: with "" or Pending a controller would not replace a lost pod.
 
     Args:
-        bound: pods of the group that have a node and have not ended.
+        bound: how many pods of the group have a node and have not ended.
     """
     try:
         phase = group.status_as(_State).phase
         least = group.spec_as(_Group).min_member
-    except msgspec.ValidationError:  # somebody else's object, in a form that we do not know
+    except msgspec.ValidationError:  # a PodGroup of an unknown version
         return None
     if phase in ("", "Pending", "Inqueue", "Unknown") and bound >= max(1, least):
         return "Running"
@@ -335,9 +337,9 @@ def phase_wanted(group: Owner, *, bound: int) -> str | None:
 
 
 def names_scheduler(owner: Owner, schedulers: Collection[str]) -> bool:
-    """The pods that an owner makes will name one of these schedulers, by its spec or by any template in it.
+    """True if the pods of this owner will name one of these schedulers, in its spec or in a template of it.
 
-    Where nothing names one, volcano mode gives them its own scheduler: then they are ours if that is an alias of us.
+    If none is named, volcano mode gives the pods its own scheduler: True if that name is among `schedulers`.
     """
     named = set(_scheduler_names(msgspec.json.decode(owner.spec)))
     return not named.isdisjoint(schedulers) if named else SCHEDULER in schedulers

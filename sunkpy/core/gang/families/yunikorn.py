@@ -1,9 +1,10 @@
-"""Task groups of YuniKorn: the first pod of an application declares all groups, and how many of each must be placed.
+"""Task groups of YuniKorn: the first pod of an application declares all groups, and how many pods of each must be
+placed.
 
-`yunikorn.apache.org/task-groups` is a JSON list on that pod, `…/task-group-name` on each pod its group, the application
-is annotation `yunikorn.apache.org/app-id`, or label `applicationId`. Places are reserved as soon as the first pod is
-there, before the others are made: Spark executors appear when their driver runs. Pods beyond `minMember` are elastic.
-A pod of an application without task groups stands for itself.
+`yunikorn.apache.org/task-groups` is a JSON list on that pod. `yunikorn.apache.org/task-group-name` on each pod names
+its group. The annotation `yunikorn.apache.org/app-id` or the label `applicationId` names the application. The job has
+seats for all groups as soon as the first pod exists, before the others are made: Spark's driver makes the executors.
+Pods beyond `minMember` get jobs of their own. A pod of an application without task groups does, too.
 
 Sources: yunikorn-k8shim pkg/common/utils/gang_utils.go, pkg/cache/application.go; "Labels and annotations" of its site.
 """
@@ -28,7 +29,7 @@ GROUPS: Final = PREFIX + "task-groups"
 GROUP: Final = PREFIX + "task-group-name"
 _LONGEST_AMOUNT: Final = 30
 _FIRST: Final = ""
-"""Role of a first pod that declares groups and is in none."""
+"""The role of a first pod that declares the groups and is in none of them."""
 
 
 class _TaskGroup(Wire, frozen=True, kw_only=True):
@@ -41,7 +42,7 @@ class _TaskGroup(Wire, frozen=True, kw_only=True):
 
     @property
     def shape(self) -> PodSpec:
-        """What a pod of the group asks for, at least."""
+        """The least that a pod of the group asks for, as a spec."""
         resources = Resources(requests={name: str(amount) for name, amount in self.min_resource.items()})
         return PodSpec(
             containers=(Container(name="any", resources=resources),),
@@ -98,7 +99,7 @@ def _groups(text: str) -> Sequence[_TaskGroup]:
 
 
 def _wrong_amount(group: _TaskGroup) -> str:
-    """What is wrong with the resources of a group, which no apiserver has looked at."""
+    """Say what is wrong with the resources of a group, which no apiserver has checked; empty if nothing is."""
     for name, amount in group.min_resource.items():
         text = str(amount)
         try:
@@ -111,7 +112,9 @@ def _wrong_amount(group: _TaskGroup) -> str:
 
 
 def _roles(declaring: Pod, groups: Sequence[_TaskGroup], pods: Sequence[Pod]) -> tuple[Role, ...]:
-    """The group of the first pod comes first, and only that one must have a pod before the job is submitted."""
+    """Return the roles, first that of the first pod's group. Only this role must have a pod before the job is
+    submitted.
+    """
     names = {group.name for group in groups}
     own = declaring.annotations.get(GROUP, _FIRST)
     strangers = sorted({pod.annotations.get(GROUP, _FIRST) for pod in pods} - names - {_FIRST})
