@@ -92,7 +92,9 @@ def turn(id: GangId) -> int:
 
 
 def token(text: str) -> str:
-    """Return a text with only the characters that a job's comment can carry, cut to 63: for a uid, unit or generation."""
+    """Return a text with only the characters that a job's comment can carry, cut to 63: for a uid, unit or
+    generation.
+    """
     return _TOKEN.sub("-", text)[:63]
 
 

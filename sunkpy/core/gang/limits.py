@@ -265,7 +265,9 @@ def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterat
 
 
 def places_of(pod: Pod) -> Iterator[TermPlace]:
-    """Yield the places under which the pod is indexed: its namespace and any namespace, each with each of its labels."""
+    """Yield the places under which the pod is indexed: its namespace and any namespace, each with each of its
+    labels.
+    """
     for namespace, _ in anywhere_in(pod.metadata.namespace):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
 
@@ -547,7 +549,9 @@ def pod_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
 
 
 def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Iterable[str]]:
-    """Return a function that finds the nodes near a pod: those with the same value of an affinity term's `topologyKey`."""
+    """Return a function that finds the nodes near a pod: those with the same value of an affinity term's
+    `topologyKey`.
+    """
 
     @cache
     def by_value(label: str) -> Mapping[str, Sequence[str]]:

@@ -158,7 +158,9 @@ def _parted(role: Role, apart: Set[str]) -> Role:
 
 
 def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
-    """Return the gang `id` while its owner cannot be read: with all its pods, and a fatal problem. More pods may come."""
+    """Return the gang `id` while its owner cannot be read: with all its pods, and a fatal problem. More pods may
+    come.
+    """
     gang = unsized(id, pods, (), kind=str(id), problem=Problem(text=why, fatal=True))
     return _with_all_that_run(msgspec.structs.replace(gang, expects_more=True), pods)
 

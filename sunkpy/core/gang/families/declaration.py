@@ -136,7 +136,9 @@ def is_alive(owner: Owner, over: Collection[str], *, suspended: bool) -> bool:
 
 
 def suspension(owner: Owner, *path: str) -> Suspension | None:
-    """Return how to suspend the owner by the field `path`; None if the owner has a controller, which would undo that."""
+    """Return how to suspend the owner by the field `path`; None if the owner has a controller, which would undo
+    that.
+    """
     return Suspension(owner=owner, path=path) if controller_of(owner) is None else None
 
 
@@ -264,7 +266,9 @@ def make(gang: Gang, owners: Owners) -> Gang:
 
 
 def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Problem, ...]]:
-    """Return the options of a gang and their problems, from annotations: of its pods, oldest first, then of the owners."""
+    """Return the options of a gang and their problems, from annotations: of its pods, oldest first, then of the
+    owners.
+    """
     return _options(sorted(current(pods), key=lambda pod: (pod.metadata.creation_timestamp, pod.name)), owners)
 
 

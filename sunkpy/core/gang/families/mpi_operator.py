@@ -36,7 +36,9 @@ class _Spec(Wire, frozen=True, kw_only=True):
     mpi_replica_specs: Mapping[str, _ReplicaSpec] = {}
 
     def of(self, role: str) -> _ReplicaSpec | None:
-        """Return the replica spec of a role, `launcher` or `worker` as in the pods' label; None if the MPIJob has none."""
+        """Return the replica spec of a role, `launcher` or `worker` as in the pods' label; None if the MPIJob has
+        none.
+        """
         return self.mpi_replica_specs.get(role.capitalize())
 
 

@@ -242,7 +242,9 @@ def _memory_mib(spec: _Application, declared: _PodSpec, role: str) -> int:
 
 
 def _factor(spec: _Application, role: str) -> Decimal:
-    """Return the overhead as a share of the heap; Python and R programs need more than Java's (BasicDriverFeatureStep)."""
+    """Return the overhead as a share of the heap; Python and R programs need more than Java's
+    (BasicDriverFeatureStep).
+    """
     default = _OVERHEAD_FACTOR_NOT_JVM if spec.type in ("Python", "R") else _OVERHEAD_FACTOR
     name = "memoryOverheadFactor"
     general = spec.memory_overhead_factor or spec.conf.get(f"spark.kubernetes.{name}")

@@ -86,7 +86,9 @@ def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
 
 
 def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
-    """Return a PodDisruptionBudget of the evicted pod that has fewer healthy pods than it wants; None if there is none."""
+    """Return a PodDisruptionBudget of the evicted pod that has fewer healthy pods than it wants; None if there is
+    none.
+    """
     for budget in budgets:
         selector, status = budget.spec.selector, budget.status
         is_of_it = selector is not None and matching.matches_labels(selector, pod.labels)
@@ -120,7 +122,9 @@ def begun_to_look_at(
 def begun_between(
     before: Mapping[JobId, frozenset[str]], states: Mapping[JobId, frozenset[str]], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Return the newest of the jobs that began between two answers of Slurm, newest first. They may have ended already."""
+    """Return the newest of the jobs that began between two answers of Slurm, newest first. They may have ended
+    already.
+    """
     begun = (job for job, state in states.items() if has_begun(state) and not has_begun(before.get(job)))
     return newest_first(begun, is_known)
 
@@ -131,7 +135,9 @@ def has_begun(state: frozenset[str] | None) -> bool:
 
 
 def newest_first(jobs: Iterable[JobId], is_known: IsKnown) -> tuple[JobId, ...]:
-    """Return the newest of these jobs, newest first: at most `NEWEST_KNOWN` that are known and `NEWEST_ASKED` others."""
+    """Return the newest of these jobs, newest first: at most `NEWEST_KNOWN` that are known and `NEWEST_ASKED`
+    others.
+    """
     left = {True: NEWEST_KNOWN, False: NEWEST_ASKED}
     found = []
     for job in sorted(jobs, reverse=True):

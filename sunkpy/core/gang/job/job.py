@@ -117,7 +117,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return _with(job, slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
 
     def read(self, slurm: SlurmJob, *, at: float) -> Job:
-        """Return the job after Slurm has described it in full at the time `at`; unchanged if something later is known."""
+        """Return the job after Slurm has described it in full at the time `at`; unchanged if something later is
+        known.
+        """
         if at < self.as_of:
             return self
         known = _with(
@@ -191,7 +193,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """True if the job has ended or is ending: an Epilog runs. False for a job that was lost or could not be read."""
+        """True if the job has ended or is ending: an Epilog runs. False for a job that was lost or could not be
+        read.
+        """
         return self.phase in OVER
 
     @property

@@ -101,7 +101,9 @@ def spec_of(job: SlurmJob) -> JobSpec:
 
 
 def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> AskedTerms | None:
-    """Return the terms that an earlier leader last asked for, from its notes on the pods; None if no note can be read."""
+    """Return the terms that an earlier leader last asked for, from its notes on the pods; None if no note can be
+    read.
+    """
     asked = [found for text in notes if (found := _read_note(text)) is not None and found.job == job]
     newest = max(asked, key=lambda each: each.turn, default=None)
     if newest is None:

@@ -51,7 +51,9 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def size_of(needs: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return devices, cpus and memory, in the order in which sizes are compared. Extended resources count as devices."""
+    """Return devices, cpus and memory, in the order in which sizes are compared. Extended resources count as
+    devices.
+    """
     devices = sum(amount for name, amount in needs.items() if "/" in name)
     return (devices, needs.get("cpu", 0), needs.get("memory", 0))
 
