@@ -1,6 +1,8 @@
-"""Run one bench, or all: `python -m tests.bench latency`, on the cluster of `make demo`. burst,
-neighbours, scale, takeover, topology, growth, people, containers, metrics, names and page need none, gitops, upgrade,
-ha, devices and machines make their own. busy has one part with and one without.
+"""Run one bench, or all: `python -m tests.bench latency`.
+
+latency, abuse, chaos, outage and health run on the cluster of `make demo`. gitops, upgrade, ha, devices, machines and
+families make a cluster of their own. All others need no cluster; busy has a part with the demo cluster and a part
+without one.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] 
     "families": families.measure,
 }
 NOT_OF_ALL: Final = ("machines", "families", "growth")
-"""They take a virtual machine, hours, or an autoscaler that has to be built."""
+"""Benches that `all` leaves out: they need a virtual machine, hours, or an autoscaler that has to be built first."""
 
 
 def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -103,7 +105,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option("--strict", is_flag=True, help="Fail when a figure does not hold.")
 def main(name: str, *, strict: bool, **options: object) -> None:
-    """Measure, and write build/reports/<name>.json."""
+    """Run one bench, or all, and write build/reports/<name>.json."""
     signal.signal(signal.SIGTERM, _end)
     asked = msgspec.convert(options, Asked)
     own_name = {"gitops": "gitops-flux" if asked.only == "flux" else "", "upgrade": asked.since and "upgrade-sunkpy"}
@@ -116,13 +118,17 @@ def main(name: str, *, strict: bool, **options: object) -> None:
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    """Leave by way of all `finally`: they take clusters down. It is told once more by the make above it."""
+    """Exit by an exception, so that each `finally` takes its cluster down. Further SIGTERMs, which `make` sends, are
+    ignored.
+    """
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def require_all(figures: Sequence[report.Figure], violations: Sequence[Violation] = ()) -> None:
-    """Fail with each broken figure and each violation, which come last in a log that may be cut."""
+    """Raise an error that names each figure that does not hold, then each violation. They come last, because a log
+    may be cut.
+    """
     broken = [f"{figure.figure}: {figure.value:g}" for figure in figures if not figure.holds]
     if broken:
         lines = [f"{each.rule}: {each.text}; {'; '.join(each.evidence)}" for each in violations]

@@ -1,4 +1,4 @@
-"""What a run of benches was asked for, on the command line and by the environment."""
+"""The options of a run of benches, from the command line and the environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLUSTER: Final = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The options, which `python -m tests.bench --help` explains."""
+    """The options of the command line, which `python -m tests.bench --help` explains."""
 
     quick: bool
     only: str

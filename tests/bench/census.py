@@ -1,4 +1,4 @@
-"""How much processor time and memory each program of the ground has used, by /proc."""
+"""How much processor time and memory each program of a bench has used, from /proc."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _NAMED = 3
 
 
 class Census(msgspec.Struct, frozen=True):
-    """At a moment: processor seconds so far, of the whole machine and by program, and MiB by program."""
+    """What programs have used up to the time `at_s`: processor seconds of the whole machine and of each program, and
+    memory of each program in MiB.
+    """
 
     at_s: float
     machine_s: float
@@ -27,13 +29,13 @@ class Census(msgspec.Struct, frozen=True):
     memory_mib: Mapping[str, float]
 
     def shares_since(self, before: Census) -> dict[str, float]:
-        """Of one core, by program, the largest first."""
+        """Return for each program its share of one core since `before`, the largest first."""
         span_s = self.at_s - before.at_s or _TICK_S
         shares = {name: (spent_s - before.cpu_s.get(name, 0.0)) / span_s for name, spent_s in self.cpu_s.items()}
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
     def busiest_since(self, before: Census, *, cores: int) -> str:
-        """Who used the machine, in words."""
+        """Say in words which programs used the machine most since `before`."""
         shares = self.shares_since(before)
         machine = (self.machine_s - before.machine_s) / (self.at_s - before.at_s or _TICK_S)
         most = ", ".join(f"{name} {share:.2f}" for name, share in list(shares.items())[:_NAMED])
@@ -41,7 +43,7 @@ class Census(msgspec.Struct, frozen=True):
 
 
 def take(pids: Mapping[str, int]) -> Census:
-    """Of these processes, each under its name."""
+    """Return the census of these processes, which are given by name."""
     cpu_s, memory_mib = dict[str, float](), dict[str, float]()
     at_s = time.monotonic()
     for name, pid in pids.items():
@@ -53,18 +55,18 @@ def take(pids: Mapping[str, int]) -> Census:
 
 
 def status_mib(pid: int | str, what: str) -> float:
-    """`VmRSS`, `VmHWM` … of a process, or of `self`, as the kernel shows it."""
+    """Return a value such as `VmRSS` or `VmHWM` of a process, or of `self`, in MiB."""
     lines = (_PROC / str(pid) / "status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 2**10
 
 
 def _machine_s() -> float:
-    """All but idle and waiting for disks, since it was started."""
+    """Return the machine's processor seconds since its start, without those idle or waiting for disks."""
     user, nice, system, _, _, *interrupts = map(int, (_PROC / "stat").read_text().splitlines()[0].split()[1:8])
     return (user + nice + system + sum(interrupts)) * _TICK_S
 
 
 def slurm_daemons_of(parent: int) -> dict[str, int]:
-    """The daemons of Slurm among the descendants of a process, by name; of several the one that was started last."""
+    """Return Slurm's daemons below a process, by name; of several with one name, the one started last."""
     named = {process_tree.program(pid): pid for pid in process_tree.below(parent)}
     return {name: pid for name, pid in named.items() if name.startswith("slurm")}

@@ -1,1 +1,1 @@
-"""Pods and jobs that are made to hurt others, and what the others have of it."""
+"""Pods and jobs made to hurt others, and what the others notice of it."""

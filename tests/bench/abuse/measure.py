@@ -1,9 +1,9 @@
-"""Who may only create pods, or submit jobs, stops nobody else.
+"""Users who may only create pods or submit jobs cannot stop the work of others.
 
-A service, a job of `sbatch` and a preemption are timed in turn, on an idle cluster and again while everything of
-`tests.bench.abuse.table` is done at once, in a namespace of its own, by an account that may make pods there; then
-nobody may have lost the lease, and no node may be out of use. What of it may run has one node, as it would have a
-share: the others have room.
+The bench times a service, a job of `sbatch` and a preemption, first on an idle cluster. It does so again while an
+account that may only make pods in a namespace of its own does everything in `tests.bench.abuse.table`. Then no leader
+may have lost its lease, and no node may be out of use. Abusive pods that can run are on one node, as if that were the
+account's share.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from tests.e2e.timeline import Sighting, Timeline, watching
 
 _PATIENCE_S = 120.0
 _BESIDE_S = 30.0
-"""So long the abuse works before anything is timed."""
+"""For how many seconds the abuse works before anything is timed."""
 _TIMES = 2.0
 _SLACK_S = 0.5
-"""Slurm looks at new jobs at full seconds: a median of few rounds moves by so much by itself."""
+"""How far a median of few rounds varies by chance: Slurm looks at new jobs at full seconds."""
 _HELD_S = 0.1
 _COMMENTS = ("k8s:pod:default:x", "k8s:abuse/gang/0")
 _RIGHTS = {"": ["pods", "pods/resize", "pods/eviction"], "apps": ["daemonsets"]}
@@ -55,7 +55,7 @@ Tell = Callable[[str], None]
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each thing is timed, and how many pods exclude each other."""
+    """How often each thing is timed, and how many abusive pods exclude each other."""
 
     each: int = 12
     replicas: int = 240
@@ -68,7 +68,7 @@ class _Took(msgspec.Struct):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run it on an idle cluster and leave it idle."""
+    """Run the bench on an idle cluster and leave it idle."""
     return asyncio.run(_measure(idle_demo(), Rounds(each=4, replicas=60) if asked.quick else Rounds(), click.echo))
 
 
@@ -149,7 +149,7 @@ async def _rounds(stack: Stack, kube: Kube, timeline: Timeline[Pod], n: int) -> 
 
 
 async def _time_eviction(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str) -> float:
-    """Seconds from a job of the higher partition, for the whole node, to the word to the pod that it must go."""
+    """Return the seconds from the submit of a job that takes a pod's whole node to the pod's deletion timestamp."""
     slurmd = stack.slurmd_pods()[0]
     body = workloads.pod(
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, cpu="1", labels={"app": latency.LABEL},
@@ -176,7 +176,7 @@ async def _time_eviction(stack: Stack, kube: Kube, timeline: Timeline[Pod], name
 
 
 async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
-    """Do all of it; how much was tried, and what of it the apiserver or Slurm refused at once."""
+    """Do everything in the table. Return how much was tried, and how much the apiserver or Slurm refused at once."""
     slurmd = stack.slurmd_pods()[-1]
     place = table.Place(image=stack.images["sunkpy"], scheduler=stack.scheduler_name, node=slurmd.spec.node_name)
     tries = _Tries(tell)
@@ -194,14 +194,14 @@ async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
 
 
 class _Tries:
-    """What was tried, and what was refused of it."""
+    """Counts what was tried, and what was refused at once."""
 
     def __init__(self, tell: Tell) -> None:
         self.tried = self.refused = 0
         self._tell = tell
 
     async def each(self, name: str, tries: Sequence[Coroutine[object, object, None]]) -> None:
-        """One after the other; tell how many were refused, and why."""
+        """Await the tries one after another, and report how many were refused and why the first was."""
         why = []
         for each in tries:
             try:
@@ -229,14 +229,14 @@ async def _do(kube: Kube, deed: table.Deed, pod: str) -> None:
 
 
 async def _submit(stack: Stack, comment: str) -> None:
-    """A job that says it stands for pods."""
+    """Submit a job whose comment says that it stands for pods."""
     options = ("-n1", "--comment", comment, "-o", "/dev/null")
     await asyncio.to_thread(stack.sbatch, *options, script="sleep 1000")
 
 
 @contextlib.contextmanager
 def _account(stack: Stack) -> Iterator[Path]:
-    """A kubeconfig of who may make pods in the namespace, and nothing else."""
+    """Yield a kubeconfig of an account that may only make pods and DaemonSets in the namespace `abuse`."""
     about, api = {"name": NAMESPACE, "namespace": NAMESPACE}, "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [group], "resources": what, "verbs": ["*"]} for group, what in _RIGHTS.items()]
     role, account = {"apiGroup": api, "kind": "Role", "name": NAMESPACE}, {"kind": "ServiceAccount", **about}
@@ -257,13 +257,15 @@ def _account(stack: Stack) -> Iterator[Path]:
 
 
 def without_job(sightings: Iterable[Sighting[Pod]]) -> list[str]:
-    """Pods that were seen on a node before they had a Slurm job."""
+    """Return the names of pods that were seen on a node before they had a Slurm job."""
     seen = (sighting.new for sighting in sightings if sighting.new is not None)
     return sorted({pod.name for pod in seen if pod.spec.node_name and names.ANNOTATION_JOB_ID not in pod.annotations})
 
 
 def _end(stack: Stack) -> None:
-    """Remove everything. Who is deleted with its namespace has its own grace period, and nobody could shorten it."""
+    """Remove everything of this bench. Pods are deleted before their namespace: a deletion of the namespace would
+    give each pod its own grace period.
+    """
     there = stack.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "-o", "name")
     if there:
         stack.kubectl("delete", "daemonsets", "-n", NAMESPACE, "--all", "--cascade=orphan")

@@ -1,6 +1,6 @@
-"""All that who may only create pods could try against others: section by section of what was found to hurt.
+"""Everything that users who may only create pods could try against others, in the order of what was found to hurt.
 
-An abuse is a number of objects. A deed is done to a pod that runs.
+An abuse is a number of objects to create. A deed is a request about a running pod.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Abuses = Mapping[str, Sequence[Body]]
 
 NAMESPACE: Final = "abuse"
 STUBBORN: Final = "grace-that-is-allowed"
-"""A pod that runs until it is killed: others may not be beside it, and the deeds are done to it."""
+"""The name of a pod that ignores SIGTERM. Pods of other abuses may not be on its node, and the deeds are done to it."""
 _TRAP: Final = ["sh", "-c", "trap '' TERM; sleep 3000 & wait"]
 _MANY: Final = 65_532
 _ALLOWED_S: Final = 300
-"""hooks.longestGraceSeconds, by default."""
+"""The default of hooks.longestGraceSeconds."""
 _FOR_EVER_S: Final = 2**31 - 1
 _PORT: Final = 18_080
 _HOST: Final = "kubernetes.io/hostname"
@@ -30,7 +30,7 @@ _GPU: Final = "nvidia.com/gpu"
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True):
-    """A request about a pod that runs: `part` is what comes after its path."""
+    """A request about a running pod; `part` is appended to the pod's path."""
 
     name: str
     method: str
@@ -54,7 +54,7 @@ DEEDS: Final = (
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where what may run of it runs: as if somebody had that node as a share."""
+    """The node, scheduler and image of abusive pods."""
 
     image: str
     scheduler: str
@@ -63,7 +63,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def pod(
         self, *, grace_s: int = 1, resources: Body | None = None, spec: Body | None = None, **metadata: object
     ) -> Body:
-        """A pod of 10m that does not end by itself."""
+        """Return a pod that asks for 10m of cpu and does not end by itself."""
         asked = {"requests": {"cpu": "10m", "memory": "8Mi"} | (resources or {}), "limits": resources or {}}
         main = {"name": "main", "image": self.image, "command": _TRAP, "resources": asked}
         own = {
@@ -74,7 +74,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def abuses(place: Place, *, replicas: int) -> Abuses:
-    """All of it by name. `replicas`: pods that exclude each other; half as many wait for others, or for a host port."""
+    """Return the objects of all abuses by name. `replicas` pods exclude each other; half as many wait for a pod that
+    does not exist, and half as many for a host port.
+    """
     port = {"ports": [{"containerPort": 80, "hostPort": _PORT}]}
     apart = {"app": "apart"}
     return {
@@ -107,7 +109,7 @@ def _pods(count: int, pod: Body) -> list[Body]:
 
 
 def _with(place: Place, container: Mapping[str, object]) -> Body:
-    """The containers of a pod, with more said of the only one."""
+    """Return the pod's only container with these fields added, as part of a spec."""
     spec = place.pod()["spec"]
     assert isinstance(spec, dict)
     return {"containers": [spec["containers"][0] | container]}
@@ -124,8 +126,8 @@ def _near(how: str, *labels: Mapping[str, str]) -> Body:
 
 
 def _declarations(place: Place) -> Abuses:
-    """More pods, or roles, than any gang can have. By whose words, and how little it costs, is a test of
-    `core.gang.families`.
+    """Return pods that declare more pods or roles than a gang can have. Tests of `core.gang.families` show what such
+    declarations cost.
     """
 
     def annotated(gang: str, sizes: str) -> Body:
@@ -134,13 +136,15 @@ def _declarations(place: Place) -> Abuses:
 
     return {
         "places-by-annotation": [annotated(f"p{number}", f"r0=1,b={_MANY}") for number in range(5)],
-        # Of a long annotation only the beginning is remembered.
+        # The scheduler keeps only the beginning of a long annotation.
         "roles-by-annotation": [annotated("r", ",".join(f"r{number}=1" for number in range(20_000)))],
     }
 
 
 def _daemons(place: Place) -> Abuses:
-    """Pods that say a DaemonSet made them, for its pods need no job; and one that is there, in no listed namespace."""
+    """Return pods that name a DaemonSet which does not exist as owner, because pods of DaemonSets need no job; and a
+    DaemonSet in a namespace that no administrator lists.
+    """
     kind = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
     nobody = {**kind, "name": "none", "uid": str(uuid.uuid4()), "controller": True}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [place.node]}]}

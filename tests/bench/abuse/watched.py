@@ -1,4 +1,4 @@
-"""The scheduler of a cluster, as it is, with a look at how long its event loop is held."""
+"""Measures how long the event loop of a cluster's scheduler is held, by a module that is added to its pods."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from tests.e2e import processes
 _NAME = "sunkpy-bench-holds"
 _FOLDER = "/holds"
 _FROM_S = 0.002
-"""So short that some are seen of any scheduler."""
+"""Turns of the event loop from this length on are noted: short enough that every scheduler has some."""
 _PACKAGE = "/opt/sunkpy-package"
-"""Where the image has sunkpy (slurm-images/sunkpy.Dockerfile)."""
+"""The folder of sunkpy in the image (slurm-images/sunkpy.Dockerfile)."""
 
 
 @contextlib.contextmanager
 def watched(stack: Stack) -> Iterator[None]:
-    """Within it, each scheduler writes its long turns into its log; before and after it they are rolled."""
+    """Run the block with schedulers that log their long turns. The scheduler's pods are replaced before and after
+    the block.
+    """
     data = {
         "holds.py": Path(holds.__file__).read_text(),
         "sitecustomize.py": f"import holds; holds.watch(holds.log, from_s={_FROM_S})\n",
@@ -50,7 +52,7 @@ def _roll(stack: Stack, *how: str) -> None:
 
 
 def held(stack: Stack, since: datetime) -> list[holds.Hold]:
-    """Turns of all schedulers from then on that were long enough to be noted.
+    """Return the long turns that all schedulers have logged since then.
 
     Raises:
         LookupError: there is none, so nothing was watched.

@@ -1,1 +1,1 @@
-"""Thousands of pods at once, and what must not wait meanwhile: on simulated nodes, without a cluster."""
+"""Thousands of pods at once, and how long other pods wait meanwhile: on simulated nodes, without a cluster."""

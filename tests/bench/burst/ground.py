@@ -1,7 +1,7 @@
-"""A Slurm cluster's simulated nodes, on the ground of `tests.bench.ground`.
+"""Simulated nodes of a Slurm cluster, on the daemons of `tests.bench.ground`.
 
-Each node is a Node, a slurmd pod and a Slurm node, all three of them text: no kubelet, no slurmd, so no Prolog and no
-Epilog.
+Each node is a Node, a slurmd pod and a Slurm node. These are only records: no kubelet or slurmd runs, so there is no
+Prolog and no Epilog.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AT_ONCE = 16
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes `<name>-000`, `<name>-001` …, all alike, labelled with the name of their pool."""
+    """Nodes `<name>-000`, `<name>-001` …, all alike, with the name of their pool as a label."""
 
     name: str
     size: int
@@ -33,23 +33,23 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> list[str]:
-        """Their names, the same on both sides."""
+        """The names of the nodes, the same in Kubernetes and in Slurm."""
         return [f"{self.name}-{number:03}" for number in range(self.size)]
 
     @property
     def memory_mib(self) -> int:
-        """A GiB for each cpu."""
+        """The memory of each node in MiB: one GiB for each cpu."""
         return 1024 * self.cpus
 
     @property
     def conf(self) -> str:
-        """Its line of slurm.conf."""
+        """The line of slurm.conf that defines the nodes."""
         which = f"{self.name}-[000-{self.size - 1:03}]"
         return f"NodeName={which} NodeAddr=127.0.0.1 CPUs={self.cpus} RealMemory={self.memory_mib} State=EXTERNAL\n"
 
 
 async def furnish(kube: Kube, pools: Sequence[Pool]) -> None:
-    """Make the Nodes and slurmd pods of these pools, and what both need."""
+    """Make the Nodes and slurmd pods of these pools, with their namespace and service account."""
     await ground.make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": NAMESPACE}})
     accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
     await ground.make_if_missing(kube, accounts, {"metadata": {"name": SERVICE_ACCOUNT}})
@@ -64,7 +64,7 @@ async def furnish(kube: Kube, pools: Sequence[Pool]) -> None:
 
 
 def slurmd(node: str, *, cluster: str, slurm_node: str) -> dict[str, object]:
-    """A slurmd pod on a node, which only says that it is one."""
+    """Return a slurmd pod on a node, for a slurmd that does not run."""
     labels = {names.LABEL_ROLE: names.ROLE_COMPUTE, names.LABEL_CLUSTER: cluster, names.LABEL_SLURM_NODE: slurm_node}
     owner = {
         "apiVersion": f"{names.API_GROUP}/v1alpha1", "kind": names.NODESET_KIND, "name": "simulated", "uid": "nodeset",
@@ -81,7 +81,7 @@ def slurmd(node: str, *, cluster: str, slurm_node: str) -> dict[str, object]:
 
 
 async def token_of(kube: Kube, node: str, *, audience: str) -> str:
-    """What the hooks of a node prove with who they are."""
+    """Return the token by which the hooks of a node prove which node they are."""
     pod = json.loads(await kube.request("GET", paths.pod(NAMESPACE, node)))["metadata"]
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"

@@ -1,4 +1,4 @@
-"""Pods that come at once, the same jobs by plain REST, and when each had its node."""
+"""Pods that are created at once, the same jobs submitted directly to slurmrestd, and when each pod was bound."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _PODS_IN_FLIGHT = 16
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal pods: `count` of `cpus` each in gangs of `gang`; on the nodes of `pool`, or each on its own of `nodes`, if
-    they are not empty.
+    """Equal pods: `count` pods of `cpus` each, in gangs of `gang`. They go to nodes of `pool`; or each to one of
+    `nodes`, if these are given.
 
-    Those that are not for our `scheduler` are of the default one. A service is asked for as an allocation, at once;
-    others queue, as their batch jobs do.
+    With another `scheduler` the pods are not sunkpy's. A service becomes an allocation, which starts at once or is
+    refused; other pods become batch jobs.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """Of the pods."""
+        """The names of the pods."""
         return [f"{self.name}-{number}" for number in range(self.count)]
 
     @property
     def bodies(self) -> list[dict[str, object]]:
-        """The pods."""
+        """The pods, as bodies of requests that create them."""
         return [self._pod(number) for number in range(self.count)]
 
     def _pod(self, number: int) -> dict[str, object]:
@@ -76,7 +76,7 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> list[JobSpec]:
-        """The same to Slurm: what the scheduler submits for them."""
+        """The jobs that the scheduler would submit for the pods."""
         return [self._job(number) for number in range(self.count // self.gang)]
 
     def _job(self, number: int) -> JobSpec:
@@ -89,7 +89,7 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pods(PodWatch):
-    """The pods of a namespace, as a watch shows them: when each was bound, and when it was told to go."""
+    """The pods of a namespace in a watch: when each was created, bound and deleted (monotonic seconds), by name."""
 
     def __init__(self, kube: Kube, *, namespace: str = WORKLOADS) -> None:
         super().__init__(Informer(kube, paths.pods(namespace), Pod))
@@ -112,17 +112,17 @@ class Pods(PodWatch):
             self.waits.add(new.name)
 
     def get(self, name: str) -> Pod | None:
-        """The pod as it was seen last."""
+        """Return the pod as the watch last showed it; None if it is gone."""
         return self._informer.get(self._namespace, name)
 
     def node_and_job_of(self, name: str) -> tuple[str, JobId]:
-        """Where the pod is, and under which job."""
+        """Return the pod's node and the job in its annotation."""
         pod = self.get(name)
         assert pod is not None
         return pod.spec.node_name, JobId(int(pod.annotations[names.ANNOTATION_JOB_ID]))
 
     async def create(self, bodies: Sequence[dict[str, object]]) -> None:
-        """All at once, as a controller does: some requests in flight."""
+        """Create the pods with 16 requests in flight, as a controller does."""
 
         async def create(body: dict[str, object]) -> None:
             metadata = body["metadata"]
@@ -133,7 +133,9 @@ class Pods(PodWatch):
         await in_flight(_PODS_IN_FLIGHT, (partial(create, body) for body in bodies))
 
     async def remove(self, prefix: str, *, timeout_s: float) -> None:
-        """Take away all pods whose name begins so, at once: no kubelet lets go of them."""
+        """Delete all pods whose name begins with `prefix`, with grace period 0 because no kubelet would remove them,
+        and forget them.
+        """
 
         async def delete(name: str) -> None:
             with contextlib.suppress(errors.NotFound):
@@ -151,7 +153,7 @@ class Pods(PodWatch):
 
 
 async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False) -> list[JobId]:
-    """Submit with ten in flight, as batch jobs or as allocations `at_once`; the ids."""
+    """Submit jobs with ten requests in flight, as batch jobs or, with `at_once`, as allocations. Return their ids."""
     ids: list[JobId] = []
 
     async def submit(job: JobSpec) -> None:
@@ -165,7 +167,7 @@ async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool =
 
 
 async def all_run(slurm: Slurm, ids: Sequence[JobId], *, timeout_s: float) -> None:
-    """Wait until Slurm says that all of them run."""
+    """Wait until Slurm reports all of these jobs as running."""
 
     async def do_run() -> bool:
         known = await slurm.jobs_state()
@@ -175,7 +177,7 @@ async def all_run(slurm: Slurm, ids: Sequence[JobId], *, timeout_s: float) -> No
 
 
 async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
-    """Cancel whatever has not ended, and wait until it has."""
+    """Cancel all jobs that have not ended, and wait until they have."""
 
     async def cancel(id: JobId) -> None:
         with contextlib.suppress(AlreadyDone, NotFound):

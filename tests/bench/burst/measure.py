@@ -1,10 +1,10 @@
-"""Many pods at once, against the same jobs by plain REST in the same run, on simulated nodes.
+"""Many pods at once, compared with the same jobs submitted directly to slurmrestd, on simulated nodes.
 
-No Prolog runs there, so a pod is bound when the scheduler's poll has shown that its job runs and where. An epilog is
-called by the bench, over HTTP with the token of the node's slurmd pod, as the hook script does it.
+No Prolog runs there, so a pod is bound when the scheduler's poll shows that its job runs. The bench itself makes the
+calls of Epilogs, over HTTP with the token of the node's slurmd pod, as the hook script does.
 
-slurmctld looks at batch jobs once a second. What takes about as long is begun at any moment of that second, several
-times, ours and plain in turns, and the medians count.
+slurmctld looks at batch jobs once a second. So short measurements begin at random moments of that second, are repeated
+in turns for pods and for jobs, and their medians count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ VICTIMS = Pool(name="victims", size=64, cpus=8)
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of each."""
+    """How many pods, gangs, jobs, nodes and rounds each part of the bench has."""
 
     singles: int = 100
     rounds: int = 5
@@ -72,24 +72,24 @@ QUICK = Sizes(
     singles=30, rounds=3, old_jobs=(0, 60), gangs=10, large=32, many=200, nodes=60, unschedulable=500, good=4,
     victims=6, at_once=12, queued=10,
 )  # fmt: skip
-"""The same within three minutes."""
+"""The sizes for a run of three minutes."""
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of a wave: seconds until all had their nodes, and what each program used meanwhile."""
+    """One side of a wave: the seconds until all pods or jobs had nodes, and what each program used meanwhile."""
 
     took_s: float
     cpu_s: Mapping[str, float]
     in_words: str
 
     def each(self, count: int) -> str:
-        """Milliseconds of processor time of each program for one pod."""
+        """Return each program's processor time per pod, in milliseconds, in words."""
         most = sorted(self.cpu_s.items(), key=lambda item: -item[1])
         return ", ".join(f"{name} {1000 * used_s / count:.1f}" for name, used_s in most if used_s > 0)
 
 
 class Took(msgspec.Struct, frozen=True, kw_only=True):
-    """One wave, ours and plain, and what it cost the scheduler in requests to Slurm."""
+    """The measurements of one wave: by pods, by plain jobs, and the scheduler's requests to Slurm."""
 
     ours: Used
     plain: Used
@@ -97,7 +97,7 @@ class Took(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def median(rounds: Sequence[Took]) -> Took:
-        """Of an odd number, each side by itself."""
+        """Return the median of an odd number of rounds, for pods and for plain jobs separately."""
         middle = len(rounds) // 2
         ours = sorted(rounds, key=lambda each: each.ours.took_s)[middle]
         plain = sorted(rounds, key=lambda each: each.plain.took_s)[middle]
@@ -105,7 +105,7 @@ class Took(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """Both sides and the scheduler between them."""
+    """The clients of Kubernetes and Slurm, and the scheduler, of one round."""
 
     kube: Kube
     slurm: Slurm
@@ -114,7 +114,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     pids: Callable[[], Mapping[str, int]]
 
     async def used(self, work: Callable[[], Awaitable[float]]) -> Used:
-        """What some work took, which returns its seconds."""
+        """Run `work`, which returns its seconds, and return them with the processor time of each program."""
         before = census.take(self.pids())
         took_s = await work()
         after = census.take(self.pids())
@@ -122,17 +122,17 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before, cores=os.cpu_count() or 1))
 
     async def clear(self, prefix: str) -> None:
-        """No pod whose name begins so is left, and no job."""
+        """Remove all pods whose name begins with `prefix`, and end all jobs."""
         await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
         await load.end_all(self.slurm, timeout_s=_PATIENCE_S)
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until the watch of pods has shown it."""
+        """Wait until the watch of pods has shown that `is_so`."""
         await self.pods.until(is_so, what=what, timeout_s=_PATIENCE_S)
 
 
 class Bench:
-    """One control plane for all rounds; each round has a Slurm and a scheduler of its own."""
+    """All rounds on one control plane; each round has a Slurm and a scheduler of its own."""
 
     def __init__(self, plane: ControlPlane, sizes: Sizes) -> None:
         self._plane = plane
@@ -143,7 +143,7 @@ class Bench:
         self._moments = random.Random(sizes.many)
 
     async def run(self) -> list[report.Figure]:
-        """All rounds."""
+        """Run all rounds and return their figures."""
         async with await Kube.connect(self._plane.admin) as kube:
             await furnish(kube, [LARGE, self._many, VICTIMS])
             figures = []
@@ -207,7 +207,9 @@ class Bench:
         return figures
 
     async def _default_scheduler(self, ground: Ground, wave: Wave, ours: Used) -> report.Figure:
-        """The same pods, made and bound without Slurm: no queue, no job, and no limit of its own requests in reach."""
+        """Time the same pods with kube-scheduler, without Slurm, and with a limit on requests that it does not
+        reach.
+        """
         self._plane.start_binder()
         try:
             await _until_bound(ground, Wave(name="awake", count=1, scheduler=_DEFAULT_NAME))
@@ -232,7 +234,7 @@ class Bench:
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """All of it, alone."""
+    """Run the whole bench on a control plane of its own."""
     with control_plane("burst") as plane:
         return asyncio.run(Bench(plane, QUICK if asked.quick else Sizes()).run())
 
@@ -241,7 +243,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 async def _wave(ground: Ground, wave: Wave, moments: random.Random) -> Took:
-    """First the pods, then the same jobs without us."""
+    """Time the pods of a wave, then the same jobs without the scheduler."""
     await asyncio.sleep(moments.random())
     before = await ground.scheduler.spent()
     ours = await _until_bound(ground, wave)
@@ -254,7 +256,7 @@ async def _wave(ground: Ground, wave: Wave, moments: random.Random) -> Took:
 
 
 async def _until_bound(ground: Ground, wave: Wave) -> Used:
-    """From the first that is made until the last is bound."""
+    """Time a wave from the first request until the last pod is bound."""
 
     async def work() -> float:
         began_s = time.monotonic()
@@ -265,7 +267,7 @@ async def _until_bound(ground: Ground, wave: Wave) -> Used:
 
 
 async def _create(ground: Ground, wave: Wave) -> None:
-    """Make them, and wait until all are bound."""
+    """Create the pods of a wave, and wait until all are bound."""
     await ground.pods.create(wave.bodies)
     names = {*wave.names}
     await ground.until(lambda: names <= ground.pods.bound_s.keys(), f"all {wave.count} pods {wave.name} are bound")
@@ -307,7 +309,9 @@ def _costs(wave: Wave, spent: Spent) -> list[report.Figure]:
 
 
 async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report.Figure]:
-    """A good pod among many that wait in vain, while they come, when all is quiet, and after each change of a Node."""
+    """Time single good pods among many pods that fit nowhere: while these are created, when they wait, and while a
+    Node changes each second.
+    """
     alone_s = report.median(await _good_pods(ground, sizes.good, "alone"))
     wave = Wave(name="never", count=sizes.unschedulable, pool="nowhere")
     began_s = time.monotonic()
@@ -332,7 +336,7 @@ async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report
 
 
 async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
-    """Created one after the other: seconds until each was bound."""
+    """Create pods one after another; return the seconds until each was bound."""
     took = []
     for number in range(count):
         wave = Wave(name=f"good-{name}-{number}", count=1)
@@ -344,7 +348,7 @@ async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
 
 
 async def _change(kube: Kube, node: str) -> None:
-    """A label of a Node comes and goes."""
+    """Change a label of a Node each second, until cancelled."""
     while True:
         for value in ("a", "b"):
             await kube.patch(paths.node(node), {"metadata": {"labels": {"node.example.com/flips": value}}})
@@ -355,7 +359,7 @@ async def _change(kube: Kube, node: str) -> None:
 
 
 async def _large_gang(ground: Ground, size: int) -> list[report.Figure]:
-    """It is bound whole, and goes whole when Slurm takes one of its nodes."""
+    """Time a large gang until it is bound, and until all its pods are evicted after Slurm took one of its nodes."""
     wave = Wave(name="large", count=size, gang=size, cpus=MANY.cpus // 2)
     took_s = (await _until_bound(ground, wave)).took_s
     told_s = await _take_nodes(ground, wave.names[:1], told=wave.names)
@@ -367,7 +371,7 @@ async def _large_gang(ground: Ground, size: int) -> list[report.Figure]:
 
 
 async def _evictions_during(ground: Ground, nodes: Sequence[str], burst: int) -> list[report.Figure]:
-    """Jobs are preempted one by one, on an idle cluster and while many pods are submitted."""
+    """Time preemptions one by one, on an idle cluster and while many pods are submitted."""
 
     async def preempt(pod: str, index: int) -> float:
         await asyncio.sleep(index * _PREEMPTIONS_EACH_S)
@@ -394,7 +398,7 @@ async def _evictions_during(ground: Ground, nodes: Sequence[str], burst: int) ->
 
 
 async def _evictions_at_once(ground: Ground, nodes: Sequence[str], queued: int) -> list[report.Figure]:
-    """One job preempts a pod on each of many nodes while others wait in the queue."""
+    """Time one job that preempts a pod on each of many nodes while other jobs are queued."""
     waiting = JobSpec(name="queued", script="#!/bin/sh\n", comment="plain", hold=True)
     await load.submit_plain(ground.slurm, [waiting] * queued)
     victims = await _occupy(ground, nodes)
@@ -409,16 +413,17 @@ async def _evictions_at_once(ground: Ground, nodes: Sequence[str], queued: int) 
 
 
 async def _occupy(ground: Ground, nodes: Sequence[str]) -> Sequence[str]:
-    """A pod on each of these nodes, which it fills; their names."""
+    """Bind a pod to each of these nodes, which it fills. Return the pods' names."""
     wave = Wave(name="victim", count=len(nodes), cpus=VICTIMS.cpus, nodes=tuple(nodes))
     await _create(ground, wave)
     return wave.names
 
 
 async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str]) -> float:
-    """A job of a higher partition takes the nodes of pods, whose epilogs ask there until some were told to go.
+    """Preempt pods with a job of a higher partition, and call the Epilogs of their nodes until the pods in `told` are
+    evicted.
 
-    Returns: seconds from the epilogs' first question, 0 if all were told before.
+    Returns: the seconds from the first call of an Epilog to the last eviction; 0 if all evictions came before.
     """
     jobs = dict(map(ground.pods.node_and_job_of, pods))
     tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in jobs}
@@ -443,6 +448,6 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
 
 
 async def _epilog(ground: Ground, job: JobId, node: str, token: str) -> None:
-    """Ask until it may end, as the script of a node does."""
+    """Call the scheduler as a node's Epilog script does, until it lets the Epilog end."""
     while await ground.scheduler.call("epilog", job, node, token=token) != 200:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)

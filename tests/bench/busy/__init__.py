@@ -1,1 +1,3 @@
-"""What fits behind a long queue: pods and sbatch, with the parameters of the chart and with those of Slurm alone."""
+"""How soon small pods and jobs start behind a long queue, with the chart's SchedulerParameters and with Slurm's
+defaults.
+"""

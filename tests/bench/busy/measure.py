@@ -1,4 +1,4 @@
-"""All figures of a busy queue, and what backfill takes of slurmctld for them."""
+"""All figures of a busy queue, and how much of slurmctld's processor time backfill takes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from tests.polling import until
 SLURMS_OWN: Sequence[str] = ()
 _MEDIAN_S, _P95_S, _SHARE = 2.0, 5.0, 0.1
 _PLANNED_S = 60.0
-"""To which Slurm plans starts (bf_resolution)."""
+"""The accuracy in seconds with which Slurm plans starts (bf_resolution)."""
 _PAUSE_S = 2.0
 _FIRST_CYCLE_S = 35.0
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs in the queue, one size after the other; how often each door is measured, ours and Slurm's; nodes."""
+    """`queues`: numbers of queued jobs, one after another. `ours`, `theirs`: how often each door is measured with
+    the chart's parameters and with Slurm's defaults. `nodes`: how many simulated nodes.
+    """
 
     queues: tuple[int, ...] = (20, 1_000, 10_000)
     ours: int = 15
@@ -45,7 +47,9 @@ QUICK = Rounds(queues=(20, 1_000), ours=4, theirs=1, nodes=100)
 
 
 class Behind(msgspec.Struct, frozen=True, kw_only=True):
-    """Behind one queue: seconds by door, the share of a core of backfill, its cycles' mean; and the load meanwhile."""
+    """What was measured behind one queue: seconds to a start by door, backfill's share of a core, the mean length of
+    its cycles, and the machine's load.
+    """
 
     took_s: Mapping[str, Sequence[float]]
     share: float
@@ -54,7 +58,7 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """First nodes that are simulated, then the cluster of `make demo`."""
+    """Measure on simulated nodes, then on the cluster of `make demo`."""
     rounds = QUICK if asked.quick else Rounds()
     figures: list[report.Figure] = []
     if asked.only != "real":
@@ -91,7 +95,7 @@ async def _behind_queues(side: Side, rounds: Rounds) -> list[report.Figure]:
 
 
 async def _behind(side: Side, name: str, rounds: int) -> Behind:
-    """One after the other through each door, at any moment of a cycle."""
+    """Time small jobs one after another through each door, at random moments of a backfill cycle."""
     await asyncio.to_thread(side.admin, "sdiag", "--reset")
     began_s, used_s = time.monotonic(), _backfill_s(side)
     took_s: dict[str, list[float]] = {door: [] for door in DOORS}
@@ -107,7 +111,7 @@ async def _behind(side: Side, name: str, rounds: int) -> Behind:
 
 
 def _backfill_s(side: Side) -> float:
-    """Processor seconds of slurmctld's thread `bckfl` so far."""
+    """Return the processor seconds of slurmctld's backfill thread (`bckfl`) so far."""
     used_ns = 0
     for pid in side.slurmctld():
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -118,13 +122,15 @@ def _backfill_s(side: Side) -> float:
 
 
 def cycle_mean_s(sdiag: str) -> float:
-    """Of backfill's cycles since the last reset, its pauses left out; 0 when there was none."""
+    """Return the mean length in seconds of backfill's cycles since the last reset, without its pauses; 0 if there
+    was none.
+    """
     found = re.search(r"Mean cycle:\s+(\d+)", sdiag.partition("Backfilling stats")[2])
     return int(found[1]) / 1e6 if found else 0.0
 
 
 async def _planned(side: Side, job: JobId) -> float:
-    """When Slurm means to start the first that waits (by its own clock)."""
+    """Return when Slurm plans to start the first queued job, in seconds since the epoch."""
     found: list[float] = []
 
     async def is_planned() -> bool:

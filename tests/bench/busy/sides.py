@@ -1,8 +1,8 @@
-"""Two clusters whose queue is long: simulated nodes on a ground of their own, and the real nodes of `make demo`.
+"""Two clusters with a long queue: simulated nodes, and the real nodes of `make demo`.
 
-All nodes but two are taken whole, each for another time of hours; each job of the queue wants three whole nodes. So two
-nodes are idle, nobody who waits fits, and Slurm can tell when each will. The queue belongs to one user, what is
-measured to others. A partition that is DOWN takes jobs in without looking at the queue, ten times as fast.
+Jobs hold all nodes but two, each for another number of hours. Each queued job wants three whole nodes. So two nodes are
+idle, no queued job fits, and Slurm can plan when each will start. The queue belongs to one user, the measured jobs to
+others. Jobs are queued in a partition that is DOWN, because slurmctld takes them in ten times as fast there.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tests.e2e.slurm_access import slurm_client
 from tests.polling import until
 
 PATIENCE_S = 60.0
-"""What has no node by then counts as so long."""
+"""What has no node after this many seconds is counted with this time."""
 DOORS = ("service", "pod", "sbatch")
 
 
 class Doors(msgspec.Struct, frozen=True, kw_only=True):
-    """Both doors of one cluster. `sbatch`: submits a small job; seconds until it runs, at most PATIENCE_S.
-
-    `body`: a small pod of a name and a restartPolicy. `grace_s`: of its deletion; 0 where no kubelet lets go of it.
+    """The ways into one cluster. `body`: returns a small pod with this name and restartPolicy. `sbatch`: submits a
+    small job with this name, and returns the seconds until it runs, at most PATIENCE_S. `grace_s`: the grace period
+    of a pod's deletion; 0 if no kubelet runs.
     """
 
     kube: Kube
@@ -53,7 +53,7 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: int
 
     async def time(self, door: str, name: str) -> float:
-        """Seconds until it has a node."""
+        """Return the seconds until a pod or job of this name has a node; `door` is one of DOORS."""
         if door == "sbatch":
             return await self.sbatch(name)
         began_s = time.monotonic()
@@ -77,14 +77,14 @@ _CLEAR_S = 900.0
 
 
 def chart_parameters() -> list[str]:
-    """What the chart has by default."""
+    """Return the SchedulerParameters that charts/slurm has by default."""
     values = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
     options = values["slurmConfig"]["conf"]["SchedulerParameters"]
     return [name if value is True else f"{name}={value}" for name, value in options.items()]
 
 
 async def take_nodes(side: Side) -> None:
-    """All but the idle ones, each by a job that fills it."""
+    """Fill all nodes but the idle ones, each with a job."""
     jobs = [
         JobSpec(name=JOBS, script=_KEEPS_NODE, shared="none", time_limit_min=_RUNNING_MIN + 7 * number)
         for number in range(side.nodes - IDLE)
@@ -95,7 +95,7 @@ async def take_nodes(side: Side) -> None:
 
 
 async def queue_more(side: Side, count: int) -> JobId:
-    """So many jobs more wait; the first of them."""
+    """Queue `count` more jobs. Return the first of them."""
     await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=down")
     made: list[JobId] = []
 
@@ -116,7 +116,9 @@ async def queue_more(side: Side, count: int) -> JobId:
 
 
 class Simulated:
-    """Nodes that slurmctld alone knows; no Prolog runs, so a pod is bound at the next poll after its job began."""
+    """A cluster of nodes that only slurmctld knows. No Prolog runs, so a pod is bound at the scheduler's next poll
+    after its job began.
+    """
 
     def __init__(self, running: RunningSlurm, kube: Kube, pods: Pods, nodes: int) -> None:
         self.name, self.nodes = f"{nodes} simulated nodes", nodes
@@ -124,15 +126,15 @@ class Simulated:
         self.doors = Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=self.sbatch, grace_s=0)
 
     def admin(self, *command: str) -> str:
-        """Output of one of Slurm's commands, as its administrator, beside slurmctld."""
+        """Return the output of a Slurm command, run as Slurm's administrator beside slurmctld."""
         return self._running.real.as_user(401, *command)
 
     def slurm(self) -> contextlib.AbstractAsyncContextManager[Slurm]:
-        """A client that may submit as anybody: the one that is open."""
+        """Return a client that may submit as any user."""
         return contextlib.nullcontext(self._running.slurm)
 
     async def use(self, parameters: Sequence[str]) -> None:
-        """slurmctld works with these SchedulerParameters, as it reads its file again; the queue stays."""
+        """Make slurmctld use these SchedulerParameters by a reconfigure; the queue stays."""
         wanted = f"SchedulerParameters={','.join([*parameters, 'nohold_on_prolog_fail'])}"
         conf = self._running.real.root / "etc/slurm/slurm.conf"
         conf.write_text(re.sub(r"^SchedulerParameters=.*$", wanted, conf.read_text(), flags=re.MULTILINE))
@@ -146,11 +148,13 @@ class Simulated:
         await until(is_used, timeout_s=PATIENCE_S, what=wanted)
 
     def slurmctld(self) -> Sequence[int]:
-        """Its process, the one that runs now."""
+        """Return the process id of slurmctld."""
         return [census.slurm_daemons_of(self._running.pid)["slurmctld"]]
 
     async def sbatch(self, name: str) -> float:
-        """By REST, which sends slurmctld what sbatch sends."""
+        """Submit a small job by slurmrestd, which sends slurmctld the same as sbatch. Return the seconds until it
+        runs.
+        """
         slurm, began_s = self._running.slurm, time.monotonic()
         job = JobSpec(name=name, script="#!/bin/sh\n", memory_mib_per_node=MEMORY_MIB, time_limit_min=_SMALL_MIN)
         made = (await slurm.submit_job(job)).job_id
@@ -167,7 +171,7 @@ class Simulated:
 
 @contextlib.asynccontextmanager
 async def simulated(plane: ControlPlane, nodes: int) -> AsyncIterator[Simulated]:
-    """A Slurm 26.05 with so many nodes, and our scheduler between it and a control plane."""
+    """Yield a Slurm 26.05 with so many nodes, with a control plane and a scheduler."""
     pool = Pool(name="many", size=nodes, cpus=_SIMULATED_CPUS)
     async with (
         await Kube.connect(plane.admin) as kube,
@@ -192,7 +196,7 @@ _LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
 
 
 class Real:
-    """The cluster of `make demo`: kubelets, slurmds, Prologs."""
+    """The cluster of `make demo`, with kubelets, slurmds and Prologs."""
 
     def __init__(self, stack: Stack, kube: Kube) -> None:
         self._stack = stack
@@ -207,12 +211,14 @@ class Real:
         )  # fmt: skip
 
     def admin(self, *command: str) -> str:
-        """Output of one of Slurm's commands, as its administrator, beside slurmctld."""
+        """Return the output of a Slurm command, run as Slurm's administrator beside slurmctld."""
         return self._stack.admin(*command, timeout_s=_CLEAR_S)
 
     @contextlib.asynccontextmanager
     async def slurm(self) -> AsyncIterator[Slurm]:
-        """To the slurmrestd that is left: other parameters restart it, too."""
+        """Yield a client of slurmrestd, once only one pod of it is left: a change of parameters replaces its pod,
+        too.
+        """
 
         async def is_one() -> bool:
             return len(await asyncio.to_thread(processes.pods_of, self._stack, "slurmrestd")) == 1
@@ -222,7 +228,7 @@ class Real:
             yield slurm
 
     async def use(self, parameters: Sequence[str]) -> None:
-        """As an administrator sets them; slurmctld is restarted."""
+        """Set these SchedulerParameters in the chart's values, by `helm upgrade`; slurmctld restarts."""
         options: dict[str, object] = {each.partition("=")[0]: False for each in chart_parameters()}
         options |= {name: value or True for name, _, value in (each.partition("=") for each in parameters)}
         values = {"conf": {"SchedulerParameters": options, "MaxJobCount": 50_000}}
@@ -233,7 +239,7 @@ class Real:
         )  # fmt: skip
 
     def slurmctld(self) -> Sequence[int]:
-        """Those of its pod: the nodes share this machine."""
+        """Return the process ids of slurmctld, which are visible because the nodes are processes of this machine."""
         return [
             pid
             for pod in processes.pods_of(self._stack, "slurmctld")
@@ -241,7 +247,7 @@ class Real:
         ]
 
     async def sbatch(self, name: str) -> float:
-        """From the login pod, until the first line of its script."""
+        """Submit a small job from the login pod. Return the seconds until the first line of its script."""
         said = await asyncio.to_thread(
             self._stack.login,
             f"rm -f {name}.out; date +%s.%N; "
@@ -260,7 +266,7 @@ Side = Simulated | Real
 
 @contextlib.asynccontextmanager
 async def real(stack: Stack) -> AsyncIterator[Real]:
-    """The cluster as it is; afterwards its queue is empty and its values are those of `make demo`."""
+    """Yield the demo cluster. Afterwards its queue is emptied and its values are reset to those of `make demo`."""
     async with await Kube.connect(stack.kubeconfig) as kube:
         side = Real(stack, kube)
         try:
