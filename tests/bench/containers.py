@@ -1,7 +1,7 @@
-"""How soon a job runs in a container of an image of 5 GB: srun --container-image on a node, then on others.
+"""How soon a job starts in a container with an image of 5 GB: srun --container-image on one node, then on others.
 
-Real Slurm daemons and a registry on one machine: the image, which gzip makes small, comes over loopback, and the cache
-that nodes share is a folder of its disk. Needs root: the daemons change their user.
+Real Slurm daemons and a registry run on one machine. The image comes over loopback; gzip makes it small. The cache that
+nodes share is a folder on the machine's disk. The bench needs root, because the daemons change their user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHARED: Final = "two shared cores run srun, slurmctld, slurmd and the shells of
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the image, about 5 GB, and how often it is started again."""
+    """The files of the image, about 5 GB, and how often containers are started from it."""
 
     small: int = 40_000
     small_bytes: int = 16_384
@@ -41,7 +41,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """The import, and starts on other nodes beside those of a job without a container."""
+    """Time the import of the image, and starts on other nodes compared with a job without a container."""
     sizes = Sizes(small=1_000, big=2, rounds=3) if asked.quick else Sizes()
     with tempfile.TemporaryDirectory(prefix="sunkpy-containers-") as folder, Registry().serving() as registry:
         site = Site(Path(folder))
@@ -60,7 +60,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 def _layer(sizes: Sizes) -> Layer:
-    """What is in all files of a size is compressed once."""
+    """Return a layer of random files. The content that files of one size share is compressed only once."""
     chance, out, digest = random.Random(1), bytearray(), hashlib.sha256()
     for kind, count, size in (("small", sizes.small, sizes.small_bytes), ("big", sizes.big, sizes.big_bytes)):
         rest = chance.randbytes(_BLOCK) * (size // _BLOCK)

@@ -1,4 +1,4 @@
-"""Do the dashboards and alerts of the chart show what happens? Asked of a real Prometheus that scrapes the run."""
+"""Whether the chart's dashboards and alerts show what happens in a run, asked of a real Prometheus that scrapes it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,30 @@ from tests.e2e.dashboards import groups, queries, targets
 from tests.prometheus import Prometheus, scraping
 
 NO_GPUS = "job: "
-"""The dashboard of one job begins with its GPUs, and no job of the load asks for one."""
+"""The prefix of queries of the dashboard of one job. They are left out: they begin with GPUs, which no job of the
+load has.
+"""
 NOTHING_DRAINED = {
     "nodes: Why it takes no work",
     "nodes: All nodes that take no work",
     "nodes: Drained most over 7 days, with jobs and without",
     "nodes: Time drained over 7 days, by NodeSet",
 }
-"""Empty where no fault of a short run drains a node for longer than two scrapes; e2e asks these of a drained node."""
+"""Queries without data in a short run, because no fault drains a node for longer than two scrapes. The e2e tests
+check them with a drained node.
+"""
 _EACH_S = 5.0
 
 
 @contextlib.contextmanager
 def scraped(stack: Stack, folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that knows the pods as they come and go. Debian's cannot ask the apiserver, so it is told."""
+    """Yield a Prometheus that scrapes the stack's pods. Debian's Prometheus cannot ask the apiserver, so a thread
+    keeps its file of targets up to date.
+    """
     file, done = folder / "targets.json", threading.Event()
 
     def tell() -> None:
-        with contextlib.suppress(CommandFailed):  # the apiserver is away: the last ones are scraped on
+        with contextlib.suppress(CommandFailed):  # the apiserver is away: the last known targets stay
             found = [{"targets": [address], "labels": labels} for address, labels in targets(stack)]
             file.with_suffix(".new").write_bytes(msgspec.json.encode(found))
             file.with_suffix(".new").rename(file)
@@ -56,7 +62,9 @@ def scraped(stack: Stack, folder: Path) -> Iterator[Prometheus]:
 
 
 def figures(prometheus: Prometheus, words: Mapping[str, str], *, since_s: float) -> list[report.Figure]:
-    """What shows nothing in all of the run, and what cannot be judged: nothing may be."""
+    """Return the queries of dashboards that had no data in the whole run, and the alerts that Prometheus cannot
+    evaluate: both must be none.
+    """
     words = {"$__rate_interval": f"{max(60, int(time.time() - since_s))}s", **words}
     asked = [(where, each) for where, each in queries(words, without=NOTHING_DRAINED) if not where.startswith(NO_GPUS)]
     nothing = [f"{where}: {each}" for where, each in asked if not prometheus.query(each, since_s=since_s)]

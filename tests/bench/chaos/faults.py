@@ -1,7 +1,8 @@
-"""Carry out the faults of a plan, undo each, and note when each really held.
+"""Carries out the faults of a plan, undoes each, and records when each was in effect.
 
-An admin works beside slurmctld, a person with kubectl; both can only do so while the apiserver and slurmctld answer, so
-a step that cannot be done yet is tried again for a while, as a person would. What is noted is when it was done.
+An administrator's commands run beside slurmctld, and a person's with kubectl. Both work only while the apiserver and
+slurmctld answer. So a step that fails is repeated for a while, as a person would repeat it, and the time of its success
+is recorded.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ from tests.bench.chaos.schedule import ADMIN_STATES, Fault, PlannedFault
 from tests.e2e import outage, processes
 
 PATIENCE_S = 100.0
-"""Longer than the longest fault: slurmctld may be on the node that is cut off."""
+"""For how many seconds a step is repeated: longer than the longest fault, because slurmctld may be on the node that
+is cut off.
+"""
 _UNDONE_ALREADY = ("Invalid node state specified", "Invalid node name specified")
 _PROGRAMS = {"mariadb": "mariadbd"}
-"""Of parts whose program has another name."""
+"""Parts whose program has another name."""
 _ROLL = "chaos.sunkpy.dev/roll"
 
 
 class Saboteur:
-    """One run's hands on a cluster. `inflicted` tells what they have done."""
+    """Carries out the faults of one run. `inflicted` has those done so far."""
 
     def __init__(self, stack: Stack, cluster: Cluster, slurm_nodes: Mapping[str, str]) -> None:
         self._done: dict[int, Inflicted] = {}
@@ -47,7 +50,9 @@ class Saboteur:
         self._slurm_nodes = slurm_nodes
 
     async def run(self, planned: PlannedFault, *, started_s: float, tell: Callable[[str], None]) -> None:
-        """Wait for its time, do it, wait, undo it. What a cancelled run has not undone is `mend_all`'s."""
+        """Wait for the fault's time, begin it, wait for its end, undo it. If a run is cancelled before that,
+        `mend_all` undoes the fault.
+        """
         await asyncio.sleep(max(started_s + planned.at_s - time.time(), 0.0))
         begun_s = time.time()
         said = await asyncio.to_thread(_patiently, lambda: self._begin(planned))
@@ -66,7 +71,9 @@ class Saboteur:
         self._done[planned.number] = msgspec.structs.replace(done, mended_s=time.time(), said=said)
 
     async def keep_controllers(self, tell: Callable[[str], None]) -> None:
-        """Start again, until cancelled, what of the control plane ends by itself: nobody else does on a devcluster."""
+        """Restart processes of the control plane that end by themselves, until cancelled: on a development cluster
+        nobody else does.
+        """
         while True:
             await asyncio.sleep(5)
             with contextlib.suppress(DevclusterError):  # the apiserver is away: next time
@@ -75,11 +82,11 @@ class Saboteur:
 
     @property
     def inflicted(self) -> tuple[Inflicted, ...]:
-        """What was done so far, in the order of the plan."""
+        """The faults that were done so far, in the order of the plan."""
         return tuple(self._done[number] for number in sorted(self._done))
 
     def mend_all(self) -> None:
-        """Undo whatever may still be broken: safe at any time, and at the end of a run that was cut short."""
+        """Undo every fault that may still be in effect. It is safe at any time, also after a run that was cut short."""
         for each in self._cluster.nodes():
             self._cluster.fault.mend(each.name)
         if not all(self._cluster.processes().values()):
@@ -102,7 +109,7 @@ class Saboteur:
     # ------------------------------------------------------------------ begin
 
     def _begin(self, planned: PlannedFault) -> str:
-        """Do it; what is worth telling about it."""
+        """Begin the fault. Return what is worth recording about it."""
         fault, target, faults = planned.fault, planned.target, self._cluster.fault
         match fault:
             case Fault.KILL:
@@ -164,15 +171,15 @@ class Saboteur:
         try:
             return self._stack.scontrol("update", f"nodename={self._slurm_node(planned)}", f"state={state}", *why)
         except CommandFailed as error:
-            # Somebody else has lifted it, or the node is not there: trying again changes nothing. The judge sees what
-            # was lifted; what Slurm refused to set was never there.
+            # Somebody else has lifted the state, or the node does not exist: another try would fail, too. The judge
+            # sees a state that somebody lifted; a state that Slurm refused to set was never in effect.
             if any(text in error.output for text in _UNDONE_ALREADY):
                 refused = "" if state == "resume" else "NOT DONE: "
                 return f"{refused}scontrol state={state}: {error.output}"
             raise
 
     def _cordon(self, node: str, reason: str) -> None:
-        # One write: a person's script that says why at once.
+        # One patch for the cordon and its reason, as a person's script would do it.
         patch = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: reason}}, "spec": {"unschedulable": True}}
         self._stack.kubectl("patch", "node", node, "--type=merge", "-p", json.dumps(patch))
 
@@ -214,7 +221,7 @@ def _kill_processes(pod: Pod, *, program: str) -> str:
 
 
 def _patiently(step: Callable[[], str]) -> str:
-    """Do a step, again and again while it fails; what it said, or why it never worked."""
+    """Repeat a step while it fails. Return its output, or why it never worked."""
 
     def attempt() -> str:
         try:

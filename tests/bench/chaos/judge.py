@@ -1,7 +1,7 @@
-"""What must not be, found in the record of a run. Pure: a record in, violations with their evidence out.
+"""Finds in the record of a run what must not happen. Pure: a record in, violations with their evidence out.
 
-Nothing is held against the system that Slurm's own rules or a fault of the run explain; each rule says what it lets
-pass. A violation carries what proves it, and the faults that were at work around it.
+A loss that Slurm's own rules or a fault of the run explain is no violation; each function says what it excuses. A
+violation has its evidence, and the faults around it.
 """
 
 from __future__ import annotations
@@ -31,26 +31,30 @@ from tests.bench.chaos.record import (
 from tests.bench.chaos.schedule import ADMIN_STATES, ENDS_JOBS, Door, Fault
 
 AROUND_S = 90.0
-"""A fault is named with a violation that it may have caused so long after its end."""
+"""For how many seconds after its end a fault may have caused a violation, and is named with it."""
 SAVED_AFTER_S = 10.0
-"""slurmctld writes its state a few seconds after each change: what is younger may be lost when it is killed."""
+"""For how many seconds after a change slurmctld may lose it when it is killed: it saves its state a few seconds
+later.
+"""
 SHOWN_AFTER_S = 1.0
 NODE_FAULT_ACTS_S = 120.0
-"""Slurm notices that a node was away up to `SlurmdTimeout` later, and ends its jobs then."""
+"""For how many seconds after a fault of a node Slurm may end jobs there: it notices a silent node only after
+`SlurmdTimeout`.
+"""
 BEGINS_S = 15.0
-"""What a job and a slurmd need to begin, at most."""
+"""The most seconds that a job or a slurmd needs to begin."""
 PLACEHOLDERS_OVERLAP_S = 5.0
 WATCH_LATE_S = 15.0
 CAME_TWICE = "Duplicate jobid"
-"""How slurmctld's reason begins when it drains a node to which it had sent a job that was there already."""
+"""The beginning of slurmctld's reason when it drains a node to which it sent a job that was already there."""
 LONGEST_GRACE_S = 65.0
-"""What the load may take to end: a minute of grace, and the time to be told."""
+"""The most seconds that the load needs to end: a minute of grace period, and the time until it gets the signal."""
 _FLAG_OF = {Fault.DOWN: "DOWN", Fault.DRAIN: "DRAIN", Fault.FAIL: "FAIL"}
 _ENDED_BY_NODE = frozenset({"NODE_FAIL", "FAILED", "BOOT_FAIL", "CANCELLED"})
 
 
 class Rule(enum.StrEnum):
-    """What must hold, worst breach first."""
+    """What must not happen, the worst first."""
 
     OVERLAP = "overlaps"
     BUSY_DELETED = "busy slurmd pods deleted"
@@ -61,25 +65,27 @@ class Rule(enum.StrEnum):
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """One breach: when and where, in words, with what proves it. `node` is the Kubernetes node, if it is about one."""
+    """One breach of a rule, with its evidence. `node` is the Kubernetes node, empty if the breach is about none.
+    Times are seconds since the epoch.
+    """
 
     rule: Rule
     at_s: float
     text: str
     lasted_s: float = 0.0
-    """How long it provably lasted."""
+    """For how many seconds the breach was seen to last."""
     node: str = ""
     evidence: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
 
     @property
     def until_s(self) -> float:
-        """The last moment of it that was seen."""
+        """The last moment at which the breach was seen."""
         return self.at_s + self.lasted_s
 
 
 def judge(record: Record) -> list[Violation]:
-    """All violations, the worst first."""
+    """Return all violations, the worst first."""
     end_s = _end_s(record)
     found = [
         *overlaps(record.samples, kinds={job.name: kind_text(job) for job in record.jobs}, faults=record.faults),
@@ -97,7 +103,7 @@ def judge(record: Record) -> list[Violation]:
 
 
 def faults_around(faults: Sequence[Inflicted], violation: Violation) -> tuple[str, ...]:
-    """Faults that acted during a violation or shortly before, and how long before it they began and ended."""
+    """Return the faults that acted during a violation or shortly before, with their begin and end relative to it."""
     return tuple(
         f"{fault.planned.text}: {fault.begun_s - violation.at_s:+.1f} to {fault.last_s - violation.at_s:+.1f} s"
         for fault in sorted(faults, key=lambda fault: fault.begun_s)
@@ -122,7 +128,7 @@ class _Open(msgspec.Struct):
 
 
 def kind_text(job: Accepted) -> str:
-    """`pod in low, stubborn, grace 8 s`."""
+    """Return the kind of a job in words: `pod in low, stubborn, grace 8 s`."""
     planned = job.planned
     grace = f", grace {planned.grace_s} s" if planned.door is Door.POD else ""
     return f"{planned.door} in {planned.partition}, {planned.manner}{grace}"
@@ -131,9 +137,11 @@ def kind_text(job: Accepted) -> str:
 def overlaps(
     samples: Sequence[Sample], *, kinds: Mapping[str, str] | None = None, faults: Sequence[Inflicted] = ()
 ) -> Iterator[Violation]:
-    """Two owners on one node, for as long as consecutive samples show both; `kinds` says what each one is.
+    """Yield each pair of owners with processes on one node at the same time, for as long as consecutive samples show
+    both. `kinds` describes each owner in words.
 
-    A job whose start slurmctld forgot as it was killed is let pass: Slurm itself gives its node to others.
+    A job is excused if slurmctld was killed before it had saved the job's start: then Slurm itself gives its node to
+    others.
     """
     still: dict[tuple[str, Owner, Owner], _Open] = {}
     began_s: dict[Owner, float] = {}
@@ -183,7 +191,7 @@ def _overlap(known: _Open, kinds: Mapping[str, str]) -> Violation:
 
 
 def is_with_pod(violation: Violation) -> bool:
-    """One of the two was a pod: Slurm alone cannot have done it."""
+    """True if one of the two owners in this overlap is a pod. Slurm alone can cause only overlaps of two jobs."""
     return any(line.startswith(f"{Door.POD} ") for line in violation.evidence)
 
 
@@ -191,14 +199,16 @@ def is_with_pod(violation: Violation) -> bool:
 
 
 def busy_deletions(record: Record) -> Iterator[Violation]:
-    """A slurmd pod was deleted, not by the run, while the load ran in it or beside it."""
+    """Yield each slurmd pod that somebody else than the run deleted while jobs ran in it, or pods of the load on its
+    node.
+    """
     judged: set[str] = set()
     for deletion in sorted(record.deletions, key=lambda each: each.at_s):
         if deletion.uid in judged or deletion.uid in record.deleted_by_run:
             continue
         judged.add(deletion.uid)
         running = running_at(record.samples, deletion.at_s)
-        # The watch may tell late: a pod that began meanwhile was not there, while a job in the pod itself was.
+        # The watch may be late, so a pod of the load counts only if it also ran some time before.
         long = {each.owner for each in running_at(record.samples, deletion.at_s - WATCH_LATE_S)}
         busy = [
             each
@@ -225,13 +235,17 @@ def busy_deletions(record: Record) -> Iterator[Violation]:
 
 
 def _is_under_services(deletion: Deletion) -> bool:
-    """A roll that the syncer let pass: pods outlive their slurmd there. One that ends all the same is a lost pod."""
+    """True if the syncer allowed a roll to replace the slurmd pod under services: pods of the load outlive it then.
+    If one of them ends, `lost_pods` finds it.
+    """
     token = deletion.annotations.get(names.ANNOTATION_PENDING_DELETION)
     return token is not None and deletion.annotations.get(names.ANNOTATION_REPLACEABLE) == token
 
 
 def _is_ended_by_admin(owner: Owner, deletion: Deletion, record: Record) -> bool:
-    """An admin set the node DOWN while it ran there: Slurm has ended its job, what is seen is its grace period."""
+    """True if an administrator set the node DOWN while the owner ran there. Slurm has then ended its job, which is
+    in its grace period.
+    """
     return any(
         fault.planned.fault in (Fault.DOWN, Fault.DOWN_RESUME)
         and fault.planned.target == deletion.node
@@ -242,7 +256,7 @@ def _is_ended_by_admin(owner: Owner, deletion: Deletion, record: Record) -> bool
 
 
 def running_at(samples: Sequence[Sample], at_s: float) -> tuple[Running, ...]:
-    """What the last sample up to then showed."""
+    """Return what ran by the last sample up to this time."""
     index = bisect_right(samples, at_s, key=lambda sample: sample.at_s)
     return samples[index - 1].running if index else ()
 
@@ -251,7 +265,7 @@ def running_at(samples: Sequence[Sample], at_s: float) -> tuple[Running, ...]:
 
 
 def lost_jobs(record: Record) -> Iterator[Violation]:
-    """Accepted sbatch jobs whose end neither Slurm's rules nor a fault explains."""
+    """Yield accepted sbatch jobs whose end neither Slurm's rules nor a fault explains."""
     for job in record.jobs:
         if job.planned.door is not Door.SBATCH:
             continue
@@ -271,9 +285,9 @@ def lost_jobs(record: Record) -> Iterator[Violation]:
 
 
 def job_history(looks: Sequence[SlurmLook], name: str) -> list[tuple[float, Mapping[str, str]]]:
-    """The record of a job each time it had changed, and when that was seen.
+    """Return each change of a job's record in Slurm, with the time at which it was seen.
 
-    By name, which is unique: a slurmctld that lost its last seconds may give ids of allocations away again.
+    The job is found by its unique name, because a slurmctld that was killed may give an id twice.
     """
     history: list[tuple[float, Mapping[str, str]]] = []
     for look in looks:
@@ -287,7 +301,7 @@ def job_history(looks: Sequence[SlurmLook], name: str) -> list[tuple[float, Mapp
 def why_lost(
     job: Accepted, states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Line], record: Record
 ) -> str:
-    """Why the end of a job is a loss; empty when it is accounted for."""
+    """Say why the end of a job is a loss; empty if Slurm's rules or a fault explain it."""
     ended = any(line.what in ("end", "term") for line in lines)
     young = slurmctld_killed(record.faults, after_s=job.asked_s, within_s=SAVED_AFTER_S)
     if not states:
@@ -298,7 +312,7 @@ def why_lost(
     if int(final.get("Restarts", "0")) and job.planned.partition == "high" and not excused:
         return f"requeued {final['Restarts']} times, though nothing preempts it and no fault hit its node"
     if state in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"):
-        # Slurm forgets jobs that ended five minutes ago: what was last seen alive may have ended between two looks.
+        # Slurm forgets a job five minutes after its end: one last seen alive may have ended between two looks.
         is_forgotten = states[-1][0] < record.looks[-1].at_s and job_gone(record.looks[-1], final)
         is_known = (is_forgotten and (ended or young)) or (is_unsaved and state == "RUNNING")
         return "" if is_known else f"still {state} at the end ({final.get('Reason')})"
@@ -312,12 +326,14 @@ def why_lost(
 
 
 def job_gone(look: SlurmLook, job: Mapping[str, str]) -> bool:
-    """The last look does not show the job any more."""
+    """True if this look at Slurm does not show the job."""
     return all(other.get("JobName") != job.get("JobName") for other in look.jobs.values())
 
 
 def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: float) -> bool:
-    """slurmctld was killed so soon after that it may not have saved what it had just been told."""
+    """True if slurmctld was killed within `within_s` seconds after `after_s`, so that it may have lost a change from
+    that time.
+    """
     return any(
         fault.planned.fault is Fault.KILL
         and fault.planned.target == "slurmctld"
@@ -327,9 +343,11 @@ def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: f
 
 
 def is_end_unsaved(lines: Sequence[Line], faults: Sequence[Inflicted]) -> bool:
-    """The job had ended, and slurmctld was killed before it had saved that: Slurm has it running again.
+    """True if the job had ended, and slurmctld was killed before it had saved that, so that Slurm reports it as running
+    again.
 
-    It notices when start-slurmctld has the slurmd register, a minute and a half later, and runs it once more.
+    Slurm notices the end a minute and a half later, when start-slurmctld makes the slurmd register, and runs the job
+    again.
     """
     return any(
         line.what == "end" and slurmctld_killed(faults, after_s=line.at_s, within_s=SAVED_AFTER_S) for line in lines
@@ -339,7 +357,9 @@ def is_end_unsaved(lines: Sequence[Line], faults: Sequence[Inflicted]) -> bool:
 def forgotten(
     jobs: Mapping[int, Mapping[str, str]], lines: Mapping[str, Sequence[Line]], faults: Sequence[Inflicted]
 ) -> Iterator[tuple[int, str]]:
-    """Id and name of the jobs that Slurm has running only because it was killed before it had saved their end."""
+    """Yield id and name of each job that Slurm reports as running only because slurmctld was killed before it had
+    saved its end.
+    """
     for id, job in jobs.items():
         said = lines.get(job.get("JobName", ""), ())
         has_ended = bool(said) and said[-1].what == "end"
@@ -348,7 +368,7 @@ def forgotten(
 
 
 def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Line], record: Record) -> bool:
-    """A fault for which Slurm may end jobs struck a node while the job was, or could have been, there."""
+    """True if a fault for which Slurm may end jobs hit a node while the job was there, or may have been there."""
     starts = [line for line in lines if line.what == "start"]
     began = {(line.node, line.run): line.at_s for line in starts}
     spans: list[tuple[str, float | None, float, float]] = [
@@ -371,9 +391,10 @@ def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Li
 
 
 def may_end(fault: Inflicted, *, began_s: float | None) -> bool:
-    """Whether Slurm may end a job for a fault on its node. None: the job has not begun, such as one in its Prolog.
+    """True if Slurm may end a job because of this fault on its node. `began_s`: None if the job has not begun, as in
+    its Prolog.
 
-    A job outlives slurmd from the moment its slurmstepd stands alone, and what begins behind a new slurmd is safe.
+    A job survives a kill of slurmd once its slurmstepd runs alone, and a job that begins under a new slurmd is safe.
     """
     if fault.planned.fault is Fault.KILL_SLURMD and began_s is not None:
         return fault.begun_s - BEGINS_S <= began_s <= fault.last_s + BEGINS_S
@@ -403,7 +424,7 @@ def _line_text(line: Line) -> str:
 
 
 def lost_pods(record: Record) -> Iterator[Violation]:
-    """Pods that failed, were told to go, or never ended, though neither preemption nor a fault on their node did it."""
+    """Yield pods that failed, were deleted, or never ended, if no preemption and no fault on their node explains it."""
     for job in record.jobs:
         seen = [pod for pod in record.pods if pod.name == job.name and pod.at_s < record.ending.cleared_s]
         if job.planned.door is not Door.POD or not seen:
@@ -425,7 +446,7 @@ def lost_pods(record: Record) -> Iterator[Violation]:
 
 
 def why_pod_lost(job: Accepted, seen: Sequence[PodSeen], end: PodSeen, record: Record) -> str:
-    """Why the end of a pod is a loss; empty when it is accounted for."""
+    """Say why the end of a pod is a loss; empty if Slurm's rules or a fault explain it."""
     if end.phase == "Succeeded" or is_deleted_as_planned(job, end):
         return ""
     if not end.is_deleting and end.phase not in ("Failed", "Gone"):
@@ -439,14 +460,16 @@ def why_pod_lost(job: Accepted, seen: Sequence[PodSeen], end: PodSeen, record: R
 
 
 def is_deleted_as_planned(job: Accepted, end: PodSeen) -> bool:
-    """Who made it deleted it, when its time was over. One that is on no node yet is gone at once, and told nothing."""
+    """True if the load itself deleted the pod after its planned time. A pod without a node is then gone without a
+    deletion timestamp.
+    """
     is_over = end.at_s >= job.asked_s + job.planned.lasts_s
     return job.planned.is_deleted and is_over and (end.is_deleting or end.phase == "Gone")
 
 
 def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, record: Record) -> bool:
-    """slurmctld was killed before it had saved that the pod's job began: Slurm has it queue again, as it does with jobs
-    of `sbatch`, which it runs anew, or cancels it when it sends it to the node where it is already (docs/surprises.md).
+    """True if slurmctld was killed before it had saved that the pod's job began. Slurm then queues the job again, or
+    cancels it when it sends it to the node where it already is (docs/surprises.md).
     """
     bound_s = next((pod.at_s for pod in seen if pod.node), None)
     was_begun_anew = end.why.endswith("was queued again") or (
@@ -462,15 +485,16 @@ def is_start_unsaved(seen: Sequence[PodSeen], end: PodSeen, record: Record) -> b
 
 
 def came_twice(looks: Sequence[SlurmLook], *, at_s: float) -> bool:
-    """Slurm drained a node about then, to which it had sent a job that was there already."""
+    """True if around this time Slurm drained a node to which it had sent a job that was already there."""
     near = (look for look in looks if abs(look.at_s - at_s) <= AROUND_S)
     return any(node.get("Reason", "").startswith(CAME_TWICE) for look in near for node in look.nodes.values())
 
 
 def is_preemption_unsaved(record: Record, end: PodSeen) -> bool:
-    """slurmctld was killed before it had saved that it preempted the pod's job, and has it running again.
+    """True if slurmctld was killed before it had saved that it preempted the pod's job, so that Slurm reports the job
+    as running again.
 
-    The pod had been told to go by then. Slurm was seen to end the job, or nobody looked between.
+    The pod had been evicted by then. Slurm must have been seen to end the job, or nobody looked in between.
     """
     kills = [
         fault.held_s
@@ -485,7 +509,7 @@ def is_preemption_unsaved(record: Record, end: PodSeen) -> bool:
 
 
 def _job_starts(seen: Sequence[PodSeen], end: PodSeen, looks: Sequence[SlurmLook]) -> set[float]:
-    """When the pod was bound, and when each of its jobs was first seen to run."""
+    """Return when the pod was bound, and when each of its jobs was first seen running."""
     of_job: dict[int, float] = {}
     for look in looks:
         for id, job in look.jobs.items():
@@ -496,8 +520,9 @@ def _job_starts(seen: Sequence[PodSeen], end: PodSeen, looks: Sequence[SlurmLook
 
 
 def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float, begun_s: Collection[float]) -> bool:
-    """A fault for which Slurm may end jobs acted on this Kubernetes node, or did so shortly before. `begun_s`: when the
-    jobs of the pod began."""
+    """True if a fault for which Slurm may end jobs acted on this Kubernetes node at `at_s` or shortly before.
+    `begun_s`: when the pod's jobs began.
+    """
     return any(
         fault.planned.target == node
         and fault.begun_s <= at_s <= fault.last_s + NODE_FAULT_ACTS_S
@@ -507,14 +532,14 @@ def node_was_hit(faults: Sequence[Inflicted], node: str, *, at_s: float, begun_s
 
 
 def was_preempted(looks: Sequence[SlurmLook], uid: str) -> bool:
-    """Slurm itself says that it preempted a placeholder job of this pod."""
+    """True if Slurm reported a placeholder job of this pod as preempted."""
     return any(
         job["JobState"] == "PREEMPTED" and placeholder_of(job) == uid for look in looks for job in look.jobs.values()
     )
 
 
 def placeholder_of(job: Mapping[str, str]) -> str:
-    """Uid of the pod that a job stands for; empty for a job of its own."""
+    """Return the uid of the pod for which a job is the placeholder; empty for other jobs."""
     comment = job.get("Comment", "")
     return comment.rsplit(":", 1)[-1] if comment.startswith(names.JOB_COMMENT_PREFIX) else ""
 
@@ -523,7 +548,9 @@ def placeholder_of(job: Mapping[str, str]) -> str:
 
 
 def bound_twice(record: Record) -> Iterator[Violation]:
-    """A pod ran on two nodes, or two placeholder jobs ran for it at the same time for longer than a change-over."""
+    """Yield each pod that ran on two nodes, or had two running placeholder jobs for longer than a change from one to
+    the next takes.
+    """
     yield from _on_two_nodes(record.samples)
     since: dict[str, float] = {}
     told: set[str] = set()
@@ -540,7 +567,7 @@ def bound_twice(record: Record) -> Iterator[Violation]:
 
 
 def running_placeholders(look: SlurmLook) -> dict[str, list[int]]:
-    """Pod uid to the placeholder jobs that run for it."""
+    """Return pod uid → the ids of its running placeholder jobs."""
     found: dict[str, list[int]] = {}
     for job_id, job in look.jobs.items():
         uid = placeholder_of(job)
@@ -566,12 +593,14 @@ def _on_two_nodes(samples: Sequence[Sample]) -> Iterator[Violation]:
 
 
 def lifted_drains(record: Record) -> Iterator[Violation]:
-    """An admin's drain, DOWN or FAIL was gone, or had another reason, before the admin lifted it."""
+    """Yield each drain, DOWN or FAIL of an administrator that was gone, or had another reason, before the
+    administrator lifted it.
+    """
     for fault in _standing(record, *ADMIN_STATES):
         if slurmctld_killed(record.faults, after_s=fault.held_s, within_s=SAVED_AFTER_S):
             continue  # slurmctld never saved it
         until_s = _lifted_s(record, fault) - SHOWN_AFTER_S
-        # A record that is not there says nothing; one that comes back without the drain does.
+        # A look without the node proves nothing; a node that comes back without the drain does.
         looks = [look for look in record.looks if fault.slurm_node in look.nodes and look.at_s < until_s]
         for look in looks:
             lost = what_is_lost(fault, look.nodes[fault.slurm_node])
@@ -583,7 +612,7 @@ def lifted_drains(record: Record) -> Iterator[Violation]:
 
 
 def what_is_lost(fault: Inflicted, node: Mapping[str, str]) -> str:
-    """What of an admin's word a node's record lacks; empty when all of it stands."""
+    """Say what of the administrator's state or reason a node's record lacks; empty if both are there."""
     flag = _FLAG_OF[fault.planned.fault]
     if not any(seen.startswith(flag) for seen in slurm_text.node_flags(node)):
         return f"{flag} is gone"
@@ -592,7 +621,7 @@ def what_is_lost(fault: Inflicted, node: Mapping[str, str]) -> str:
 
 
 def lifted_cordons(record: Record) -> Iterator[Violation]:
-    """A person's cordon was gone before that person lifted it."""
+    """Yield each cordon of a person that was gone before that person lifted it."""
     for fault in _standing(record, Fault.CORDON):
         seen = [node for node in record.cordons if node.name == fault.planned.target]
         until_s = _lifted_s(record, fault)
@@ -607,12 +636,12 @@ def lifted_cordons(record: Record) -> Iterator[Violation]:
 
 
 def _standing(record: Record, *kinds: Fault) -> Iterator[Inflicted]:
-    """Faults of these kinds that were really there."""
+    """Return the faults of these kinds that were in effect."""
     return (fault for fault in record.faults if fault.planned.fault in kinds and "NOT DONE" not in fault.said)
 
 
 def _lifted_s(record: Record, fault: Inflicted) -> float:
-    """When whoever set it began to lift it."""
+    """Return when the one who set the state began to lift it; the end of the run if nobody did."""
     return fault.mending_s or _end_s(record)
 
 

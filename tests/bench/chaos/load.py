@@ -1,7 +1,7 @@
-"""Jobs of both doors, each of which takes a whole node, so that two on one node are an overlap by construction.
+"""Pods and sbatch jobs that each take a whole node, so two of them on one node are always an overlap.
 
-Every process of them carries `CHAOS_POD` or `CHAOS_JOB` in its environment; every batch script writes when it starts,
-is told to end, and ends.
+Every process of them has `CHAOS_POD` or `CHAOS_JOB` in its environment. Every batch script writes a line when it
+starts, gets a signal to end, and ends.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _TRAPS = {
 
 
 class Load:
-    """The load of one run. `accepted` is what Slurm or Kubernetes took, `refused` what they would not.
+    """The load of one run. `accepted`: what Slurm or Kubernetes took, or may have taken. `refused`: what they refused.
 
-    `away_s`: so long no apiserver may answer.
+    `away_s`: for how many seconds a fault may keep the apiserver away.
     """
 
     def __init__(self, stack: Stack, *, seed: int, away_s: float = 0.0) -> None:
@@ -47,11 +47,11 @@ class Load:
         self._cpu = whole_node_cpu(stack)
 
     def prepare(self) -> None:
-        """An empty folder for what the scripts write."""
+        """Make an empty folder for the lines of the batch scripts."""
         self._stack.login(f"rm -rf {FOLDER}; mkdir {FOLDER}")
 
     async def run(self, planned: PlannedJob, *, started_s: float) -> None:
-        """Wait for its time, submit it, and delete it when that is planned."""
+        """Wait for the job's time, submit it, and delete it if that is planned."""
         await asyncio.sleep(max(started_s + planned.at_s - time.time(), 0.0))
         name = f"chaos-{self._seed}-{planned.number}"
         submit = self._sbatch if planned.door is Door.SBATCH else self._create
@@ -66,7 +66,7 @@ class Load:
         try:
             self._stack.sbatch(*options, f"--export=ALL,CHAOS_JOB={name}", script=batch_script(planned))
         except CommandFailed as error:
-            # It may have been taken all the same: Slurm will show it under its name.
+            # Slurm may have accepted the job all the same; then it appears under its name.
             self.refused.append(f"{name}: {error}")
             is_answered = False
         self.accepted.append(Accepted(planned=planned, name=name, asked_s=asked_s, is_answered=is_answered))
@@ -91,12 +91,14 @@ class Load:
         persist(delete, timeout_s=self._patience_s, what="pods of the load deleted")
 
     def lines(self) -> dict[str, tuple[Line, ...]]:
-        """What each batch script wrote, by the name of its job."""
+        """Return the lines of each batch script, by the name of its job."""
         return read_lines(self._stack.login(f"cd {FOLDER} && grep -H '' * || true"))
 
 
 def batch_script(planned: PlannedJob) -> str:
-    """A script that lasts as planned and says so in a file of its own; `wait` lets the trap act at once."""
+    """Return a script that lasts as planned and writes its lines to a file of its own. It uses `wait`, so its trap
+    acts at once.
+    """
     return "\n".join((
         f'said() {{ echo "$1 $(date +%s.%N) $SLURMD_NODENAME ${{SLURM_RESTART_COUNT:-0}}" >> ~/{FOLDER}/$CHAOS_JOB; }}',
         "said start",
@@ -107,7 +109,7 @@ def batch_script(planned: PlannedJob) -> str:
 
 
 def read_lines(text: str) -> dict[str, tuple[Line, ...]]:
-    """`grep -H` over the files of the scripts; a line that was cut short by a kill is left out."""
+    """Parse the output of `grep -H` over the files of the scripts. Lines that a kill has cut short are left out."""
     found: dict[str, list[Line]] = {}
     for line in text.splitlines():
         name, _, said = line.partition(":")
@@ -120,7 +122,7 @@ def read_lines(text: str) -> dict[str, tuple[Line, ...]]:
 
 
 def pod_body(planned: PlannedJob, name: str, *, stack: Stack, cpu: str) -> dict[str, object]:
-    """A pod that lasts as planned, unless it is told to end and obeys; a service if it is to be deleted."""
+    """Return a pod that lasts as planned, unless it gets SIGTERM and obeys; a service if it is to be deleted."""
     script = f"said() {{ :; }}; {_TRAPS[planned.manner]}; sleep {planned.lasts_s} & wait $!"
     command = ["env", f"CHAOS_POD={name}", "bash", "-c", script]
     image, scheduler = stack.images["sunkpy"], stack.scheduler_name

@@ -1,11 +1,11 @@
-"""The observer outside: what really runs on each node, several times a second, and what both sides say meanwhile.
+"""The independent observer: which processes really run on each node, several times a second, and what Slurm reports.
 
-Processes are found where the kernel keeps them, in the cgroups of the node's pods (`<node>/kubepods/…/pod<uid>/…`), and
-known by what the load put into their environment: `CHAOS_POD` or `CHAOS_JOB`. A placeholder's script, a prolog or an
-epilog carries neither. So neither the apiserver nor slurmctld is asked who runs where.
+Processes are found where the kernel keeps them, in the cgroups of the node's pods (`<node>/kubepods/…/pod<uid>/…`). The
+variables `CHAOS_POD` or `CHAOS_JOB` in their environment say to which pod or job of the load they belong. The script of
+a placeholder job, a Prolog and an Epilog have neither. So neither apiserver nor slurmctld is asked who runs where.
 
-A scan is not one moment: where it finds two owners on one node, the node is scanned again, and only processes that were
-there both times count. Between the two scans all of them lived.
+A scan takes some time: if it finds two owners on one node, the node is scanned again, and only processes that both
+scans found count. All of these ran between the two scans.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEPT_OF_NODE = ("State", "Reason", "CPUAlloc")
 
 
 def scan(nodes: Mapping[str, Path], *, now: Callable[[], float] = time.time) -> Sample:
-    """One sample; `nodes` maps the Kubernetes node to its cgroup folder."""
+    """Return a sample of all nodes; `nodes` maps each Kubernetes node to its cgroup folder."""
     found: list[Running] = []
     at_s = now()
     for node, folder in nodes.items():
@@ -49,7 +49,7 @@ def scan(nodes: Mapping[str, Path], *, now: Callable[[], float] = time.time) -> 
 
 
 def seen_twice(first: Sequence[Running], second: Sequence[Running]) -> list[Running]:
-    """What of the first scan was still there in the second."""
+    """Return the processes of the first scan that the second scan found, too."""
     later = {(each.owner, each.pod_uid): set(each.pids) for each in second}
     both = []
     for each in first:
@@ -60,8 +60,8 @@ def seen_twice(first: Sequence[Running], second: Sequence[Running]) -> list[Runn
 
 
 def processes(folder: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Uid of the pod, pid and environment of each process in the pods of a node."""
-    # A walk passes over folders that go meanwhile: pods end all the time.
+    """Yield the pod's uid, the pid and the environment of each process in the pods of a node."""
+    # `os.walk` ignores folders that vanish meanwhile: pods end all the time.
     for cgroup, _, _ in os.walk(folder):
         uid = _POD.search(cgroup)
         if uid is None:
@@ -81,7 +81,9 @@ def _scan_node(node: str, folder: Path) -> Iterator[Running]:
 
 
 def owner_of(environ: bytes) -> Owner | None:
-    """Whose process this is, by its environment; None for one that is not of the load, or is a zombie."""
+    """Return the pod or job that a process belongs to, by its environment; None for a zombie, or a process outside
+    the load.
+    """
     if b"CHAOS_" not in environ:
         return None
     values = variables(environ)
@@ -93,7 +95,7 @@ def owner_of(environ: bytes) -> Owner | None:
 
 
 def variables(environ: bytes) -> dict[str, str]:
-    """What a process has in its environment."""
+    """Return the environment variables in the text of /proc/<pid>/environ."""
     return dict(entry.decode(errors="replace").split("=", 1) for entry in environ.split(b"\0") if b"=" in entry)
 
 
@@ -105,7 +107,7 @@ def _read(path: Path) -> bytes:
 
 
 def node_folders(cluster: Cluster) -> dict[str, Path]:
-    """The cgroup of each node, in the tree in which processes are counted."""
+    """Return the cgroup folder of each node, in the hierarchy in which processes are found."""
     mount = cgroups.tracking(cgroups.hierarchies()).mount
     return {node.name: mount / node.cgroup for node in cluster.nodes()}
 
@@ -114,10 +116,10 @@ def node_folders(cluster: Cluster) -> dict[str, Path]:
 
 
 def look(stack: Stack) -> SlurmLook:
-    """Nodes and jobs as slurmctld tells them to its administrator.
+    """Return the nodes and jobs that slurmctld reports to its administrator.
 
     Raises:
-        CommandFailed: it cannot be asked.
+        CommandFailed: slurmctld or its pod does not answer.
     """
     script = "scontrol -o show node -d && scontrol -o show job -d"
     lines = stack.admin("bash", "-c", script, timeout_s=20).splitlines()
@@ -137,9 +139,9 @@ def _kept(record: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
 
 
 class Repeated:
-    """Steps, each taken again and again in a thread of its own from `start` to `stop`.
+    """Repeats each step in a thread of its own, from `start` to `stop`.
 
-    An observer that fails has seen nothing: `stop` raises what ended it.
+    If a step fails, its thread ends, and `stop` raises the error.
     """
 
     def __init__(self, steps: Mapping[Callable[[], None], float]) -> None:
@@ -148,12 +150,12 @@ class Repeated:
         self._threads = [threading.Thread(target=self._repeat, args=step, daemon=True) for step in steps.items()]
 
     def start(self) -> None:
-        """Begin."""
+        """Start a thread for each step."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop all threads, and raise the first error of a step."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -171,7 +173,7 @@ class Repeated:
 
 
 class Watcher:
-    """Samples and looks, taken from `start` to `stop`."""
+    """Takes samples of processes and looks at Slurm, from `start` to `stop`. `blind`: how many looks failed."""
 
     def __init__(self, stack: Stack, cluster: Cluster) -> None:
         self.samples: list[Sample] = []
@@ -182,11 +184,11 @@ class Watcher:
         self._repeated = Repeated({self._sample: SAMPLE_EVERY_S, self._look: LOOK_EVERY_S})
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to take samples and looks."""
         self._repeated.start()
 
     def stop(self) -> None:
-        """End with a last look at Slurm: the one before may be older than what its caller has seen."""
+        """Stop, then take a last look at Slurm: the previous one may be older than what the caller has seen."""
         try:
             self._repeated.stop()
         finally:

@@ -1,4 +1,4 @@
-"""What an observer wrote down: the values that `judge` and `story` work on. All times are seconds since the epoch."""
+"""What an observer recorded: the values that `judge` and `story` work on. All times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.bench.chaos.schedule import PlannedFault, PlannedJob
 
 
 class Owner(msgspec.Struct, frozen=True, order=True):
-    """Whose processes: a pod by its name, or one run of a Slurm job by its name (a requeued job runs again)."""
+    """The owner of processes: a pod by its name, or one run of a Slurm job by its name (a requeued job runs again)."""
 
     door: str
     name: str
@@ -18,12 +18,12 @@ class Owner(msgspec.Struct, frozen=True, order=True):
 
     @property
     def text(self) -> str:
-        """`pod chaos-7`, `job chaos-9`, `job chaos-9 (run 2)`."""
+        """The owner in words: `pod chaos-7`, `job chaos-9`, `job chaos-9 (run 2)`."""
         return f"{self.door} {self.name}" + (f" (run {self.run})" if self.run else "")
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """Processes of one owner on one node at one moment. `pod_uid` is the pod in whose cgroup they are."""
+    """Processes of one owner on one node at one moment. `pod_uid`: the pod in whose cgroup they are."""
 
     node: str
     owner: Owner
@@ -32,14 +32,14 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """All that ran at `at_s`. Where a node has two owners, both were seen twice, before and after each other."""
+    """All processes of the load that ran at `at_s`. If a node has two owners, two scans found the processes of both."""
 
     at_s: float
     running: tuple[Running, ...] = ()
 
 
 class SlurmLook(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes by name and jobs by id as scontrol printed them, key to value."""
+    """Slurm's nodes by name and jobs by id, each as the keys and values that scontrol printed."""
 
     at_s: float
     nodes: Mapping[str, Mapping[str, str]] = {}
@@ -47,7 +47,9 @@ class SlurmLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inflicted(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault as it happened: it held from `held_s` on, and its end began at `mending_s`; None: nothing to undo."""
+    """A fault as it happened: in effect from `held_s` on; from `mending_s` on it was being undone. None: there was
+    nothing to undo.
+    """
 
     planned: PlannedFault
     begun_s: float
@@ -59,22 +61,24 @@ class Inflicted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_s(self) -> float:
-        """The last moment at which it was known to act."""
+        """The last moment at which the fault was in effect, as far as is known."""
         return self.mended_s or self.held_s
 
     @property
     def reason(self) -> str:
-        """What an admin or a person writes beside it."""
+        """The reason that an administrator or a person wrote with the fault."""
         return reason_of(self.planned)
 
 
 def reason_of(planned: PlannedFault) -> str:
-    """The reason by which the run knows its own drains and cordons: never one of sunkpy's."""
+    """Return the reason of the run's own drains and cordons, which differs from every reason of sunkpy."""
     return f"chaos {planned.number}"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch script wrote: `start`, `term` or `end`, when, on which Slurm node, in which run of the job."""
+    """A line that a batch script wrote: `start`, `term` or `end`, when, on which Slurm node, in which run of the
+    job.
+    """
 
     what: str
     at_s: float
@@ -83,7 +87,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the load that Slurm or Kubernetes took, or may have taken although the answer was lost."""
+    """A job of the load that Slurm or Kubernetes accepted, or may have accepted although the answer was lost."""
 
     planned: PlannedJob
     name: str
@@ -92,7 +96,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A slurmd pod was told to go, or went, as the watch showed it."""
+    """A slurmd pod that got a deletion timestamp or was gone, as the watch showed it."""
 
     at_s: float
     pod: str
@@ -102,7 +106,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of the load as the watch showed it after a change; `phase` is Gone when it went."""
+    """A pod of the load after a change, as the watch showed it; `phase` is Gone once it was deleted."""
 
     at_s: float
     name: str
@@ -115,7 +119,7 @@ class PodSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CordonSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A Node as the watch showed it."""
+    """The cordon of a Node after a change, as the watch showed it."""
 
     at_s: float
     name: str
@@ -124,7 +128,7 @@ class CordonSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A line of the chronicle. `node` is the Kubernetes node; empty: concerns all."""
+    """A line of the chronicle. `node`: the Kubernetes node; empty if the line is about the whole cluster."""
 
     at_s: float
     text: str
@@ -132,10 +136,10 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run ended, after the last fault. From `cleared_s` on it deletes what is left of its load.
+    """How the run ended, after the last fault. At `cleared_s` it deletes what is left of its load.
 
-    `agreed_after_s` is None when the two sides never agreed: `disagreed` says about what. `forgotten`: jobs whose end
-    slurmctld had forgotten, and that the run ended as an admin would.
+    `agreed_after_s`: when both sides agreed about all nodes; None if they never did, and `disagreed` says about what.
+    `forgotten`: jobs whose end slurmctld had forgotten, and that the run cancelled as an administrator would.
     """
 
     agreed_after_s: float | None = None
@@ -147,7 +151,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything seen in a run. `slurm_nodes`: Kubernetes node to the name of its Slurm node."""
+    """Everything that was seen in a run. `slurm_nodes`: Kubernetes node → the name of its Slurm node."""
 
     started_s: float
     slurm_nodes: Mapping[str, str]

@@ -1,7 +1,8 @@
-"""One run: plan, load, faults and observer side by side; then quiet, agreement, the empty queue, and the judgement.
+"""One run: load, faults and observer at the same time; then a quiet time until both sides agree and the queue is empty;
+then the judgement.
 
-`build/reports/chaos.json` has the figures, `chaos-run.json` the plan, what really happened and every violation with its
-evidence, `chaos-story.txt` the worst of them as told at the end.
+`build/reports/chaos.json` has the figures. `chaos-run.json` has the plan, the faults as they happened, and every
+violation with its evidence. `chaos-story.txt` explains the violations.
 """
 
 from __future__ import annotations
@@ -51,20 +52,22 @@ AGREEMENT_S = 30.0
 K8S_USER = "k8s"
 _AGREEMENT_PATIENCE_S = 240.0
 _STANDSTILL_S = 180.0
-"""Longer than any job of the load and its grace period: something in the queue has to begin or end within it."""
+"""After this many seconds without a change the queue counts as stuck. It is longer than any job of the load with its
+grace period.
+"""
 _EMPTY_PATIENCE_S = 1800.0
 _LEAK_PATIENCE_S = 45.0
 
 
 class Outcome(NamedTuple):
-    """The figures of a run, and everything that must not have happened."""
+    """The figures of a run, and its violations."""
 
     figures: Sequence[report.Figure]
     violations: Sequence[Violation] = ()
 
 
 class _Cast(NamedTuple):
-    """Who takes part in a run."""
+    """The parts of a run."""
 
     stack: Stack
     plan: Plan
@@ -75,12 +78,12 @@ class _Cast(NamedTuple):
 
 
 def measure(asked: Asked) -> Outcome:
-    """Run it on an idle cluster, leave it idle, and write what was seen beside the figures."""
+    """Run the plan on an idle demo cluster, leave it idle, and return the figures and violations."""
     stack, cluster = idle_demo(), breakable_demo()
     minutes = QUICK_MINUTES if asked.quick else asked.minutes
     nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
     plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes, with_faults=asked.faults)
-    words = {"$namespace": stack.namespace, '="$node"': '=~".+"'}  # of all nodes: nobody knows which a fault meets
+    words = {"$namespace": stack.namespace, '="$node"': '=~".+"'}  # all nodes: any may have a fault
     with tempfile.TemporaryDirectory() as folder, scraped(stack, Path(folder)) as prometheus:
         record, violations = asyncio.run(watched(stack, cluster, plan, click.echo))
         shown = dashboard_figures(prometheus, words, since_s=record.started_s)
@@ -90,8 +93,8 @@ def measure(asked: Asked) -> Outcome:
 async def watched(
     stack: Stack, cluster: Cluster, plan: Plan, tell_: Tell, *, name: str = "chaos"
 ) -> tuple[Record, Sequence[Violation]]:
-    """Carry out a plan on an idle cluster and leave it idle; `name` is that of the files of what was seen."""
-    # The run's own watches break with the apiserver, again and again and on purpose.
+    """Carry out a plan on an idle cluster and leave it idle; `name` begins the names of the files that are written."""
+    # Faults end the run's own watches, too: their warnings are left out.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     wait_for_agreement(stack, timeout_s=60, after=f"nothing: {name} begins with an idle cluster")
     slurm_nodes = {pod.spec.node_name: pod.labels[names.LABEL_SLURM_NODE] for pod in stack.slurmd_pods()}
@@ -108,7 +111,7 @@ async def watched(
     record = await _run(run, tell_)
     violations = judge(record)
     _write(run, record, violations, name=name)
-    # Only now: what a run of half an hour has seen is not lost over its cleaning up.
+    # Clean up only after the files are written, so that an error here loses nothing.
     for user in (USER, K8S_USER):
         stack.admin("scancel", "--quiet", f"--user={user}")
     tell_(tell(record, violations))
@@ -145,7 +148,7 @@ async def _run(run: _Cast, tell_: Tell) -> Record:
 
 
 async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
-    # A step that waits for a dead apiserver holds its thread: it must not hold up the faults and jobs after it.
+    # A step that waits for a dead apiserver keeps its thread: other faults and jobs need threads of their own.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=32))
     keeper = asyncio.create_task(run.saboteur.keep_controllers(tell_))
     try:
@@ -163,7 +166,9 @@ async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
 
 
 def _settle(run: _Cast) -> Ending:
-    """Wait until both sides agree, the queue is empty and no placeholder is left; leave nothing of the load."""
+    """Wait until both sides agree, the queue is empty and no placeholder job is left; then delete the rest of the
+    load.
+    """
     forgotten_ = _end_forgotten(run)
     _open_where_jobs_came_twice(run.stack)
     agreed_after_s, disagreed = _agree(run.stack)
@@ -177,21 +182,25 @@ def _settle(run: _Cast) -> Ending:
 
 
 def _end_forgotten(run: _Cast) -> tuple[str, ...]:
-    """Slurm would notice after a minute and a half (docs/surprises.md) and hold their nodes until then."""
+    """Cancel the jobs whose end a killed slurmctld has forgotten, and return their names. Slurm notices the end only
+    after a minute and a half (docs/surprises.md), and keeps their nodes until then.
+    """
     found = dict(forgotten(run.stack.jobs(), run.load.lines(), run.saboteur.inflicted))
     run.stack.cancel_jobs(list(found))
     return tuple(found.values())
 
 
 def _open_where_jobs_came_twice(stack: Stack) -> None:
-    """slurmctld drains a node to which it sends a job that it forgot there when it was killed; a person opens it."""
+    """Resume the nodes that slurmctld drained because it sent a job that was already there: only a person does so."""
     for name, node in stack.slurm_nodes().items():
         if node.get("Reason", "").startswith(CAME_TWICE):
             stack.scontrol("update", f"nodename={name}", "state=resume")
 
 
 def _agree(stack: Stack) -> tuple[float | None, str]:
-    """Seconds until the states of both sides agree, or what still did not when patience ended."""
+    """Return the seconds until both sides agree about all nodes; None, with the differences in words, if they never
+    do.
+    """
     try:
         seconds = wait_for_agreement(
             stack, timeout_s=_AGREEMENT_PATIENCE_S, after="the last fault", about=node_disagreements
@@ -202,13 +211,13 @@ def _agree(stack: Stack) -> tuple[float | None, str]:
 
 
 def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
-    """Jobs and pods that have not ended when none of them moves any more, or when all had time to end many times."""
+    """Wait until all jobs and pods have ended, or none of them changes any more. Return those that are left."""
     left: set[str] = set()
     begun_s = moved_s = time.monotonic()
 
     def stands_still() -> bool:
         nonlocal left, moved_s
-        # A pod that came last may have no job yet.
+        # The last pod may have no job yet, so pods are counted, too.
         seen = set(stack.squeue("--format=%i %j %T").splitlines()) | unfinished_pods(stack)
         if seen != left:
             left, moved_s = seen, time.monotonic()
@@ -221,13 +230,13 @@ def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
 
 
 def unfinished_pods(stack: Stack) -> set[str]:
-    """Pods of the load that have not ended, with how far they are."""
+    """Return the pods of the load that have not ended, with their phase."""
     pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS, "-l", f"app={LABEL}")
     return {f"pod {pod.name} {pod.status.phase}" for pod in pods if not pod.is_finished}
 
 
 def _leaked(stack: Stack) -> tuple[str, ...]:
-    """Placeholder jobs that are still there although no pod of the load is: none may be."""
+    """Return placeholder jobs that still exist although their pod is gone; there must be none."""
     jobs: list[str] = []
     pods: Sequence[Pod] = ()
 
@@ -247,7 +256,7 @@ def _leaked(stack: Stack) -> tuple[str, ...]:
 
 
 def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
-    """slurmd pods that were told to go, or went."""
+    """Return each slurmd pod that got a deletion timestamp or was gone."""
     found = []
     for seen in timeline.sightings:
         pod = seen.new or seen.old
@@ -262,7 +271,7 @@ def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
 
 
 def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
-    """Changes of who has cordoned which Node."""
+    """Return each change of a Node's cordon, and of who set it."""
     nodes = ((seen.at_s, seen.new) for seen in timeline.sightings if seen.new is not None)
     return _changes(
         CordonSeen(
@@ -276,12 +285,12 @@ def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
 
 
 def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
-    """Changes of the pods of the load."""
+    """Return each change of a pod of the load."""
     return _changes(map(_pod_seen, timeline.sightings))
 
 
 def _changes(seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """What is not as it was seen before, each of its own name."""
+    """Return the values that differ from the previous value of the same name."""
     last: dict[str, Seen] = {}
     found = []
     for now in seen:
@@ -312,7 +321,7 @@ def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
 
 
 def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:
-    """The promises of the run, each with its bound."""
+    """Return a figure with its bound for each thing that the run checks."""
     with_pods = "overlaps of a pod with another workload"
     wrong: dict[str, list[str]] = {with_pods: [], "overlaps of two sbatch jobs": []}
     wrong |= {str(rule): [] for rule in Rule if rule is not Rule.OVERLAP}
@@ -335,7 +344,7 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
 
 
 def _write(cast: _Cast, record: Record, violations: Sequence[Violation], *, name: str) -> None:
-    """What was meant to happen, what did, and what was found."""
+    """Write the plan, the faults as they happened, the violations and the record to files."""
     run = {
         "plan": cast.plan,
         "started_s": record.started_s,

@@ -1,12 +1,11 @@
-"""What a run does and when, from the seed alone: which faults, on whom, for how long, and which jobs of both doors.
+"""The plan of a run, made from its seed alone: which faults, where, for how long, and which pods and jobs.
 
-Pure: the same seed, length and number of nodes give the same plan, so that what a run found can be looked for again.
-What the cluster makes of the plan is another matter: a fault that needs the apiserver waits for it, and the run notes
-when each thing really happened.
+Pure: the same seed, length and number of nodes give the same plan, so a run can be repeated. When each step really
+happens depends on the cluster: a fault that needs the apiserver waits for it, and the run records the time.
 
-Faults are drawn from a bag that holds every kind, so that a few minutes see all of them once and half an hour each of
-them often; at most `AT_ONCE` last at the same time, and none meets another that would undo it. The parts of accounting
-are killed beside that, by a plan of their own: nothing that the judge looks at may hang on them.
+Faults are drawn from a bag with every kind, so a few minutes have each kind once, and half an hour has each several
+times. At most `AT_ONCE` are in effect at a time, and none that would undo another. Kills of the parts of accounting
+follow a plan of their own: nothing that the judge checks may depend on these parts.
 """
 
 from __future__ import annotations
@@ -21,11 +20,13 @@ AT_ONCE = 3
 FIRST_FAULT_S = 20.0
 _GAP_S = (5.0, 16.0)
 _REST_S = 30.0
-"""A part that was hit is left alone for so long after it was mended, except by faults of another sort."""
+"""For how many seconds after its end a fault's target gets no fault of the same sort."""
 
 
 class Fault(enum.StrEnum):
-    """What is done to the cluster. Those on a node name the Kubernetes node, kills of a part name the part."""
+    """What is done to the cluster. The target of a fault is a Kubernetes node, or for KILL a part of sunkpy or
+    Slurm.
+    """
 
     KILL = "kill -9"
     KILL_SLURMD = "kill -9 slurmd"
@@ -42,9 +43,9 @@ class Fault(enum.StrEnum):
     SCALE = "scale NodeSet"
     ROLL = "roll NodeSet"
     OUTAGE = "no"
-    """All of a part is away for long; of bench `outage` alone."""
+    """A part is scaled to zero for minutes; used only by the bench `outage`."""
     UPGRADE = "upgrade to"
-    """Of bench `upgrade` alone: the images of another suite."""
+    """All images change to those of another suite; used only by the bench `upgrade`."""
 
 
 PARTS = ("operator", "syncer", "scheduler", "slurmctld", "slurmrestd")
@@ -57,14 +58,14 @@ ENDS_JOBS = frozenset({Fault.KILL_SLURMD, Fault.DELETE_SLURMD, Fault.CUT, Fault.
 _LASTS_S = {
     Fault.APISERVER: (3.0, 12.0),
     Fault.KUBELET: (5.0, 30.0),
-    # Slurm gives a node up after a minute of silence: some cuts are shorter, some longer.
+    # Slurm sets a node DOWN after a minute without an answer: some cuts are shorter, some longer.
     Fault.CUT: (10.0, 80.0),
     Fault.DOWN: (10.0, 40.0),
     Fault.DRAIN: (10.0, 60.0),
     Fault.FAIL: (10.0, 40.0),
     Fault.CORDON: (10.0, 60.0),
     Fault.SCALE: (20.0, 60.0),
-    # Nothing undoes a roll: this is the time it is given, as it waits for running jobs.
+    # Nothing undoes a roll. It waits for running jobs, so it gets this long.
     Fault.ROLL: (60.0, 60.0),
 }
 _OF_CLUSTER = {
@@ -76,21 +77,21 @@ _OF_CLUSTER = {
 _BAG: Sequence[tuple[Fault, str]] = (
     *((Fault.KILL, part) for part in PARTS),
     *((fault, "") for fault in Fault if fault not in (Fault.KILL, Fault.OUTAGE, Fault.UPGRADE)),
-    # What has broken the hand-over before is tried twice as often.
+    # Faults that have broken the hand-over before are twice in the bag.
     *((fault, "") for fault in (Fault.KILL_SLURMD, Fault.DOWN_RESUME, Fault.RECONFIGURE, Fault.CORDON, Fault.DRAIN)),
     (Fault.KILL, "scheduler"),
 )
 
 
 class Door(enum.StrEnum):
-    """By which door a job comes."""
+    """The door by which a job comes into the pool."""
 
     POD = "pod"
     SBATCH = "sbatch"
 
 
 class Manner(enum.StrEnum):
-    """How a workload takes SIGTERM. DAEMON ends at once, and leaves a process of its own behind."""
+    """How a workload reacts to SIGTERM. DAEMON ends at once, and leaves a process of its own running."""
 
     PROMPT = "prompt"
     TIDY = "tidy"
@@ -99,7 +100,9 @@ class Manner(enum.StrEnum):
 
 
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that begins `at_s` after the start and is undone `lasts_s` later; 0: there is nothing to undo."""
+    """A fault that begins `at_s` seconds after the start and is undone `lasts_s` seconds later; 0: there is nothing
+    to undo.
+    """
 
     number: int
     at_s: float
@@ -109,17 +112,19 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends_s(self) -> float:
-        """When it is undone, in seconds after the start."""
+        """When the fault is undone, in seconds after the start."""
         return self.at_s + self.lasts_s
 
     @property
     def text(self) -> str:
-        """`#7 cut network node-2`."""
+        """The fault in words: `#7 cut network node-2`."""
         return f"#{self.number} {self.fault} {self.target}"
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload that takes a whole node for `lasts_s`; one that `is_deleted` is deleted so long after its creation."""
+    """A pod or job that takes a whole node for `lasts_s` seconds. With `is_deleted` the run deletes it that long
+    after its creation.
+    """
 
     number: int
     at_s: float
@@ -132,7 +137,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a run does. From `quiet_s` on it only watches, until `end_s` or until everything has ended."""
+    """All that a run does. From `quiet_s` on it only observes, until `end_s` or until everything has ended."""
 
     seed: int
     quiet_s: float
@@ -142,7 +147,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_plan(*, seed: int, minutes: float, nodes: Sequence[str], with_faults: bool = True) -> Plan:
-    """The plan of a run on these Kubernetes nodes; without faults the jobs are the same, but none misbehaves."""
+    """Return the plan of a run on these Kubernetes nodes. Without faults the jobs are the same, but none leaves a
+    process behind.
+    """
     end_s = minutes * 60
     quiet_s = end_s - min(max(end_s / 10, 75.0), 180.0)
     rng = random.Random(seed)
@@ -158,7 +165,7 @@ def make_plan(*, seed: int, minutes: float, nodes: Sequence[str], with_faults: b
 
 
 def plan_faults(rng: random.Random, *, until_s: float, nodes: Sequence[str]) -> tuple[PlannedFault, ...]:
-    """Faults in order of time, all undone by `until_s`."""
+    """Return faults in order of time, all undone by `until_s`."""
     planned: list[PlannedFault] = []
     bag: list[tuple[Fault, str]] = []
     at_s = FIRST_FAULT_S
@@ -172,7 +179,9 @@ def plan_faults(rng: random.Random, *, until_s: float, nodes: Sequence[str]) -> 
 
 
 def plan_accounting(rng: random.Random, *, until_s: float) -> tuple[PlannedFault, ...]:
-    """Kills of the parts of accounting, one after the other. Where one is not there, nothing happens."""
+    """Return kills of the parts of accounting, one after another. A kill of a part that the cluster lacks does
+    nothing.
+    """
     planned: list[PlannedFault] = []
     bag: list[str] = []
     at_s = round(rng.uniform(*_ACCOUNTING_GAP_S), 1)
@@ -184,7 +193,7 @@ def plan_accounting(rng: random.Random, *, until_s: float) -> tuple[PlannedFault
 
 
 def in_order(faults: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
-    """By time, and numbered so."""
+    """Return the faults sorted by time, and numbered in this order."""
     sorted_ = sorted(faults, key=lambda fault: fault.at_s)
     return tuple(msgspec.structs.replace(fault, number=number) for number, fault in enumerate(sorted_, start=1))
 
@@ -198,7 +207,7 @@ def _draw(
     until_s: float,
     nodes: Sequence[str],
 ) -> PlannedFault | None:
-    """Take the first fault out of the bag that may begin now; None when none may."""
+    """Remove the first fault from the bag that may begin now and return it; None if none may."""
     if sum(other.ends_s > at_s for other in planned) >= AT_ONCE:
         return None
     node = rng.choice(nodes)
@@ -213,14 +222,18 @@ def _draw(
 
 
 def clash(new: PlannedFault, old: PlannedFault) -> bool:
-    """Both act on the same thing, so that one would undo the other or strike what has not come back yet."""
+    """True if both faults act on the same thing at times so close that one would undo the other, or hit what has not
+    recovered.
+    """
     if claim(new) != claim(old):
         return False
     return new.at_s < old.ends_s + _REST_S
 
 
 def claim(planned: PlannedFault) -> str:
-    """What a fault has for itself while it lasts: a part, the slurmd, the network or the Slurm state of a node…"""
+    """Return what a fault needs for itself while it is in effect: a part, or a node's slurmd, network or Slurm
+    state.
+    """
     match planned.fault:
         case Fault.KILL_SLURMD | Fault.DELETE_SLURMD:
             return f"slurmd {planned.target}"
@@ -238,7 +251,9 @@ def claim(planned: PlannedFault) -> str:
 def plan_jobs(
     rng: random.Random, *, until_s: float, nodes: int, are_long: bool, misbehave: bool
 ) -> tuple[PlannedJob, ...]:
-    """Jobs of both doors, about as many as the nodes can take while one in three is out; the queue is seldom empty."""
+    """Return pods and sbatch jobs, about as many as the nodes can run while one node of three is out; the queue is
+    seldom empty.
+    """
     planned: list[PlannedJob] = []
     at_s = 5.0
     while at_s < until_s:
@@ -248,12 +263,12 @@ def plan_jobs(
 
 
 def _plan_job(rng: random.Random, *, number: int, at_s: float, are_long: bool, misbehave: bool) -> PlannedJob:
-    # Every draw happens for every job, so that a change of one rule does not shift all later jobs.
+    # Every job makes all draws, so that a change of one rule does not change all later jobs.
     kind, is_deleted = rng.random(), rng.random() < 0.3
     manner = rng.choices(list(Manner), weights=(4, 2, 4, 1))[0]
     lasts_s, grace_s = round(rng.uniform(3.0, 20.0), 1), _grace_s(rng, are_long=are_long)
     if kind < 0.5:
-        # Long enough that jobs of the higher partition find pods to preempt.
+        # Pods live long enough for jobs of the higher partition to preempt some.
         lasts_s = round(2.5 * lasts_s, 1)
         manner = Manner.STUBBORN if manner is Manner.DAEMON else manner
         return PlannedJob(
@@ -267,6 +282,6 @@ def _plan_job(rng: random.Random, *, number: int, at_s: float, are_long: bool, m
 
 
 def _grace_s(rng: random.Random, *, are_long: bool) -> int:
-    """1 to 60 s; in short runs, which have no time for many, long ones are rare."""
+    """Return a grace period of 1 to 60 s. Long ones are rare in short runs, which have no time for many."""
     is_long, short_s, long_s = rng.random() < (0.3 if are_long else 0.08), rng.randint(1, 15), rng.randint(16, 60)
     return long_s if is_long else short_s

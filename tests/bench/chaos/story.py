@@ -1,4 +1,4 @@
-"""The record of a run as a chronicle, and the worst violation told with what happened around it. Pure."""
+"""The record of a run as a chronicle, and the worst violations with the events around them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AFTER_S = 15.0
 
 
 def tell(record: Record, violations: Sequence[Violation], *, worst: int = 3) -> str:
-    """All violations in a line each, then the worst ones with their evidence and what happened around them."""
+    """Return all violations, one on each line, then the worst ones with their evidence and the events around them."""
     if not violations:
         return "Nothing happened that must not happen."
     lines = [f"{len(violations)} violations; times are seconds after the start."]
@@ -24,7 +24,7 @@ def tell(record: Record, violations: Sequence[Violation], *, worst: int = 3) -> 
 
 
 def told(violations: Sequence[Violation], worst: int) -> Sequence[Violation]:
-    """The worst of each rule first, so that one frequent breach does not hide the others."""
+    """Return the worst violation of each rule, then the others, so that one frequent breach does not hide the rest."""
     first = {violation.rule: violation for violation in reversed(violations)}
     chosen = [violation for violation in violations if first[violation.rule] is violation]
     return [*chosen, *(violation for violation in violations if violation not in chosen)][:worst]
@@ -45,7 +45,7 @@ def _scene(record: Record, violation: Violation, events: Sequence[Event]) -> Ite
 
 
 def chronicle(record: Record) -> list[Event]:
-    """Everything that was seen, in order of time. Node names are those of Kubernetes."""
+    """Return all recorded events in order of time. Node names are those of Kubernetes."""
     kube_nodes = {slurm: kube for kube, slurm in record.slurm_nodes.items()}
     found = [
         *fault_events(record),
@@ -62,7 +62,7 @@ def chronicle(record: Record) -> list[Event]:
 
 
 def fault_events(record: Record) -> Iterator[Event]:
-    """Begin and end of every fault."""
+    """Yield the begin and end of every fault."""
     for fault in record.faults:
         node = fault.planned.target if fault.slurm_node else ""
         said = f" ({fault.said})" if fault.said else ""
@@ -72,7 +72,7 @@ def fault_events(record: Record) -> Iterator[Event]:
 
 
 def process_events(record: Record) -> Iterator[Event]:
-    """When an owner's processes came and went on a node."""
+    """Yield when processes of an owner appeared on a node and when they were gone."""
     before: dict[tuple[str, Owner], tuple[int, ...]] = {}
     for sample in record.samples:
         now = {(each.node, each.owner): each.pids for each in sample.running}
@@ -84,7 +84,7 @@ def process_events(record: Record) -> Iterator[Event]:
 
 
 def slurm_events(looks: Sequence[SlurmLook], kube_nodes: Mapping[str, str]) -> Iterator[Event]:
-    """Changes of Slurm's nodes and jobs."""
+    """Yield the changes of Slurm's nodes and jobs."""
     nodes: dict[str, str] = {}
     jobs: dict[int, tuple[str, str]] = {}
     for look in looks:
