@@ -1,4 +1,4 @@
-"""The clusters of benches: that of `make demo`, or one that a bench has for itself."""
+"""The clusters of benches: that of `make demo`, or one that a bench makes for itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.e2e.workloads import NAMESPACE
 EVERYTHING: Final = [
     {"namespaces": [NAMESPACE]} | {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations", "licenses")}
 ]
-"""scheduler.access of charts/slurm: what the pods of a bench may have."""
+"""scheduler.access of charts/slurm for a bench: its pods may use everything."""
 
 
 @functools.cache
@@ -31,17 +31,17 @@ def _demo() -> Stack:
 
 
 def idle_demo() -> Stack:
-    """The cluster of `make demo`, with nothing on it."""
+    """Return the cluster of `make demo`, with no jobs or pods on it."""
     stack = _demo()
     story.reset(stack)
     return stack
 
 
 def breakable_demo() -> Cluster:
-    """The same, to break parts of Kubernetes.
+    """Return the demo cluster as a development cluster whose processes a bench may kill.
 
     Raises:
-        ClickException: it is somebody else's.
+        ClickException: the demo runs on a cluster of somebody else.
     """
     own = bring_up.own_cluster(CLUSTER)
     if own is None:
@@ -51,7 +51,7 @@ def breakable_demo() -> Cluster:
 
 @contextlib.contextmanager
 def own_cluster(what: str, tell: Tell) -> Iterator[Cluster]:
-    """One for a bench alone. It is taken down at the end, unless a person wants to look at it."""
+    """Yield a cluster for one bench. It is taken down at the end, unless SUNKPY_KEEP is set."""
     cluster = Cluster(f"{CLUSTER}-{what}", progress=tell)
     try:
         yield cluster
@@ -62,7 +62,9 @@ def own_cluster(what: str, tell: Tell) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def own_stack(what: str, tell: Tell, up: Callable[[Cluster, Sequence[Path]], None]) -> Iterator[tuple[Stack, Cluster]]:
-    """It has images, and no charts yet. `up` starts it; new virtual machines have the archives."""
+    """Yield a cluster for one bench with loaded images, but without charts. `up` starts the cluster; it gets the
+    images' archives, because new virtual machines need them.
+    """
     images = bring_up.build_images(SUITE, tell)
     archives = sorted({Path(image.archive) for image in images.values()})
     refs = {key: image.ref for key, image in images.items()}
@@ -73,7 +75,7 @@ def own_stack(what: str, tell: Tell, up: Callable[[Cluster, Sequence[Path]], Non
 
 
 def recorded_once(stack: Stack, jobs: Collection[str], *, what: str = "records lost or doubled") -> report.Figure:
-    """Jobs, by their names, of which slurmdbd has no record, or several."""
+    """Return a figure of the jobs, given by name, for which slurmdbd has no record or several."""
     recorded = stack.login("sacct -anXP -o jobname -S now-1day").split()
     wrong = [name for name in jobs if recorded.count(name) != 1]
     return report.none(what, wrong, n=len(jobs))

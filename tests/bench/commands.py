@@ -1,7 +1,7 @@
-"""The commands as whole processes, from start to answer, at 1,000 nodes, 5,000 jobs and as many pods.
+"""How long sunkpy's commands take as whole processes, at 1,000 nodes, 5,000 jobs and 20,000 pods.
 
-The doubles give objects as heavy as real ones, and again the bytes of the first time: what is measured is the command.
-A real slurmrestd takes 0.6 ms more for each job of a list.
+The doubles of apiserver and slurmrestd send objects as large as real ones, and repeat their first answers, so that only
+the command is measured. A real slurmrestd takes 0.6 ms more for each job of a list.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUMBERS: Final = {f"number_{at}": {"set": False, "infinite": False, "number": 0
 
 
 async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
-    """A figure for each."""
+    """Return a figure for each command."""
     pool = Pool(nodes=nodes, jobs=jobs)
     waiting = [job for job in pool.slurm.jobs.values() if job["job_state"] == ["PENDING"] and job["user_name"] == "k8s"]
     for job in waiting:
@@ -62,7 +62,9 @@ async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
 
 
 def _make_heavy(pool: Pool) -> None:
-    """What is sent with real ones and read by nobody: 4 KB of a pod, 9 KB of a node, 6 KB of a job."""
+    """Add the fields that real objects have and the commands do not read: 4 KB to a pod, 9 KB to a node, 6 KB to a
+    job.
+    """
     for body in pool.api.objects.values():
         body["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": _FIELDS}]
     for (collection, _, _), body in pool.api.objects.items():
@@ -74,7 +76,7 @@ def _make_heavy(pool: Pool) -> None:
 
 @asynccontextmanager
 async def _both_sides(pool: Pool) -> AsyncIterator[Sequence[str]]:
-    """The options of a command that reaches them."""
+    """Serve both doubles, and yield the options by which a command reaches them."""
     remembered, app = _remembering(), pool.slurm.app()
     app.middlewares.append(remembered)
     with TemporaryDirectory() as folder:
@@ -103,7 +105,8 @@ def _remembering() -> Middleware:
 
 
 async def _spent_s(words: Sequence[str]) -> tuple[float, float]:
-    """How long it takes by the clock, and of a processor; a checker ends with 2 where not all is well.
+    """Run a command. Return its seconds by the clock, and its processor seconds. Exit code 2 counts as an answer,
+    because a check ends with it if something is wrong.
 
     Raises:
         RuntimeError: there was no answer.
@@ -122,6 +125,6 @@ async def _spent_s(words: Sequence[str]) -> tuple[float, float]:
 
 
 def _busy_s() -> float:
-    """Of all processes that were started here and have ended."""
+    """Return the processor seconds of all child processes that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime

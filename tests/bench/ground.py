@@ -1,8 +1,8 @@
-"""A real etcd, apiserver, slurmctld and slurmrestd on loopback, for nodes that are not there.
+"""A real etcd, apiserver, slurmctld and slurmrestd on loopback, for benches with simulated nodes.
 
-slurmctld 26.05 starts *external* jobs on nodes in state EXTERNAL without speaking to anybody; a job_submit script makes
-every job one, whoever submits it, so that everybody submits what they always do. Rights are not in play: everybody is
-an administrator. What is started here ends with the bench, whatever becomes of it.
+slurmctld 26.05 starts *external* jobs on nodes in state EXTERNAL without contacting a slurmd. A job_submit script makes
+every job external, so clients submit what they always do. Everybody is an administrator. All processes end with the
+bench, however it ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ USER = "k8s"
 PATIENCE_S = 300.0
 BINDER = "kube-scheduler"
 AT_WILL = ["--kube-api-qps=1000", "--kube-api-burst=1000"]
-"""What no program of the ground comes near, in place of the limits that Kubernetes' own have by themselves."""
+"""A limit on requests that no program of a bench reaches, in place of the default of Kubernetes' components."""
 
 _NOTHING_IS_ADDED = (
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
@@ -60,7 +60,7 @@ return slurm.SUCCESS
 
 
 class ControlPlane(Apiserver):
-    """etcd and kube-apiserver, alone on free ports of loopback, and what is started beside them."""
+    """etcd and kube-apiserver alone on free ports of loopback, and other programs that a bench starts."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, {}, flags=_NOTHING_IS_ADDED)
@@ -68,14 +68,14 @@ class ControlPlane(Apiserver):
         self.admin = self.kubeconfig("admin")
 
     def start_binder(self) -> None:
-        """Kubernetes' own scheduler; `end(BINDER)`."""
+        """Start kube-scheduler; `end(BINDER)` ends it."""
         only = ["--leader-elect=false", "--secure-port=0"]
         self.start(self.kubernetes(BINDER), f"--kubeconfig={self.admin}", *only, *AT_WILL)
 
 
 @contextlib.contextmanager
 def control_plane(bench: str) -> Iterator[ControlPlane]:
-    """One for a bench, with a `folder` that is gone afterwards."""
+    """Yield a control plane for a bench; its `folder` is removed afterwards."""
     settle_garbage_collector()
     with tempfile.TemporaryDirectory(prefix=f"sunkpy-{bench}-") as folder:
         plane = ControlPlane(Path(folder))
@@ -86,13 +86,13 @@ def control_plane(bench: str) -> Iterator[ControlPlane]:
 
 
 async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> None:
-    """Create what may be there from before."""
+    """Create an object, unless it exists."""
     with contextlib.suppress(errors.Conflict):
         await kube.create(path, body)
 
 
 def node(name: str, *, cpus: int, memory_mib: int, labels: Mapping[str, str], disk_gib: int = 0) -> dict[str, object]:
-    """A Node that is ready, as its keeper leaves it too; `labels` beside those of a kubelet."""
+    """Return a Node that is Ready, as its kubelet would keep it; `labels` are added to a kubelet's own."""
     size = {"cpu": str(cpus), "memory": f"{memory_mib}Mi", "pods": "250", "ephemeral-storage": f"{disk_gib}Gi"}
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -100,10 +100,10 @@ def node(name: str, *, cpus: int, memory_mib: int, labels: Mapping[str, str], di
 
 
 async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """Make all calls, so many at a time.
+    """Make all calls, at most `limit` at a time.
 
     Raises:
-        Exception: of the first that failed.
+        Exception: that of the first call that failed.
     """
     left = iter(calls)
 
@@ -117,7 +117,7 @@ async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]
 
 
 class RunningSlurm:
-    """A Slurm that has its nodes: a client as the user of sunkpy, the settings for others, and its daemons."""
+    """A running Slurm: a client as sunkpy's Slurm user, settings for other clients, and its daemons."""
 
     def __init__(self, slurm: Slurm, settings: SlurmSettings, real: RealSlurm) -> None:
         self.slurm = slurm
@@ -126,7 +126,7 @@ class RunningSlurm:
 
     @property
     def pid(self) -> int:
-        """The parent of its processes."""
+        """The process id of the parent of Slurm's daemons."""
         return self.real.pid
 
 
@@ -134,9 +134,9 @@ class RunningSlurm:
 async def slurm_of(
     folder: Path, nodes: str, *, count: int, files: Mapping[str, str] = _NO_FILES, slurmctld: str = KEEP_SLURMCTLD
 ) -> AsyncIterator[RunningSlurm]:
-    """A new Slurm with an empty table of jobs; `nodes` are its `count` nodes as lines of slurm.conf.
+    """Yield a new Slurm without jobs; `nodes` are lines of slurm.conf that define its `count` nodes.
 
-    `files`: more that it has; `slurmctld`: what keeps slurmctld running.
+    `files`: further files in its folder of configuration. `slurmctld`: a shell command that keeps slurmctld running.
     """
     conf = f"MaxNodeCount={count}\n{_CONF}{nodes}"
     files = {"job_submit.lua": _EVERY_JOB_IS_EXTERNAL, **files}

@@ -1,1 +1,3 @@
-"""One GPU, one owner: pods with claims beside jobs of `sbatch`, on a node with pretend GPUs that come by DRA."""
+"""Each GPU has one owner at a time: pods with claims and jobs of `sbatch`, on a node with simulated GPUs of a DRA
+driver.
+"""

@@ -1,7 +1,8 @@
-"""A node of eight GPUs that is full with pods and jobs of two each; some go and others come, and parts die meanwhile.
+"""A node of eight GPUs, filled with pods and jobs of two GPUs each. In each round some end and others begin, while
+parts of the cluster are killed.
 
-It has a cluster of its own. What is pretended: the GPUs are names in the environment, there are no device files. Pods
-get theirs by claims, or by number from sunkpy's device plugin.
+The bench makes its own cluster. The GPUs are simulated: names in the environment, without device files. Pods get them
+by claims, or by number from sunkpy's device plugin.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE
 
 TOGETHER = 4
-"""So many of two GPUs each fill the node."""
+"""How many pods or jobs of two GPUs each fill the node."""
 
 EVENT_EVERY = 5
 
 
 class Event(enum.StrEnum):
-    """What happens beside those who come and go."""
+    """What else happens in a round: a part of the cluster is killed, or a pod or job loses its devices."""
 
     PREEMPTION = enum.auto()
     REQUEUE = enum.auto()
@@ -55,7 +56,9 @@ class Event(enum.StrEnum):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """`leaving` of those there go; then each of `coming` comes after its delay in seconds."""
+    """One round: `leaving` of the running pods and jobs end; then each of `coming` begins after its delay in
+    seconds.
+    """
 
     number: int
     leaving: int
@@ -64,7 +67,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rounds(count: int, *, seed: int) -> Iterator[Round]:
-    """A round fills the node; who is more than there is room for waits in the queue and is dropped by the run."""
+    """Yield rounds that each have enough pods and jobs to fill the node. The run leaves out those for which no GPUs
+    are free.
+    """
     rng = random.Random(seed)
     events = list(Event)
     for number in range(1, count + 1):
@@ -90,7 +95,7 @@ _LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "PREEMPTE
 
 
 class _Member(NamedTuple):
-    """A pod or a job of the load; of a pod the job is 0."""
+    """A pod or a job of the load; for a pod `job` is 0."""
 
     name: str
     door: Door
@@ -98,7 +103,7 @@ class _Member(NamedTuple):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """So many rounds, on a cluster that is gone afterwards."""
+    """Run the rounds on a cluster of their own."""
     count, by_plugin = QUICK_ROUNDS if asked.quick else ROUNDS, asked.only == "plugin"
     with ground(tell=click.echo, by_plugin=by_plugin) as (stack, cluster):
         return run(stack, cluster, count=count, seed=asked.seed, tell=click.echo, by_plugin=by_plugin)
@@ -106,7 +111,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 @contextlib.contextmanager
 def ground(*, tell: Tell, devices: int = DEVICES, by_plugin: bool = False) -> Iterator[tuple[Stack, Cluster]]:
-    """A node with so many GPUs, and both charts; gone afterwards."""
+    """Yield a cluster of one node with so many GPUs and both charts installed."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else devices, cpus=CPUS)
@@ -119,9 +124,10 @@ def ground(*, tell: Tell, devices: int = DEVICES, by_plugin: bool = False) -> It
 
 
 def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
-    """Values of charts/slurm: the GPUs of the NodeSet are those of the driver, and claims on them are jobs' GPUs.
+    """Return the values of charts/slurm: the NodeSet has the DRA driver's GPUs, and claims for them become GRES of
+    jobs.
 
-    With a folder of the kubelet for device plugins, the GPUs are those of sunkpy's own.
+    With `kubelet_folder`, the kubelet's folder for device plugins, the GPUs are those of sunkpy's device plugin.
     """
     plugin = {"pretend": DEVICES, "kubeletFolder": kubelet_folder}
     by_plugin = {"gpuSharing": "plugin", "devicePlugin": plugin}
@@ -129,18 +135,18 @@ def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
     return {
         "images": dict(stack.images),
         "nodeSets": {stack.nodeset: {"gpu": gpu, "fakeGpus": True}},
-        # Held to cpus that the machine has not got, jobs fail.
+        # The node claims more cpus than the machine has: jobs fail if cgroups limit them to such cpus.
         "slurmConfig": {"cgroup": "disabled"},
         "scheduler": {"access": EVERYTHING} | (by_plugin if kubelet_folder else {"deviceClasses": {dra.DRIVER: "gpu"}}),
     }
 
 
 def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by_plugin: bool) -> list[report.Figure]:
-    """The rounds on a cluster that is up, and what was seen."""
+    """Run the rounds on a cluster, and return the figures."""
     load = Load(stack, cluster, seed=seed, by_plugin=by_plugin)
     load.prepare()
     timed = [load.time_pod(number, has_gpus=number % 2 == 0) for number in range(2 + max(_TIMED, count // 25))]
-    added = timed[2:]  # the first of each kind come before all parts have met
+    added = timed[2:]  # the first pod of each kind is slower
     observer = Observer(stack, cluster, [f"gpu{at}" for at in range(DEVICES)] if by_plugin else [])
     observer.start()
     compared: list[Compared] = []
@@ -159,7 +165,7 @@ def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by
 def figures(
     load: Load, observer: Observer, compared: Sequence[Compared], added: Sequence[float]
 ) -> list[report.Figure]:
-    """What must be none, and what a claim costs."""
+    """Return the figures: what must not have happened, and how much longer a pod with GPUs takes to start."""
     double = double_owners(observer.samples)
     wrong = [pod.text for pod in compared if not pod.is_equal]
     with_s, without_s = report.median(added[::2]), report.median(added[1::2])
@@ -179,7 +185,7 @@ def figures(
 
 
 class Load:
-    """Those who have devices: pods with claims, and jobs of `sbatch`."""
+    """The pods with GPUs and the jobs of `sbatch` that run on the node."""
 
     def __init__(self, stack: Stack, cluster: Cluster, *, seed: int, by_plugin: bool) -> None:
         self._by_plugin = by_plugin
@@ -194,7 +200,7 @@ class Load:
         (self._node,) = (node.name for node in cluster.nodes())
 
     def prepare(self) -> None:
-        """The template of the claims; nothing of an earlier run is left."""
+        """Remove what an earlier run has left, and make the template of the claims."""
         self.clear()
         if self._by_plugin:
             return
@@ -210,13 +216,13 @@ class Load:
         )
 
     def clear(self) -> None:
-        """End all that may live."""
+        """End all pods and jobs of the load."""
         self._stack.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"app={LABEL}", "--ignore-not-found")
         self._stack.admin("scancel", "--quiet", f"--user={USER}")
         self._living.clear()
 
     def take(self, round_: Round) -> str:
-        """One round; who has not come to run in time."""
+        """Do one round. Say which pods and jobs did not run in time; empty if all did."""
         for member in self._rng.sample([*self._living.values()], min(round_.leaving, len(self._living))):
             self._end(member)
         mend = self._break(round_.event)
@@ -236,7 +242,7 @@ class Load:
         return late
 
     def compare(self, observer: Observer) -> list[Compared]:
-        """Each pod that lives, as all three sides know it."""
+        """Return for each running pod the devices that its processes, its claims and its job have."""
         found: list[Compared] = []
         none: Devices = frozenset()
         seen, claims, jobs, pods = observer.processes(), observer.claims(), observer.jobs(), self._pods()
@@ -249,7 +255,7 @@ class Load:
         return found
 
     def time_pod(self, number: int, *, has_gpus: bool) -> float:
-        """Seconds from the creation of a pod to its running; it is gone afterwards."""
+        """Return the seconds from the creation of a pod until it is Ready, then delete it."""
         name = f"devices-timed-{number}"
         begun_s = time.monotonic()
         self._stack.kubectl.apply(self._body(name, has_gpus=has_gpus))
@@ -287,7 +293,7 @@ class Load:
             try:
                 return self._stack.sbatch(*options, f"--export=ALL,CHAOS_JOB={name}", script=script)
             except CommandFailed as error:
-                # A kubelet that has just started knows no pods yet; anything else may have been taken.
+                # A kubelet that has just started knows no pods yet. After any other error Slurm may have the job.
                 if "unable to upgrade connection" in str(error):
                     raise NotYet(str(error)) from error
                 raise AssertionError(f"sbatch: {error}") from error
@@ -304,9 +310,10 @@ class Load:
             self._cancelled.add(member.job)
 
     def _cancel_again(self, jobs: Mapping[int, Mapping[str, str]]) -> None:
-        """slurmctld requeues a job that it had cancelled when its slurmd comes back without it: seen with 24.11.
+        """Cancel jobs that slurmctld 24.11 requeued after their cancellation, because their slurmd came back without
+        them.
 
-        It may do so rounds later, and takes the place of one that is waited for.
+        This may happen rounds later, and such a job would take the place of one that the run waits for.
         """
         self._cancelled &= jobs.keys()
         self._stack.cancel_jobs([job for job in self._cancelled if jobs[job]["JobState"] in ("PENDING", "RUNNING")])
@@ -329,7 +336,9 @@ class Load:
     # ----------------------------------------------------------------- waiting
 
     def _settle(self) -> str:
-        """Wait until all run; who was preempted as a pod is gone. Who does not run is ended, and named."""
+        """Wait until all pods and jobs run. Preempted pods are forgotten. Those that do not run in time are ended
+        and returned in words.
+        """
         try:
             wait(self._all_run, timeout_s=_PATIENCE_S, what="pods and jobs run")
         except NeverSo as error:
@@ -345,7 +354,7 @@ class Load:
         states = self._states()
         for name in [name for name, state in states.items() if state == "gone"]:
             del self._living[name], states[name]
-        # The plugin gives no devices where it is not certain that they are free; an owner would make the pod anew.
+        # The device plugin refuses a pod if it is not certain that its devices are free. An owner would replace the pod.
         for name in [name for name, state in states.items() if state == "Failed" and self._by_plugin]:
             self._end(self._living[name])
             self.refused.append(name)
@@ -356,7 +365,7 @@ class Load:
         return True
 
     def _states(self) -> dict[str, str]:
-        """Who lives to what it is: Running, gone, or what it waits in; by one read of each door."""
+        """Return the state of each pod and job by name: Running, gone, or the state in which it waits."""
         pods, jobs = self._pods(), self._stack.jobs()
         self._cancel_again(jobs)
         return {
@@ -380,11 +389,11 @@ class Load:
     # ------------------------------------------------------------------ events
 
     def _break(self, event: Event | None) -> Callable[[], object]:
-        """Kill a part; how to bring it back."""
+        """Kill a part of the cluster. Return a function that brings it back."""
         fault = self._cluster.fault
         match event:
             case Event.KUBELET:
-                # At once: without it nobody gets into the login pod to submit.
+                # Restart it at once: without a kubelet `kubectl exec` cannot submit jobs from the login pod.
                 fault.kubelet_stop(self._node)
                 fault.kubelet_start(self._node)
             case Event.DRIVER if self._by_plugin:
@@ -405,14 +414,14 @@ class Load:
             processes.kill_all(processes.pids_of(pod, program=program))
 
     def _disturb(self, round_: Round) -> None:
-        """Take devices from those who have them."""
+        """Take devices from a running pod or job, by a preemption or a requeue."""
         if round_.event is Event.PREEMPTION:
             job = self._sbatch(f"devices-{round_.number}-high", _HIGH, gpus=2 * EACH, seconds=2)
             self._stack.wait_for_job(job, "COMPLETED", timeout_s=_PATIENCE_S)
             return
         jobs = [member.job for member in self._living.values() if member.door is Door.SBATCH]
         if jobs:
-            with contextlib.suppress(CommandFailed):  # it has been requeued by Slurm just now
+            with contextlib.suppress(CommandFailed):  # Slurm may have requeued it just now
                 self._stack.scontrol("requeue", str(self._rng.choice(jobs)))
 
 

@@ -1,7 +1,8 @@
-"""Who has which device: read several times a second, each where its own side keeps it, and what must not have been.
+"""Which pod or job has which device, read several times a second from three independent sources, and conflicts among
+them.
 
-Three sides say so: the environment of the processes that run (of pods what their driver gave them, of jobs what Slurm
-gave them), the claims, and the jobs that Slurm runs. None of them is believed for another.
+The sources are: the environment of running processes (pods get it from their driver, jobs from Slurm), the claims, and
+the jobs that Slurm reports.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Held = Mapping[Owner, Devices]
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """Who had which devices at one moment, by one of the sides."""
+    """Which devices each pod or job had at one moment, by one of the sources (`side`)."""
 
     at_s: float
     side: str
@@ -40,7 +41,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that runs: what its processes have, what its claims say, and what its job has."""
+    """The devices of a running pod: those of its processes (`seen`), of its claims (`claimed`) and of its job
+    (`given`).
+    """
 
     name: str
     seen: Devices
@@ -49,18 +52,18 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_equal(self) -> bool:
-        """All three sides name the same devices, and some."""
+        """True if all three sources name the same devices, and at least one."""
         return bool(self.seen) and self.seen == self.claimed == self.given
 
     @property
     def text(self) -> str:
-        """For a person who looks for the fault."""
+        """The three sources in words."""
         said = {"processes": self.seen, "claims": self.claimed, "job": self.given}
         return f"{self.name}: " + ", ".join(f"{side} {' '.join(sorted(has)) or 'none'}" for side, has in said.items())
 
 
 def indices(gres: str) -> list[int]:
-    """Of `gpu:h100:2(IDX:0,2-3)`; empty when none is said."""
+    """Return the device indices in a text such as `gpu:h100:2(IDX:0,2-3)`; empty if it has none."""
     found: list[int] = []
     for part in ",".join(_INDICES.findall(gres)).split(","):
         first, _, last = part.partition("-")
@@ -69,20 +72,20 @@ def indices(gres: str) -> list[int]:
 
 
 def in_order(devices: Iterable[str]) -> list[str]:
-    """Devices by the numbers in their names: the order in which Slurm counts them."""
+    """Return the devices sorted by the numbers in their names, as Slurm counts them."""
     return sorted(devices, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
 
 
 def devices_of(environ: Mapping[str, str], names: Sequence[str]) -> Devices:
-    """What a process has by its environment; `names` are the devices in Slurm's order."""
+    """Return the devices in the environment of a process; `names` are the node's devices in Slurm's order."""
     of_a_pod = [value for key, value in environ.items() if _OF_A_POD.fullmatch(key)]
-    # As a part of a pod: of jobs the variable says nothing.
+    # Only for pods: in jobs this variable does not name devices.
     of_a_pod += filter(None, environ.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if "CHAOS_POD" in environ else ())
     return frozenset([*of_a_pod, *(names[index] for index in indices(f"IDX:{environ.get('SLURM_JOB_GPUS', '')}"))])
 
 
 def shared(held: Held) -> dict[str, frozenset[Owner]]:
-    """Devices with several owners."""
+    """Return the devices that have several owners, with these owners."""
     owners: defaultdict[str, set[Owner]] = defaultdict(set)
     for owner, devices in held.items():
         for device in devices:
@@ -91,7 +94,9 @@ def shared(held: Held) -> dict[str, frozenset[Owner]]:
 
 
 def double_owners(samples: Sequence[Sample]) -> list[str]:
-    """Each device that had two owners in a sample, once for each pair, with when it was first seen."""
+    """Return in words each device that had several owners in a sample, once for the same owners, with the first
+    time.
+    """
     first: dict[tuple[str, str, frozenset[Owner]], float] = {}
     for sample in samples:
         for device, owners in shared(sample.held).items():
@@ -131,7 +136,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A ResourceClaim: what is allocated, and the pods it is reserved for."""
+    """A ResourceClaim: the allocated devices, and the pods for which it is reserved."""
 
     status: _Status = _Status()
 
@@ -148,7 +153,9 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """What each side says, from `start` to `stop`, of a cluster of one node. `names`: where there are no claims."""
+    """Reads all three sources from `start` to `stop`, on a cluster of one node. `names`: the node's devices, if pods
+    get them from the device plugin; notes on pods then stand for claims.
+    """
 
     def __init__(self, stack: Stack, cluster: Cluster, names: Sequence[str] = ()) -> None:
         self.samples: list[Sample] = []
@@ -161,26 +168,30 @@ class Observer:
         self._repeated = Repeated({self._sample: SAMPLE_EVERY_S, self._look: LOOK_EVERY_S})
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to read the sources."""
         self._repeated.start()
 
     def stop(self) -> None:
-        """End."""
+        """End the reading, and raise an error of it."""
         self._repeated.stop()
 
     def processes(self) -> Held:
-        """By the environment of what runs. Where a device has two owners, both were there before and after."""
+        """Return the devices of each owner from the environment of processes. If a device has two owners, only what
+        a second scan confirms counts.
+        """
         held = scan(self._folder, self.names)
         return both(held, scan(self._folder, self.names)) if shared(held) else held
 
     def claims(self) -> Held:
-        """Pods to the devices of the claims that are reserved for them, or to those that are noted on them."""
+        """Return the devices of each pod, from the claims that are reserved for it, or from the note on it."""
         if self._by_notes:
             return held_by_notes(self._stack.kubectl.list(Pod, "pods", "-n", NAMESPACE))
         return held_by_claims(self._stack.kubectl.list(Claim, "resourceclaims", "-n", NAMESPACE))
 
     def jobs(self) -> dict[int, tuple[str, Devices]]:
-        """Name and devices of each job that Slurm has not taken them from; one that stands for pods has no name."""
+        """Return name and devices of each job that still holds its devices, by job id; the name of a placeholder job
+        is empty.
+        """
         return held_by_jobs(self._stack.jobs(), self.names)
 
     def _sample(self) -> None:
@@ -195,7 +206,7 @@ class Observer:
         self._note(CLAIMS, lambda: claims)
         self._note(JOBS, lambda: {Owner("job", str(number)): devices for number, (_, devices) in jobs.items()})
         natives = {Owner("job", name): devices for name, devices in jobs.values() if name}
-        # The two are not read at one moment: what is seen of both twice, a second apart, is no hand-over.
+        # Claims and jobs are not read at the same moment: an overlap counts only if the next look shows it, too.
         now = {**claims, **natives}
         self._note(BETWEEN, lambda: both(self._between, now))
         self._between = now
@@ -206,7 +217,7 @@ class Observer:
 
 
 def scan(folder: Path, names: Sequence[str]) -> Held:
-    """Owners to devices, of the processes of the load in the pods of a node."""
+    """Return the devices of each owner, from the processes of the load in the pods of a node."""
     found: defaultdict[Owner, Devices] = defaultdict(frozenset)
     for _, _, environ in processes(folder):
         owner = owner_of(environ)
@@ -216,12 +227,12 @@ def scan(folder: Path, names: Sequence[str]) -> Held:
 
 
 def both(one: Held, other: Held) -> Held:
-    """What was held in both."""
+    """Return what owners hold in both of these."""
     return {owner: devices & other[owner] for owner, devices in one.items() if owner in other}
 
 
 def held_by_claims(claims: Sequence[Claim]) -> Held:
-    """Pods to the devices of the claims that are reserved for them."""
+    """Return the devices of each pod for which claims are reserved."""
     found: defaultdict[Owner, Devices] = defaultdict(frozenset)
     for claim in claims:
         for pod in claim.status.reserved_for:
@@ -230,7 +241,7 @@ def held_by_claims(claims: Sequence[Claim]) -> Held:
 
 
 def held_by_notes(pods: Sequence[Pod]) -> Held:
-    """Pods that are not over to the devices that were noted on them with the binding."""
+    """Return the devices in the note on each pod that has not ended."""
     return {
         Owner("pod", pod.name): frozenset(name.rpartition("/")[2] for name in devices_on(pod))
         for pod in pods
@@ -239,7 +250,9 @@ def held_by_notes(pods: Sequence[Pod]) -> Held:
 
 
 def held_by_jobs(jobs: Mapping[int, Mapping[str, str]], names: Sequence[str]) -> dict[int, tuple[str, Devices]]:
-    """Number to name and devices of each job that Slurm has not taken them from; one for pods has no name."""
+    """Return name and devices of each job that still holds its devices, by job id; the name of a placeholder job is
+    empty.
+    """
     return {
         number: (_name(job), frozenset(names[index] for index in indices(job.get("GRES", ""))))
         for number, job in jobs.items()
@@ -252,6 +265,6 @@ def _name(job: Mapping[str, str]) -> str:
 
 
 def _devices(stack: Stack) -> list[str]:
-    """Devices of the node, in Slurm's order."""
+    """Return the devices of the node, in Slurm's order."""
     specs = [each.spec for each in stack.kubectl.list(Slice, "resourceslices")]
     return in_order(device.name for spec in specs if spec.driver == dra.DRIVER for device in spec.devices)

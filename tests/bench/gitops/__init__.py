@@ -1,1 +1,1 @@
-"""Two Slurm clusters that Argo CD keeps as a Git repository says: the one of docs/examples/gitops."""
+"""Two Slurm clusters that Argo CD or Flux keeps as a Git repository says: those of docs/examples/gitops."""

@@ -1,6 +1,6 @@
 """Argo CD on a cluster: its controller and its repo-server, as processes of this machine, as its developers run them.
 
-Not run: its server. So nothing tells it of a `git push`; `refresh` asks for what the server's webhook asks for.
+Its server does not run, so Argo CD does not hear of a `git push`; `refresh` asks for what the server's webhook would.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, rename="camel"):
-    """The last sync."""
+    """The last sync of an Application."""
 
     phase: str = ""
     message: str = ""
@@ -51,7 +51,7 @@ class Operation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """An object of an Application."""
+    """An object that an Application keeps, and whether it is as in Git."""
 
     kind: str
     name: str
@@ -60,7 +60,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """What Argo CD says about an Application."""
+    """The status of an Application."""
 
     sync: _Said = _Said()
     health: _Said = _Said()
@@ -69,12 +69,12 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def drifted(self) -> list[str]:
-        """Objects that are not as in Git."""
+        """The objects that differ from Git."""
         return [f"{each.kind}/{each.name}" for each in self.resources if each.status not in ("Synced", "")]
 
 
 class Application(KubeObject, frozen=True):
-    """An Application, as far as it is read here."""
+    """The fields of an Application that the bench reads."""
 
     status: Status = Status()
 
@@ -90,7 +90,9 @@ class ArgoCD:
         self.kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
 
     def start(self, config: Mapping[str, object]) -> None:
-        """Its kinds, `config` as its ConfigMap argocd-cm, and its processes, which end with the cluster."""
+        """Install Argo CD's kinds, and `config` as its ConfigMap argocd-cm. Start its processes, which end with the
+        cluster.
+        """
         cluster = self._cluster
         packages.ensure(PACKAGES, progress=cluster.progress)
         cluster.binaries.ensure([ARGOCD], progress=cluster.progress)
@@ -98,14 +100,14 @@ class ArgoCD:
         self.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(module / "manifests" / "crds"))
         crds = (f"crd/{kind}.argoproj.io" for kind in ("applications", "appprojects"))
         ready = ("wait", "--for=condition=Established", "--timeout=30s", *crds)
-        # It fails on a kind that has no status yet.
+        # `kubectl wait` fails on a kind that has no status yet.
         wait(lambda: self.kubectl(*ready), timeout_s=60, what="the kinds of Argo CD are known")
         self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.kubectl.apply(config, *(_of_kind(kind, name) for kind, name in _CONFIGURATION), _PROJECT)
         redis, repo_server, *metrics = map(str, free_ports(4))
         work = cluster.layout.home / "argocd"
         work.mkdir(exist_ok=True)
-        # Run for each commit; Go keeps no modes of files.
+        # Argo CD runs this script for each commit. Go's module cache does not keep that it is executable.
         shutil.copyfile(module / "hack" / _WRAPPER, work / _WRAPPER)
         (work / _WRAPPER).chmod(0o755)
         env = {
@@ -131,18 +133,20 @@ class ArgoCD:
     # ------------------------------------------------------------ Applications
 
     def status(self, name: str) -> Status:
-        """What it says now."""
+        """Return the status of an Application."""
         return self.kubectl.get(Application, "application", name, "-n", NAMESPACE).status
 
     def refresh(self) -> None:
-        """Have it read Git now, as a webhook does."""
+        """Make Argo CD read Git now, as a webhook would."""
         self._annotate("--all")
 
     def _annotate(self, which: str, how: str = "normal") -> None:
         self.kubectl("annotate", "application", which, "-n", NAMESPACE, f"{REFRESH}={how}", "--overwrite")
 
     def synced_again(self, names: Sequence[str]) -> list[str]:
-        """Objects that differ once all are rendered and compared anew, and once `slurm` is synced as by the button."""
+        """Return the objects that differ from Git after Argo CD has compared all Applications again, and synced
+        `slurm` once more.
+        """
         drifted = [f"{name}: {each}" for name in ("root", *names) for each in self._looked_again(name).drifted]
         last = self.status("slurm").operation_state.started_at
         patch = '{"operation": {"initiatedBy": {"username": "bench"}, "sync": {}}}'
@@ -151,10 +155,10 @@ class ArgoCD:
         return drifted + self.settled("slurm").drifted
 
     def settled(self, name: str, *, timeout_s: float = 300) -> Status:
-        """Its status once it is Synced and Healthy, with no sync under way.
+        """Wait until an Application is Synced and Healthy, with no sync running. Return its status.
 
         Raises:
-            NeverSo: it is not; says what Argo CD says.
+            NeverSo: it is not in time; the text has its status.
         """
 
         def check() -> Status:
@@ -168,19 +172,19 @@ class ArgoCD:
         return wait(check, timeout_s=timeout_s, what=f"Application {name} is Synced and Healthy", every_s=0.5)
 
     def _looked_again(self, name: str) -> Status:
-        """Its status after it has rendered, and compared Git and the cluster once more."""
+        """Make Argo CD render and compare an Application again. Return its status."""
         self._annotate(name, "hard")
 
         def check() -> Status:
             now = self.kubectl.get(Application, "application", name, "-n", NAMESPACE)
-            if REFRESH in now.annotations:  # it is taken away when that is done
+            if REFRESH in now.annotations:  # Argo CD removes it when it has compared
                 raise NotYet(f"it is annotated {REFRESH}")
             return now.status
 
         return wait(check, timeout_s=60, what=f"Application {name} is compared again")
 
     def refused(self, name: str) -> str:
-        """What it says of a hook that has failed the sync."""
+        """Wait until a sync has failed by a hook. Return Argo CD's message."""
 
         def check() -> str:
             operation = self.status(name).operation_state
@@ -191,9 +195,9 @@ class ArgoCD:
         return wait(check, timeout_s=240, what=f"the sync of {name} has failed")
 
     def remove(self) -> None:
-        """Delete the Application of all Applications, and wait until they are gone.
+        """Delete the root Application, and wait until all Applications are gone.
 
-        The hook that waits for jobs is skipped, as Argo CD may do (its issue 29100).
+        The hook that waits for jobs is skipped, because Argo CD may skip it, too (its issue 29100).
         """
         self.kubectl("delete", "application", "root", "-n", NAMESPACE, "--wait=false")
         slurm = ("application", "slurm", "-n", NAMESPACE)
@@ -225,7 +229,7 @@ _PROJECT: Final[Mapping[str, object]] = {
 
 
 def _of_kind(kind: str, name: str) -> Mapping[str, object]:
-    """An empty one, which Argo CD insists on."""
+    """Return an empty ConfigMap or Secret: Argo CD does not start without it."""
     more = {"stringData": {"server.secretkey": "for-the-bench"}} if kind == "Secret" else {}
     metadata = {"name": name, "namespace": NAMESPACE, "labels": _PART}
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **more}

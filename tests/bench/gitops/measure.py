@@ -1,6 +1,6 @@
-"""A year with Argo CD or Flux in a quarter of an hour: install, change, refuse, heal, prune, take back, uninstall.
+"""A year with Argo CD or Flux in a quarter of an hour: install, change, refuse, heal, prune, revert, uninstall.
 
-On a cluster of its own that is gone afterwards. Production has two NodeSets, `compute` and `spare`.
+The bench makes its own cluster. The cluster `production` has two NodeSets, `compute` and `spare`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POOLS: Final = {"node-1": "production", "node-2": "production", "node-3": "spare
 _FIRST_JOB_S: Final = 180.0
 _CHANGE_S: Final = 120.0
 _JOB_S: Final = 60
-"""How long a job runs that a removal must wait for."""
+"""For how many seconds the job runs that a removal must wait for."""
 _CORES: Final = "two shared cores run both clusters and the controllers"
 _ENDS_S: Final = 60.0
 _KEPT: Final = ("secret", "persistentvolumeclaim")
@@ -45,7 +45,7 @@ _LEFT_OF_ALL: Final = (
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """All of it, in the order in which an admin would meet it."""
+    """Run all parts on a cluster of their own."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(len(POOLS), labels={node: {"node.example.com/pool": pool} for node, pool in POOLS.items()})
@@ -63,7 +63,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 def _flux(cluster: Cluster) -> Flux:
-    """Flux on this cluster; its processes end with it."""
+    """Start Flux on this cluster; its processes end with the cluster."""
 
     def run(program: str, args: list[str], env: Mapping[str, str]) -> None:
         cluster.daemons.start(Daemon(name=Path(program).name, argv=[program, *args], env=env))
@@ -76,7 +76,7 @@ def _flux(cluster: Cluster) -> Flux:
 
 
 def run(site: Site) -> list[report.Figure]:
-    """What is seen on a cluster that has Argo CD or Flux and nothing else."""
+    """Run all parts on a cluster that has Argo CD or Flux and nothing else."""
     figures: list[report.Figure] = []
     for part in (install, sync_again, change, refuse, heal, prune, records, uninstall):
         began_s = time.monotonic()
@@ -86,7 +86,7 @@ def run(site: Site) -> list[report.Figure]:
 
 
 def install(site: Site) -> list[report.Figure]:
-    """All releases at once, up to a job that has ended in each Slurm cluster."""
+    """Install all releases at once. Time until a job has ended in each Slurm cluster."""
     began_s = time.monotonic()
     site.keeper.kubectl("apply", "-f", str(site.repositories.site / site.keeper.example))
     figures = []
@@ -104,7 +104,7 @@ def install(site: Site) -> list[report.Figure]:
 
 
 def sync_again(site: Site) -> list[report.Figure]:
-    """Compared anew and synced once more: nothing differs, and no pod is made anew."""
+    """Compare and sync all releases again: nothing may differ, and no pod may be replaced."""
     before = site.pods()
     return [
         report.none("differences from Git after a second look and a second sync", site.keeper.synced_again(RELEASES)),
@@ -113,7 +113,7 @@ def sync_again(site: Site) -> list[report.Figure]:
 
 
 def change(site: Site) -> list[report.Figure]:
-    """A value of slurm.conf, beside a job that goes on; then `git revert`."""
+    """Change a value of slurm.conf while a job runs, then `git revert` it."""
     stack = site.production
     job = site.submit(stack, "--partition=low", script="sleep 900")
     stack.wait_for_job(job, "RUNNING")
@@ -135,7 +135,9 @@ def change(site: Site) -> list[report.Figure]:
 
 
 def refuse(site: Site) -> list[report.Figure]:
-    """What slurmctld cannot read reaches nobody, and Slurm's words are told; then a corrected commit is taken."""
+    """Push a value that slurmctld cannot read: no pod may be replaced, and Slurm's error must be in the log. Then
+    revert it.
+    """
     before = site.pods()
     values = site.repositories.values("production")
     values["slurmConfig"]["conf"]["SchedulerType"] = "sched/nonsense"
@@ -153,7 +155,7 @@ def refuse(site: Site) -> list[report.Figure]:
 
 
 def heal(site: Site) -> list[report.Figure]:
-    """Somebody deletes a Deployment, and changes slurm.conf by hand."""
+    """Delete a Deployment and change slurm.conf by hand. Time until both are as in Git."""
     kubectl, namespace = site.keeper.kubectl, site.production.namespace
     began_s = time.monotonic()
     kubectl("delete", "deployment", "slurm-syncer", "-n", namespace)
@@ -172,7 +174,7 @@ def heal(site: Site) -> list[report.Figure]:
 
 
 def prune(site: Site) -> list[report.Figure]:
-    """A NodeSet that leaves the values while a job runs on it: it goes when the job has ended."""
+    """Remove a NodeSet from the values while a job runs on it: it must stay until the job has ended."""
     stack = site.production
     nodes = [pod.name for pod in stack.slurmd_pods() if pod.name.startswith("spare-")]
     job = site.submit(stack, "--partition=low", f"--nodelist={nodes[0]}", script=f"sleep {_JOB_S}")
@@ -193,13 +195,13 @@ def prune(site: Site) -> list[report.Figure]:
 
 
 def records(site: Site) -> list[report.Figure]:
-    """Each job of either cluster is in its accounting once."""
+    """Check that each job of either cluster has one record in its accounting."""
     what = "records lost or doubled of"
     return [recorded_once(at, jobs, what=f"{what} {at.release}") for at, jobs in site.submitted.items()]
 
 
 def uninstall(site: Site) -> list[report.Figure]:
-    """Everything is deleted under a job that still runs, and is waited for."""
+    """Remove everything while a job runs: the job must end first."""
     stack = site.production
     job = stack.sbatch("--partition=low", script=f"sleep {_JOB_S}; touch ~/ended-in-order")
     stack.wait_for_job(job, "RUNNING")
@@ -218,19 +220,21 @@ def uninstall(site: Site) -> list[report.Figure]:
 
 
 def left_behind(site: Site) -> list[str]:
-    """What is left of all three releases, in their namespaces and beside them."""
+    """Return the objects that are left of all three releases, in namespaces and cluster-wide."""
     of_all = site.keeper.kubectl("get", _LEFT_OF_ALL, "-o", "name").split()
     inside = (each for namespace in ("sunkpy-system", *RELEASES[1:]) for each in left_in(site, namespace))
     return [*inside, *(each for each in of_all if "sunkpy" in each or "slurm" in each)]
 
 
 def left_in(site: Site, namespace: str) -> list[str]:
-    """What is left in a namespace, but for what is kept on purpose and what Kubernetes puts into each."""
+    """Return the objects that are left in a namespace, except those kept on purpose and those that Kubernetes makes
+    in each.
+    """
     found = site.keeper.kubectl("get", _LEFT, "-n", namespace, "-o", "name").split()
     named = ((each, *each.split("/")) for each in found)
     return [f"{namespace}: {each}" for each, kind, name in named if kind not in _KEPT and name not in _OF_KUBERNETES]
 
 
 def _anew(site: Site, before: Mapping[str, str]) -> list[str]:
-    """Pods of production that were made anew meanwhile."""
+    """Return the pods of production that were replaced since `before`."""
     return [name for name, _ in sorted(before.items() - site.pods().items())]

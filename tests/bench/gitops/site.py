@@ -1,4 +1,4 @@
-"""Both Slurm clusters of the example, what changes them, and the jobs of the bench."""
+"""Both Slurm clusters of the example, the Git repositories that define them, and the jobs of the bench."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _PERSON: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
 
 
 class Repositories:
-    """Bare repositories below `folder`, and a clone of the site's; `server` has them, where `file://` is not taken."""
+    """Bare repositories in `folder`, and a clone of that of the site. `server`: the URL that serves them; empty:
+    `file://`.
+    """
 
     def __init__(self, folder: Path, images: Mapping[str, str], *, server: str = "") -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -47,7 +49,7 @@ class Repositories:
         shutil.copytree(EXAMPLE, self.site, dirs_exist_ok=True)
         for file in self.site.rglob("*.yaml"):
             file.write_text(file.read_text().replace(_SERVER, server or f"file://{folder}"))
-        # The nodes are this machine, as in demo.bring_up.
+        # All nodes are processes of this machine, so cgroups are disabled as in demo.bring_up.
         own = {"slurmConfig": {"cgroup": "disabled"}}
         self._write("sunkpy", self.values("sunkpy"))
         for name in ("staging", "production"):
@@ -55,22 +57,22 @@ class Repositories:
         self._push("as in the example")
 
     def add_charts(self) -> None:
-        """The charts into the site's repository, as their packages hold them: without links."""
+        """Copy the charts into the site's repository with links resolved, as in the charts' packages."""
         shutil.copytree(ROOT / "charts", self.site / "charts")
         self._push("charts")
 
     def values(self, name: str) -> dict[str, Any]:
-        """The values of a folder of the site."""
+        """Return the values of a folder of the site."""
         values: dict[str, Any] = yaml.safe_load((self.site / name / "values.yaml").read_text())
         return values
 
     def push(self, name: str, values: Mapping[str, object], why: str) -> None:
-        """Commit and push other values."""
+        """Commit these values in a folder of the site, and push."""
         self._write(name, values)
         self._push(why)
 
     def revert(self) -> None:
-        """Take the last commit back, and push."""
+        """Revert the last commit, and push."""
         _git(self.site, *_PERSON, "revert", "--no-edit", "HEAD")
         _git(self.site, "push", "-q", "origin", "main")
 
@@ -103,32 +105,32 @@ RELEASES: Final = ("sunkpy", "slurm", "slurm-staging")
 
 
 class Keeper(Protocol):
-    """Argo CD or Flux: what keeps the clusters as Git says."""
+    """Argo CD or Flux: the program that keeps the clusters as Git says."""
 
     kubectl: Kubectl
     server: str
-    """Where it finds the repositories; empty: as files."""
+    """The URL where it finds the repositories; empty: it reads them as files."""
     example: str
-    """What is applied once, in the repository of the site."""
+    """The file in the site's repository that is applied once, by hand."""
 
     def refresh(self) -> None:
-        """Have it read Git now, as a webhook does."""
+        """Make it read Git now, as a webhook would."""
 
     def settled(self, name: str) -> object:
         """Wait until a release is as in Git, and healthy."""
 
     def synced_again(self, names: Sequence[str]) -> list[str]:
-        """Have all releases compared with Git, and synced once more; what differed."""
+        """Make it compare all releases with Git and sync them once more. Return what differed."""
 
     def refused(self, name: str) -> object:
-        """Wait until it says that the last commit does not work."""
+        """Wait until it reports that the last commit failed."""
 
     def remove(self) -> None:
-        """Take everything away again, and wait for that."""
+        """Remove everything, and wait for that."""
 
 
 class Site:
-    """Both Slurm clusters. `submitted`: the jobs of each, by their names."""
+    """Both Slurm clusters of the example. `submitted`: the names of each cluster's jobs."""
 
     def __init__(self, cluster: Cluster, images: Mapping[str, str], tell: Tell, *, keeper: Keeper) -> None:
         def stack(release: str) -> Stack:
@@ -145,21 +147,21 @@ class Site:
         self._numbers = itertools.count(1)
 
     def push(self, values: Mapping[str, object], why: str) -> float:
-        """Push values of production and have them read; when that began."""
+        """Push values of production and make the keeper read them. Return when that began (monotonic)."""
         began_s = time.monotonic()
         self.repositories.push("production", values, why)
         self.keeper.refresh()
         return began_s
 
     def revert(self) -> float:
-        """Take the last commit back and have that read; when that began."""
+        """Revert the last commit and make the keeper read that. Return when that began (monotonic)."""
         began_s = time.monotonic()
         self.repositories.revert()
         self.keeper.refresh()
         return began_s
 
     def submit(self, stack: Stack, *args: str, script: str) -> int:
-        """A job by `sbatch`, whose record is asked for in the end."""
+        """Submit a job by `sbatch`. Its record is checked at the end."""
         name = f"gitops-{next(self._numbers)}"
         job = stack.sbatch(f"--job-name={name}", *args, script=script)
         self.submitted[stack].append(name)
@@ -175,6 +177,6 @@ class Site:
         wait_until_equal(kill_wait, str(seconds), timeout_s=300, what="KillWait of slurmctld")
 
     def pods(self) -> Mapping[str, str]:
-        """What runs in production: name -> uid."""
+        """Return the running pods of production: name → uid."""
         pods = self.production.kubectl.list(Pod, "pods", "-n", self.production.namespace)
         return {pod.metadata.name: pod.metadata.uid for pod in pods if pod.status.phase == "Running"}

@@ -1,7 +1,7 @@
-"""Simulated machines: Nodes of the Cluster Autoscaler's provider `kwok`, of which each has a real slurmd.
+"""Simulated machines: Nodes that the Cluster Autoscaler's provider `kwok` makes, each with a real slurmd.
 
 slurmctld, slurmrestd and all slurmds are processes of this machine. A slurmd starts when its pod is bound, and is
-killed when its pod or its Node goes. Workload pods are text: they run as long as the bench wants.
+killed when its pod or its Node is gone. Workload pods are only records: the bench says when they end.
 """
 
 from __future__ import annotations
