@@ -1,7 +1,8 @@
-"""The control plane loses a process and a machine, while jobs of both doors come and go.
+"""The control plane loses a process and a machine, while pods and sbatch jobs come and go.
 
-On a cluster of its own: two nodes for jobs, and two for the control plane, of which one has all that runs once, and who
-leads. First it has the only slurmctld, then the first of two. Switched off, it leaves nothing but its disk.
+The bench makes its own cluster: two nodes for jobs, and two for the control plane. One of the latter has everything
+that runs only once, and all leaders. In the first part it has the only slurmctld, in the second the first of two. When
+it is switched off, only its disk is left.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ from tests.doubles.apiserver import merged
 from tests.e2e import processes, workloads
 
 MACHINES: Final = {1: "node-2", 2: "node-1"}
-"""By the number of slurmctld: the one that dies. After the first has died, all is on the other."""
+"""Number of slurmctld replicas → the machine that dies in that part. After the first part everything is on the other
+machine.
+"""
 _POOL: Final = "node.example.com/pool"
 _LABELS: Final = {name: {_POOL: "jobs"} for name in ("node-3", "node-4")}
 _CPUS: Final = 8
 _EVERY_S: Final = 8.0
 _LOAD_S: Final = 45.0
-"""Longer than SlurmctldTimeout: both slurmctld have seen each other."""
+"""For how many seconds the load runs before a fault: longer than SlurmctldTimeout, so both slurmctld know each
+other.
+"""
 _PATIENCE_S: Final = 600.0
 _APP: Final = "ha"
 _OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -51,7 +56,7 @@ _BOUND_S: Final = {"killed": 60.0, "dead machine": 180.0, "declared dead": 180.0
 
 
 class Sent(NamedTuple):
-    """A job of sbatch, its id, and when that came; 0: an error."""
+    """A submit by sbatch: the job's id, and when the answer came; both are 0 after an error."""
 
     name: str
     asked_s: float
@@ -60,7 +65,7 @@ class Sent(NamedTuple):
 
 
 class Load:
-    """A job and a pod every few seconds, and one of each that runs through all of it."""
+    """A job and a pod every few seconds, and one of each that runs for the whole part."""
 
     def __init__(self, stack: Stack) -> None:
         self.sent: list[Sent] = []
@@ -70,7 +75,7 @@ class Load:
         self._repeated = Repeated({self._begin: _EVERY_S})
 
     def start(self) -> None:
-        """Begin, with those that last."""
+        """Start the long job and the long pod, and begin to submit."""
         workloads.forget_stamps()
         self._stack.login(f"rm -rf {_APP} go; mkdir {_APP}")
         self._sbatch(f"{_APP}-long", until="[ -e ~/go ]")
@@ -78,21 +83,21 @@ class Load:
         self._repeated.start()
 
     def stop(self) -> None:
-        """End, and let those that last end."""
+        """Stop submitting, and let the long job and the long pod end."""
         self._repeated.stop()
         self._pool.shutdown()
         self._stack.login("touch go")
         workloads.STAMPS.joinpath("go").touch()
 
     def answered(self, *, since_s: float) -> float:
-        """When the first job was taken of those that were sent since then."""
+        """Return when the first submit since then was answered with a job id."""
         times = [sent.answered_s for sent in self.sent if sent.asked_s > since_s and sent.answered_s]
         if not times:
             raise NotYet("no job was taken")
         return min(times)
 
     def bound(self, *, since_s: float) -> float:
-        """When the first pod was bound of those that were made since then."""
+        """Return when the first pod created since then was bound."""
         times = [time_of(pod, "PodScheduled") for pod in pods(self._stack) if created_s(pod) > since_s]
         if not any(times):
             raise NotYet("no pod was bound")
@@ -120,7 +125,7 @@ class Load:
 
 
 def measure(_: Asked) -> list[report.Figure]:
-    """One slurmctld, then two."""
+    """Run all faults with one slurmctld, then with two."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(4, gpus=GPUS_PER_NODE, cpus=_CPUS, labels=_LABELS)
@@ -135,7 +140,7 @@ def measure(_: Asked) -> list[report.Figure]:
 
 
 def values(stack: Stack, *, replicas: int) -> Mapping[str, object]:
-    """All that runs once is on one machine as long as that lives."""
+    """Return the values of charts/slurm. Everything that runs only once prefers the machine that is to die."""
     there, here = ({"affinity": _near(MACHINES[number])} for number in (replicas, 3 - replicas))
     shared = {"accessModes": ["ReadWriteMany"]}
     whole: Mapping[str, object] = merged(
@@ -162,7 +167,7 @@ def _near(node: str) -> dict[str, object]:
 
 
 class Run:
-    """The faults under one load."""
+    """The faults of one part, under one load."""
 
     def __init__(self, stack: Stack, cluster: Cluster, tell: Tell, *, replicas: int) -> None:
         self._stack = stack
@@ -175,7 +180,7 @@ class Run:
         self._found: list[report.Figure] = []
 
     def figures(self) -> list[report.Figure]:
-        """Do it all, and compare what was asked for with what is there at the end."""
+        """Run the faults, and compare what was submitted with what is there at the end."""
         self._gather()
         self._load.start()
         time.sleep(_LOAD_S)
@@ -191,7 +196,7 @@ class Run:
         return self._found
 
     def _gather(self) -> None:
-        """What runs once is on the machine, and whoever leads."""
+        """Move everything that runs only once, and all leaders, to the machine that is to die."""
 
         def gathered() -> bool:
             leases = [self._stack.kubectl.list(Lease, "leases", "-n", space) for space in spaces(self._stack)]
@@ -201,10 +206,10 @@ class Run:
             once = _STAY if self._replicas == 2 else ("slurmrestd", *_STAY)
             wrong = [pod for pod in away if part_of(pod) in once and not pod.name.endswith("-slurmctld-1")]
             wrong += [pod for pod in away if pod.name in leaders]
-            # Of two one is elsewhere, as on a cluster on which nothing has died.
+            # Of a part with two replicas one must be on another machine, as on a healthy cluster.
             alone = {part_of(pod) for pod in found} - {part_of(pod) for pod in away} - {*once, "page"}
             wrong += [pod for pod in found if part_of(pod) in alone and pod.name not in leaders]
-            # One by one: slurmctld would wait for slurmdbd before it ends.
+            # Delete one pod at a time, slurmctld first: it would wait for slurmdbd before it ends.
             for pod in sorted(wrong, key=lambda pod: "slurmctld" not in pod.name)[:1]:
                 self._stack.kubectl("delete", "pod", pod.name, "-n", pod.metadata.namespace)
             self._wait_ready("all ready")
@@ -235,7 +240,7 @@ class Run:
         self._tell(f"left on the dead machine: {', '.join(stays)}")
 
     def _declare_dead(self) -> None:
-        """As docs/tasks/dead-node.md says."""
+        """Declare the machine dead as docs/tasks/dead-node.md says."""
         since_s = time.time()
         self._stack.kubectl("taint", "node", self._machine, f"{_OUT_OF_SERVICE}=nodeshutdown:NoExecute")
         if self._replicas == 1:
@@ -258,7 +263,7 @@ class Run:
             self._note(f"{after} → {what}", at_s - since_s, bound=_BOUND_S[after])
 
     def _until_elsewhere(self, parts: Sequence[str], *, after: str, since_s: float) -> None:
-        """Each has a ready pod that is not on the machine and newer than its end."""
+        """Wait until each part has a ready pod on another machine that is newer than the fault."""
 
         def ready() -> Mapping[str, float]:
             new = [pod for pod in control_plane(self._stack) if created_s(pod) >= self._kills[-1] - 1]
@@ -292,7 +297,9 @@ class Run:
     # -------------------------------------------------------------------- at the end
 
     def _compare(self) -> None:
-        """What was taken has run once, with one record; what slurmctld had not saved counts for itself (surprises)."""
+        """Check that each accepted job ran once and has one record. Jobs that slurmctld may not have saved are a
+        figure of their own (docs/surprises.md).
+        """
         wait_until_none(self._left, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)
         said = self._ran()
         taken = {sent.name: sent.asked_s for sent in self._load.sent if sent.answered_s}
@@ -330,7 +337,7 @@ class Run:
         return said
 
     def _unrecorded(self, wanted: Sequence[str]) -> list[str]:
-        """Those without one record, once slurmdbd had time to be told."""
+        """Wait until slurmdbd has one record of each job. Return those for which it has not."""
         left: list[str] = []
 
         def untold() -> list[str]:
@@ -347,38 +354,38 @@ class Run:
 
 _MOVE: Final = ("slurmrestd", "operator", "syncer", "scheduler")
 _STAY: Final = ("slurmctld", "mariadb", "slurmdbd", "accounts")
-"""Those with a volume, and those that are not ready without them."""
+"""Parts that Kubernetes does not move from a dead machine: those with a volume, and those that need them."""
 
 
 def pods(stack: Stack) -> Sequence[Pod]:
-    """Those of the load."""
+    """Return the pods of the load."""
     return stack.kubectl.list(Pod, "pods", "-n", workloads.NAMESPACE, "-l", f"app={_APP}")
 
 
 def spaces(stack: Stack) -> tuple[str, str]:
-    """The namespaces of both releases."""
+    """Return the namespaces of both releases."""
     return stack.namespace, OPERATOR_NAMESPACE
 
 
 def control_plane(stack: Stack) -> list[Pod]:
-    """All pods of both releases that stay, but slurmd and login."""
+    """Return the pods of both releases that do not end by themselves, except slurmd and login pods."""
     found = [pod for space in spaces(stack) for pod in stack.kubectl.list(Pod, "pods", "-n", space)]
     return [pod for pod in found if not pod.is_finished and part_of(pod) not in ("", "compute", "login")]
 
 
 def part_of(pod: Pod) -> str:
-    """slurmctld, scheduler …"""
+    """Return which part of sunkpy or Slurm a pod is: slurmctld, scheduler …"""
     return pod.labels.get("app.kubernetes.io/component", "")
 
 
 def time_of(pod: Pod, condition: str) -> float:
-    """Since when a condition is true, to a second; 0: it is not."""
+    """Return since when a condition of the pod is True, in seconds since the epoch; 0 if it is not."""
     found = pod.condition(condition)
     return _seconds(found.last_transition_time or "") if found is not None and found.status == "True" else 0.0
 
 
 def created_s(pod: Pod) -> float:
-    """When it was made, to a second."""
+    """Return when the pod was created, in seconds since the epoch."""
     return _seconds(pod.metadata.creation_timestamp)
 
 

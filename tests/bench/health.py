@@ -1,8 +1,10 @@
-"""Sick nodes in random order, while operator and syncer are killed: no job starts between a signal and the check that
-passed, a reason of others stays byte for byte, and each node is back or needs a person for the true reason.
+"""Sick nodes in random order, while operator and syncer are killed. No job may start between a signal and the check
+that passed; a drain reason of others must stay byte for byte; and each node must be back, or need a person for the
+right reason.
 
-Ten kinds of faults, each on a node that is well, one at a time on each of three nodes. Short jobs wait for each node
-all the time. Slurm's accounting says when they started, the check when it passed; both to a second.
+There are ten kinds of faults. Each hits a healthy node, and three nodes have one at a time. Short jobs are always
+queued for each node. Slurm's accounting says when they started, and the check writes when it passed, both in whole
+seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ _TAINT, _CONDITION = "example.com/sick", "GpuFell"
 _NOT_READY = "GpuReady"
 _SLURMS = "Prolog error"
 _PERSONS: Final = "disk  of ann; "
-"""With two blanks, which stay."""
+"""The drain reason of a person. Its two blanks must stay."""
 
 HEALTH: Final[Mapping[str, object]] = {
     "settleSeconds": 1,
@@ -73,8 +75,8 @@ class Kind(enum.StrEnum):
 
 
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. Times since the epoch; `drained_s` None: it drains nothing by a signal. `wrong`: what was not as it
-    should be.
+    """One fault of a node. Times are seconds since the epoch. `drained_s`: None if no signal drains the node.
+    `wrong`: what was not as it should be, in words.
     """
 
     kind: Kind
@@ -86,7 +88,7 @@ class Suffered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_plan(seed: int, count: int) -> tuple[Kind, ...]:
-    """Each kind equally often, in random order."""
+    """Return `count` faults, each kind equally often, in random order."""
     kinds = [kind for kind, _ in zip(_for_ever(), range(count), strict=False)]
     random.Random(seed).shuffle(kinds)
     return tuple(kinds)
@@ -100,7 +102,8 @@ def _for_ever() -> Iterator[Kind]:
 def started_early(
     suffered: Iterable[Suffered], starts: Mapping[str, Sequence[float]], passed: Mapping[str, Sequence[float]]
 ) -> list[str]:
-    """Jobs that started on a node after its drain was seen, and before its last check since had passed.
+    """Return in words the jobs that started on a node after its drain was seen and before its last check of that fault
+    passed.
 
     `starts` and `passed` are in whole seconds, by Slurm node.
     """
@@ -116,7 +119,7 @@ def started_early(
 
 
 def measure(asked: Asked) -> Sequence[report.Figure]:
-    """All faults of a plan."""
+    """Run all faults of a plan on the demo cluster."""
     stack = idle_demo()
     plan = make_plan(asked.seed, QUICK_FAULTS if asked.quick else FAULTS)
     kills: list[float] = []
@@ -146,7 +149,7 @@ def figures(
     kills: Sequence[float],
     seed: int,
 ) -> Iterator[report.Figure]:
-    """What was seen, with its bounds."""
+    """Yield the figures of the run, with their bounds."""
     n = len(suffered)
     wrong = [f"{each.node}, {each.kind}: {each.wrong}" for each in suffered if each.wrong]
     yield report.none("nodes not back or without the true reason", wrong, n=n, seed=seed)
@@ -179,7 +182,7 @@ def _kill_parts(stack: Stack, seed: int, over: threading.Event, kills: list[floa
 
 
 def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[Kind]) -> list[Suffered]:
-    """One at a time on each node."""
+    """Run all faults, one at a time on each node."""
     left, found = list(enumerate(plan)), list[Suffered]()
     lock = threading.Lock()
 
@@ -217,7 +220,7 @@ def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
 
 
 def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[float, float]:
-    """When the signal came, and when Slurm showed the drain."""
+    """Give a node a signal by `begin`. Return when that was, and when Slurm showed the drain."""
     watch = stack.when_slurm_node(pod.name, r"State=[^ ]*DRAIN.*Reason=k8s: ", timeout_s=60)
     begun_s = time.time()
     begin()
@@ -332,7 +335,7 @@ _WAYS: Final[Mapping[Kind, Callable[[Stack, Pod, int], tuple[float, float | None
 
 
 def _wait(stack: Stack, pod: Pod, *states: State) -> Record:
-    """The record, as soon as the Node stands at one of these."""
+    """Wait until the Node's health is in one of these states. Return its record."""
 
     def found() -> Record:
         record = sickness.record_of(stack, pod.spec.node_name)
@@ -344,8 +347,9 @@ def _wait(stack: Stack, pod: Pod, *states: State) -> Record:
 
 
 def _wait_until_open(stack: Stack, pod: Pod) -> None:
-    """Slurm's drain is lifted up to a second after the Node is well. The next fault must not be taken for this one, and
-    a person's drain in the milliseconds in which the syncer lifts its own is lost (docs/design/mirror.md).
+    """Wait until sunkpy's drain of the node is lifted, up to a second after the Node is well. The next fault must
+    not meet this drain; and a person's drain in the milliseconds in which the syncer lifts its own is lost
+    (docs/design/mirror.md).
     """
 
     def is_open() -> None:
@@ -361,17 +365,17 @@ def _has_reason(stack: Stack, pod: Pod, reason: str) -> None:
 
 
 def _reason(stack: Stack, pod: Pod) -> str:
-    """The reason of the node's drain in Slurm, byte for byte."""
+    """Return the drain reason of the node in Slurm, byte for byte."""
     return _again(lambda: stack.admin("sinfo", "--noheader", f"--nodes={pod.name}", "--Format=Reason:200")).rstrip()
 
 
 def _again(step: Callable[[], T]) -> T:
-    """Until it succeeds: slurmctld may be busy."""
+    """Repeat a step until it succeeds: slurmctld may be busy."""
     return persist(step, timeout_s=60, what="a step of the bench")
 
 
 def _starts(stack: Stack) -> Mapping[str, Sequence[float]]:
-    """When jobs started, by Slurm node."""
+    """Return when jobs started, by Slurm node, from Slurm's accounting."""
     lines = stack.admin(
         "bash", "-c", "SLURM_TIME_FORMAT=%s sacct -anXP -S now-1day -o nodelist,start", timeout_s=120
     ).splitlines()
@@ -383,5 +387,5 @@ def _starts(stack: Stack) -> Mapping[str, Sequence[float]]:
 
 
 def _passed(stack: Stack, slurm_node: str) -> Sequence[float]:
-    """When the check passed there."""
+    """Return when checks passed on a Slurm node."""
     return [float(line) for line in stack.login(f"cat passed-{slurm_node} 2> /dev/null || true").split()]

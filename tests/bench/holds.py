@@ -1,7 +1,7 @@
-"""How long an event loop was held. A hold is the processor time of one turn: everybody else in the process waited that
-long at least, however busy the machine is.
+"""How long an event loop was held: the processor time of one turn. All other tasks of the process waited at least that
+long, however busy the machine is.
 
-It needs nothing of this repository, so that it can be put into any process of Python.
+The module needs nothing of this repository, so it can be loaded into any Python process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX = "held: "
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """When it ended (monotonic, the same for all processes), how long it was, what ran."""
+    """When a turn of the event loop ended (monotonic, the same for all processes), how long it was, and what ran."""
 
     at_s: float
     held_s: float
@@ -28,10 +28,10 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 def watch(note: Callable[[Hold], None], *, from_s: float = _WORTH_NOTING_S) -> None:
-    """Note the turns of every event loop of this process that take so long, from now on.
+    """From now on call `note` for each turn of any event loop of this process that takes at least `from_s`.
 
-    The clock of the processor is a call of the kernel, so it is read after turns that took long by the other clock, and
-    now and then: a hold may have counted in the turns of some milliseconds before it.
+    Reading the processor's clock is a system call. So it is read only after turns that were long by the other clock,
+    and now and then. A hold may therefore include the turns of some milliseconds before it.
     """
     run = asyncio.Handle._run
     used_s = marked_s = 0.0
@@ -59,16 +59,16 @@ def _name(handle: asyncio.Handle) -> str:
 
 
 def longest(holds: Iterable[Hold]) -> Hold:
-    """The longest of them."""
+    """Return the longest hold; a hold of 0 s if there are none."""
     return max(holds, key=lambda hold: hold.held_s, default=Hold(0.0, 0.0, "nothing"))
 
 
 def log(hold: Hold) -> None:
-    """Write it to the log of the process."""
+    """Write a hold to the log of the process."""
     sys.stderr.write(f"{_PREFIX}{msgspec.json.encode(hold).decode()}\n")
 
 
 def read(log: str) -> list[Hold]:
-    """All that `log` has written there."""
+    """Return all holds that `log` has written in this log."""
     lines = (line.removeprefix(_PREFIX) for line in log.splitlines() if line.startswith(_PREFIX))
     return [msgspec.json.decode(line, type=Hold) for line in lines]

@@ -1,12 +1,15 @@
-"""How long each hand-over between Kubernetes and Slurm takes, against Slurm alone on the same cluster in the same run.
+"""How long each hand-over between Kubernetes and Slurm takes, compared with Slurm alone on the same cluster in the same
+run.
 
-* pod created → bound, against `sbatch` → first line of its script: one after the other, on an idle cluster; for a
-  service, which gets an allocation, and for a pod whose exit code counts, which gets a batch job.
-* the last pod of a node is gone → first line of the next job, against a preempted Slurm job's end → the next one's.
-* Node cordoned → drain in Slurm; drain in Slurm → Node cordoned.
-* requests to slurmrestd a pod, over its whole life on real nodes with their Prologs.
+* From a pod's creation to its binding, compared with `sbatch` to the first line of its script: one after another, on an
+  idle cluster. It is measured for a service, which gets an allocation, and for a pod with an exit code, which gets a
+  batch job.
+* From the end of a node's last pod to the first line of the next job, compared with two Slurm jobs, of which one
+  preempts the other.
+* From a Node's cordon to the drain in Slurm, and back.
+* Requests to slurmrestd for each pod, over its whole life on real nodes with their Prologs.
 
-All times are of one clock: this machine runs all nodes.
+All times are of one clock, because this machine runs all nodes.
 """
 
 from __future__ import annotations
@@ -40,13 +43,13 @@ LABEL = "sunkpy-bench"
 _POLL_S = 0.02
 _ADDED_S = 0.2
 _AT_ONCE, _QUEUED = 0.25, 1.5
-"""Times as long as `sbatch` to start, at most."""
-# The sleep is told to end as well, and may be gone before its shell has heard of it.
+"""The most time that a service and a batch pod may take, as a multiple of what `sbatch` takes."""
+# The signal reaches the sleep, too, which may end before its shell gets the signal.
 _PREEMPTED = "stop() { trap '' TERM; date +%s.%N; exit 0; }; trap stop TERM; echo up; sleep 300 & wait $!; stop"
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each thing is measured, and the seed of the order of its moments."""
+    """How often each thing is measured, and the seed for the order of the moments."""
 
     start: int = 30
     handover: int = 21
@@ -58,7 +61,7 @@ QUICK = Rounds(start=3, handover=3, drain=3)
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run everything on an idle cluster and leave it idle."""
+    """Run all measurements on an idle cluster and leave it idle."""
     return asyncio.run(_measure(idle_demo(), QUICK if asked.quick else Rounds()))
 
 
@@ -106,10 +109,10 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
 
 
 def _moments(n: int, seed: int) -> list[float]:
-    """Fractions of a second, evenly spread, in random order.
+    """Return `n` fractions of a second, evenly spread, in random order.
 
-    Slurm looks at new jobs at full seconds, so what is measured is mostly the wait for the next one: both sides begin
-    at the same moments within the second, or one meets the worst by chance.
+    Slurm looks at new jobs at full seconds, so most of the time is the wait for the next one. Pods and jobs must begin
+    at the same moments within the second, so that neither has an advantage.
     """
     moments = [(index + 0.5) / n for index in range(n)]
     random.Random(seed).shuffle(moments)
@@ -121,7 +124,7 @@ async def _wait_for_fraction(fraction: float) -> None:
 
 
 def small_pod(stack: Stack, name: str, *command: str, restart_policy: str = "Never") -> dict[str, object]:
-    """A pod of this bench."""
+    """Return a pod of this bench."""
     return workloads.pod(
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, labels={"app": LABEL}, command=[*command],
         restart_policy=restart_policy,
@@ -129,7 +132,7 @@ def small_pod(stack: Stack, name: str, *command: str, restart_policy: str = "Nev
 
 
 async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str, *, restart_policy: str) -> float:
-    """Seconds from the creation of a pod of this bench to its binding; it is gone afterwards."""
+    """Create a pod and return the seconds until it is bound; then delete it."""
     created_s = time.time()
     body = small_pod(stack, name, "sleep", "60", restart_policy=restart_policy)
     await kube.create(paths.pods(workloads.NAMESPACE), body)
@@ -142,7 +145,7 @@ async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str,
 
 
 def time_sbatch(stack: Stack, number: int) -> float:
-    """Seconds from `sbatch` to the first line of its script."""
+    """Return the seconds from `sbatch` to the first line of its script."""
     out = f"bench-{number}.out"
     said = stack.login(
         f"rm -f {out}; date +%s.%N; "
@@ -180,7 +183,9 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
 
 
 def _preempt_jobs(stack: Stack) -> list[float]:
-    """Seconds from the end of a preempted Slurm job to the start of the one that took its node, on every node."""
+    """Return, for every node, the seconds from the end of a preempted Slurm job to the start of the job that took
+    its node.
+    """
     nodes = list(stack.slurm_nodes())
     options = ("--exclusive", "--no-requeue")
     low = [
@@ -188,7 +193,7 @@ def _preempt_jobs(stack: Stack) -> list[float]:
     ]
     for job in low:
         stack.wait_for_job(job, "RUNNING", timeout_s=30)
-    # A job runs a moment before its script does, and only the script can say when it ended.
+    # A job is RUNNING shortly before its script begins: wait until the script can record its end.
     stack.login(f"until [ $(cat low-*.out | grep -c up) -eq {len(nodes)} ]; do sleep 0.1; done", timeout_s=30)
     high = [
         stack.sbatch("-p", "high", "-w", node, *options, "-o", "handover-%j.out", script=handover.JOB_SCRIPT)
@@ -256,7 +261,9 @@ async def _until_cordon(nodes: Timeline[Node], node: str, *, since_s: float, cor
 
 
 async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
-    """Of all replicas of the scheduler, while pods wait, run and end; less what it asks in as long without any."""
+    """Count the requests of all scheduler replicas while pods wait, run and end, and subtract those of an equally
+    long time without pods.
+    """
     await _idle(slurm)
     before, from_s = _asked(stack), time.time()
     names_ = [f"bench-asks-{number}" for number in range(n)]
@@ -302,7 +309,7 @@ async def _until_node(slurm: Slurm, name: str, is_so: Callable[[SlurmNode], bool
 
 
 async def _idle(slurm: Slurm) -> None:
-    """Wait until no job is left, completing ones included, and all nodes are free."""
+    """Wait until no job is left, completing ones included."""
 
     async def check() -> bool:
         jobs = (await slurm.jobs_state()).values()

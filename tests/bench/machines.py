@@ -1,9 +1,10 @@
-"""Slurm on a node that is a machine: a kernel with cgroup v2 holds jobs to what they were given, and power may fail.
+"""Slurm on a node that is a virtual machine: its kernel with cgroup v2 limits jobs to what they were given, and its
+power may fail.
 
-It has a cluster of its own: the control plane on a node of processes, slurmd on a virtual machine of two sockets, each
-with a core of two threads, in the pod that the charts make. systemd is its first program, of which the kubelet has the
-cgroups of pods. What is pretended: GPUs are device files without a driver. One that may be opened says that there is
-none.
+The bench makes its own cluster. The control plane runs on a node of processes. slurmd runs on a machine of two sockets,
+each with a core of two threads, in the pod that the charts make. The machine's systemd manages the cgroups of the
+kubelet's pods. GPUs are simulated by device files without a driver: a job that may open one gets "No such device or
+address".
 """
 
 from __future__ import annotations
@@ -39,25 +40,27 @@ KEEP_OFF: Final = "sunkpy.test/keep-off"
 GPUS: Final = 2
 _PATIENCE_S: Final = 900.0
 _SHARE_S: Final = 30
-"""For how long a pod and a job compute side by side."""
+"""For how many seconds a pod and a job compute at the same time."""
 
 _OPEN = "for each in /dev/null /dev/sunkpy/gpu*; do (: < $each) 2>&1 | grep -o '[A-Z][a-z].*' || echo open; done"
-"""Says of each device how it opens: `open`, `No such device or address` (may be, but has no driver), or a refusal."""
+"""A shell loop that prints for each device how it opens: `open`, `No such device or address` (allowed, but without
+driver), or a refusal.
+"""
 _UNUSABLE: Final = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"})
 _NO_DRIVER, _REFUSED = "No such device or address", "Operation not permitted"
 _EAT = "head -c 300M /dev/zero | tail -c 300M > /dev/null"
 _BURN = "bash -c 'while :; do :; done' {mark} & "
 _JOB, _POD = "job-burns", "pod-burns"
 _KEEPS = 0.8
-"""Part of its one cpu that each must have at least: an emulated machine has much to do beside."""
+"""The least part of its one cpu that job and pod must each get: an emulated machine has much else to do."""
 PERSON, UID = "ann", 2001
-"""Who has jobs beside the user of the login pod."""
+"""A second user with jobs, besides the user of the login pod."""
 _CPUS, _OF_CORE = 4, 2
-"""Of the machine, and of the core that the job has."""
+"""The threads of the machine, and those of one core."""
 
 
 def measure(_: Asked) -> list[report.Figure]:
-    """All of it, on a cluster that is gone afterwards."""
+    """Run all parts on a cluster of their own."""
 
     def up(cluster: Cluster, archives: Sequence[Path]) -> None:
         cluster.up(1, vms=1, gpus=GPUS, archives=archives)
@@ -69,9 +72,10 @@ def measure(_: Asked) -> list[report.Figure]:
 
 
 def install_beside(stack: Stack, values: Mapping[str, object]) -> None:
-    """Install or upgrade: all but slurmd goes to the other node, which is faster and stays.
+    """Install or upgrade the charts so that everything but slurmd is on the other node, which is faster.
 
-    A cordon would not do, as Slurm's control plane tolerates it. slurmd may stay, and a new one comes afterwards.
+    A taint keeps the pods off the machine during the installation. A cordon would not, because Slurm's control plane
+    tolerates it. It does not evict a running slurmd pod, and a new one comes when the taint is gone.
     """
     stack.kubectl("taint", "node", NODE, f"{KEEP_OFF}=:NoSchedule", "--overwrite")
     install(stack, click.echo, slurm=values, operator={"replicas": 1})
@@ -79,9 +83,9 @@ def install_beside(stack: Stack, values: Mapping[str, object]) -> None:
 
 
 def slurm_values(stack: Stack) -> Mapping[str, object]:
-    """Values of charts/slurm: the machine is the NodeSet. `slurmConfig.cgroup` is as everybody has it.
+    """Return the values of charts/slurm: the machine is the NodeSet, with the chart's default of `slurmConfig.cgroup`.
 
-    One process of each kind: a second one would run on the machine, which has enough to do.
+    Each part has one replica, because a second one would run on the machine, which has enough to do.
     """
     nodes = {
         "nodeSelector": {"kubernetes.io/hostname": NODE},
@@ -101,7 +105,7 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
 
 
 def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
-    """What is seen on a stack that is up."""
+    """Run all parts on an installed stack, and return their figures."""
     figures: list[report.Figure] = []
     for part in (cgroups, cores, limits, private, memory, devices, shares, power, static):
         tell(f"{part.__name__} …")
@@ -117,7 +121,9 @@ _OF_POD: Final = re.compile(r"0::/kubepods\.slice/kubepods-.*\.slice/kubepods-.*
 
 
 def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """The machine is as those of a site: systemd hands out the cgroups of pods, with what slurmd needs."""
+    """Check that systemd manages the cgroups of pods, as on a site's machines, with the controllers that slurmd
+    needs.
+    """
     machine = cluster.machines()[0]
     init, kind = guest.run(machine, _OF_MACHINE).split()
     config = json.loads(stack.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/configz"))["kubeletconfig"]
@@ -143,7 +149,7 @@ def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def log_of_slurmd(stack: Stack) -> str:
-    """What its pod has said."""
+    """Return the log of the slurmd pod."""
     (pod,) = stack.slurmd_pods()
     return stack.kubectl("logs", "-n", stack.namespace, pod.name, "-c", "slurmd")
 
@@ -158,7 +164,7 @@ _BOUND: Final = "grep Cpus_allowed_list /proc/self/status"
 
 
 def cores(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """What slurmd's pod and Slurm know of the machine, and what the kernel holds tasks and jobs to."""
+    """Check the cores that slurmd's pod and Slurm know, and the threads to which the kernel limits tasks and jobs."""
     (node,) = stack.slurm_nodes().values()
     core_of = cores_of_threads(cluster)
     held = of_two_people(stack, cluster)
@@ -192,7 +198,7 @@ def cores(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def lscpu(stack: Stack) -> Mapping[str, str]:
-    """What lscpu counts in slurmd's pod, in Slurm's words."""
+    """Return what lscpu counts in slurmd's pod, by Slurm's names."""
     said = in_slurmd(stack, "lscpu", "--parse=CPU,CORE,SOCKET").splitlines()
     cpus, all_cores, sockets = (set(each) for each in zip(*(x.split(",") for x in said if x[0] != "#"), strict=True))
     each_core, each_socket = len(cpus) // len(all_cores), len(all_cores) // len(sockets)
@@ -201,14 +207,14 @@ def lscpu(stack: Stack) -> Mapping[str, str]:
 
 
 def in_slurmd(stack: Stack, *command: str, stdin: str = "") -> str:
-    """What a command says in slurmd's pod."""
+    """Return the output of a command in slurmd's pod."""
     (pod,) = stack.slurmd_pods()
     exec_ = ("exec", "-i", "-n", stack.namespace, pod.name, "-c", "slurmd", "--")
     return stack.kubectl(*exec_, *command, stdin=stdin, timeout_s=_PATIENCE_S)
 
 
 def of_two_people(stack: Stack, cluster: Cluster) -> list[set[int]]:
-    """The threads that two jobs may use at one time, of a person each."""
+    """Return the threads of two jobs that run at the same time, one for each of two users."""
     as_person = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--reset-env")
     script = f"#!/bin/bash\nsleep {_SLEEPS[PERSON]}\n"
     options = ("--parsable", "--chdir=/tmp", "-o", "/dev/null", "-N1", "-n1", "--mem=50M")
@@ -223,7 +229,7 @@ def of_two_people(stack: Stack, cluster: Cluster) -> list[set[int]]:
 
 
 def held_threads(stack: Stack, cluster: Cluster, seconds: str, *options: str) -> list[set[int]]:
-    """The threads that a job may use, which sleeps so many seconds, to be found by."""
+    """Return the threads that a job may use; it sleeps for `seconds`, by which its process is found."""
     job = submit(stack, f"sleep {seconds}", "--mem=50M", *options)
     try:
         stack.wait_for_job(job, "RUNNING", timeout_s=_PATIENCE_S)
@@ -239,7 +245,7 @@ def end(stack: Stack, *jobs: int) -> None:
 
 
 def bound(stack: Stack, *options: str) -> list[tuple[set[int], set[int]]]:
-    """Of each task of a step: the threads that it may use, and those that srun tells of it."""
+    """Return for each task of a step the threads that it may use, and the threads that srun reports for it."""
     script = f"srun --label --nodes=1 --mem=50M --cpu-bind=verbose {' '.join(options)} {_BOUND} 2>&1"
     lines = stack.login(script, timeout_s=_PATIENCE_S).splitlines()
     wait(lambda: is_idle(stack), timeout_s=_PATIENCE_S, what="the step has ended", every_s=1.0)
@@ -253,25 +259,25 @@ def bound(stack: Stack, *options: str) -> list[tuple[set[int], set[int]]]:
 
 
 def cores_of_threads(cluster: Cluster) -> dict[int, int]:
-    """Thread → core of the machine, as its kernel numbers them: the first thread of the core."""
+    """Return thread → core of the machine, by its kernel; a core has the number of its first thread."""
     said = guest.run(cluster.machines()[0], "grep -H . /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list")
     lines = (line.partition("/topology/thread_siblings_list:") for line in said.splitlines())
     return {int(path.rpartition("cpu")[2]): min(threads(siblings)) for path, _, siblings in lines}
 
 
 def cores_in(some: set[int], core_of: Mapping[int, int]) -> set[int]:
-    """The cores of some threads."""
+    """Return the cores of these threads."""
     return {core_of[thread] for thread in some}
 
 
 def threads(text: str) -> set[int]:
-    """Those of a list as the kernel writes it: `0-1,4`."""
+    """Return the numbers in a list as the kernel writes it: `0-1,4`."""
     ranges = (part.partition("-") for part in text.rpartition(":")[2].strip().split(","))
     return {thread for first, _, last in ranges for thread in range(int(first), int(last or first) + 1)}
 
 
 def wait_for_threads(cluster: Cluster, command: str) -> set[int]:
-    """What a process of the machine may run on, once there is one with this command."""
+    """Wait for a process of the machine with this command. Return the threads that it may use."""
     asked = f"grep Cpus_allowed_list /proc/$(pgrep -xof '{command}')/status || true"
     what = f"`{command}` runs on the machine"
 
@@ -291,7 +297,7 @@ _LIMITS = f"ulimit -l; ulimit -s; ulimit -n; {_SHM}; echo $(((shm * 200 + all) /
 
 
 def limits(stack: Stack, _: Cluster) -> list[report.Figure]:
-    """What a job may lock, have on the stack and keep open, and how much of the memory /dev/shm may be."""
+    """Check a job's limits for locked memory, stack and open files, and the size of /dev/shm."""
     said = stack.login(f"srun --mem=50M bash -c {shlex.quote(_LIMITS)}", timeout_s=_PATIENCE_S).split()
     wanted = {"locked memory": "unlimited", "stack": "unlimited", "open files": "131072", "/dev/shm": "50%"}
     return [as_told("limits in a job", dict(zip(wanted, said, strict=True)), wanted)]
@@ -305,7 +311,7 @@ _SEEN = "ls /tmp /dev/shm | grep -c of-a-job; stat -c %a /tmp"
 
 
 def private(stack: Stack, _: Cluster) -> list[report.Figure]:
-    """A job beside one that has left files in /tmp and /dev/shm, and the later step of the one that left them."""
+    """Check that a job's files in /tmp and /dev/shm are seen by a later step of it, and not by another job."""
     leaves = submit(stack, f"{_LEAVE}; sleep 600", "--mem=100M")
     try:
         stack.wait_for_job(leaves, "RUNNING", timeout_s=_PATIENCE_S)
@@ -319,7 +325,7 @@ def private(stack: Stack, _: Cluster) -> list[report.Figure]:
 
 
 def seen(stack: Stack, options: str, script: str) -> list[str]:
-    """Words that a step says."""
+    """Return the words that a step of these srun options prints."""
     return stack.login(f"srun {options} bash -c {shlex.quote(script)}", timeout_s=_PATIENCE_S).split()
 
 
@@ -327,7 +333,7 @@ def seen(stack: Stack, options: str, script: str) -> list[str]:
 
 
 def memory(stack: Stack, _: Cluster) -> list[report.Figure]:
-    """A job eats three times its memory, beside one that does not."""
+    """Run a job that uses three times its memory: only this job may be killed."""
     before = slurmd(stack)
     neighbour = submit(stack, "sleep 40", "--mem=100M")
     stack.wait_for_job(neighbour, "RUNNING", timeout_s=_PATIENCE_S)
@@ -340,7 +346,7 @@ def memory(stack: Stack, _: Cluster) -> list[report.Figure]:
 
 
 def slurmd(stack: Stack) -> Mapping[str, str]:
-    """What must not change of slurmd and its node."""
+    """Return what must not change about slurmd's pod and its node."""
     (pod,) = stack.slurmd_pods()
     node = stack.kubectl("get", "node", NODE, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}")
     flags = slurm_text.node_flags(next(iter(stack.slurm_nodes().values())))
@@ -356,7 +362,7 @@ def slurmd(stack: Stack) -> Mapping[str, str]:
 
 
 def devices(stack: Stack, _: Cluster) -> list[report.Figure]:
-    """What opens in a job with one GPU of two, in one with none, and in one with all."""
+    """Check which GPUs open in a job with none, one or all of them."""
     figures = []
     for count, gpus in ((0, [_REFUSED] * 2), (1, [_REFUSED, _NO_DRIVER]), (2, [_NO_DRIVER] * 2)):
         null, *found = opened(stack, count)
@@ -366,7 +372,7 @@ def devices(stack: Stack, _: Cluster) -> list[report.Figure]:
 
 
 def opened(stack: Stack, gpus: int) -> list[str]:
-    """How each device opens in a step, /dev/null first."""
+    """Return how each device opens in a step, /dev/null first."""
     options = f"--gres=gpu:{gpus}" if gpus else ""
     return stack.login(f"srun --mem=50M {options} bash -c {shlex.quote(_OPEN)}", timeout_s=_PATIENCE_S).splitlines()
 
@@ -375,7 +381,9 @@ def opened(stack: Stack, gpus: int) -> list[str]:
 
 
 def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """A pod and a job, of one cpu each, that both would take all: the pod of the machine, the job of its core."""
+    """Check that a pod and a job of one cpu each get their share, while the pod tries to use the whole machine and
+    the job its whole core.
+    """
     burn = {mark: _BURN.format(mark=mark) * count + "sleep 600" for mark, count in ((_JOB, _OF_CORE), (_POD, _CPUS))}
     job = submit(stack, burn[_JOB], "--mem=100M")
     stack.kubectl.apply(pod_of(stack, "machines-burns", burn[_POD], cpu="1"))
@@ -389,7 +397,7 @@ def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
         stack.cancel_jobs([job])
         stack.kubectl("delete", "pod", "-n", NAMESPACE, "machines-burns", "--ignore-not-found", "--wait")
     had = [(end - begin) / took_s for begin, end in zip(before, after, strict=True)]
-    cpu = sum(had) / _CPUS  # what a cpu of the machine is while this machine has others to serve
+    cpu = sum(had) / _CPUS  # the cpu time that the host gave to each cpu of the machine
     return [
         report.at_most(
             f"part of its cpu that a {who} lost to the other", max(0.0, 1 - part / cpu), unit="",
@@ -401,7 +409,7 @@ def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def taken(cluster: Cluster) -> list[float]:
-    """Seconds of cpu that the job and the pod have had: the marked processes of the machine."""
+    """Return the cpu seconds that the job and the pod have used: processes of the machine that carry their marks."""
     patterns = (f"[{mark[0]}]{mark[1:]}" for mark in (_JOB, _POD))
     cut = "do cut -d' ' -f14,15 /proc/$each/stat; done; true"
     commands = (f"for each in $(pgrep -f '{pattern}'); {cut}" for pattern in patterns)
@@ -410,7 +418,7 @@ def taken(cluster: Cluster) -> list[float]:
 
 
 def pod_of(stack: Stack, name: str, script: str, *, cpu: str) -> dict[str, object]:
-    """A pod for Slurm."""
+    """Return a pod for this scheduler."""
     return workloads.pod(
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, cpu=cpu, command=["bash", "-c", script]
     )
@@ -420,11 +428,11 @@ def pod_of(stack: Stack, name: str, script: str, *, cpu: str) -> dict[str, objec
 
 _NAME: Final = "machines-service"
 _ASLEEP_IN: Final = {"job": "36001", "pod": "36002"}
-"""Seconds for which the work of each door sleeps, to be found by."""
+"""The seconds for which the work of each door sleeps, by which its process is found."""
 
 
 def power(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """The machine is switched off while both doors' work runs on it, and on again once Kubernetes has noticed."""
+    """Switch the machine off while a job and a pod run on it, and on again when Kubernetes has noticed."""
     job = submit(stack, f"sleep {_ASLEEP_IN['job']}", "--mem=100M", "--requeue")
     stack.kubectl.apply(service(stack))
     try:
@@ -448,7 +456,7 @@ def power(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def of_power(stack: Stack, cluster: Cluster, job: int, old: Pod) -> list[report.Figure]:
-    """What is there once all runs again."""
+    """Return figures of what is there once everything runs again."""
     live = sorted(int(line) for line in stack.squeue("-o", "%A").split())
     pod = running_pod(stack)
     wanted = sorted([job, int(pod.annotations[names.ANNOTATION_JOB_ID])])
@@ -464,7 +472,7 @@ def of_power(stack: Stack, cluster: Cluster, job: int, old: Pod) -> list[report.
 
 
 def is_whole(stack: Stack, cluster: Cluster, job: int, old: Pod) -> bool:
-    """Work of both doors runs again."""
+    """True if the job and a pod of the service run again."""
     found = stack.job(job)
     if found["JobState"] != "RUNNING" or not asleep(cluster, "job"):
         raise NotYet(f"job {job} is {found['JobState']}, {found.get('Reason')}")
@@ -475,13 +483,13 @@ def is_whole(stack: Stack, cluster: Cluster, job: int, old: Pod) -> bool:
 
 
 def asleep(cluster: Cluster, door: str) -> int:
-    """How many processes of a door's work the machine has."""
+    """Return how many processes of a door's work run on the machine."""
     seconds = _ASLEEP_IN[door]
     return int(guest.run(cluster.machines()[0], f"pgrep -xcf 'sleep {seconds}' || true"))
 
 
 def running_pod(stack: Stack) -> Pod:
-    """The one pod of the service, which runs."""
+    """Return the service's only pod, which runs."""
     pods = stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={_NAME}")
     running = [pod for pod in pods if pod.status.phase == "Running" and not pod.is_deleting]
     if len(pods) != 1 or not running:
@@ -490,7 +498,7 @@ def running_pod(stack: Stack) -> Pod:
 
 
 def service(stack: Stack) -> dict[str, object]:
-    """A Deployment of one pod for Slurm."""
+    """Return a Deployment of one pod for this scheduler."""
     body = pod_of(stack, _NAME, f"sleep {_ASLEEP_IN['pod']} & wait", cpu="500m")
     labels = {"app": _NAME}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": body["spec"]}}
@@ -507,10 +515,11 @@ _GUARANTEED: Final = "machines-guaranteed"
 
 
 def static(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """The kubelet gives cores to pods of QoS Guaranteed, and keeps a thread: Slurm has a core less, the first.
+    """Let the kubelet give whole threads to pods of QoS Guaranteed and reserve thread 0: Slurm must then leave out the
+    first core.
 
-    The pod's thread is the other one of that core. No job may have it; slurmd has, as the kubelet limits only slurmd's
-    container, beside whose cgroup Slurm makes its own.
+    Such a pod gets the other thread of that core, and no job may use it. slurmd may: the kubelet limits slurmd's
+    container, and Slurm makes its cgroup beside that container's.
     """
     machine = cluster.machines()[0]
     restart = f"systemctl restart daemon@{machine.daemon('kubelet')}"
@@ -535,7 +544,7 @@ def static(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def has_less(stack: Stack) -> bool:
-    """A pod that came after the change of the kubelet runs slurmd."""
+    """True if slurmd runs in a pod that came after the change of the kubelet, and offers one core less."""
     is_idle(stack)
     (node,) = stack.slurm_nodes().values()
     if node["CPUEfctv"] != str(_CPUS - _OF_CORE):
@@ -544,7 +553,7 @@ def has_less(stack: Stack) -> bool:
 
 
 def guaranteed(stack: Stack, script: str) -> dict[str, object]:
-    """A pod of one whole cpu that Slurm does not know of."""
+    """Return a pod of one whole cpu that is not scheduled by Slurm."""
     resources = {"limits": {"cpu": "1", "memory": "64Mi"}}
     command = ["bash", "-c", script]
     container = {"name": "main", "image": stack.images["sunkpy"], "command": command, "resources": resources}
@@ -558,18 +567,18 @@ def guaranteed(stack: Stack, script: str) -> dict[str, object]:
 
 
 def submit(stack: Stack, script: str, *options: str) -> int:
-    """A job on one cpu."""
+    """Submit a job on one cpu."""
     return stack.sbatch("-N1", "-n1", "-c1", "-o", "/dev/null", *options, script=script)
 
 
 def end_of(stack: Stack, job: int) -> str:
-    """How a job ends."""
+    """Wait for a job to end. Return its state."""
     ends = ("COMPLETED", "OUT_OF_MEMORY", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
     return stack.wait_for_job(job, *ends, timeout_s=_PATIENCE_S)["JobState"]
 
 
 def is_idle(stack: Stack) -> bool:
-    """The machine's Slurm node takes jobs, and has none."""
+    """True if the machine's Slurm node takes jobs and has none."""
     flags = {name: slurm_text.node_flags(node) for name, node in stack.slurm_nodes().items()}
     if len(flags) != 1 or not all("IDLE" in each and not each & _UNUSABLE for each in flags.values()):
         raise NotYet(str(flags))
@@ -577,6 +586,6 @@ def is_idle(stack: Stack) -> bool:
 
 
 def as_told(figure: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> report.Figure:
-    """How many of these are not as they must be, and which."""
+    """Return a figure of the values in `found` that differ from `wanted`."""
     wrong = [f"{key}: {found.get(key)}, not {value}" for key, value in wanted.items() if found.get(key) != value]
     return report.none(f"{figure}: not as they must be", wrong, n=len(wanted))

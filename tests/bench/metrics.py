@@ -1,7 +1,8 @@
-"""Slurm's figures at 10,000 nodes and 50,000 jobs: how long a scrape takes, and how long the syncer's loop is held.
+"""Slurm's metrics at 10,000 nodes and 50,000 jobs: how long a scrape takes, and how long the syncer's event loop is
+held.
 
-Slurm is a double in a process of its own, which sends of each node and job what is read of it. What a real slurmrestd
-takes to read a job, some 3 ms, is not in these times.
+Slurm is a double in a process of its own, which sends only the fields that are read. A real slurmrestd also takes some
+3 ms for each job that is read, which is not in these times.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ _SHARED = "two shared cores run the syncer and a slurmrestd in Python"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes with eight GPUs each, and jobs: a fifth runs, on a node each, 2,000 wait, the rest has ended.
+    """How many nodes, with eight GPUs each, jobs and users there are. A fifth of the jobs run, on a node each; 2,000
+    wait; the others have ended.
 
-    Each second node drains; jobs have started since the first read; each user is in ten of 50 accounts.
+    Every second node is drained. Each user is in ten of 50 accounts.
     """
 
     nodes: int = 10_000
@@ -53,17 +55,17 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clock:
-    """Monotonic, and set forward by `leap_s`."""
+    """The monotonic clock, set forward by `leap_s`."""
 
     leap_s = 0.0
 
     def __call__(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         return time.monotonic() + self.leap_s
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """All figures."""
+    """Return all figures."""
     sizes = Sizes(nodes=500, jobs=2_000) if asked.quick else Sizes()
     with TemporaryDirectory() as folder, _slurm(sizes) as port:
         key = Path(folder) / "jwt.key"
@@ -99,7 +101,9 @@ async def _measure(sizes: Sizes, url: str, key: Path) -> list[report.Figure]:
 
 
 async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> list[report.Figure]:
-    """Turns in which no job has changed, and those that wait and fair share are read again, each with a scrape."""
+    """Time the later reads, in which no job has changed: pending jobs and fair share are read again, each time with
+    a scrape.
+    """
     holds: list[float] = []
     ticker = asyncio.ensure_future(_tick(holds))
     turns, scrapes, size = [], [], 0
@@ -133,7 +137,7 @@ def _scrape(port: int) -> tuple[float, int]:
 
 
 async def _tick(holds: list[float]) -> None:
-    """How much later than asked the loop comes back."""
+    """Record again and again how much later than asked the event loop wakes this task."""
     while True:
         started_s = time.monotonic()
         await asyncio.sleep(_TICK_S)
@@ -200,7 +204,7 @@ async def _job(request: web.Request) -> web.Response:
 
 
 def _shares(sizes: Sizes) -> list[dict[str, object]]:
-    tres = {"tres": {"usage": [{"name": "gres/gpu", "value": 1.0}] * 27}}  # what is not read of it: 2 KB each
+    tres = {"tres": {"usage": [{"name": "gres/gpu", "value": 1.0}] * 27}}  # 2 KB that the syncer does not read
     users = ((f"u{at % sizes.users}", f"a{at % 49}") for at in range(10 * sizes.users))
     return [{"name": name, "parent": account, "type": ["USER"], **tres} for name, account in users]
 

@@ -1,7 +1,8 @@
-"""What names of nodes cost the DNS of the cluster: a real apiserver and CoreDNS, and endpoints of 10,000 slurmd pods.
+"""What the names of Slurm nodes cost the DNS of the cluster: a real apiserver and CoreDNS, with endpoints of 10,000
+slurmd pods.
 
-CoreDNS keeps no answers of the cluster, as kubeadm sets it up, so it works out each one. Its processor time is counted,
-not time on the clock, for who asks is on the same two cores.
+CoreDNS caches no names of the cluster, as kubeadm configures it, so it computes each answer. Its processor time is
+measured, not time by the clock, because the bench uses the same two cores.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from tests.integration.slurm.daemons import free_ports
 
 _NAMESPACE, _SERVICE = "slurm", "slurm-compute"
 _SEARCHED: Final = (f"{_NAMESPACE}.svc.{CLUSTER_DOMAIN}", f"svc.{CLUSTER_DOMAIN}", CLUSTER_DOMAIN)
-"""Where the kubelet lets a pod look first."""
+"""The domains in which a pod looks for a name first, from the kubelet's resolv.conf."""
 _OURS: Final = f"{_SERVICE}.{_NAMESPACE}.svc.{CLUSTER_DOMAIN}"
 _A, _PTR, _AAAA, _IN = 1, 12, 28, 1
 _OF_A_SLICE: Final = 100
-"""Endpoints in an EndpointSlice: --max-endpoints-per-slice of kube-controller-manager."""
+"""Endpoints in an EndpointSlice: the default of kube-controller-manager's --max-endpoints-per-slice."""
 _RANKS: Final = 8
 _FIRST: Final = ipaddress.IPv4Address("10.128.0.1")
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes, and how often each question is put."""
+    """How many nodes there are, and how often each question is asked."""
 
     nodes: int = 10_000
     questions: int = 20_000
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Of a small cluster, and of the whole."""
+    """Measure a small cluster, then the whole one."""
     whole = Sizes(nodes=500, questions=1_000) if asked.quick else Sizes()
     figures = []
     for sizes in (Sizes(nodes=100, questions=whole.questions), whole):
@@ -61,7 +62,7 @@ def _name(number: int) -> str:
 
 
 def _slices(apiserver: Apiserver, sizes: Sizes) -> report.Figure:
-    """As the endpoint slice controller makes them of slurmd pods."""
+    """Make the EndpointSlices that the endpoint slice controller would make of slurmd pods. Return their size."""
     apiserver.make("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
     apiserver.make(
         f"/api/v1/namespaces/{_NAMESPACE}/services",
@@ -130,19 +131,19 @@ class _Dns:
         self._socket.connect(("127.0.0.1", port))
 
     def spent(self) -> Spent:
-        """So far."""
+        """Return what CoreDNS has used since its start."""
         with urllib.request.urlopen(self._metrics, timeout=5) as answer:
             return read(answer.read().decode())
 
     def knows(self, name: str) -> bool:
-        """It has an address for it by now."""
+        """True if CoreDNS has an address for this name by now."""
         try:
             return self.ask(name, _A) == 1
         except OSError as error:
             raise NotYet(str(error)) from error
 
     def spend(self, questions: Sequence[tuple[str, int]], *, answers: int) -> float:
-        """Processor seconds for each of the questions, which have so many answers."""
+        """Ask the questions. Return the processor seconds for each; each must have so many answers."""
         before = self.spent().cpu_s
         for name, kind in questions:
             if (found := self.ask(name, kind)) != answers:
@@ -150,7 +151,7 @@ class _Dns:
         return (self.spent().cpu_s - before) / len(questions)
 
     def ask(self, name: str, kind: int) -> int:
-        """How many answers there are: RFC 1035, section 4."""
+        """Return how many answers a question has (RFC 1035, section 4)."""
         labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
         header = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0)
         self._socket.send(header + labels + b"\0" + struct.pack(">2H", kind, _IN))
@@ -160,7 +161,7 @@ class _Dns:
 
 @contextmanager
 def _coredns(folder: Path, apiserver: Apiserver) -> Iterator[_Dns]:
-    """With what kubeadm writes for the domain of the cluster, once it knows all endpoints."""
+    """Yield a CoreDNS with kubeadm's configuration for the cluster's domain, once it knows all endpoints."""
     binaries = Binaries(default_cache())
     binaries.ensure([COREDNS], progress=print)
     port, metrics = free_ports(2)

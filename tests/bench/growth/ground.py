@@ -51,7 +51,7 @@ NodeSet={nodeset} Feature={nodeset}
 
 
 def nodeset(ask: str, *, potential: int) -> dict[str, object]:
-    """Without a node, as long as no job wants one."""
+    """Return a NodeSet without nodes that grows when a job needs one; `ask`: how it asks the autoscaler."""
     shape = {"cpus": CPUS, "memory": _MEMORY}
     growth = {"ask": ask, "potential": potential, "releaseAfterSeconds": RELEASE_AFTER_S, "shape": shape}
     slurmd = {"name": names.SLURMD_CONTAINER, "image": "none", "resources": {"requests": {"cpu": "100m"}}}
@@ -65,7 +65,7 @@ def nodeset(ask: str, *, potential: int) -> dict[str, object]:
 
 
 def start_slurm(plane: ControlPlane) -> RunningSlurm:
-    """Without a node; how it looks for jobs to start is the chart's."""
+    """Start a Slurm without nodes, with the chart's SchedulerParameters."""
     parameters = next(line for line in slurm_conf({}).splitlines() if line.startswith("SchedulerParameters="))
     conf = _CONF.format(nodeset=NODESET, parameters=parameters)
     folder = plane.folder / "slurm"
@@ -76,10 +76,10 @@ def start_slurm(plane: ControlPlane) -> RunningSlurm:
 
 
 class Simulated(Kubelets):
-    """All machines, moved by one `turn` after the other.
+    """All simulated machines. Each call of `turn` moves them one step on.
 
-    `ending`: workload pods that are to end well. `slurmds`: the Slurm nodes whose slurmds run; `node_of`: the Node of
-    each that ever ran. `there`: the Nodes, and `most`: the most that there were at once.
+    `ending`: workload pods that `turn` ends as Succeeded. `slurmds`: the Slurm nodes whose slurmd runs. `node_of`:
+    Slurm node → its Node, also of those that ended. `there`: the Nodes now; `most`: the most Nodes at one time.
     """
 
     def __init__(self, plane: ControlPlane, real: RealSlurm) -> None:
@@ -92,9 +92,9 @@ class Simulated(Kubelets):
         self.most = 0
 
     def turn(self) -> None:
-        """What has become of Nodes and pods."""
+        """Read Nodes and pods, and do what kubelets would: bind, start and end slurmds, start and end workload pods."""
         slurmds, workloads = self.slurmd_pods, self.items(WORKLOADS)
-        self.there = self.boot().keys()  # read last: the Node of a pod is there, or has gone
+        self.there = self.boot().keys()  # read after the pods: a pod's Node that is missing here is gone
         self.most = max(self.most, len(self.there))
         for pod in slurmds:
             self._run_slurmd(pod)
@@ -146,7 +146,7 @@ class Simulated(Kubelets):
                 self._say(path, {"Ready": "True", "ContainersReady": "True"})
 
     def _say(self, path: str, told: dict[str, str]) -> None:
-        """Strategic merge: conditions of others stay."""
+        """Set conditions of a pod by a strategic merge patch, which keeps conditions that others have set."""
         conditions = [{"type": type_, "status": status} for type_, status in told.items()]
         body = {"status": {"phase": "Running", "conditions": conditions}}
         self.apiserver.ask("admin", "PATCH", f"{path}/status", body, patch="strategic-merge-patch")

@@ -1,9 +1,9 @@
 """0 → 20 → 0 nodes with the real Cluster Autoscaler: for jobs of several nodes, gangs and single pods, all at once.
 
-Real etcd, apiserver, Cluster Autoscaler, Slurm, operator, syncer and scheduler; machines are those of
-`tests.bench.growth.ground`. What the kubelet does in a minute is done at once: the syncer's records of nodes that there
-could be are brought to slurmctld. No Prolog tells the scheduler of starts, so it looks more often. The NodeSet may have
-more nodes than jobs want, and so may the autoscaler: what is asked for twice is bought.
+etcd, apiserver, Cluster Autoscaler, Slurm, operator, syncer and scheduler are real; `tests.bench.growth.ground`
+simulates the machines. The syncer's records of possible nodes reach slurmctld after a second; on a cluster the kubelet
+takes a minute. No Prolog reports that jobs start, so the scheduler polls more often. The NodeSet and the autoscaler may
+have more nodes than the jobs need, so a node that is asked for twice is also bought twice.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tests.integration.slurm.kept_potential import bring
 from tests.polling import until
 
 _STARTS_S: Final = 2.0
-"""From the last registration to the start of what waited for it."""
+"""The most seconds from the registration of a job's last node to the job's start."""
 _SUBMITTED_S: Final = 5.0
-"""The same of pods that fitted no node before: they get their job then."""
+"""The same for pods that fitted no node before: their job is submitted only then."""
 _PATIENCE_S: Final = 600.0
 _LOOK_S: Final = 0.1
 _TURN_S: Final = 0.2
@@ -51,8 +51,8 @@ _LIMIT: Final = "two shared cores run Slurm, all slurmds, apiserver, autoscaler,
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What wants nodes: jobs of people of so many nodes each; a gang of so many pods, a node each; single pods, of
-    which each takes a node; and pods of which two share one.
+    """What needs nodes. `jobs`: sbatch jobs of so many nodes each. `gang`: a gang of so many pods, one on each node.
+    `singles`: pods that each fill a node. `halves`: pods of which two share a node.
     """
 
     jobs: tuple[int, ...] = (8, 3)
@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """How many these are."""
+        """How many nodes the plan needs."""
         return sum(self.jobs) + self.gang + self.singles + self.halves // 2
 
 
@@ -71,7 +71,7 @@ ASKS: Final = ("placeholders", "capacityBuffer")
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Each way to ask, one after the other; the first alone if it has to be quick."""
+    """Measure each way to ask for nodes, one after another; a quick run only the first."""
     if not PROGRAM:
         raise click.ClickException(
             "this bench needs a Cluster Autoscaler with the provider kwok: its path in SUNKPY_CLUSTER_AUTOSCALER"
@@ -97,7 +97,7 @@ async def _measure(plane: ControlPlane, plan: Plan, asks: Sequence[str]) -> list
 
 @contextlib.asynccontextmanager
 async def _sunkpy(plane: ControlPlane, slurm: RunningSlurm) -> AsyncIterator[None]:
-    """Operator, syncer and scheduler."""
+    """Run operator, syncer and scheduler during the block."""
     folder = plane.folder / "sunkpy"
     figures = {"metrics": {"seconds": 10.0}, "potentialConfigMap": _RECORDS}
     grows = {"growingPartitions": ["low", "high"], "pollSeconds": 0.2}
@@ -111,7 +111,7 @@ async def _sunkpy(plane: ControlPlane, slurm: RunningSlurm) -> AsyncIterator[Non
 
 @contextlib.asynccontextmanager
 async def _brought(kube: Kube, slurm: RunningSlurm) -> AsyncIterator[None]:
-    """The records that the syncer writes are with slurmctld a second later."""
+    """Bring the syncer's records of possible nodes to slurmctld each second during the block."""
 
     async def bring_all() -> None:
         brought = ""
@@ -138,7 +138,9 @@ async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 
 
 class Seen:
-    """When each Slurm node was seen registered first, each job at all, and running (monotonic); the states of jobs."""
+    """What the bench has seen in Slurm, in monotonic seconds: when each node first registered, when each job first
+    appeared, and when it first ran. `states`: the jobs' states now.
+    """
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
@@ -148,7 +150,7 @@ class Seen:
         self.states: Mapping[JobId, frozenset[str]] = {}
 
     async def look(self) -> None:
-        """Until cancelled."""
+        """Read nodes and jobs from Slurm again and again, until cancelled."""
         while True:
             with contextlib.suppress(SlurmError):
                 answer = await self._slurm.nodes()
@@ -167,7 +169,7 @@ class Seen:
 
 
 class _Bench:
-    """One cluster, which grows and shrinks for each way to ask."""
+    """One cluster, which grows and shrinks once for each way to ask for nodes."""
 
     def __init__(self, plane: ControlPlane, kube: Kube, slurm: RunningSlurm, plan: Plan) -> None:
         self._kube = kube
@@ -179,7 +181,7 @@ class _Bench:
         self._pods = Pods(kube)
 
     async def run(self, asks: Sequence[str]) -> list[report.Figure]:
-        """All ways."""
+        """Grow and shrink for each way to ask, and return the figures."""
         await self._kube.create(_NODESETS, ground.nodeset(asks[0], potential=2 * self._plan.nodes))
         figures: list[report.Figure] = []
         try:
@@ -192,7 +194,7 @@ class _Bench:
         return figures
 
     async def _move(self) -> None:
-        """Machines live until cancelled."""
+        """Move the simulated machines until cancelled."""
         while True:
             await asyncio.to_thread(self._machines.turn)
             await asyncio.sleep(_TURN_S)
@@ -255,13 +257,15 @@ class _Bench:
     # ------------------------------------------------------------------ jobs
 
     async def _has_records(self) -> bool:
-        """24.11 refuses jobs for more nodes than it knows."""
+        """True if slurmctld has records of all possible nodes. Slurm 24.11 refuses jobs for more nodes than it
+        knows.
+        """
         asked = ("sinfo", "--future", "--states=future", "--noheader", "--Node", "--format=%N")
         _, said = await asyncio.to_thread(self._slurm.real.run_as, "slurm", *asked)
         return len({*said.split()}) == 2 * self._plan.nodes
 
     def _submit(self, ask: str, nodes: int) -> JobId:
-        """A job of so many whole nodes, which runs until `_end`."""
+        """Submit a job of so many whole nodes, which runs until `_end`."""
         runs = f"until [ -e /var/tmp/end-{ask}-{nodes} ]; do sleep 0.5; done"
         options = ("--parsable", "--chdir=/", "--output=/dev/null", "--no-requeue", "--exclusive", "--mem=100")
         code, said = self._slurm.real.run_as("slurm", "sbatch", *options, f"--nodes={nodes}", "--wrap", runs)
@@ -287,7 +291,9 @@ class _Bench:
         return next(slurm for slurm, node in self._machines.node_of.items() if node == found.spec.node_name)
 
     def _pods_waited(self, pods: Sequence[str]) -> tuple[bool, float]:
-        """Whether they had a job when their last node registered, and how long after that all were bound."""
+        """Return whether these pods had a job when their last node registered, and how many seconds later all were
+        bound.
+        """
         last_s = max(self._seen.registered_s[self._slurm_node(pod)] for pod in pods)
         _, job = self._pods.node_and_job_of(pods[0])
         return self._seen.known_s[job] < last_s, max(self._pods.bound_s[pod] for pod in pods) - last_s
@@ -298,7 +304,9 @@ class _Bench:
 
 
 def make_waves(name: str, plan: Plan) -> list[Wave]:
-    """The gang first. Two of the larger pods do not fit on a node, nor one of each size."""
+    """Return the gang, the single pods and the pods that share nodes. A node fits two of the last kind, or one of
+    the others.
+    """
     name = name.lower()
     return [
         Wave(name=f"{name}-gang", count=plan.gang, gang=plan.gang, cpus=6),
@@ -308,12 +316,14 @@ def make_waves(name: str, plan: Plan) -> list[Wave]:
 
 
 def groups_of(wave: Wave) -> list[list[str]]:
-    """Pods that are bound together."""
+    """Return the names of pods in groups that are bound together."""
     return [wave.names[at : at + wave.gang] for at in range(0, wave.count, wave.gang)]
 
 
 def bindings(what: str, waited: Sequence[tuple[bool, float]]) -> list[report.Figure]:
-    """Pods whose job waited for the node start as any job; others are submitted first."""
+    """Return figures of pods whose job waited for a node, and of pods whose job was submitted only once a node was
+    there.
+    """
     kinds = ((True, "whose job waited", _STARTS_S), (False, "that fitted no node before", _SUBMITTED_S))
     return [
         report.at_most(

@@ -1,1 +1,3 @@
-"""What everybody else in a cluster costs the pods of this scheduler: on simulated nodes, without a cluster."""
+"""How much other users' pods and objects slow down the pods of this scheduler: on simulated nodes, without a
+cluster.
+"""

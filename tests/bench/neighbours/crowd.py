@@ -1,7 +1,6 @@
-"""What stands in a cluster beside one good pod: daemons, finished Jobs, owners of many kinds, pods that wait.
+"""Other users' objects in a cluster with one good pod: daemons, finished Jobs, owners of many kinds, pods that wait.
 
-All of it is in one namespace, and what comes and goes bears labels of its own, as the pods of each Job, index and
-replica do.
+All are in one namespace. Each pod that comes and goes has labels of its own, as pods of Jobs, indices and replicas do.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ from tests.polling import until
 
 NAMESPACE = "crowd"
 BY_DAEMONS_GIB, DISK_GIB = 10, 15
-"""Of the disk of each node daemons take so much, so the pods that wait, which ask for as much, fit nowhere now."""
+"""The disk that daemons use on each node, and the whole disk. Waiting pods ask for as much as the daemons use, so
+they fit nowhere.
+"""
 _DAEMON_PORTS = (9100, 9400, 9500, 9600)
 _KINDS_GROUP = "crowd.example.com"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -46,7 +47,9 @@ def pod(
     owner: Body | None = None,
     affinity: Body | None = None,
 ) -> Body:
-    """A small one with labels of its own. With a `node` it is there at once, and takes nothing of what Slurm counts."""
+    """Return a small pod with labels of its own. With a `node` it is bound already, and asks for nothing that Slurm
+    counts.
+    """
     asks = {"ephemeral-storage": f"{disk_mib}Mi"} if disk_mib else {}
     asks |= {} if node else {"cpu": "1", "memory": "16Mi"}
     container = {
@@ -62,7 +65,9 @@ def pod(
 
 
 class Crowd:
-    """Of a cluster with these nodes. `pods` shows its own; the largest are on the `first` node."""
+    """The crowd of objects in a cluster with these nodes. `pods`: a watch of its pods. The largest pods are on the
+    `first` node.
+    """
 
     def __init__(self, kube: Kube, nodes: Sequence[str]) -> None:
         self._kube = kube
@@ -71,7 +76,7 @@ class Crowd:
         self.pods = Pods(kube, namespace=NAMESPACE)
 
     async def settle(self, *, jobs: int, kinds: int, waiting: int) -> None:
-        """Each of them is there, and stays."""
+        """Create daemons, finished Jobs, and pods that wait for ever."""
         await self.pods.create([*self._daemons(), self._operator()])
         await self._finish_jobs(jobs)
         await self._stand_below(kinds)
@@ -86,11 +91,13 @@ class Crowd:
                 yield pod(f"daemon-{port}-{node}", scheduler=_OTHERS, node=node, ports=[port], disk_mib=disk_mib)
 
     def _operator(self) -> Body:
-        """As that of a CNI: it keeps away its like, and so everybody is asked whether they are that."""
+        """Return a pod as of a CNI's operator, with anti-affinity to its own kind: so the scheduler compares every
+        pod with it.
+        """
         return pod("operator", scheduler=_OTHERS, node=self.first, affinity=_apart("app", ["operator"]))
 
     async def _finish_jobs(self, count: int) -> None:
-        """Jobs whose pods have run under jobs of Slurm; nobody removes them."""
+        """Run Jobs under Slurm jobs, and leave them there when they have finished."""
         jobs = [f"job-{number}" for number in range(count)]
         for first in range(0, count, _JOBS_AT_ONCE):
             some = jobs[first : first + _JOBS_AT_ONCE]
@@ -120,7 +127,7 @@ class Crowd:
         return _controller(json.loads(made))
 
     async def _stand_below(self, kinds: int) -> None:
-        """A pod that waits in vain below an object of each of so many kinds."""
+        """Create a waiting pod below an owner of each of so many kinds."""
 
         async def stand(number: int) -> None:
             made = await self._define(f"Kind{number}", f"kind{number}s")
@@ -155,7 +162,9 @@ class Crowd:
     # ---------------------------------------------------------- what comes and goes
 
     async def arrive(self, name: str, *, each_s: float, for_s: float) -> float:
-        """So many pods of another scheduler a second, each on a node at once; how many a second they were."""
+        """Create `each_s` bound pods of another scheduler each second, for `for_s` seconds. Return how many came in
+        a second.
+        """
         began_s, count = time.monotonic(), round(each_s * for_s)
 
         async def make(number: int) -> None:
@@ -167,13 +176,15 @@ class Crowd:
         return count / (time.monotonic() - began_s)
 
     async def submit(self, name: str, count: int) -> float:
-        """Pods of this scheduler at once, which take of what Slurm does not count; seconds until all are bound."""
+        """Create pods of this scheduler at once, which ask for disk, too. Return the seconds until all are bound."""
         began_s, names = time.monotonic(), [f"{name}-{number}" for number in range(count)]
         await self.pods.create([pod(each, disk_mib=1) for each in names])
         return await self._until_bound(names) - began_s
 
     async def swell(self, count: int) -> None:
-        """Pods of a megabyte are there: on the first node with many labels or containers, or waiting."""
+        """Create pods of a megabyte: on the first node with many labels or containers, or waiting with a long
+        affinity.
+        """
         await in_flight(_HUGE_AT_ONCE, (partial(self._make_huge, number) for number in range(count)))
 
     async def _make_huge(self, number: int) -> None:
@@ -190,7 +201,7 @@ class Crowd:
         await self._kube.create(paths.pods(NAMESPACE), body)
 
     async def leave(self, *prefixes: str) -> None:
-        """Pods with these names are gone."""
+        """Delete the pods whose names begin with one of these prefixes."""
         for prefix in prefixes:
             await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
 

@@ -1,8 +1,8 @@
-"""One good pod in a cluster full of other people's, against the same pod in the cluster when it was empty.
+"""One good pod in a cluster full of other users' objects, compared with the same pod in the empty cluster.
 
-The good pods are services, one after the other: asked for at once, so that no turn of slurmctld's queue is in the
-measure. Nothing of the crowd is theirs, so they should not notice it. Memory is looked at while pods come and go, of
-which this scheduler binds one half and others the other.
+The good pods are services, one after another: their allocations start at once, so slurmctld's queue adds no time.
+Nothing of the crowd concerns them, so it should not slow them down. Memory is measured while pods come and go; this
+scheduler binds half of them, and another one the rest.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ _TIMES_AS_LONG = 2.0
 _GROWTH = 1.1
 _KEPT = "what is kept"
 _READ_MIB = 48.0
-"""What reading objects of a megabyte takes, however many there are."""
+"""The memory in MiB for reading objects of a megabyte, however many there are."""
 _PATIENCE_S = 900.0
 _REST_S = 10.0
 _SHORT_OF_JOBS = "MinJobAge=30\n"
-"""As a site has it whose jobs are many; each poll of the bench reads the states of all."""
+"""A line of slurm.conf, as on a site with many jobs: each poll of the bench reads the states of all."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of each. `gone`: pods that come and go for the measure of memory, in `rounds`."""
+    """How many objects of each kind the crowd has. `gone`: pods that come and go in `rounds` while memory is
+    measured.
+    """
 
     nodes: int = 1_000
     jobs: int = 5_000
@@ -58,11 +60,11 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 QUICK = Sizes(nodes=250, jobs=300, foreign_for_s=6.0, submitted=400, huge=15, good=8, gone=2_000, rounds=8)
-"""The same within five minutes."""
+"""The sizes for a run of five minutes."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What was going on, from when until when (monotonic), and how busy the machine was."""
+    """A part of the bench: what was going on, from when until when (monotonic), and how busy the machine was."""
 
     name: str
     began_s: float
@@ -71,7 +73,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bench:
-    """One Slurm and one scheduler, first alone and then in the crowd."""
+    """One Slurm and one scheduler, first alone and then with the crowd."""
 
     def __init__(self, scheduler: Scheduler, crowd: Crowd, pods: Pods, sizes: Sizes) -> None:
         self._scheduler = scheduler
@@ -82,7 +84,7 @@ class Bench:
         self._pids = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
 
     async def run(self) -> list[report.Figure]:
-        """All parts."""
+        """Run all parts, and return the figures."""
         sizes, crowd = self._sizes, self._crowd
         alone = await self._part("the good pod is alone", self._good("alone", sizes.good))
         await self._part("the crowd comes", crowd.settle(jobs=sizes.jobs, kinds=sizes.kinds, waiting=sizes.waiting))
@@ -107,7 +109,7 @@ class Bench:
         return [*figures, *await self._part("pods come and go", self._memory())]
 
     async def _amid_huge(self, alone: Sequence[float]) -> list[report.Figure]:
-        """Good pods on the node of pods of a megabyte, and what those take in memory."""
+        """Time good pods on the node with pods of a megabyte, and measure the scheduler's memory for these."""
         count, before_mib = self._sizes.huge, (await self._scheduler.spent()).memory_mib
         what = f"{count} pods of a megabyte"
         await self._part(f"{what} come", self._crowd.swell(count))
@@ -121,7 +123,7 @@ class Bench:
         ]
 
     def turn(self, holds: Sequence[Hold]) -> report.Figure:
-        """How long the scheduler's loop was held at most, and in which part."""
+        """Return the longest turn of the scheduler's event loop, and in which part it was."""
         at_s = longest(holds).at_s
         when = "".join(f", while {part.name}" for part in self._parts if part.began_s <= at_s <= part.ended_s)
         turn = report.longest_turn(holds, bound_s=_HELD_S)
@@ -151,14 +153,14 @@ class Bench:
         return [await self._good_pod(f"{name}-{number}", node=node) for number in range(count)]
 
     async def _good_until(self, done: asyncio.Task[float], name: str) -> list[float]:
-        """As many as there is time for; one at least."""
+        """Time good pods until the task is done; at least one."""
         took = [await self._good_pod(f"{name}-0")]
         while not done.done():
             took.append(await self._good_pod(f"{name}-{len(took)}"))
         return took
 
     async def _good_pod(self, name: str, *, node: str = "") -> float:
-        """Seconds until it was bound, on any node or on this; then it is gone."""
+        """Create a good pod, on any node or on this one. Return the seconds until it was bound, and delete it."""
         wave = Wave(name=f"good-{name}", count=1, is_service=True, nodes=(node,) if node else ())
         (pod,) = wave.names
         await self._pods.create(wave.bodies)
@@ -202,7 +204,7 @@ def _observed(what: str, took: Sequence[float]) -> list[report.Figure]:
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """All of it, alone."""
+    """Run the whole bench on a control plane of its own."""
     with control_plane("neighbours") as plane:
         return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
 
