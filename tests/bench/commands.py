@@ -1,4 +1,4 @@
-"""How long sunkpy's commands take as whole processes, at 1,000 nodes, 5,000 jobs and 20,000 pods.
+"""How long sunkpy's commands take as whole processes, at 1,000 nodes, 5,000 jobs and about as many pods.
 
 The doubles of apiserver and slurmrestd send objects as large as real ones, and repeat their first answers, so that only
 the command is measured. A real slurmrestd takes 0.6 ms more for each job of a list.

@@ -29,7 +29,9 @@ _PATIENCE_S = 600.0
 
 
 class Ours:
-    """`sunkpy <name>` in namespace slurm: it leads from the start, or stands by until its Lease is free."""
+    """`sunkpy <name>` in namespace slurm. It leads from the start; with `stands_by` it waits until its Lease is
+    free.
+    """
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Ours:
     ) -> None:
         self.name = name
         self.counts_from_s = math.inf
-        """Monotonic: what held the loop of one that is watched before then is not told."""
+        """Holds of the event loop before this time (monotonic) are left out."""
         (self._port,) = free_ports(1)
         folder.mkdir(parents=True, exist_ok=True)
         config, self._holds = folder / f"{name}.yaml", folder / f"{name}-holds.json"
@@ -55,7 +57,7 @@ class Ours:
         self.process = spawn([*argv, name, "--config", str(config)], log=folder / f"{name}.log", env=env)
 
     async def says(self, path: str) -> None:
-        """Wait until it answers `healthz`, or `readyz`, with 200."""
+        """Wait until the process answers `healthz` or `readyz` with 200."""
 
         url = f"http://127.0.0.1:{self._port}/{path}"
 
@@ -68,11 +70,11 @@ class Ours:
         await until(is_said, timeout_s=_PATIENCE_S, what=f"{path} of {self.name}")
 
     async def spent(self) -> Spent:
-        """What it has used since its start."""
+        """Return what the process has used since its start."""
         return await spent(self._port)
 
     async def stop(self) -> list[Hold]:
-        """End it; how its loop was held since `counts_from_s`."""
+        """End the process. Return how its event loop was held since `counts_from_s`."""
         self.process.terminate()
         try:
             await asyncio.to_thread(self.process.wait, 20)
@@ -85,7 +87,7 @@ class Ours:
 
 @contextlib.asynccontextmanager
 async def running(name: str, folder: Path, kubeconfig: Path, settings: Mapping[str, object]) -> AsyncIterator[Ours]:
-    """A process of sunkpy, ready, while the block runs."""
+    """Yield a process of sunkpy that is ready; it ends with the block."""
     process = Ours(name, folder, kubeconfig, settings)
     try:
         await process.says("readyz")
@@ -96,11 +98,13 @@ async def running(name: str, folder: Path, kubeconfig: Path, settings: Mapping[s
 
 _PATIENCE_S = 600.0
 AUDIENCE = names.HOOKS_AUDIENCE
-_POLL_S = 0.2  # no Prolog tells of starts
+_POLL_S = 0.2  # short, because no Prolog reports that jobs start
 
 
 class Scheduler(Ours):
-    """One that leads from the start, or stands by until the Lease `<cluster>-scheduler` is free."""
+    """A scheduler that leads from the start; with `stands_by` it waits until the Lease `<cluster>-scheduler` is
+    free.
+    """
 
     def __init__(
         self, folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, stands_by: bool = False, poll_s: float = 1.0
@@ -113,7 +117,7 @@ class Scheduler(Ours):
         super().__init__("scheduler", folder, kubeconfig, settings, stands_by=stands_by, is_watched=True)
 
     async def leads(self) -> None:
-        """Wait until hooks are answered: all that is there has been adopted."""
+        """Wait until the scheduler answers hooks: it has then adopted all existing pods and jobs."""
         await until(self._answers, timeout_s=_PATIENCE_S, what="the scheduler leads")
         self.counts_from_s = time.monotonic()
 
@@ -123,7 +127,7 @@ class Scheduler(Ours):
         return False
 
     async def call(self, hook: str, job: JobId, node: str, *, token: str) -> int:
-        """One question of a hook script; the HTTP status."""
+        """Make one call of a hook script. Return the HTTP status."""
         url, asked = f"http://127.0.0.1:{self._hooks}/hooks/v1/{hook}", {"job_id": job, "node": node}
         headers = {"Authorization": f"Bearer {token}"}
         async with aiohttp.ClientSession() as session, session.post(url, json=asked, headers=headers) as answer:
@@ -134,7 +138,7 @@ class Scheduler(Ours):
 async def scheduling(
     folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, holds: list[Hold]
 ) -> AsyncIterator[Scheduler]:
-    """A scheduler that leads while the block runs; `holds` gets how its loop was held meanwhile."""
+    """Yield a scheduler that leads; at the end `holds` gets how its event loop was held."""
     scheduler = Scheduler(folder, kubeconfig, slurm, poll_s=_POLL_S)
     try:
         await scheduler.leads()

@@ -1,7 +1,7 @@
-"""A long outage delays, and takes nothing away: no node, no job, of either door.
+"""A long outage only delays: no node and no job is lost, neither a pod's nor one of sbatch.
 
-The scheduler, slurmrestd and the apiserver go one after the other, each while fifty jobs of `sbatch` wait or run and
-pods come. The observer and the judge are those of chaos.
+The scheduler, slurmrestd and the apiserver are away one after another, each while fifty jobs of `sbatch` wait or run
+and pods come. Observer and judge are those of chaos.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ QUEUED = 50
 MINUTES, QUICK_MINUTES = 20.0, 6.0
 _BEGINS_S = 60.0
 _PODS_S = 300.0
-"""So long pods and jobs come during the outage: what waits has to end after it."""
+"""For how many seconds of the outage pods and jobs come: all that wait must end after it."""
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"})
 
 
 def measure(asked: Asked) -> Outcome:
-    """Each part away for so many minutes, or the one that is asked for."""
+    """Run an outage of each part, or only of the part that `--only` names."""
     parts = which(asked.only)
     stack, cluster = idle_demo(), breakable_demo()
     minutes, seed = QUICK_MINUTES if asked.quick else MINUTES, asked.seed
@@ -44,15 +44,15 @@ def measure(asked: Asked) -> Outcome:
         record, seen = asyncio.run(watched(stack, cluster, plan, click.echo, name=f"outage-{part}"))
         found += named(part, [*of_nodes(record), *figures(record, seen, seed=seed)])
         violations += seen
-        report.save("outage", found)  # it takes hours, and may be ended before
+        report.save("outage", found)  # the bench takes hours: keep what is done if somebody ends it
     return Outcome(found, violations)
 
 
 def which(only: str) -> Sequence[str]:
-    """The parts that go.
+    """Return the parts to take away.
 
     Raises:
-        ClickException: there is none of this name.
+        ClickException: `only` is no such part.
     """
     if only not in ("", *PARTS):
         raise click.ClickException(f"--only {only}: no outage of it is known; give one of {', '.join(PARTS)}")
@@ -60,7 +60,7 @@ def which(only: str) -> Sequence[str]:
 
 
 def make_plan(part: str, *, minutes: float, seed: int, nodes: int) -> Plan:
-    """One outage, after fifty jobs have come."""
+    """Return a plan with one outage, after fifty jobs were submitted."""
     rng = random.Random(seed)
     lasts_s = minutes * 60
     fault = PlannedFault(
@@ -82,7 +82,7 @@ def make_plan(part: str, *, minutes: float, seed: int, nodes: int) -> Plan:
 
 
 def of_nodes(record: Record) -> Iterator[report.Figure]:
-    """Slurm nodes that were out of use during the outage, and those that still were when it had been over for long."""
+    """Yield figures of the Slurm nodes that were out of use during the outage, and of those that were long after it."""
     (fault,) = record.faults
     n = len(record.slurm_nodes)
     out = out_of_use(record, from_s=fault.held_s, until_s=fault.last_s)
@@ -92,7 +92,7 @@ def of_nodes(record: Record) -> Iterator[report.Figure]:
 
 
 def out_of_use(record: Record, *, from_s: float, until_s: float) -> dict[str, str]:
-    """Node to the last reason why nothing could start on it in this time."""
+    """Return the Slurm nodes on which nothing could start at some time in this span, each with its last reason."""
     return {
         name: node.get("Reason", "")
         for look in record.looks
@@ -103,5 +103,5 @@ def out_of_use(record: Record, *, from_s: float, until_s: float) -> dict[str, st
 
 
 def named(part: str, of_part: Sequence[report.Figure]) -> list[report.Figure]:
-    """Figures of one outage, told apart by its name."""
+    """Return the figures with the part's name in theirs."""
     return [msgspec.structs.replace(figure, figure=f"no {part}: {figure.figure}") for figure in of_part]

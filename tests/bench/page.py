@@ -1,8 +1,8 @@
-"""The page in Chromium at 1,000 nodes and 5,000 jobs: how fast it is there, what an update costs; and the commands at
-this size.
+"""The page in Chromium at 1,000 nodes and 5,000 jobs: how fast it appears, and what an update costs; and the commands
+at this size.
 
-The apiserver and slurmrestd are doubles in the process that serves the page; the browser is another one. Each update
-moves some twenty nodes and jobs, as a busy pool does in some seconds.
+Doubles of the apiserver and slurmrestd run in the process that serves the page; the browser is another process. Each
+update changes some twenty nodes and jobs, as in some seconds of a busy pool.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DRAWN: Final = (
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool, how often it changes, and for how long a viewer stays."""
+    """How many nodes and jobs there are, how many updates, and for how many seconds a viewer stays."""
 
     nodes: int = 1_000
     jobs: int = 5_000
@@ -50,7 +50,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """All figures."""
+    """Return all figures of the page and of the commands."""
     sizes = Sizes(nodes=100, jobs=500, updates=3, stays_s=10.0) if asked.quick else Sizes()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     return asyncio.run(_measure(sizes))
@@ -64,7 +64,7 @@ async def _measure(sizes: Sizes) -> list[report.Figure]:
             (Path(folder) / name).mkdir()
         async with AsyncExitStack() as stack:
             shown = await stack.enter_async_context(page_of(pool, Path(folder) / "page", every_s=5.0))
-            await _watch(stack, shown)  # somebody else looks already
+            await _watch(stack, shown)  # a first viewer, so that the page already reads the cluster
             page = await stack.enter_async_context(chromium(Path(folder) / "browser"))
             first = await _first(page, shown, sizes)
             updates = await _updates(page, pool, sizes)
@@ -88,8 +88,8 @@ async def _first(page: Page, shown: Shown, sizes: Sizes) -> list[report.Figure]:
 
 
 async def _updates(page: Page, pool: Pool, sizes: Sizes) -> list[report.Figure]:
-    """A minute, in which the pool changes. Processor time, for the clock counts what others of the machine take too;
-    above what the page takes while nothing changes, such as for the clock in its head.
+    """Time updates for a minute, by the processor time of the page's main thread: the clock would count other
+    processes, too. What the page uses without a change, as for the clock in its head, is subtracted.
     """
     began_s, idle = time.monotonic(), await _share(page, asyncio.sleep(_IDLE_S))
     spent = []
@@ -109,7 +109,7 @@ async def _updates(page: Page, pool: Pool, sizes: Sizes) -> list[report.Figure]:
 
 
 async def _share(page: Page, wait: Awaitable[object]) -> float:
-    """Of the time until something is there, how much the page's main thread works."""
+    """Return the share of the time until `wait` is done that the page's main thread works."""
     took_s, busy_s = await _spent(page, wait)
     return busy_s / took_s
 
@@ -121,7 +121,7 @@ async def _spent(page: Page, wait: Awaitable[object]) -> tuple[float, float]:
 
 
 async def _drawn(page: Page, pool: Pool, number: int) -> None:
-    """A change, until it is seen; in between there may be news of nothing."""
+    """Change the pool, and wait until the page shows it. Messages without a change may come in between."""
     seen = before = await page.run(_DRAINED)
     move(pool, number)
     while seen == before:
@@ -130,7 +130,7 @@ async def _drawn(page: Page, pool: Pool, number: int) -> None:
 
 
 def move(pool: Pool, number: int) -> None:
-    """Jobs end and begin, a node is drained, and everybody behind moves up."""
+    """Change the pool: jobs end and begin, a node is drained, and waiting jobs move up."""
     running = [job for job in pool.slurm.jobs.values() if job["job_state"] == ["RUNNING"]][: _MOVED // 2]
     waiting = [job for job in pool.slurm.jobs.values() if job["job_state"] == ["PENDING"]][: _MOVED // 2]
     for old, new in zip(running, waiting, strict=True):
@@ -141,7 +141,7 @@ def move(pool: Pool, number: int) -> None:
 
 
 async def _watch(stack: AsyncExitStack, shown: Shown) -> None:
-    """A viewer that reads all that it is sent."""
+    """Add a viewer that reads all that the page sends."""
 
     async def read(session: aiohttp.ClientSession) -> None:
         async with session.get("/api/page", headers=key) as answer:

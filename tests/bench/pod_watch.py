@@ -1,4 +1,4 @@
-"""Wait for what a watch of pods shows."""
+"""Waits for changes of pods in a watch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sunkpy.kube.informer import Informer
 
 
 class PodWatch:
-    """Some pods, as the apiserver tells of them."""
+    """A watch of some pods of the apiserver."""
 
     def __init__(self, informer: Informer[Pod]) -> None:
         self._informer = informer
@@ -24,7 +24,7 @@ class PodWatch:
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Watch while the block runs."""
+        """Run the watch during the block."""
         task = asyncio.create_task(self._informer.run())
         try:
             await self._informer.synced.wait()
@@ -34,10 +34,10 @@ class PodWatch:
             await asyncio.gather(task, return_exceptions=True)
 
     async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float) -> float:
-        """Wait until the watch has shown something; when that was (monotonic).
+        """Wait until `is_so` is true after an event of the watch. Return when that was (monotonic).
 
         Raises:
-            TimeoutError: it has not; the text names `what`.
+            TimeoutError: it did not become true; the text names `what`.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,7 +1,7 @@
-"""What a benchmark measured, as a file for machines and a table for people (design: reports).
+"""What a benchmark measured, as a file for programs and a table for people (design: reports).
 
-A report is a list of figures. A figure says by itself whether its bound holds, so that nobody has to interpret it; one
-that does not hold says what limits it, and the run still ends.
+A report is a list of figures. A figure says itself whether its bound holds, and if not, what limits it. The run goes on
+after a figure that does not hold.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.bench.holds import Hold
 REPORTS = Path("build/reports")
 Other = tuple[str, Sequence[float]]
 _NAMED = 20
-"""Of what is wrong, so many are told."""
+"""The most faults that one figure names."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """What did the same thing in the same run, and our value over its value."""
+    """The value of something else that did the same in the same run, and our value divided by it."""
 
     name: str
     value: float
@@ -32,7 +32,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured number. `bound` is the most that `value` may be, in the same unit."""
+    """One measured number. `bound`: the most that `value` may be, in the same unit; None: no bound."""
 
     figure: str
     value: float
@@ -56,7 +56,7 @@ def at_most(
     peer: Peer | None = None,
     seed: int | None = None,
 ) -> Figure:
-    """A figure that holds while `value <= bound`; `limited_by` is kept only when it does not."""
+    """Return a figure that holds if `value <= bound`; `limited_by` is kept only if it does not."""
     value, holds, why = round(value, 4), value <= bound, "" if value <= bound else limited_by
     return Figure(
         figure=figure, value=value, unit=unit, bound=bound, holds=holds, n=n, seed=seed, peer=peer, limited_by=why
@@ -64,7 +64,9 @@ def at_most(
 
 
 def none(figure: str, wrong: Collection[str], *, n: int = 1, seed: int | None = None) -> Figure:
-    """A figure that holds while nothing is wrong, of `n` that were looked at; else the first of it are named."""
+    """Return a figure that holds if `wrong` is empty, of `n` things that were checked; else it names the first in
+    `wrong`.
+    """
     named = "; ".join([*wrong][:_NAMED])
     return at_most(figure, len(wrong), unit="", bound=0, n=n, limited_by=named, seed=seed)
 
@@ -77,7 +79,9 @@ def spread(
     limited_by: str = "",
     peer: Other | None = None,
 ) -> list[Figure]:
-    """Median and p95 in seconds, with their bounds; `peer`: the name of another, and what was measured of it."""
+    """Return figures of median and p95 in seconds, with their bounds. `peer`: the name and values of something to
+    compare with.
+    """
     found = []
     for name, statistic, bound in (("median", median, bounds[0]), ("p95", p95, bounds[1])):
         value = statistic(values)
@@ -87,34 +91,34 @@ def spread(
 
 
 def longest_turn(found: Sequence[Hold], *, bound_s: float, of: str = "the scheduler's event loop") -> Figure:
-    """How long an event loop was held at most, and by what."""
+    """Return a figure of the longest time that an event loop was held, and by what."""
     longest, unit = holds.longest(found), "s of processor time"
     what = f"longest turn of {of}"
     return at_most(what, longest.held_s, unit=unit, bound=bound_s, n=len(found), limited_by=longest.what)
 
 
 def observed(figure: str, value: float, *, unit: str = "s", n: int = 1, peer: Peer | None = None) -> Figure:
-    """A figure without a bound, for the record."""
+    """Return a figure without a bound."""
     return Figure(figure=figure, value=round(value, 4), unit=unit, bound=None, holds=True, n=n, peer=peer)
 
 
 def against(name: str, theirs: float, *, ours: float) -> Peer:
-    """The peer's value and how many times more we take."""
+    """Return a peer with its value, and our value divided by it."""
     return Peer(name=name, value=round(theirs, 4), ratio=round(ours / theirs, 3) if theirs else None)
 
 
 def median(values: Sequence[float]) -> float:
-    """Middle of the values."""
+    """Return the median of the values."""
     return statistics.median(values)
 
 
 def p95(values: Sequence[float]) -> float:
-    """The smallest value that 95 of 100 do not exceed (nearest rank: always one that was measured)."""
+    """Return the smallest value that 95 of 100 do not exceed (nearest rank: always a measured value)."""
     return _at_rank(values, 95)
 
 
 def p99(values: Sequence[float]) -> float:
-    """The smallest value that 99 of 100 do not exceed; of fewer than a hundred it is the largest."""
+    """Return the smallest value that 99 of 100 do not exceed; of fewer than a hundred values, the largest."""
     return _at_rank(values, 99)
 
 
@@ -124,14 +128,14 @@ def _at_rank(values: Sequence[float], percent: int) -> float:
 
 
 def write(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS, console: Console | None = None) -> Path:
-    """Write `<folder>/<name>.json` and print the same as a table."""
+    """Write `<folder>/<name>.json` and print the same as a table. Return the file's path."""
     path = save(name, figures, folder=folder)
     (console or _console()).print(_table(name, figures))
     return path
 
 
 def save(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS) -> Path:
-    """Write `<folder>/<name>.json`, as the state of a run that goes on."""
+    """Write `<folder>/<name>.json`, also before a run has ended. Return the file's path."""
     path = folder / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode([_entry(figure) for figure in figures]), indent=2) + b"\n")
@@ -139,7 +143,7 @@ def save(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS) -> Pat
 
 
 def _console() -> Console:
-    """As wide as the terminal; a log file has room for whole lines."""
+    """Return a console as wide as the terminal; in a log file, wide enough for whole lines."""
     console = Console()
     return console if console.is_terminal else Console(width=180)
 

@@ -1,4 +1,4 @@
-"""What a process of sunkpy has used so far, by its own metrics."""
+"""What a process of sunkpy has used so far, from its own metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _MIB = 2**20
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """So far: requests to slurmrestd by endpoint, bytes of their bodies, processor seconds. And the memory now."""
+    """What a process has used so far: requests to slurmrestd by endpoint, bytes of their bodies (`size`), and
+    processor seconds; and its memory now.
+    """
 
     calls: Counter[str]
     size: float
@@ -20,7 +22,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: float
 
     def since(self, before: Spent) -> Spent:
-        """What came after; the memory is that of now."""
+        """Return what the process has used since `before`, with its memory now."""
         return Spent(
             calls=self.calls - before.calls,
             size=self.size - before.size,
@@ -30,14 +32,14 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def spent(port: int) -> Spent:
-    """By the process that serves its metrics there."""
+    """Return what the process that serves its metrics on this port has used."""
     url = f"http://127.0.0.1:{port}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         return read(await answer.text())
 
 
 def read(text: str) -> Spent:
-    """From metrics as they are served."""
+    """Parse the text of a process's metrics."""
     calls: Counter[str] = Counter()
     size = cpu_s = memory = 0.0
     for family in text_string_to_metric_families(text):

@@ -1,8 +1,8 @@
-"""A new leader of the scheduler, where an earlier one has bound many pods and Slurm has many jobs more.
+"""A new leader of the scheduler, after an earlier one has bound many pods, and with many more jobs in Slurm.
 
-etcd and the apiserver are real, as in `tests.bench.ground`; Slurm is the double of the unit tests, for a real
-slurmctld takes an hour to get that many jobs. So the time until hooks are answered is measured, and the time until all
-jobs are known is that of a slurmrestd in Python: docs/design/leader.md says what a real one takes to read a job.
+etcd and the apiserver are real, as in `tests.bench.ground`. Slurm is the double of the unit tests, because a real
+slurmctld takes an hour to get that many jobs. The time until hooks are answered is measured. The time until all jobs
+are known depends on the double: docs/design/leader.md says how long a real slurmrestd takes to read a job.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _PATIENCE_S = 900.0
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that are bound, jobs of others that wait and that have ended, nodes, and nodes whose hooks call."""
+    """How many pods are bound, how many jobs of others wait and have ended, how many nodes there are, and on how
+    many hooks call.
+    """
 
     bound: int = 20_000
     waiting: int = 5_000
@@ -54,12 +56,12 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> int:
-        """All that Slurm has."""
+        """The number of jobs in Slurm."""
         return self.bound + self.waiting + self.ended
 
     @property
     def pool(self) -> Pool:
-        """Nodes with room for all."""
+        """Nodes with enough cpus for all bound pods."""
         return Pool(name="pool", size=self.nodes, cpus=2 * self.bound // self.nodes)
 
 
@@ -67,7 +69,7 @@ QUICK = Sizes(bound=500, waiting=200, ended=800, nodes=60, calling=5)
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What the earlier leader left: the pods of each node with their jobs."""
+    """What the earlier leader left. `jobs`: for each node, its pods with their jobs."""
 
     kube: Kube
     slurm: Slurmrestd
@@ -75,7 +77,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """In a folder of its own, which is gone afterwards."""
+    """Run the bench on a control plane of its own."""
     with control_plane("takeover") as plane:
         return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
 
@@ -97,7 +99,7 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
 
 
 async def _leave(ground: Ground, sizes: Sizes) -> None:
-    """Pods that are bound under their jobs, and the jobs of others."""
+    """Make bound pods with their jobs, and jobs of others."""
     nodes = sizes.pool.nodes
     for node in nodes:
         ground.slurm.put(node, "MIXED", cpus=sizes.pool.cpus, real_memory=sizes.pool.memory_mib)
@@ -161,7 +163,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
 
 
 async def _answered(scheduler: Scheduler, ground: Ground, node: str, token: str) -> float:
-    """When the prolog of a job that is there was told to go on."""
+    """Call the Prolog of a running job until the scheduler lets it end. Return when that was (monotonic)."""
     (_, job), *_ = ground.jobs[node]
     while not await _says_done(scheduler, "prolog", job, node, token):  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)
@@ -169,7 +171,7 @@ async def _answered(scheduler: Scheduler, ground: Ground, node: str, token: str)
 
 
 async def _told(scheduler: Scheduler, ground: Ground, pods: Pods, node: str, token: str) -> float:
-    """Slurm takes the node of another pod there: seconds until it was told to go."""
+    """Preempt another pod's job on this node. Return the seconds until the pod is evicted."""
     _, (pod, job), *_ = ground.jobs[node]
     ground.slurm.set_job(job, "PREEMPTED", "COMPLETING", nodes=node)
     began_s = time.monotonic()

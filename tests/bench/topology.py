@@ -1,9 +1,9 @@
-"""Slurm's topology among very many nodes: labels that change, a slurmctld that starts again, ranks of gangs.
+"""Slurm's topology among very many nodes: labels that change, a restart of slurmctld, ranks of gangs.
 
-Real apiserver, slurmctld 26.05, syncer and scheduler; nodes are text. Neighbours by number are under different leaves,
-so the order in which Slurm has its nodes alternates between them. What the kubelet does in a minute is done at once:
-the syncer's file is brought to slurmctld, where the chart's load_topology.sh tries and loads it. A file comes at most
-once in two minutes, not in ten. No slurmds are there, which a reconfigure starts anew.
+apiserver, slurmctld 26.05, syncer and scheduler are real; nodes are only records. Nodes with neighbouring numbers are
+under different leaf switches, so Slurm's order of nodes alternates between leaves. The syncer's file reaches slurmctld
+at once, where the chart's load_topology.sh checks and loads it; on a cluster the kubelet takes a minute. The syncer
+writes a file at most every two minutes here, not every ten. There are no slurmds, which a reconfigure would restart.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ _LIMIT = "two shared cores run slurmctld, slurmrestd, apiserver and the bench"
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Each size on a ground of its own."""
+    """Measure each size in an environment of its own."""
     figures: list[report.Figure] = []
     for size in asked.sizes or (QUICK_SIZES if asked.quick else SIZES):
         click.echo(f"topology: {size} nodes")
         with control_plane("topology") as plane:
             figures += asyncio.run(_Bench(plane, Machines(size)).run())
-        report.save("topology", figures)  # the next one takes longer, and may be ended before
+        report.save("topology", figures)  # the next size takes longer: keep these figures if somebody ends it
     return figures
 
 
 class _Bench:
-    """One size. `_leaf_of`: of each node, by number, the leaf that its label names."""
+    """The measurements of one size. `_leaf_of`: number of each node → the leaf switch that its label names."""
 
     def __init__(self, plane: ControlPlane, machines: Machines) -> None:
         self._plane = plane
@@ -85,7 +85,7 @@ class _Bench:
         self._leaf_of = {number: number % self._leaves for number in range(machines.size)}
 
     async def run(self) -> list[report.Figure]:
-        """All figures, in the order of the events."""
+        """Run all steps, and return their figures."""
         async with await Kube.connect(self._plane.admin) as kube:
             await self._furnish(kube)
             async with self._slurm() as slurm, self._running("syncer", slurm):
@@ -123,12 +123,14 @@ class _Bench:
         return {_SPINE_LABEL: f"s{leaf // _LEAVES_OF_A_SPINE}", _LEAF_LABEL: f"l{leaf}"}
 
     def _place(self, number: int) -> str:
-        """What Slurm shall have of the node."""
+        """Return the topology that Slurm should have for the node, by its labels."""
         return topology_str_of(Place(switches=switch_names([*self._labels(number).values()])), ["tree"])
 
     @contextlib.asynccontextmanager
     async def _slurm(self) -> AsyncIterator[RunningSlurm]:
-        """Its nodes are dynamic, as slurmds make them: only of such ones a record keeps its place over a restart."""
+        """Yield a Slurm with dynamic nodes, as slurmds make them: only records of these keep their topology over a
+        restart.
+        """
         own, count = {files.YAML: _ROOT}, self._machines.size
         folder, keep = self._plane.folder / "slurm", keep_topology(own)
         async with slurm_of(folder, "", count=count, files=own, slurmctld=keep) as slurm:
@@ -150,7 +152,7 @@ class _Bench:
             yield
 
     async def _until_told(self, slurm: Slurm) -> None:
-        """Slurm has of each node what its labels say."""
+        """Wait until Slurm has for each node the topology of its labels."""
         wanted = {self._machines.slurm_node(number): self._place(number) for number in self._leaf_of}
 
         async def is_told() -> bool:
@@ -161,7 +163,7 @@ class _Bench:
         await until(is_told, timeout_s=_PATIENCE_S, what="Slurm has all places", every_s=1.0)
 
     async def _until_laid(self, kube: Kube, slurm: RunningSlurm) -> None:
-        """The file with which slurmctld runs is one with which it starts soon."""
+        """Wait until slurmctld has loaded a topology file with which it can restart quickly."""
         path = paths.config_map(NAMESPACE, _CONFIG_MAP)
 
         async def is_laid() -> bool:
@@ -184,7 +186,7 @@ class _Bench:
         return report.observed(self._at(figure), value)
 
     async def _change(self, kube: Kube, number: int) -> None:
-        """To the leaf that is far away."""
+        """Change the labels of a node to a leaf switch far away."""
         self._leaf_of[number] = (self._leaf_of[number] + self._leaves // 2) % self._leaves
         await kube.patch(paths.node(self._machines.node(number)), {"metadata": {"labels": self._labels(number)}})
 
@@ -236,7 +238,7 @@ class _Bench:
         ]  # fmt: skip
 
     async def _restart(self, slurm: RunningSlurm) -> list[report.Figure]:
-        """In order, as for an upgrade; with the places of all nodes in the records."""
+        """Restart slurmctld in order, as for an upgrade, with the topology of all nodes in its records."""
         starts, before = slurm.real.starts("slurmctld"), await _records(slurm.slurm)
 
         async def is_up() -> bool:
@@ -256,7 +258,9 @@ class _Bench:
         ]
 
     async def _gangs(self, kube: Kube, slurm: RunningSlurm) -> list[report.Figure]:
-        """Each pod takes a node, so that a gang is below several leaves; rank is age, then name."""
+        """Count gangs whose ranks return to a leaf that they have left. Each pod fills a node, so a gang is under
+        several leaves. Pods are ranked by age, then name.
+        """
         wave = Wave(name="gang", count=_GANGS * _MEMBERS, gang=_MEMBERS, cpus=CPUS)
         pods = Pods(kube)
         async with self._running("scheduler", slurm), pods.watched():
@@ -283,7 +287,7 @@ def _seniority(pod: Pod) -> tuple[str, str]:
 
 
 def alternates(leaves: Sequence[str]) -> bool:
-    """Ranks in this order come back to a leaf that they have left."""
+    """True if ranks in this order return to a leaf switch that they have left."""
     runs = [leaf for leaf, _ in itertools.groupby(leaves)]
     return len(runs) > len(set(runs))
 
@@ -302,7 +306,7 @@ def _of_all(found: Callable[[], Awaitable[set[int]]], count: int) -> Callable[[]
 
 
 def _cpu_s(slurm: RunningSlurm) -> float:
-    """Of the slurmctld that runs."""
+    """Return the processor seconds of the running slurmctld."""
     return census.take(census.slurm_daemons_of(slurm.pid)).cpu_s["slurmctld"]
 
 
@@ -311,14 +315,14 @@ def _is_loaded(real: RealSlurm) -> bool:
 
 
 class _Answers:
-    """How many there were, and the longest time between two."""
+    """How many answers Slurm gave, and the longest time in seconds between two."""
 
     longest_s, count = 0.0, 0
 
 
 @contextlib.asynccontextmanager
 async def _asking(slurm: Slurm, node: str) -> AsyncIterator[_Answers]:
-    """A node is asked for all the time while the block runs."""
+    """Ask Slurm for a node again and again while the block runs."""
     answers = _Answers()
 
     async def ask() -> None:
@@ -341,7 +345,7 @@ async def _asking(slurm: Slurm, node: str) -> AsyncIterator[_Answers]:
 
 @contextlib.asynccontextmanager
 async def _brought(kube: Kube, real: RealSlurm) -> AsyncIterator[None]:
-    """What the syncer writes is with slurmctld a second later, as the kubelet brings it."""
+    """Bring what the syncer writes to slurmctld each second while the block runs, as the kubelet does."""
 
     async def bring_all() -> None:
         brought: Mapping[str, str] = {}

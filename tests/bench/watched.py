@@ -1,4 +1,4 @@
-"""`sunkpy` as it is, in a process that notes how long its event loop was held: `… NOTES COMMAND…`."""
+"""Runs `sunkpy` as usual, in a process that records how long its event loop was held: `… NOTES COMMAND…`."""
 
 from __future__ import annotations
 

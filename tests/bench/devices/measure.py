@@ -354,7 +354,7 @@ class Load:
         states = self._states()
         for name in [name for name, state in states.items() if state == "gone"]:
             del self._living[name], states[name]
-        # The device plugin refuses a pod if it is not certain that its devices are free. An owner would replace the pod.
+        # The device plugin refuses a pod unless its devices are certainly free. An owner would replace the pod.
         for name in [name for name, state in states.items() if state == "Failed" and self._by_plugin]:
             self._end(self._living[name])
             self.refused.append(name)

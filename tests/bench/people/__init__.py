@@ -1,1 +1,3 @@
-"""A thousand people, from values and from a directory: how they log in, what helm makes of them, and their accounts."""
+"""A thousand users, from the charts' values and from LDAP: how fast they log in, what helm makes of them, and their
+accounts.
+"""

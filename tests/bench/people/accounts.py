@@ -1,4 +1,4 @@
-"""How long accounts of many people take to come true: the accounts process, a real slurmdbd, a real MariaDB."""
+"""How long the accounts process takes to make the accounts of many users, with a real slurmdbd and a real MariaDB."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _SLOW: Final = "two shared cores run MariaDB, slurmdbd, slurmctld, slurmrestd an
 
 
 class Counting:
-    """A recorder that counts requests."""
+    """A recorder that counts answered requests."""
 
     def __init__(self) -> None:
         self.requests = 0
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """One more."""
+        """Count a request."""
         self.requests += 1
 
     def retried(self, endpoint: str) -> None:
-        """Counted when it is answered."""
+        """Do nothing: a retried request is counted when it is answered."""
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
-        """Counted when it is answered."""
+        """Do nothing: the request is counted when it is answered."""
 
 
 async def measure(folder: Path, key: Key, *, people: int) -> list[report.Figure]:
-    """So many people at once, the same again, one more, and that one taken out."""
+    """Time the accounts of so many users: all at once, again without a change, with one more, and without that one."""
     suite = os.environ.get("SLURM_SUITE", "trixie")
     accounting = RealAccounting(folder, suite)
     slurm = RealSlurm(folder, suite, accounting)

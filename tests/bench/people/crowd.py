@@ -1,4 +1,4 @@
-"""Many people as values: the same ones for charts/slurm, for charts/openldap and for accounts."""
+"""Many users as values, the same for charts/slurm, for charts/openldap and for the accounts process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _ED25519: Final = b"\0\0\0\x0bssh-ed25519\0\0\0 "
 
 
 class Crowd:
-    """`size` people, p0 and on, each with a key; `key` opens those whom somebody will be, `first` and `last`."""
+    """`size` users, p0, p1 …, each with an SSH key. `key` is the key of those who log in: `first` and `last`, `each`
+    of them.
+    """
 
     def __init__(self, size: int, key: Key, *, each: int) -> None:
         self.size, self.key = size, key
@@ -22,15 +24,15 @@ class Crowd:
         self.first, self.last = names[:each], names[-each:]
 
     def values(self) -> dict[str, object]:
-        """Of charts/slurm."""
+        """Return values of charts/slurm with these users and their accounts."""
         return {"users": {"people": self._people(), "groups": _GROUPS}, "accounts": {"wanted": self.wanted()}}
 
     def entries(self) -> dict[str, object]:
-        """Of charts/openldap."""
+        """Return values of charts/openldap with these users."""
         return {"people": self._people(), "groups": _GROUPS}
 
     def wanted(self) -> dict[str, object]:
-        """Their accounts."""
+        """Return the accounts of the users, in the form of `accounts.wanted`."""
         users: dict[str, object] = {f"p{number}": {"accounts": {"default": {}}} for number in range(self.size)}
         return {"accounts": {"default": {}}, "users": users}
 
@@ -45,5 +47,5 @@ class Crowd:
 
 
 def _public_key(chance: random.Random) -> str:
-    """One that nobody has the private part of: as long as a real one, and as hard to compress."""
+    """Return a public key without a private one, as long and as hard to compress as a real one."""
     return f"ssh-ed25519 {base64.b64encode(_ED25519 + chance.randbytes(32)).decode()}"

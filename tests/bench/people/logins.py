@@ -1,4 +1,4 @@
-"""How long a client takes to log in: the images' sshd and sssd, the OpenLDAP of charts/openldap, no cluster."""
+"""How long a login takes: the images' sshd and sssd, and the OpenLDAP of charts/openldap, without a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _SLOW = "two shared cores run client, sshd, sssd and slapd; a first login makes 
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """People, how many of the first and of the last log in for the first time, and how often one of each does again."""
+    """How many users there are, how many of the first and of the last log in once, and how often one of each logs in
+    again.
+    """
 
     people: int = 1000
     cold: int = 10
@@ -28,7 +30,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(folder: Path, key: Key, sizes: Sizes) -> list[report.Figure]:
-    """From values, then from the directory."""
+    """Time logins of users from the chart's values, then of users from LDAP."""
     crowd = Crowd(sizes.people, key, each=sizes.cold)
     with _pod(folder / "values", crowd.values()["users"]) as pod:
         figures = _log_in(f"{sizes.people} people of values", pod, crowd, sizes)

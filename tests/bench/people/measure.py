@@ -1,4 +1,4 @@
-"""All figures of people, in a folder that is gone afterwards. Needs root: the daemons change their user."""
+"""All figures of users, in a temporary folder. Needs root, because the daemons change their user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench.people import accounts, logins, releases
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Some of a hundred people, or of a thousand."""
+    """Measure with a thousand users; a quick run with a hundred."""
     sizes = logins.Sizes(people=100, cold=3, warm=5) if asked.quick else logins.Sizes()
     with tempfile.TemporaryDirectory(prefix="sunkpy-people-") as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""What helm makes of many people: how long it takes, how big it gets, and which pods another person makes anew."""
+"""What helm makes of many users: how long it takes, how large it gets, and which pods one more user replaces."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _AT: Final = "the limit of Kubernetes for one object"
 
 
 def measure(key: Key, *, people: int, rounds: int) -> list[report.Figure]:
-    """Both charts with so many people, and charts/slurm with one more."""
-    helm()  # built now where there is none, and not while the time is taken
+    """Render both charts with so many users, and charts/slurm with one more."""
+    helm()  # builds helm if it is missing, before the time is taken
     crowd, more = Crowd(people, key, each=1), Crowd(people + 1, key, each=1)
     figures: list[report.Figure] = []
     manifests: dict[str, Sequence[Manifest]] = {}
@@ -82,7 +82,9 @@ def _bytes_of(manifest: Manifest) -> int:
 
 
 def _record(chart: str, values: Mapping[str, object], text: str) -> int:
-    """Bytes of the Secret that helm keeps of a release: chart, values and manifests, compressed, in base64."""
+    """Return the bytes of the Secret in which helm keeps a release: chart, values and manifests, compressed, in
+    base64.
+    """
     folder = CHARTS / chart
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     stored = {str(file.relative_to(folder)): _in_base64(file) for file in files}

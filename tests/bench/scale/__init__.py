@@ -1,4 +1,4 @@
-"""One event among very many nodes: real apiserver, slurmctld, operator and syncer; Nodes and pods kept by KWOK."""
+"""One event among very many nodes: real apiserver, slurmctld, operator and syncer; KWOK keeps Nodes and pods."""
 
 from tests.bench.scale.measure import measure
 

@@ -1,4 +1,4 @@
-"""From what was measured at one size to figures with their bounds."""
+"""Makes figures with bounds of what was measured at one size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PEERS = {
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds until all pods were there, of us and of each peer, and who used the machine meanwhile."""
+    """Seconds until all pods existed, by sunkpy and by each peer, and which programs used the machine meanwhile."""
 
     ours_s: float
     peers_s: Mapping[str, float]
@@ -36,21 +36,23 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Samples(msgspec.Struct, frozen=True):
-    """Seconds of each sample, and who used the machine meanwhile."""
+    """The seconds of each sample, and which programs used the machine meanwhile."""
 
     took_s: list[float]
     limit: str
 
 
 class Delays(msgspec.Struct, frozen=True, kw_only=True):
-    """From a cordon to Slurm, and from a drain in Slurm to the pod, in one kind of weather."""
+    """The time from a cordon to Slurm, and from a drain in Slurm to the pod, on a quiet or a busy cluster."""
 
     cordon: Samples
     drain: Samples
 
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
-    """What each process of sunkpy used in `span_s`; which share of a core slurmctld used, with them and without."""
+    """What each process of sunkpy used in `span_s` seconds, and slurmctld's share of a core with and without these
+    processes.
+    """
 
     span_s: float
     spent: Mapping[str, Spent]
@@ -59,9 +61,9 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one size. `starts_per_s`, `failed_per_s`: of the jobs while it was busy. `new_node_s` is the processor
-    time of slurmctld for one node more. `memory_mib` is what each program of the ground holds at the end, ours and the
-    bench's too.
+    """All measurements of one size. `starts_per_s`, `failed_per_s`: the rates of the jobs while the cluster was
+    busy. `new_node_s`: slurmctld's processor time for one more node. `memory_mib`: the memory of each program at the
+    end, with sunkpy's and the bench's.
     """
 
     size: int
@@ -76,7 +78,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(measured: Measured) -> list[Figure]:
-    """In the order of the issue they answer to: creation, cordons, drains, what it costs to do nothing."""
+    """Return the figures of one size: creation, cordons, drains, and what an idle cluster costs."""
     at, load = f"{measured.size} nodes", f"{STARTS_PER_S} job starts/s"
     quiet, busy = measured.quiet, measured.busy
     failed, why = "jobs that could not be submitted or ended meanwhile", f"so the figures with {load} are of fewer"
@@ -145,7 +147,9 @@ def _memory(figure: str, spent: Spent) -> Figure:
 def _all_and_each(
     figure: str, values: Mapping[str, float], *, unit: str, bound: float, of: Mapping[str, float]
 ) -> list[Figure]:
-    """Together, with what they are made of where that is too much; and each for the record."""
+    """Return a figure of the sum, which names its parts if it exceeds the bound, and a figure without bound for each
+    part.
+    """
     together, limit = sum(values.values()), ", ".join(f"{what} {value:.2f}" for what, value in of.items())
     return [
         report.at_most(f"{figure}, all processes", together, unit=unit, bound=bound, limited_by=limit),
@@ -154,7 +158,7 @@ def _all_and_each(
 
 
 def _ground(at: str, memory_mib: Mapping[str, float]) -> list[Figure]:
-    """What those need that are not ours; Slurm's belong to its users as well."""
+    """Return figures of the memory of programs that are not sunkpy's, and of all programs."""
     named = [name for name in ("slurmctld", "slurmrestd", "kube-apiserver", "etcd") if name in memory_mib]
     return [
         *(report.observed(f"{at}: memory, {name}", memory_mib[name], unit="MiB") for name in named),
@@ -163,18 +167,18 @@ def _ground(at: str, memory_mib: Mapping[str, float]) -> list[Figure]:
 
 
 def not_run(size: int, *, needed_mib: int, free_mib: int) -> Figure:
-    """A size that the machine cannot hold."""
+    """Return a figure of a size for which this machine has too little memory."""
     what, why = f"{size} nodes: not run, memory of all programs", "the memory of this machine"
     return report.at_most(what, needed_mib, unit="MiB", bound=free_mib, n=0, limited_by=why)
 
 
 def broken_off(size: int, why: str) -> Figure:
-    """A size that was begun and not ended."""
+    """Return a figure of a size that failed before its end."""
     return Figure(
         figure=f"{size} nodes: broken off", value=size, unit="nodes", bound=None, holds=False, n=0, limited_by=why
     )
 
 
 def measured_up_to(size: int) -> Figure:
-    """The largest size of which there are figures."""
+    """Return a figure of the largest size that was measured."""
     return report.observed("measured up to", size, unit="nodes")

@@ -1,7 +1,7 @@
-"""The ground of one size: a control plane with so many Nodes, whoever plays their kubelets, Slurm, and sunkpy.
+"""The environment of one size: a control plane with so many Nodes, KWOK in place of kubelets, Slurm, and sunkpy.
 
-Nodes and pods are kept by KWOK, bound by kube-scheduler. No kubelet renews its Lease every ten seconds, which alone
-would be a thousand writes a second at 10,000 nodes: what is measured is what sunkpy and its peers do.
+KWOK keeps Nodes and pods, and kube-scheduler binds pods. Leases of Nodes are not renewed: at 10,000 nodes that would be
+a thousand writes a second, and only the work of sunkpy and its peers is to be measured.
 """
 
 from __future__ import annotations
@@ -39,29 +39,30 @@ class Machines(msgspec.Struct, frozen=True):
     size: int
 
     def node(self, number: int) -> str:
-        """Name of a Node."""
+        """Return the name of a Node."""
         return f"n{number:0{_DIGITS}}"
 
     def slurm_node(self, number: int) -> str:
-        """Name of its slurmd pod and of its Slurm node: that of the NodeSet and that of the Node."""
+        """Return the name of a Node's slurmd pod and Slurm node: the NodeSet's name and the Node's."""
         return f"{NODESET}-{self.node(number)}"
 
     @property
     def slurm_nodes(self) -> list[str]:
-        """All of them."""
+        """The names of all Slurm nodes."""
         return [self.slurm_node(number) for number in range(self.size)]
 
     @property
     def conf(self) -> str:
-        """The line of slurm.conf that defines them, at ease without a slurmd. Slurm 26.05.5 looks ten seconds for the
-        address of a name that cannot be resolved, for each job.
+        """The line of slurm.conf that defines the nodes. In state EXTERNAL they need no slurmd.
+
+        They have an address, because for each job Slurm 26.05.5 tries for ten seconds to resolve a name without one.
         """
         which = f"{NODESET}-n[{0:0{_DIGITS}}-{self.size - 1:0{_DIGITS}}]"
         return f"NodeName={which} NodeAddr=127.0.0.1 CPUs={CPUS} RealMemory={MEMORY_MIB} State=EXTERNAL\n"
 
 
 def nodeset() -> Body:
-    """One slurmd pod on each node."""
+    """Return a NodeSet with one slurmd pod on each node."""
     spec = {"cluster": SLURM_CLUSTER, "naming": "NodeName", "template": {"spec": {"containers": [_CONTAINER]}}}
     return {
         "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
@@ -72,7 +73,7 @@ def nodeset() -> Body:
 
 
 def daemonset(name: str, *, node_selector: dict[str, str]) -> Body:
-    """The same to the DaemonSet controller."""
+    """Return a DaemonSet with the same pods."""
     labels = {"app": name}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [_CONTAINER], "nodeSelector": node_selector}}
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": pod}}
@@ -86,7 +87,7 @@ _NO_LEASES = "--node-lease-duration-seconds=0"
 
 
 async def furnish(kube: Kube, machines: Machines) -> None:
-    """The namespaces, the kind NodeSet, and all Nodes."""
+    """Make the namespaces, the kind NodeSet, and all Nodes."""
     for name in (NAMESPACE, PEER_NAMESPACE):
         await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": name}})
     await make_if_missing(kube, _CRDS, msgspec.yaml.decode(_CRD.read_bytes()))
@@ -100,13 +101,15 @@ async def furnish(kube: Kube, machines: Machines) -> None:
 
 
 async def delete_pods(kube: Kube, namespace: str, which: Sequence[str]) -> None:
-    """At once: no kubelet has seen them. As one request it would take longer than a request may."""
+    """Delete pods with grace period 0, because no kubelet has seen them; one by one, because one request for all
+    would time out.
+    """
     gone = (partial(kube.delete, paths.pod(namespace, name), grace_period_s=0) for name in which)
     await in_flight(_AT_ONCE, gone)
 
 
 def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:
-    """The DaemonSet controller, with or without the limit of 20 requests a second that it has by itself."""
+    """Start the DaemonSet controller, with or without its default limit of 20 requests a second."""
     plane.start(
         plane.kubernetes(DAEMONS), f"--kubeconfig={plane.admin}", "--controllers=daemonset-controller",
         "--leader-elect=false", "--secure-port=0", *([] if is_limited else ground.AT_WILL),
@@ -114,7 +117,7 @@ def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:
 
 
 def start_keeper(plane: ControlPlane) -> None:
-    """Who makes pods run that are bound. At its start it asks for the pods of each node, one node after the other."""
+    """Start KWOK, which makes bound pods run. At its start it lists the pods of each node, one node after another."""
     binaries = Binaries(default_cache())
     binaries.ensure([KWOK], progress=print)
     (port,) = free_ports(1)
@@ -125,12 +128,12 @@ def start_keeper(plane: ControlPlane) -> None:
 
 
 def syncer_settings(slurm: SlurmSettings) -> dict[str, object]:
-    """As the chart writes them: it may change nodes."""
+    """Return the syncer's settings as the chart writes them."""
     return {"cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(as_admin(slurm))}
 
 
 def scheduler_settings(slurm: SlurmSettings) -> dict[str, object]:
-    """As the chart writes them; the hooks listen where nobody else does."""
+    """Return the scheduler's settings as the chart writes them, with a free port for hooks."""
     (port,) = free_ports(1)
     access = [{"namespaces": ["*"], "partitions": ["*"]}]
     own = {"cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(slurm), "hooks": {"port": port}}
@@ -138,12 +141,12 @@ def scheduler_settings(slurm: SlurmSettings) -> dict[str, object]:
 
 
 def as_admin(slurm: SlurmSettings) -> SlurmSettings:
-    """Of SlurmUser."""
+    """Return the settings of a client that is SlurmUser."""
     return msgspec.structs.replace(slurm, user="slurm")
 
 
 class Pods(PodWatch):
-    """The pods of a namespace: how many, and which of them their Slurm node has drained."""
+    """The pods of a namespace: how many there are, and which of them show a drain of their Slurm node."""
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         super().__init__(Informer(kube, paths.pods(namespace), Pod, keep=_kept))
@@ -156,7 +159,7 @@ class Pods(PodWatch):
 
     @property
     def names(self) -> list[str]:
-        """Of all that are there."""
+        """The names of all pods."""
         return [pod.name for pod in self._informer.values()]
 
     def _see(self, old: Pod | None, new: Pod | None) -> None:

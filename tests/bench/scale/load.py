@@ -1,4 +1,4 @@
-"""Jobs that start and end all the time, by plain REST: what a busy cluster is to sunkpy and to slurmctld."""
+"""Jobs that start and end all the time, submitted to slurmrestd: a busy cluster for sunkpy and slurmctld."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JOB = JobSpec(name="load", script="#!/bin/sh\n", comment="plain", memory_mib_pe
 
 
 class Starts:
-    """`submitted` and `failed` since the beginning."""
+    """How many submits have succeeded (`submitted`) and failed (`failed`) so far."""
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -26,7 +26,7 @@ class Starts:
 
 @contextlib.asynccontextmanager
 async def job_starts(slurm: Slurm) -> AsyncIterator[Starts]:
-    """`STARTS_PER_S` while the block runs; each job is ended after ten seconds."""
+    """Submit `STARTS_PER_S` jobs a second while the block runs; each job is ended after ten seconds."""
     starts = Starts()
     task = asyncio.create_task(_start_all(slurm, starts))
     try:
@@ -38,7 +38,7 @@ async def job_starts(slurm: Slurm) -> AsyncIterator[Starts]:
 
 
 async def _start_all(slurm: Slurm, starts: Starts) -> None:
-    """One after the other in time, however long slurmctld takes over each."""
+    """Submit jobs at a constant rate, however long slurmctld takes for each."""
     began_s, count = time.monotonic(), 0
     async with asyncio.TaskGroup() as group:
         while True:

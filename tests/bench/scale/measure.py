@@ -1,10 +1,10 @@
-"""What one event costs among very many nodes, how long it takes, and what it costs to do nothing.
+"""How long one event takes among very many nodes, and what it costs; and what an idle cluster costs.
 
-Each size has a ground of its own. First the pods are created, by the DaemonSet controller and then by the operator;
-then they are bound and run, Slurm is there, and slurmctld is looked at by itself; then syncer and scheduler come, and
-nothing happens for a while; then single nodes are cordoned, and drained in Slurm, first in quiet and then while jobs
-start and end; last, slurmctld takes in some nodes more. An event comes at any moment of a poll, so there is a random
-pause before each.
+Each size has an environment of its own. The DaemonSet controller creates pods, then the operator does. These are bound
+and run, Slurm starts, and slurmctld is measured alone. Then syncer and scheduler start, and the cluster is idle for a
+while. Then single nodes are cordoned, and others drained in Slurm, first on a quiet cluster, then while jobs start and
+end. At last slurmctld gets some more nodes. A random pause before each event spreads the events over the time of a
+poll.
 """
 
 from __future__ import annotations
@@ -39,16 +39,20 @@ from tests.polling import until
 SIZES = (500, 1_000, 5_000, 10_000)
 QUICK_SIZES = (100,)
 STOCK_UP_TO = 5_000
-"""Nodes: the DaemonSet controller as it comes takes 250 s for so many."""
+"""The largest number of nodes for which the DaemonSet controller runs with its default limit: it takes 250 s for
+these.
+"""
 SMALLEST = 100
 _SAMPLE_S, _GROUND_S = 1.4, 45.0
 _ALONE_MIB = 900
 _EACH_NODE_MIB = 1.6
-"""Etcd, apiserver, KWOK, kube-scheduler, slurmctld and slurmrestd at work, sunkpy and the bench."""
+"""The memory in MiB for each node: etcd, apiserver, KWOK, kube-scheduler, slurmctld and slurmrestd, sunkpy and the
+bench.
+"""
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How many samples of each kind, for how long nothing happens, and for how long things may settle."""
+    """How many samples of each kind, how many seconds the cluster is idle, and how many seconds it gets to settle."""
 
     samples: int = 50
     idle_s: float = 60.0
@@ -56,7 +60,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def minutes(self) -> float:
-        """How long one size takes, if it is not large: two idle times, four kinds of samples."""
+        """About how many minutes one size takes, if it is not large."""
         return (2 * self.idle_s + 4 * self.samples * _SAMPLE_S + _GROUND_S) / 60
 
 
@@ -64,22 +68,22 @@ QUICK = Rounds(samples=10, idle_s=15.0, settle_s=3.0)
 
 
 def needed_mib(size: int) -> int:
-    """Memory of the whole ground with so many nodes."""
+    """Return the memory in MiB that all programs need with so many nodes."""
     return int(_ALONE_MIB + _EACH_NODE_MIB * size)
 
 
 def free_mib() -> int:
-    """What new programs may take."""
+    """Return the memory in MiB that new programs may use."""
     found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     assert found is not None
     return int(found[1]) // 1024
 
 
 def read_sizes(text: str) -> tuple[int, ...]:
-    """`500,1000` as numbers.
+    """Return the numbers in a text such as `500,1000`.
 
     Raises:
-        ValueError: there is something else, or a size below 100: samples are of nodes of their own.
+        ValueError: the text is something else, or has a size below 100: each sample needs a node of its own.
     """
     sizes = tuple(int(part) for part in text.split(","))
     if min(sizes) < SMALLEST:
@@ -98,7 +102,7 @@ _CORES = os.cpu_count() or 1
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """All sizes that fit, the smallest first; one that breaks off does not take the others' figures with it."""
+    """Measure all sizes that fit into memory, the smallest first. If one fails, the figures of the others are kept."""
     rounds = QUICK if asked.quick else Rounds()
     free = free_mib()
     found: list[report.Figure] = []
@@ -116,7 +120,7 @@ def measure(asked: Asked) -> list[report.Figure]:
         reached = size
         report.save(
             "scale", [*found, figures.measured_up_to(reached)]
-        )  # the next one takes longer, and may be ended before
+        )  # the next size takes longer: keep these figures if somebody ends it
     return [*found, figures.measured_up_to(reached)]
 
 
@@ -126,7 +130,7 @@ def _measure_size(size: int, rounds: Rounds) -> figures.Measured:
 
 
 class Bench:
-    """One size."""
+    """The measurements of one size."""
 
     def __init__(self, plane: ControlPlane, machines: Machines, rounds: Rounds) -> None:
         self._machines = machines
@@ -137,7 +141,7 @@ class Bench:
         self._moments = random.Random(machines.size)
 
     async def run(self) -> figures.Measured:
-        """The whole, in the order of the module's docstring."""
+        """Run all steps in the order of the module's docstring."""
         async with await Kube.connect(self._plane.admin) as kube:
             await ground.furnish(kube, self._machines)
             ground.start_keeper(self._plane)
@@ -189,14 +193,14 @@ class Bench:
     # --------------------------------------------------------------- creation
 
     async def _daemonsets(self, kube: Kube) -> dict[str, float]:
-        """Both peers, the one as it comes only where it does not take all day."""
+        """Time the DaemonSet controller without its limit, and with it if there are not too many nodes."""
         peers_s = {figures.UNLIMITED: await self._daemonset(kube, is_limited=False)}
         if self._machines.size <= STOCK_UP_TO:
             peers_s[figures.STOCK] = await self._daemonset(kube, is_limited=True)
         return peers_s
 
     async def _daemonset(self, kube: Kube, *, is_limited: bool) -> float:
-        """Seconds until its pods are there. They are gone afterwards, and so is their controller."""
+        """Return the seconds until all pods of a DaemonSet exist. Then remove them and the controller."""
         ground.start_daemons(self._plane, is_limited=is_limited)
         size, pods = self._machines.size, Pods(kube, PEER_NAMESPACE)
         await kube.create(_DAEMONSETS, ground.daemonset("none", node_selector={"there": "is-none"}))
@@ -224,7 +228,9 @@ class Bench:
     # ------------------------------------------------------------------- idle
 
     async def _settled(self, kube: Kube, pods: Pods, slurm: Slurm) -> None:
-        """Every pod has been told of its Slurm node, every Slurm node of its pod, and the Nodes are done."""
+        """Wait until every pod shows its Slurm node's state, every Slurm node has its pod as comment, and nobody
+        writes any more.
+        """
         size = self._machines.size
         await pods.until(lambda: len(pods.told) >= size, what="all pods are told of Slurm", timeout_s=_PATIENCE_S)
         last = self._machines.slurm_nodes
@@ -247,13 +253,13 @@ class Bench:
         )
 
     async def _share_of_slurmctld(self) -> float:
-        """Of a core, while the bench does nothing."""
+        """Return slurmctld's share of a core while the bench does nothing."""
         before = self._take()
         await asyncio.sleep(self._rounds.idle_s)
         return self._take().shares_since(before)["slurmctld"]
 
     async def _new_node_s(self, namespaces_of: int) -> float:
-        """Processor time of slurmctld for each of some nodes more, one by one as slurmds register."""
+        """Return slurmctld's processor time for each of some more nodes, made one by one as slurmds register."""
         scontrol = ["nsenter", f"--target={namespaces_of}", "--all", "scontrol", "create"]
         before = self._take()
         for number in range(_NEW_NODES):
@@ -266,7 +272,7 @@ class Bench:
     # ----------------------------------------------------------------- events
 
     async def _delays(self, kube: Kube, pods: Pods, slurm: Slurm) -> figures.Delays:
-        """Each sample is of a node of its own, and what it did is undone at once."""
+        """Time cordons and drains. Each sample has a node of its own, and is undone at once."""
         half = self._machines.size // 2
         cordon = await self._sampled(lambda number: self._cordon(kube, slurm, number))
         drain = await self._sampled(lambda number: self._drain(pods, slurm, half + number))
@@ -281,7 +287,7 @@ class Bench:
         return figures.Samples(took_s, self._used_since(before))
 
     async def _cordon(self, kube: Kube, slurm: Slurm, number: int) -> float:
-        """Seconds until Slurm says that the node is drained."""
+        """Cordon a Node. Return the seconds until Slurm shows the drain."""
         name, node = self._machines.slurm_node(number), paths.node(self._machines.node(number))
 
         async def is_drained() -> bool:
@@ -295,7 +301,7 @@ class Bench:
         return took_s
 
     async def _drain(self, pods: Pods, slurm: Slurm, number: int) -> float:
-        """Seconds until the pod says so."""
+        """Drain a Slurm node. Return the seconds until the pod's condition shows it."""
         name = self._machines.slurm_node(number)
         began_s = time.monotonic()
         await slurm.drain_node(name, "a person wants it")
@@ -324,7 +330,7 @@ class Bench:
 
 
 async def _is_quiet(kube: Kube) -> bool:
-    """Hardly a write in some seconds: each is a revision of etcd; and hardly a list, which costs more."""
+    """True if for some seconds there are hardly any writes (revisions of etcd) and hardly any lists."""
     before = await _revision(kube), await _lists(kube)
     await asyncio.sleep(_QUIET_S)
     after = await _revision(kube), await _lists(kube)
@@ -332,18 +338,18 @@ async def _is_quiet(kube: Kube) -> bool:
 
 
 async def _lists(kube: Kube) -> int:
-    """How many lists the apiserver has made."""
+    """Return how many lists the apiserver has answered."""
     lines = (await kube.request("GET", "/metrics")).decode().splitlines()
     made = [line for line in lines if line.startswith("apiserver_request_total{") and 'verb="LIST"' in line]
     return sum(int(float(line.rsplit(" ", 1)[1])) for line in made)
 
 
 async def _revision(kube: Kube) -> int:
-    """That of etcd, which any list tells."""
+    """Return the current revision of etcd, which every list has."""
     return int(json.loads(await kube.request("GET", f"{_DAEMONSETS}?limit=1"))["metadata"]["resourceVersion"])
 
 
 async def _has_seen(kube: Kube, daemonset: str) -> bool:
-    """Its controller has."""
+    """True if the DaemonSet controller has seen this DaemonSet."""
     found = json.loads(await kube.request("GET", f"{_DAEMONSETS}/{daemonset}"))
     return bool(found.get("status", {}).get("observedGeneration"))

@@ -1,1 +1,1 @@
-"""The bench of upgrades: `measure` runs it, `sessions` are those of a person meanwhile."""
+"""The bench of upgrades: `measure` runs it; `sessions` are those that a person has open meanwhile."""

@@ -32,7 +32,7 @@ install(stack, print, slurm={**slurm_values(stack), **told["values"]})
 
 
 class Earlier:
-    """One of a suite of Slurm, in a folder of its own."""
+    """An earlier commit of sunkpy in a folder of its own, with its images for one version of Slurm."""
 
     def __init__(self, folder: Path, suite: str) -> None:
         self._folder, self._suite = folder, suite
@@ -45,7 +45,7 @@ class Earlier:
         self.archives = sorted({Path(image["archive"]) for image in built.values()})
 
     def install(self, cluster: Cluster, values: Mapping[str, object]) -> None:
-        """Both charts, with values of chart slurm beside the demo's."""
+        """Install both charts of the earlier commit; `values` are added to the demo's values of charts/slurm."""
         told = {
             "suite": self._suite, "paths": [str(cluster.kubeconfig), str(cluster.bin)],
             "images": self.images, "values": values,
@@ -55,7 +55,7 @@ class Earlier:
 
 @contextlib.contextmanager
 def checked_out(commit: str, suite: str, tell: Tell) -> Iterator[Earlier]:
-    """With its images, which take minutes."""
+    """Yield an earlier commit in a temporary folder, with its images, which take minutes to build."""
     with tempfile.TemporaryDirectory(prefix="earlier-") as temporary:
         folder = Path(temporary, "sunkpy")
         run(["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT)
@@ -67,7 +67,9 @@ def checked_out(commit: str, suite: str, tell: Tell) -> Iterator[Earlier]:
 
 
 def go_back(stack: Stack) -> report.Figure:
-    """`helm rollback` of both charts to their first revision, while a job and a service run."""
+    """Roll both charts back to their first revision by `helm rollback`, while a job and a service run. Return a
+    figure of what this ended.
+    """
     pod = workloads.pod(
         "serves", image=stack.images["sunkpy"], scheduler=stack.scheduler_name, command=["sleep", "infinity"],
         restart_policy="Always",

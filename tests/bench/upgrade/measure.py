@@ -1,7 +1,7 @@
-"""From one version of Slurm to the next, by one `helm upgrade` of all its images, while jobs of both doors run.
+"""From one version of Slurm to the next, by one `helm upgrade` of all its images, while pods and sbatch jobs run.
 
-On a cluster of its own. The observer and the judge are those of chaos; one job runs through all of it, and a person has
-sessions open. The state of slurmctld and the records of slurmdbd are those of the old version.
+The bench makes its own cluster. Observer and judge are those of chaos. One job runs all the time, and a person has
+sessions open. slurmctld's state and slurmdbd's records stay those of the old version.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from tests.bench.upgrade import sessions
 from tests.bench.upgrade.earlier import checked_out, go_back
 
 NODES: Final = 4
-"""One of them is for the job of the person."""
+"""The number of nodes. One of them is for the job of the person."""
 
 
 class Lasts(NamedTuple):
-    """Seconds. `load_s`: so long jobs and pods come; helm and the rolls of nodes end within it. `job_s`: one job."""
+    """Times in seconds. `begins_s`: when the upgrade begins. `load_s`: for how long pods and jobs come; helm and the
+    rolls of nodes end within it. `job_s`: how long the person's job and the long job run.
+    """
 
     begins_s: float = 60.0
     load_s: float = 300.0
@@ -52,8 +54,8 @@ _CORES: Final = "two shared cores run the whole cluster, and start all daemons a
 
 
 def measure(asked: Asked) -> Outcome:
-    """From the older of the two versions of Slurm that the images have to the newer one; or, on the older one, from the
-    charts and images of an earlier commit of sunkpy, and back.
+    """Upgrade from the older to the newer version of Slurm. With `--since`, upgrade from the charts and images of an
+    earlier commit of sunkpy, on the older version, and roll back.
     """
     seed, since, tell, lasts = asked.seed, asked.since, click.echo, QUICK if asked.quick else WHOLE
     old, new = (SUITES[0], SUITES[0]) if since else SUITES
@@ -83,7 +85,7 @@ def measure(asked: Asked) -> Outcome:
 
 
 def make_plan(*, suite: str, seed: int, nodes: int, lasts: Lasts) -> Plan:
-    """One upgrade, under a job that is there before and after it, and others that come and go."""
+    """Return a plan with one upgrade, a job that runs before and after it, and others that come and go."""
     rng = random.Random(seed)
     fault = PlannedFault(number=1, at_s=lasts.begins_s, fault=Fault.UPGRADE, target=suite)
     long = PlannedJob(number=1, at_s=1.0, door=Door.SBATCH, partition="high", manner=Manner.PROMPT, lasts_s=lasts.job_s)
@@ -93,7 +95,9 @@ def make_plan(*, suite: str, seed: int, nodes: int, lasts: Lasts) -> Plan:
 
 
 def of_upgrade(record: Record) -> Iterator[report.Figure]:
-    """How long `helm upgrade` took and slurmctld was away, and whether the long job ran through."""
+    """Yield figures of how long `helm upgrade` took, how long slurmctld was away, and whether the long job ended in
+    order.
+    """
     (fault,) = record.faults
     yield report.observed("helm upgrade of all images", fault.held_s - fault.begun_s)
     looks = [look.at_s for look in record.looks if look.nodes]
@@ -106,7 +110,7 @@ def of_upgrade(record: Record) -> Iterator[report.Figure]:
 
 
 def _rolled(stack: Stack, record: Record, images: Mapping[str, str]) -> report.Figure:
-    """All slurmd pods are of the new image some time after the last job."""
+    """Wait until all slurmd pods have the new image. Return a figure of how long after the last job that was."""
     which = ("-n", stack.namespace, "-l", f"{names.LABEL_ROLE}=compute")
     image = 'jsonpath={.items[*].spec.containers[?(@.name=="slurmd")].image}'
 

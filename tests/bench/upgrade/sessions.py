@@ -1,6 +1,7 @@
-"""What a person has open while all images change: a shell in the shared login pod, a tmux in her own, ssh to her node.
+"""Sessions of a person while all images change: a shell in the shared login pod, tmux in her own login pod, ssh to her
+node.
 
-Each stamps a file in her home once a second, so that its last stamp tells when it ended.
+Each session writes the time to a file in her home once a second, so the last line tells when it ended.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ VALUES: Final[Mapping[str, object]] = {
     "login": {"perUser": {"enabled": True, "users": {NAME: {}}}},
     "compute": {"ssh": {"enabled": True}},
 }
-"""Of chart slurm, beside the demo's."""
+"""Values of charts/slurm that are added to the demo's."""
 _FOLDER: Final = "sessions"
 _SILENT_S: Final = 20.0
-"""So long two shared cores may leave somebody without a turn."""
+"""For how many seconds a running session may write nothing, because two shared cores give it no time."""
 
 
 class Sessions:
-    """Those of ann. Her job writes when it begins and ends, and each session lives as long as it stamps."""
+    """The sessions of the demo's person. Her job writes a line when it begins and when it ends."""
 
     def __init__(self, stack: Stack, volumes: Path, port: int) -> None:
         self._stack = stack
@@ -41,7 +42,9 @@ class Sessions:
         return shell.run([*self._own, command], timeout_s=120).strip()
 
     def open(self, *, job_s: float) -> subprocess.Popen[bytes]:
-        """All three, beside a job of hers that lasts so long; the session in the shared pod."""
+        """Start a job that runs for `job_s` seconds, and open all three sessions. Return the process of the one in
+        the shared pod.
+        """
 
         def comes() -> bool:
             try:
@@ -53,7 +56,7 @@ class Sessions:
         script = f"date +%s >> {_FOLDER}/job; sleep {job_s:.0f}; date +%s >> {_FOLDER}/job"
         said = self._in_own(f"sbatch --parsable --exclusive -p high -J {NAME} -o /dev/null --wrap '{script}'")
         node = self._stack.wait_for_job(int(said), "RUNNING", timeout_s=120)["NodeList"]
-        # ssh from her own pod to her node with the key from home.
+        # From her own login pod she can ssh to her node with a key in her home.
         keep = f"umask 077; mkdir -p .ssh; cat > .ssh/{NAME}"
         shell.run([*self._own, keep], stdin=person.key().file.read_text(), timeout_s=60)
         options = f"-i ~/.ssh/{NAME} -o StrictHostKeyChecking=no -o BatchMode=yes"
@@ -66,7 +69,9 @@ class Sessions:
         return opened
 
     def ended_wrongly(self, *, upgrade_s: float, end_s: float) -> list[str]:
-        """What docs/reference/restarts.md does not say: the shared pod goes, her own and her job do not."""
+        """Say which sessions ended too early by docs/reference/restarts.md: an upgrade ends the one in the shared
+        pod, but not her own pod or her job.
+        """
         job = self._stamps_of("job")
         if len(job) != 2:
             return [f"job began and ended at {job}"]
@@ -90,7 +95,7 @@ def _stamps(name: str) -> str:
 
 @contextlib.contextmanager
 def opened(stack: Stack, volumes: Path, *, job_s: float) -> Iterator[Sessions]:
-    """Sessions of ann while the block lasts."""
+    """Yield the sessions, which stay open during the block."""
     packages.ensure(CLIENT, progress=print)
     with person.forwarded(stack) as port:
         sessions = Sessions(stack, volumes, port)

@@ -21,7 +21,7 @@ def test_its_pods_are_one_job_on_one_node(manifests):
     gang_id = pods[0].annotations["armadaproject.io/gangId"]
     assert (made.kind, made.is_complete) == (f"Armada gang default/{gang_id}", True)
     assert made.one_domain == "kubernetes.io/hostname"
-    assert made.final_because == "Armada makes no pod again: it leases the job anew if it may be retried"
+    assert made.final_because == "Armada makes no pod again: it leases the job once more if the job may be retried"
     assert not jobs_of(pods[:2])[0].is_complete
 
 
