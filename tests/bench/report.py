@@ -103,7 +103,7 @@ def observed(figure: str, value: float, *, unit: str = "s", n: int = 1, peer: Pe
 
 
 def against(name: str, theirs: float, *, ours: float) -> Peer:
-    """Return a peer with its value, and our value divided by it."""
+    """Return what we are compared with, `name`, with its value, and our value divided by it."""
     return Peer(name=name, value=round(theirs, 4), ratio=round(ours / theirs, 3) if theirs else None)
 
 
@@ -135,7 +135,7 @@ def write(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS, conso
 
 
 def save(name: str, figures: Sequence[Figure], *, folder: Path = REPORTS) -> Path:
-    """Write `<folder>/<name>.json`, also before a run has ended. Return the file's path."""
+    """Write the figures to `<folder>/<name>.json`, also while a run goes on. Return the file's path."""
     path = folder / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode([_entry(figure) for figure in figures]), indent=2) + b"\n")

@@ -22,7 +22,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: float
 
     def since(self, before: Spent) -> Spent:
-        """Return what the process has used since `before`, with its memory now."""
+        """Return what the process has used since `before`; its memory is the present one."""
         return Spent(
             calls=self.calls - before.calls,
             size=self.size - before.size,

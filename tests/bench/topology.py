@@ -76,7 +76,9 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 class _Bench:
-    """The measurements of one size. `_leaf_of`: number of each node → the leaf switch that its label names."""
+    """The measurements with one number of nodes. `_leaf_of`: number of each node → the leaf switch that its label
+    names.
+    """
 
     def __init__(self, plane: ControlPlane, machines: Machines) -> None:
         self._plane = plane
@@ -306,7 +308,6 @@ def _of_all(found: Callable[[], Awaitable[set[int]]], count: int) -> Callable[[]
 
 
 def _cpu_s(slurm: RunningSlurm) -> float:
-    """Return the processor seconds of the running slurmctld."""
     return census.take(census.slurm_daemons_of(slurm.pid)).cpu_s["slurmctld"]
 
 

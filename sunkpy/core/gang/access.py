@@ -84,7 +84,6 @@ def rule_for(rules: Iterable[AccessRule], namespace: Namespace, *, annotated: bo
 
 
 def _annotated_rule(annotations: Mapping[str, str]) -> AccessRule:
-    """Return the rule that the annotations of a namespace make."""
 
     def said(annotation: str) -> tuple[str, ...]:
         return tuple(name for part in annotations.get(annotation, "").split(",") if (name := part.strip()))

@@ -122,8 +122,8 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> str:
-        """Why no job is submitted for the gang: what its pods or its owner ask for that cannot be done. Empty if a job
-        may be submitted.
+        """Why no job is submitted for the gang: its pods or its owner ask for something that cannot be done. Empty
+        if a job may be submitted.
         """
         return "; ".join(str(problem) for problem in self.problems if problem.fatal)
 

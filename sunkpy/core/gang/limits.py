@@ -60,8 +60,8 @@ long as the pod exists.
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement")
-"""Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang of
-one kind go to nodes where this label has the same value.
+"""Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang
+go to nodes where this label has the same value.
 """
 
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
@@ -133,7 +133,9 @@ def shortened(pod: Pod) -> Pod:
 
 
 def explain_length(spec: PodSpec) -> str:
-    """Say which list of a pod's spec is too long to keep, or to compare with each node or pod; empty if none is."""
+    """Say which list of a pod's spec is too long to keep in memory, or to compare with each node or pod; empty if
+    none is.
+    """
     if isinstance(spec, LongSpec):
         return spec.why
     containers, required = matching.containers_of(spec), matching.required_affinity(spec)

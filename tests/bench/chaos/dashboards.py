@@ -17,8 +17,8 @@ from tests.e2e.dashboards import groups, queries, targets
 from tests.prometheus import Prometheus, scraping
 
 NO_GPUS = "job: "
-"""The prefix of queries of the dashboard of one job. They are left out: they begin with GPUs, which no job of the
-load has.
+"""The prefix of the job dashboard's queries. They are skipped, because they need a job with GPUs, and no job of the
+load has any.
 """
 NOTHING_DRAINED = {
     "nodes: Why it takes no work",

@@ -34,7 +34,7 @@ is cut off.
 """
 _UNDONE_ALREADY = ("Invalid node state specified", "Invalid node name specified")
 _PROGRAMS = {"mariadb": "mariadbd"}
-"""Parts whose program has another name."""
+"""Part of the cluster → its program, where the two have different names."""
 _ROLL = "chaos.sunkpy.dev/roll"
 
 

@@ -128,7 +128,9 @@ class CordonSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A line of the chronicle. `node`: the Kubernetes node; empty if the line is about the whole cluster."""
+    """A line in the story of a run: something that happened at `at_s`. `node`: the Kubernetes node; empty if the
+    whole cluster is concerned.
+    """
 
     at_s: float
     text: str

@@ -231,8 +231,8 @@ def clash(new: PlannedFault, old: PlannedFault) -> bool:
 
 
 def claim(planned: PlannedFault) -> str:
-    """Return what a fault needs for itself while it is in effect: a part, or a node's slurmd, network or Slurm
-    state.
+    """Return the thing that a fault acts on: a part, or a node's slurmd, network or Slurm state. Two faults with an
+    equal claim must not act at the same time.
     """
     match planned.fault:
         case Fault.KILL_SLURMD | Fault.DELETE_SLURMD:

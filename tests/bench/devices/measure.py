@@ -39,7 +39,7 @@ from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE
 
 TOGETHER = 4
-"""How many pods or jobs of two GPUs each fill the node."""
+"""How many pods or jobs fill the node; each has two of its eight GPUs."""
 
 EVENT_EVERY = 5
 
@@ -222,7 +222,9 @@ class Load:
         self._living.clear()
 
     def take(self, round_: Round) -> str:
-        """Do one round. Say which pods and jobs did not run in time; empty if all did."""
+        """Do one round: end some pods and jobs, start others, and kill a part. Say which did not run in time; empty
+        if all did.
+        """
         for member in self._rng.sample([*self._living.values()], min(round_.leaving, len(self._living))):
             self._end(member)
         mend = self._break(round_.event)

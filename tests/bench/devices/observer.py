@@ -85,7 +85,7 @@ def devices_of(environ: Mapping[str, str], names: Sequence[str]) -> Devices:
 
 
 def shared(held: Held) -> dict[str, frozenset[Owner]]:
-    """Return the devices that have several owners, with these owners."""
+    """Return device → its owners, for devices that several pods or jobs have."""
     owners: defaultdict[str, set[Owner]] = defaultdict(set)
     for owner, devices in held.items():
         for device in devices:
@@ -265,6 +265,5 @@ def _name(job: Mapping[str, str]) -> str:
 
 
 def _devices(stack: Stack) -> list[str]:
-    """Return the devices of the node, in Slurm's order."""
     specs = [each.spec for each in stack.kubectl.list(Slice, "resourceslices")]
     return in_order(device.name for spec in specs if spec.driver == dra.DRIVER for device in spec.devices)

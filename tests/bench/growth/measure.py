@@ -97,7 +97,7 @@ async def _measure(plane: ControlPlane, plan: Plan, asks: Sequence[str]) -> list
 
 @contextlib.asynccontextmanager
 async def _sunkpy(plane: ControlPlane, slurm: RunningSlurm) -> AsyncIterator[None]:
-    """Run operator, syncer and scheduler during the block."""
+    """Run sunkpy's operator, syncer and scheduler during the block."""
     folder = plane.folder / "sunkpy"
     figures = {"metrics": {"seconds": 10.0}, "potentialConfigMap": _RECORDS}
     grows = {"growingPartitions": ["low", "high"], "pollSeconds": 0.2}
@@ -194,7 +194,6 @@ class _Bench:
         return figures
 
     async def _move(self) -> None:
-        """Move the simulated machines until cancelled."""
         while True:
             await asyncio.to_thread(self._machines.turn)
             await asyncio.sleep(_TURN_S)

@@ -61,9 +61,9 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All measurements of one size. `starts_per_s`, `failed_per_s`: the rates of the jobs while the cluster was
-    busy. `new_node_s`: slurmctld's processor time for one more node. `memory_mib`: the memory of each program at the
-    end, with sunkpy's and the bench's.
+    """All measurements with `size` nodes. `starts_per_s`, `failed_per_s`: the rates of the jobs while the cluster
+    was busy. `new_node_s`: slurmctld's processor time for one more node. `memory_mib`: the memory of each program at
+    the end, with sunkpy's and the bench's.
     """
 
     size: int
@@ -78,7 +78,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(measured: Measured) -> list[Figure]:
-    """Return the figures of one size: creation, cordons, drains, and what an idle cluster costs."""
+    """Return the figures of one number of nodes: creation, cordons, drains, and what an idle cluster costs."""
     at, load = f"{measured.size} nodes", f"{STARTS_PER_S} job starts/s"
     quiet, busy = measured.quiet, measured.busy
     failed, why = "jobs that could not be submitted or ended meanwhile", f"so the figures with {load} are of fewer"

@@ -130,7 +130,7 @@ def _measure_size(size: int, rounds: Rounds) -> figures.Measured:
 
 
 class Bench:
-    """The measurements of one size."""
+    """The measurements with one number of nodes."""
 
     def __init__(self, plane: ControlPlane, machines: Machines, rounds: Rounds) -> None:
         self._machines = machines
@@ -338,7 +338,6 @@ async def _is_quiet(kube: Kube) -> bool:
 
 
 async def _lists(kube: Kube) -> int:
-    """Return how many lists the apiserver has answered."""
     lines = (await kube.request("GET", "/metrics")).decode().splitlines()
     made = [line for line in lines if line.startswith("apiserver_request_total{") and 'verb="LIST"' in line]
     return sum(int(float(line.rsplit(" ", 1)[1])) for line in made)

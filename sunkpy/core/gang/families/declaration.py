@@ -178,7 +178,7 @@ def at_least(number: int, least: int, *, field: str) -> int:
 
 
 def size_in(text: str) -> int:
-    """Return the size of a gang that this text says.
+    """Return the size of a gang from the text of a label or annotation.
 
     Raises:
         BadDeclaration: the text is no number of pods.
@@ -217,8 +217,8 @@ def current(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def role(name: str, pods: Iterable[Pod], seats: int, *, first: int | None = None) -> Role:
-    """Return a role with that many `seats`. All of them must have a pod before the job is submitted, or `first` if that
-    is given.
+    """Return a role with that many `seats`. All seats must have a pod before the job is submitted, or only `first`
+    of them.
     """
     return Role(name=name, seats=seats, first=seats if first is None else first, members=seated(pods, seats))
 

@@ -45,7 +45,7 @@ _KNOWN_BY: Final = "an entry of scheduler.workloads of the Slurm cluster"
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A struct in the chart's values; an unknown key is an error that names it."""
+    """The base of structs in the chart's values: an unknown key is an error that names the key."""
 
 
 class OwnerKind(_Table, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class OwnerKind(_Table, frozen=True, kw_only=True):
 
 
 class GroupKey(_Table, frozen=True, kw_only=True):
-    """The name of a label or of an annotation on the pod."""
+    """A label or an annotation on the pod, by its name; exactly one of both is set."""
 
     label: str = ""
     annotation: str = ""
@@ -101,7 +101,7 @@ class RoleRule(_Table, frozen=True, kw_only=True):
             _check_path(self.min_path)
 
     def takes(self, pod: Pod) -> bool:
-        """True if the pod has this role."""
+        """True if the pod has the label of this role, or the role has no label."""
         return self.label is None or pod.labels.get(self.label.key) == self.label.value
 
     @property

@@ -373,8 +373,8 @@ def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], ro
 
 
 def _final_because(jobset: Owner, spec: _Spec, jobs: Sequence[_ReplicatedJob]) -> str:
-    """Say why evicted pods are not replaced: they count as failed, so their Job fails, and the failurePolicy ends the
-    JobSet.
+    """Say why evicted pods are not replaced: they count as failed, so their Job fails, and the JobSet with it. Empty
+    if they are replaced.
     """
     reasons = ((job, _fails_because(job)) for job in jobs)
     failing = [(job, reason) for job, reason in reasons if reason]

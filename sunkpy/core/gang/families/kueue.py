@@ -59,7 +59,6 @@ def _roles(pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _count(pods: Sequence[Pod]) -> int:
-    """Return how many pods the group has, if its pods agree."""
     texts = sorted({pod.annotations.get(TOTAL_COUNT, "") for pod in current(pods)})
     if len(texts) > 1:
         said = " and ".join(repr(text[:40]) for text in texts[:3])

@@ -100,8 +100,8 @@ def _of(role: str, pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _final_because(spec: _Spec, status: _Status) -> str:
-    """Say why the launcher is not replaced once it is evicted; empty if its Job retries it. Workers are always
-    replaced.
+    """Say why the MPIJob fails if its launcher is evicted; empty if the launcher's Job retries it. Workers are
+    always replaced.
     """
     limit = spec.run_policy.backoff_limit
     limit = _DEFAULT_BACKOFF_LIMIT if limit is None else limit

@@ -126,7 +126,6 @@ def _policy(pod: Pod, group: Owner) -> _Policy:
 
 
 def _seats(policy: _Policy) -> int:
-    """Return how many pods of the group start together."""
     if policy.gang is None:
         raise BadDeclaration("the policy is neither gang nor basic")
     if policy.gang.min_count is None:

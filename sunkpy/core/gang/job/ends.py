@@ -17,11 +17,11 @@ from sunkpy.core.model.objects import Budget, Pod
 from sunkpy.core.model.states import JobId, SlurmJob, is_job_pending
 
 NEWEST_ASKED: Final = 5
-"""The number of the newest jobs unknown to the scheduler that it reads from Slurm, in a request each, to find a
-preemptor. The preemptor was mostly submitted just now.
+"""How many of the newest jobs, if unknown to the scheduler, are read from Slurm to find a preemptor, each in a
+request. The preemptor was mostly submitted just now.
 """
 NEWEST_KNOWN: Final = 50
-"""The number of the newest jobs known to the scheduler among which it looks for a preemptor: these cost no request."""
+"""How many of the newest jobs that the scheduler knows are compared to find a preemptor: these cost no request."""
 
 IsKnown = Callable[[JobId], bool]
 

@@ -161,14 +161,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_started(self) -> bool:
-        """True if the job has or had nodes: no pass over it may wait for jobs that are only queued."""
+        """True if the job has or had nodes. The scheduler reads such jobs from Slurm before jobs that are only
+        queued.
+        """
         # An allocation has its nodes before anybody has read its state.
         is_known = self.is_allocation or bool(self.state)
         return bool(self.prologs or self.epilogs) or (is_known and not slurm_states.is_job_pending(self.state))
 
     @property
     def is_allocation(self) -> bool:
-        """True if the job has no script."""
+        """True if the job is an allocation: it has no script, and started at once or not at all."""
         return not self.slurm.is_batch
 
     @property
@@ -209,12 +211,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """True if the job holds resources or may get some, as far as is known."""
+        """True if the job holds nodes or may still get some, as far as is known."""
         return self.phase in LIVE
 
     @property
     def is_settled(self) -> bool:
-        """True if the job needs no signal any more."""
+        """True if the job has ended or is lost for good, so that no signal to end it is needed any more."""
         return self.phase in SETTLED
 
     @property
@@ -236,7 +238,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ended_by_us(self) -> bool:
-        """True if Slurm has accepted an order of sunkpy to end the job: its Epilogs then need no proof that it ends."""
+        """True if Slurm has accepted sunkpy's order to end the job. The call of an Epilog then needs no further
+        proof that it ends.
+        """
         return self.cancelled_at is not None or self.heard_at is not None
 
     @property

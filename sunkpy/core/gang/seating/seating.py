@@ -112,7 +112,6 @@ def _held(gang: Gang, holding: Mapping[str, str]) -> dict[SeatId, Member]:
 
 
 def _waiting(role: Role, holding: Mapping[str, str]) -> list[Member]:
-    """Return the members that may get a seat, in rank order."""
     waiting = (m for m in role.members if m.pod.uid not in holding and pod_phase(m.pod) is PodPhase.WAITING)
     return sorted(waiting, key=_seniority)
 
@@ -167,5 +166,4 @@ def _nodes(
 
 
 def _expanded(layout: Iterable[tuple[str, int]]) -> list[str]:
-    """Return the node of each slot, in order."""
     return [node for node, count in layout for _ in range(count)]
