@@ -409,7 +409,7 @@ def _refused_devices(gang: Gang, known: Container[str]) -> str:
         wanted = (each for one in matching.containers_of(spec) for each in matching.wanted(one.resources).items())
         for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
-                return f"{name} asks for {resource}, for which no GRES stands: ask for the devices by a claim"
+                return f"{name} asks for {resource}, for which no GRES is set: ask for the devices by a claim"
     return ""
 
 

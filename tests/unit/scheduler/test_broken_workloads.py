@@ -321,7 +321,7 @@ CASES = {
     ),
     "jobset-empty": (
         jobset({}),
-        "JobSet default/jobset-empty has no replicatedJob w, of which pod jobset-empty says that it is",
+        "JobSet default/jobset-empty has no replicatedJob w, which pod jobset-empty names as its own",
     ),
     "jobset-negative": (
         jobset({"replicatedJobs": [{"name": "w", "replicas": -1}]}),

@@ -38,7 +38,7 @@ def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangActi
     # 4. The other job is the replacement. It is noted on a pod once it has started on the pod's node.
     started = [pod for pod in snapshot.staying if snapshot.placed.get(pod.uid) in replacement.start_nodes]
     noted = [NoteJob(pod=pod, job=replacement.id) for pod in started]
-    return [*noted, *cancel_all(others, "one job is enough")]
+    return [*noted, *cancel_all(others, "the gang has another job already")]
 
 
 def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:

@@ -103,7 +103,7 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
         of_plugins = {name: gres for name, gres in gpu_resources.items() if name not in claimed.by_claim}
         by_resource = count_gres(matching.pod_requests(pod.spec), of_plugins).items()
         if both := sorted(by_claim & {gres_name(gres) for gres, count in by_resource if count}):
-            return f"pod {pod.name} asks for {both[0]} by a claim and as a resource: one of both"
+            return f"pod {pod.name} asks for {both[0]} by a claim and as a resource: use only one of them"
     return ""
 
 
@@ -139,7 +139,7 @@ def _refused_request(request: DeviceRequest, classes: Mapping[str, str]) -> str:
         return f"{whose} asks for a part of a device (capacity), and Slurm gives whole ones"
     if asked.device_class_name not in classes:
         known = ", ".join(sorted(classes))
-        return f"{whose}: no GRES stands for class {asked.device_class_name} (scheduler.deviceClasses has {known})"
+        return f"{whose}: no GRES is set for class {asked.device_class_name} (scheduler.deviceClasses has {known})"
     return ""
 
 

@@ -236,9 +236,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     jobs = {job.name: _checked(job, jobset) for job in replicated}
     name = pods[0].labels[REPLICATED_JOB]
     if name not in jobs:
-        raise BadDeclaration(
-            f"{_kind(owners)} has no replicatedJob {name}, of which pod {pods[0].name} says that it is"
-        )
+        raise BadDeclaration(f"{_kind(owners)} has no replicatedJob {name}, which pod {pods[0].name} names as its own")
     domain = _domain_of(pods[0])
     mine = [jobs[name]] if domain else _together(jobs[name], jobset, spec)
     roles = _led(jobs[name], pods) if domain else _in_waves(mine, pods, spec)

@@ -68,7 +68,7 @@ def test_a_gang_without_claims_is_the_same_one():
         (
             [request(cls="tpu")],
             {},
-            "request gpu: no GRES stands for class tpu (scheduler.deviceClasses has gpu.example.com, nic.example.com)",
+            "request gpu: no GRES is set for class tpu (scheduler.deviceClasses has gpu.example.com, nic.example.com)",
         ),
         (
             [request(allocationMode="All")],
@@ -141,7 +141,7 @@ def test_pods_of_a_gang_may_not_share_a_claim():
 
 def test_devices_come_by_a_claim_or_by_a_count():
     pod = pod_with("c", requests={"nvidia.com/gpu": "1"})
-    says = "pod pod-p asks for gpu by a claim and as a resource: one of both"
+    says = "pod pod-p asks for gpu by a claim and as a resource: use only one of them"
     assert refused_claims(gang_of(pod), known((pod, claim("c"))), RESOURCES) == says
 
 
@@ -149,7 +149,7 @@ def test_devices_of_two_types_come_by_one_way_as_well():
     """With a count of any type beside, Slurm could not say which are the claim's."""
     pod = pod_with("c", requests={"nvidia.com/gpu": "1"})
     claimed = msgspec.structs.replace(known((pod, claim("c"))), classes={DRIVER: "gpu:a100"})
-    says = "pod pod-p asks for gpu by a claim and as a resource: one of both"
+    says = "pod pod-p asks for gpu by a claim and as a resource: use only one of them"
     assert refused_claims(gang_of(pod), claimed, {"nvidia.com/gpu": "gpu:l40s"}) == says
 
 

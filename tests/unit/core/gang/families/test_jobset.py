@@ -359,7 +359,7 @@ def test_options_come_from_the_first_pod_of_each_role_and_from_all_owners():
             [(f"r{number}", 1, 1) for number in range(65)],
             ": spec.replicatedJobs has 65 entries, and a gang at most 64: make several gangs",
         ),
-        ([("v", 1, 4)], " has no replicatedJob w, of which pod train-w-0-0 says that it is"),
+        ([("v", 1, 4)], " has no replicatedJob w, which pod train-w-0-0 names as its own"),
     ],
 )
 def test_a_broken_size_is_told_and_not_submitted(spec, said):
