@@ -1,4 +1,4 @@
-"""All that is known of one gang now, as the one value that decisions read."""
+"""Collects all that is known of one gang into a `Snapshot`, the value that decisions read."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
 _CLAIM_S = 3.0
-"""After so many seconds a pod's condition says that its claim is missing. A claim from a template is made within a
-moment.
+"""Seconds that a pod waits for a missing ResourceClaim before its condition says so. Kubernetes makes a claim from a
+template within a moment.
 """
 
 
 class Collector:
-    """Watches, polls and memory → `Snapshot`. No request is sent, and nothing is remembered (`scheduler.views`)."""
+    """Makes snapshots of gangs from watches, polls and records. It sends no request and changes nothing
+    (`scheduler.views`).
+    """
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:
         self._clock = leader.clock
@@ -44,7 +46,7 @@ class Collector:
         self._gangs = gangs
 
     def snapshot(self, record: RecordView) -> tuple[Snapshot, Grounds]:
-        """The gang as it is known now, with the facts by which it is known where it may go."""
+        """Return the gang's snapshot with the nodes that it may use, and the facts that led to these nodes."""
         seen = self._gangs.of(record)
         snapshot = self._known(record, seen)
         if seen.claiming is not None:
@@ -54,7 +56,7 @@ class Collector:
         if not has_nodes:
             snapshot = msgspec.structs.replace(snapshot, waits_for=self._generation_in_the_way(record.id))
         nowhere = Grounds(is_all=seen.gang is not None and not seen.gang.is_sized)
-        # A job of this gang, or one that keeps it away, may not be known.
+        # This gang may have a job that is not known yet, or has to wait for one.
         if not self._ledger.all_jobs_known or not seen.is_of_known_namespace:
             return msgspec.structs.replace(snapshot, may_submit=False), nowhere
         if has_nodes:
@@ -66,7 +68,7 @@ class Collector:
         return self._with_eligibility(snapshot, record) or (snapshot, nowhere)
 
     def known(self, record: RecordView) -> Snapshot:
-        """The gang as it is known now, without where it may go."""
+        """Return the gang's snapshot without the nodes that it may use."""
         return self._known(record, self._gangs.of(record))
 
     def _known(self, record: RecordView, seen: Recognised) -> Snapshot:
@@ -83,12 +85,13 @@ class Collector:
         )
 
     def on_node(self, record: RecordView, node: str) -> Snapshot:
-        """The gang with only its pods on one Kubernetes node.
+        """Return the gang's snapshot with only its pods on one Kubernetes node.
 
-        The gate asks so from all nodes of a gang at once: with all pods, the time would grow with their square.
+        All nodes of a gang may ask the gate at once. With all pods in each snapshot, the time would grow with the
+        square of the gang's size.
         """
         seen = record.recognised.gang
-        if record.bound_to is None or seen is None:  # under which job they are is seen by the others
+        if record.bound_to is None or seen is None:  # only the other pods show which job these are bound under
             return self.known(record)
         bound = (*self._cluster.neighbours.sent_to(node), *self._members.on_node(node))
         pods = {pod.uid: pod for pod in bound if self._members.find_id(pod) == record.id}
@@ -98,14 +101,14 @@ class Collector:
         return record.snapshot(here, placed=placed, now=self._clock())
 
     def is_concerned(self, record: RecordView) -> bool:
-        """True if a node has changed since the last decision about the gang so that the decision may change."""
+        """True if nodes have changed since the gang's last decision in a way that may change this decision."""
         found = record.grounds
         is_same = found.is_all and found.reach in (None, self._cluster.reach)
         is_same = is_same and all(map(self._cluster.may_run_as_before, found.templates))
         return not is_same or self.has_other_neighbours(record)
 
     def has_other_neighbours(self, record: RecordView) -> bool:
-        """True if pods have come or gone since the last decision about the gang so that the decision may change."""
+        """True if other pods have come or gone since the gang's last decision in a way that may change it."""
         found = record.grounds
         is_same = all(map(self._cluster.avoid_as_before, found.avoided))
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))
@@ -116,7 +119,7 @@ class Collector:
         return msgspec.structs.replace(snapshot, reserved=reserved, lost_devices=devices.lost(pods))
 
     def _generation_in_the_way(self, id: GangId) -> str:
-        """Another generation of the owner's pods that still has a job or a node, in words; empty when none has."""
+        """Return in words which other generation of the owner's pods still has a job or a node; empty if none."""
         for other in self._ledger.other_generations(id):
             pods = (other.as_bound(pod) for pod in self._members.pods_of(other.id))
             if left := explain_generation(other.id, other.jobs.values(), pods):
@@ -124,9 +127,9 @@ class Collector:
         return ""
 
     def _with_eligibility(self, snapshot: Snapshot, record: RecordView) -> tuple[Snapshot, Grounds] | None:
-        """The nodes that all deciding members may use: in the job that Slurm places, any member may run on any node.
+        """Add the nodes that all deciding members may use: any member may run on any node that Slurm gives the job.
 
-        None where that is not known yet, or nobody asks for it.
+        None if these nodes are not known yet, or if the gang needs no job of a known size.
         """
         gang = snapshot.gang
         if gang is None or gang.never_queues or not gang.is_sized:
@@ -140,7 +143,7 @@ class Collector:
         reachable = self._within_reach(common, gang.first_wave, may_grow=may_grow) if common is not None else None
         if common is None or reachable is None:
             return None
-        # Which domain a job waits for is seen by the nodes that it excludes.
+        # The nodes that a job excludes show for which domain it waits.
         if gang.one_domain or not takes_features(gang.options.constraint):
             reachable = by_names(reachable)
         avoided, full = self._cluster.avoided_nodes(gang.first_wave), self._cluster.fullness.of(unlike)
@@ -148,7 +151,7 @@ class Collector:
         eligibility = record.eligibility(minus(reachable, {**avoided.value, **crowded, **_nodes(full)}))
         if gang.one_domain and eligibility.eligible:
             eligibility = self._in_one_domain(gang, eligibility, snapshot, record)
-        # No event tells when a claim or a place for one pod more is left.
+        # No event reports that a claim is free again, or that a node has room for one more pod.
         is_to_be_polled = bool(crowded) or "" in eligibility.refused
         has_other = is_to_be_polled or gang.one_domain or record.refusals
         grounds = Grounds(
@@ -190,7 +193,7 @@ class Collector:
     def _within_reach(
         self, eligibility: Eligibility, pods: Sequence[Pod], *, may_grow: bool = False
     ) -> Eligibility | None:
-        """The nodes from which the pods' volumes can be reached; None while that is not known."""
+        """Return the nodes from which the pods' volumes can be reached; None while the volumes are not known."""
         pods = [pod for pod in pods if has_claims(pod.spec)]
         if not pods:
             return eligibility
@@ -214,5 +217,5 @@ class Collector:
 
 
 def _nodes(full: Iterable[FullNodes]) -> dict[str, str]:
-    """Those with too little left for one of these of what Slurm does not count."""
+    """Return the nodes with too little left of a resource that Slurm does not count, each with the reason."""
     return {node: why for answer in full for node, why in answer.value.items()}

@@ -24,7 +24,7 @@ from sunkpy.scheduler.record import GangRecord
 
 
 class Executor:
-    """Effects on placeholder jobs and on the pods of a gang."""
+    """Carries out actions on the pods of a gang and on its placeholder jobs."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class Executor:
         """Carry out the actions in their order. Actions of one kind that follow each other are carried out at the same
         time.
 
-        `is_gone`: no pod of the gang is watched. Then nothing is done before the apiserver says so itself.
+        `is_gone`: the watch shows no pod of the gang. Then nothing is done unless the apiserver shows none either.
 
         Raises:
-            KubeError, SlurmError: not done; decide again later.
+            KubeError, SlurmError: an action failed; decide again later.
         """
         if actions and is_gone and not await self._are_gone(record):
             return
@@ -97,7 +97,9 @@ class Executor:
                     await self._outbox.warn(pod, reason=reason, action="Scheduling", note=note)
 
     async def _are_gone(self, record: GangRecord) -> bool:
-        """A watch with another selector, or one that has missed something, must cost no pod its node."""
+        """True if the apiserver shows no living pod of the gang. A watch with another selector, or one that has missed
+        a change, must cost no pod its node.
+        """
         left = await self._leader.pods.left_of(record)
         there = next((pod.name for pod in left if not is_over(pod)), None)
         if there is not None:
@@ -123,7 +125,7 @@ class Executor:
         kept = f"{job} keeps what it was submitted with: {change.refusal}" if change.refusal else ""
         refusal = await self._jobs.change(record, action)
         if refusal is None:
-            return  # it is not there any more
+            return  # the job is gone
         if refusal:
             kept = f"{job} stays as it is: {refusal}"
         elif str(change):
@@ -158,13 +160,13 @@ class Executor:
             self._report_refused(record, refused)
 
     def _report_refused(self, record: GangRecord, refused: Refused) -> None:
-        """The kubelet would not have a pod on which no other depends: say so, and ask again later."""
+        """Report that the kubelet would refuse a pod on which no other pod depends, and try again later."""
         leader, why = self._leader, str(refused)
         record.note_refusal(refused.pod, why, now=leader.clock(), first_s=leader.settings.times.again_s)
         self._outbox.report(record, act.Report(pod=refused.pod, message=why, cause=act.WaitCause.KUBELET))
 
     async def _go_solo(self, action: act.Bind, refused: Refused) -> None:
-        """The others of its gang go on where they are, and their job keeps the seat's node: Slurm cannot take it."""
+        """Give a refused pod a job of its own. Its gang goes on, and the gang's job keeps the refused seat's node."""
         note = (
             f"{refused}: the pod gets a job of its own; Slurm job {action.job} of its gang keeps "
             f"{action.bindings[0].note.slurm_node} until it ends"
@@ -173,7 +175,7 @@ class Executor:
         self._members.make_solo(refused.pod)
 
     async def _give_back(self, record: GangRecord, action: act.Bind, refused: Refused) -> None:
-        """A kubelet would not have one of the pods: give the nodes back and look for others."""
+        """Cancel the job, because a kubelet would refuse one of its pods, and look for other nodes."""
         now, why = self._leader.clock(), str(refused)
         node = next(binding.note.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
         record.refusals[node] = (why, now + self._leader.settings.times.node_refused_s)
@@ -184,5 +186,5 @@ class Executor:
 
 
 def _said(warning: act.Warn) -> tuple[str, str, str]:
-    """By what a warning of the last pass is known: thousands of waiting gangs must not write theirs in each."""
+    """Return the key of a warning. A warning of the last pass is not repeated: thousands of waiting gangs have some."""
     return (warning.pod.uid, warning.reason, warning.note)

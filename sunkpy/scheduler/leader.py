@@ -1,4 +1,4 @@
-"""What all parts of one leader are made with. A part names in its constructor only the other parts that it calls."""
+"""The objects that all parts of one leader share: clients, settings, records, clock."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sunkpy.slurm import Slurm
 
 @dataclass(frozen=True, kw_only=True)
 class Leader:
-    """The things with which a leader works: clients, settings, what it remembers of gangs, and where it writes. `clock`
-    is monotonic, in seconds.
+    """The clients, settings and metrics of a leader, its records of gangs (`ledger`), and the writers of Events and
+    pods. `clock` is monotonic, in seconds.
     """
 
     kube: Kube

@@ -18,10 +18,10 @@ from sunkpy.scheduler.record import GangRecord
 
 
 class Ledger:
-    """The records of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
+    """The gang records of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
 
-    `queue`: the gangs to look at in a pass. `changed`: those to recognise again before that. In both namespaces have
-    turns, so that nobody waits for all the pods of another namespace.
+    `queue`: the gangs that need a pass. `changed`: the gangs that have to be recognised again before that. In both,
+    namespaces take turns, so that no gang waits for all pods of another namespace.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,42 +42,42 @@ class Ledger:
         return len(self._gangs)
 
     def get(self, id: GangId | None) -> GangRecord | None:
-        """The gang, if it is known."""
+        """Return the record of a gang; None if the gang is unknown."""
         return self._gangs.get(id) if id is not None else None
 
     def ensure(self, id: GangId) -> GangRecord:
-        """The gang, made known if it was not."""
+        """Return the record of a gang; a new one if the gang was unknown."""
         if id not in self._gangs:
             self._gangs[id] = GangRecord(id=id, seen_at=self.clock())
             self._generations.put(_any_generation(id), id, id)
         return self._gangs[id]
 
     def urgency(self, id: GangId) -> Urgency:
-        """Whether the gang goes before others in the queue."""
+        """Return how urgent the gang is in the queues."""
         record = self._gangs.get(id)
         return record.urgency if record is not None else Urgency.NONE
 
     def by_job(self, job: JobId) -> GangRecord | None:
-        """The gang of a job, if the job is known."""
+        """Return the record of the gang that has this job; None if the job is unknown."""
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
 
     def details(self, job: JobId) -> SlurmJob | None:
-        """The record of one of our jobs, as Slurm last described it in full; None if it was never read so."""
+        """Return a gang's job as Slurm last described it in full; None if it was never read in full."""
         record = self.by_job(job)
         known = record.jobs.get(job) if record is not None else None
         return known.slurm if known is not None and known.slurm.partition else None
 
     def take_job(self, record: GangRecord, job: SlurmJob, *, asked_at: float) -> None:
-        """Record a job, as Slurm has just described it, as one of the gang's."""
+        """Record a job of the gang, as Slurm has just described it."""
         self.add_job(record, SlurmJob(id=job.id, user=job.user))
         self.change_job(record, job.id, lambda known: known.read(job, at=max(asked_at, known.known_at)))
 
     def add_job(self, record: GangRecord, job: SlurmJob) -> None:
-        """The job, made known as one of the gang's with what is known of it so far."""
+        """Record a job of the gang that was not read in full yet."""
         owner = self.by_job(job.id)
         if owner is not None and owner is not record:
-            # Slurm has used the id again: the comment says whose job it is now.
+            # Slurm has reused the ID, and the new job's comment names this gang.
             owner.jobs.pop(job.id, None)
             self.queue.add(owner.id)
         self._by_job[job.id] = record.id
@@ -86,12 +86,12 @@ class Ledger:
             self._put(record, None, Job(slurm=job, known_at=self.clock(), excluded=excluded))
 
     def change_job(self, record: GangRecord, id: JobId, change: Callable[[Job], Job]) -> bool:
-        """Change a job, if it is known still; whether a decision may be another one now."""
+        """Change the record of a job, if it is still known. Return whether that may change a decision."""
         known = record.jobs.get(id)
         return known is not None and self._put(record, known, change(known))
 
     def _put(self, record: GangRecord, known: Job | None, job: Job) -> bool:
-        """In the place of what was known; whether a decision may be another one now."""
+        """Store a job in place of what was known of it. Return whether that may change a decision."""
         if job is known:
             return False
         record.jobs[job.id] = job
@@ -107,21 +107,21 @@ class Ledger:
             self.due.forget(job)
 
     def forget(self, record: GangRecord) -> None:
-        """Forget a gang and its jobs, and wake whoever waits for it."""
+        """Forget a gang and its jobs, and wake the hooks that wait for it."""
         for job in tuple(record.jobs):
             self.drop_job(record, job)
         self._gangs.pop(record.id, None)
         self._generations.drop(_any_generation(record.id), record.id)
-        record.is_doubted = True  # for hooks that still look at it: nobody tells it of its pods any more
+        record.is_doubted = True  # hooks may still look at it, and changes of its pods do not reach it any more
         record.fire()
 
     def other_generations(self, id: GangId) -> list[GangRecord]:
-        """The gangs of the same owner and unit, before or after this one, that are known."""
+        """Return the records of all other generations of a gang: same owner and unit, earlier or later pods."""
         others = (other for other in self._generations.of(_any_generation(id)) if other != id)
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
 
     async def observe(self, states: JobStates, *, asked_at: float) -> list[GangRecord]:
-        """Take in the states of all jobs that Slurm knows; the gangs for which something changed."""
+        """Record the states of all jobs that Slurm knows. Return the gangs for which that may change a decision."""
         changed = []
         async for record in in_turns(self):
             has_news = False

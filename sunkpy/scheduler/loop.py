@@ -55,13 +55,11 @@ class GangLoop:
         self._log = structlog.get_logger("scheduler")
 
     async def reconcile(self, id: GangId) -> float | None:
-        """Make one pass over a gang. It returns after how many seconds to look again; None: the next change enqueues
-        the gang.
-        """
+        """Make one pass over a gang. Return the seconds until the next pass; None if only a change leads to one."""
         record = self._ledger.get(id)
         if record is None or self._takeover.why_unknown(record) is not None:
             return None
-        # 1. What became of bindings, and of the gang while nobody was to look at it.
+        # 1. Settle bindings that got no answer, and recognise the gang if it may have changed.
         await self._binder.settle(record)
         record.forget_refused_nodes(now=self._leader.clock())
         self._gangs.recognise(record)
@@ -116,13 +114,15 @@ class GangLoop:
             record.state = state
 
     async def _forget_gone(self, record: GangRecord) -> None:
-        """For a gang whose pods are replaced again and again: forget those that are gone, after one question each."""
+        """Forget the gone pods of a gang whose pods are replaced again and again: the apiserver is asked once
+        for each.
+        """
         if len(record.members) > len(record.recognised.pods) + _MOST_UNSEEN:
             seen = {pod.uid for pod in self._members.pods_of(record.id)}
             await self._leader.pods.left_of(record, but=seen)
 
     def _note_ends(self, record: GangRecord, snapshot: Snapshot) -> None:
-        """Forget jobs that are through. After one that ended before its pods were bound, wait before the next."""
+        """Forget jobs that are settled. If a job ended before its pods were bound, the gang waits before the next."""
         for job in snapshot.jobs:
             if any(pod.spec.node_name for pod in snapshot.pods) and job.id == snapshot.bound_to:
                 continue
@@ -134,7 +134,7 @@ class GangLoop:
                 self._ledger.drop_job(record, job.id)
 
     def _again_s(self, record: GangRecord, snapshot: Snapshot) -> float | None:
-        """When to look at a gang again without a change, in seconds."""
+        """Return the seconds until the gang needs a pass without a change; None if it needs none."""
         now, times = self._leader.clock(), self._leader.settings.times
         if any(member.volume_since is not None for member in record.members.values()):
             return times.volume_again_s
@@ -143,7 +143,7 @@ class GangLoop:
             return _ADMISSION_AGAIN_S * max(1.0, len(record.members) / 16)
         if refusals := [member.refusal for member in record.members.values() if member.refusal is not None]:
             return max(0.0, min(refusal.again_at for refusal in refusals) - now) + 0.01
-        if now < record.retry_at < float("inf"):  # one that stands in line is enqueued by it
+        if now < record.retry_at < float("inf"):  # infinite: the gang stands in a line, which enqueues it
             return record.next_try_at(now) - now + 0.01
         if record.state in (GangState.ENDING, GangState.HANDING_OVER):
             return TELL_AGAIN_S if record.state is GangState.ENDING else times.again_s
@@ -158,7 +158,7 @@ class GangLoop:
         return min(ends) - now + 0.01 if ends else None
 
     def _forget(self, record: GangRecord) -> None:
-        """Nothing is left of it; a finished pod that is still listed is not picked up again."""
+        """Forget a gang that is done. Finished pods that are still listed do not bring it back."""
         if record.state is not None:
             self._leader.metrics.gangs.labels(record.state.value).dec()
         self._ledger.forget(record)

@@ -1,4 +1,4 @@
-"""The scheduler process."""
+"""Runs the scheduler's process: it serves the hooks, and lets one replica lead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sunkpy.slurm.prometheus import PrometheusRecorder
 
 
 def main(config_path: Path) -> None:
-    """Run until a signal comes.
+    """Run the scheduler until the process gets a signal to end.
 
     Raises:
         BadSettings: the settings file cannot be used.

@@ -1,11 +1,12 @@
-"""What the scheduler says: Events, why a pod waits, which job it waits with. For evictions see `pods.evict`.
+"""Writes Events, the reason why a pod waits (its condition), and the job with which it waits (its annotations). For the
+Events of evictions see `events.evictions`.
 
-No pass waits for what is said here. Pods that come by the thousand and cannot be placed cost
-two writes each, and no pod that can be placed waits for those.
+No pass waits for these writes. Each pod that cannot be placed costs two of them, and a pod that can be placed must not
+wait for those of thousands of others.
 
-A waiting pod gets the annotations of its job for the next leader, which asks Slurm for that job alone. A binding writes
-them as well, and most pods are bound within seconds, so only pods that wait longer get them by themselves. A leader
-that dies before leaves a job without a note; the next one finds it before it submits any (`scheduler.takeover`).
+The annotations tell the next leader for which job it has to ask Slurm. A binding writes them as well, and most pods are
+bound within seconds, so only pods that wait longer get them earlier. If a leader dies before it has written them, the
+next leader finds the job before it submits any (`scheduler.takeover`).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ CAUSES, PREEMPTORS, BUDGETS = "causes", "preemptors", "budgets"
 _REPORT, _JOB, _UNREADABLE = "report", "job", "unreadable"
 
 _About = tuple[str, str]
-"""About what or whom something is written, and which of the things about it."""
+"""The key of a queued write: the object that it is about (such as a pod's uid), and the kind of text."""
 
 Write = Callable[[], Awaitable[None]]
 
 
 class Outbox:
-    """Writes Events and conditions; each leader has its own. `find` gives a pod as the watch has it."""
+    """Writes Events and conditions; each leader has its own. `find` returns a pod as the watch has it."""
 
     def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
         self._leader = leader
@@ -53,24 +54,24 @@ class Outbox:
         self._log = structlog.get_logger("unreadable")
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Carry out the queued writes until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._leader.events.run())
             metrics = self._leader.queues
             group.create_task(run_workers(self._queue, self._write_one, workers=_WORKERS, metrics=metrics))
 
     async def inform(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
-        """An Event about what went as it should."""
+        """Write a Normal Event about a pod."""
         await self._leader.events.normal(pod, "Pod", reason=reason, action=action, note=note)
 
     async def warn(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
-        """An Event that a person should look at."""
+        """Write a Warning Event about a pod: a person should look at it."""
         await self._leader.events.warning(pod, "Pod", reason=reason, action=action, note=note)
 
     def unreadable(self, kind: str, about: KubeObject, why: str) -> None:
-        """An object that cannot be read, or that the scheduler fails to handle, is left alone; `why` is for people.
+        """Report an object that the scheduler leaves alone, because it cannot read or handle it; `why` is for people.
 
-        Each is logged and counted once for each reason; a pod gets an Event.
+        Each object is logged and counted once for each reason; a pod also gets an Event.
         """
         namespace, name = about.key
         key = (kind, about.uid or f"{namespace}/{name}")
@@ -85,10 +86,8 @@ class Outbox:
             self.later(f"{namespace}/{name}", _UNREADABLE, write)
 
     def later(self, about: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
-        """Write this as soon as possible, or after a while, in place of what was to be written about
-        the same.
-
-        It is repeated until it succeeds.
+        """Queue a write, to be done at once or after `after_s`. It replaces a waiting write with the same `about` and
+        `what`, and is repeated until it succeeds.
         """
         key = (about, what)
         self._newest[key] = write
@@ -98,7 +97,7 @@ class Outbox:
             self._queue.add(key)
 
     def report(self, record: GangRecord, report: Report) -> None:
-        """Say why a pod waits, in its condition and an Event, unless it was said already."""
+        """Queue the reason why a pod waits, for its condition and an Event, unless that was already reported."""
         member, now = record.member(report.pod), self._leader.clock()
         if member.reported == report.message:
             return
@@ -111,14 +110,16 @@ class Outbox:
         self.later(report.pod.uid, _REPORT, partial(self._write_report, report), after_s=due_at - now)
 
     def note_job(self, pods: Iterable[Pod], asked: AskedTerms, *, at_once: bool = False) -> None:
-        """Annotate these pods with their job and what was asked for it, unless they are bound soon."""
+        """Queue annotations with the job's ID and its requested terms for these pods. Unless `at_once`, they are
+        delayed, and pods that are bound until then need none.
+        """
         after_s = 0.0 if at_once else self._leader.settings.times.noted_after_s
         for pod in pods:
             self.later(pod.uid, _JOB, partial(self._write_job, pod, asked), after_s=after_s)
 
     async def withdraw(self, pods: Iterable[Pod]) -> None:
-        """Withdraw what was to be said about these pods, which are about to be bound. Return when nothing more is said
-        of why or with which job they wait.
+        """Drop the queued reasons and job annotations of these pods, which are about to be bound. Return when none of
+        them is still being written.
         """
         for key in [(pod.uid, what) for pod in pods for what in (_REPORT, _JOB)]:
             self._newest.pop(key, None)
@@ -139,12 +140,12 @@ class Outbox:
             del self._newest[key]
 
     def seen(self, pod: Pod) -> Pod | None:
-        """The pod as the watch has it now."""
+        """Return the pod as the watch has it now; None if it is gone."""
         seen = self._find(pod.key)
         return seen if seen is not None and seen.uid == pod.uid else None
 
     def _waiting(self, pod: Pod) -> Pod | None:
-        """The pod as it is now, if it still waits."""
+        """Return the pod as the watch has it now; None if it is gone or bound."""
         seen = self.seen(pod)
         return seen if seen is not None and not seen.spec.node_name else None
 
@@ -169,7 +170,5 @@ class Outbox:
 
 
 def _urgency(key: _About) -> Urgency:
-    """Notes of jobs come first, because the next leader waits for them; Events of evictions come before those of pods
-    that wait.
-    """
+    """Annotations with jobs, which the next leader needs, and Events of evictions go before reports of waiting pods."""
     return Urgency.SOON if key[1] in (_JOB, CAUSES, PREEMPTORS, BUDGETS) else Urgency.NONE

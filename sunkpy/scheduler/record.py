@@ -1,6 +1,6 @@
-"""What the scheduler remembers of one gang: its jobs, its members, and what was said and refused.
+"""The scheduler's record of one gang: its jobs, its members, and what was reported and refused.
 
-Nothing here must survive the process: a new leader rebuilds it from the comments of jobs and the annotations of pods.
+Nothing here has to survive the process: a new leader rebuilds it from the comments of jobs and the annotations of pods.
 Times are of the monotonic clock, in seconds.
 """
 
@@ -33,18 +33,17 @@ _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _CHANGES_LAST_S = 3600.0
 _MOST_ALIKE = 3
 _ALIKE_AGAIN_S = 3600.0
-"""After `_MOST_ALIKE` jobs in a row were given back for one reason, the next is submitted after so many seconds. Not
-everything that refuses a pod can be watched: a policy, a gate of the kubelet, a driver.
+"""Seconds until the next submit after `_MOST_ALIKE` jobs in a row were given back for one reason. The gang is tried
+again because not all reasons can be watched: a policy, a feature gate of the kubelet, a driver.
 """
 _NODE_AGAIN_LAST_S = 30.0
-"""The longest pause before a pod is tried again on a node: each try lists the pods of the node, and no event tells that
-one of them has left room.
+"""The longest pause before a pod is tried again on the node that refused it. Each try lists the pods of the node.
 """
 
 
 class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding that was sent; `confirmed` when the apiserver said yes. The watch may not show it yet: `pod` is as it
-    will be then. Without a note when the pod never queues.
+    """A binding that was sent to the apiserver. `pod`: the pod as bound, which the watch may not show yet. `note`: None
+    for a pod that never queues. `confirmed`: the apiserver has answered yes.
     """
 
     pod: Pod
@@ -53,7 +52,9 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, pod: Pod, *, node: str, note: BindingNote | None = None) -> SentBinding:
-        """The binding of a pod to a Kubernetes node. What its maker wrote in the place of a note does not stay."""
+        """Return the binding of a pod to a Kubernetes node. It empties annotations that a user wrote in place of a
+        note.
+        """
         forged = {name: "" for name in names.BINDING_NOTE if name in pod.annotations}
         annotations = pod.annotations | forged | (note.annotations if note is not None else {})
         meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
@@ -62,21 +63,20 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def job(self) -> JobId | None:
-        """The job under which the pod is bound."""
+        """The Slurm job under which the pod is bound; None without a note."""
         return self.note.job if self.note is not None else None
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang as one value, made of the `pods` that are there (`scheduler.pods.gangs`).
-
-    Without `is_of_known_namespace` nobody knows yet what it may ask for.
+    """A gang as one value, made of its `pods` (`scheduler.pods.gangs`).
 
     Args:
-        gang: None when all its pods are gone.
-        last_gang: what it was then, if all of them had ended.
-        pods: as bound where a binding was sent.
-        beyond: those of them that have no seat.
-        claiming: as its family made it, if it can have claims for devices.
+        gang: the gang; None when all its pods are gone.
+        last_gang: when all its pods are gone, the gang as last seen, with its ended pods.
+        pods: its pods; one whose binding was sent counts as bound.
+        beyond: the pods that have no seat.
+        is_of_known_namespace: False while the namespace, and so what it may ask for, is unknown.
+        claiming: the gang as its family made it, if it can have claims for devices.
         claimed: what was known of these claims.
     """
 
@@ -90,8 +90,8 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang whose last jobs were all given back for one reason; each of them may have taken nodes from others. It gets
-    no further job as long as it may use only the same nodes, nor before `again_at`.
+    """The pause of a gang whose last jobs were all given back for one reason. It gets another job only after `again_at`
+    and if it may then use other nodes than `usable`: each job may take nodes from other users.
     """
 
     usable: tuple[str, ...]
@@ -99,14 +99,15 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts on which it was last decided where a gang may go; empty as long as the gang looks for no nodes.
+    """The facts behind the last decision on which nodes a gang may use; empty while the gang needs no nodes. If they
+    still hold, the gang needs no new pass.
 
     Args:
-        templates: where its pods might run.
-        avoided: which nodes others kept it from.
-        full: which nodes were full for it.
-        reach: `Cluster.reach` then, if it has volumes; of these themselves each change wakes it.
-        is_all: nothing else than nodes and neighbours decided with them.
+        templates: the nodes where its pods may run.
+        avoided: the nodes from which other pods kept it away.
+        full: the nodes that were full for it.
+        reach: the value of `Cluster.reach` at that time, if it has volumes.
+        is_all: True if no other facts were used.
     """
 
     templates: tuple[CachedVerdict[PodSpec, Eligibility], ...] = ()
@@ -118,10 +119,15 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class MemberRecord:
-    """One pod of a gang. `assumed`: the binding sent. `waits_since`: when it began to wait for admission,
-    and `volume_since` for a volume. `refusal`:
-    its node refused it, and nothing was given back. `reported`: why it waits, as reported last or to be reported at
-    `reported_at`. `is_gone`: the apiserver said so.
+    """The record of one pod of a gang.
+
+    Args:
+        assumed: its binding that was sent, until the watch shows it.
+        waits_since: since when it waits for its kubelet to admit it.
+        volume_since: since when it waits for a volume.
+        refusal: its node refused it, and its job keeps the node.
+        reported: the last report of why it waits, written or to be written at `reported_at`.
+        is_gone: True if the apiserver has said that it is gone.
     """
 
     key: Key
@@ -137,16 +143,29 @@ class MemberRecord:
 
 @dataclass(slots=True, eq=False)
 class GangRecord:
-    """One gang. `changes_helped`: how often a change of its pods or owner has let it be tried earlier since one of them
-    had a node, `change_helps_at`: when the last of these did, or will.
-    `uncertain_since`: a submit went out then and was not answered. `idle_since`: since then a job has
-    held nodes and no member was there. `is_half_bound`: of pods that were to be bound together some were not.
-    `suspended_for`: the job whose preemption the owner was suspended for. `recognised`: as it was worked out last;
-    `is_doubted`: something that this was worked out from has changed since, and `is_news`: in a way that needs a pass.
-    `ended`: pods of it that had ended when they went, by uid. `ends_counted`: the jobs of which a pass has seen the
-    end. `given_back`: why the last job was given back, and how many in a row were for the same. `halt`: what follows
-    when they are many. `usable`: the nodes that its templates allow, as seen last. `warned`: what the last pass has
-    warned of, by pod, reason and text. `changes`: how many were told of.
+    """The record of one gang.
+
+    Args:
+        bound_to: the job under which its pods were bound.
+        displaced: Slurm node → the job to which Slurm gave the node after the gang's job was lost.
+        ends_counted: the jobs whose end a pass has seen.
+        retry_at, refused: before that time no job is submitted, and why.
+        refusals: Slurm node → why its kubelet refused the gang, and until when that counts.
+        changes_helped: how often a change of its pods or owner has allowed an earlier try since a pod last got a node.
+        change_helps_at: when the last of these changes allowed it, or will.
+        given_back: why the last job was given back, and how many in a row were for the same reason.
+        halt: the pause after many of these.
+        usable: the nodes that its pods' templates allow, as last seen.
+        uncertain_since: when a submit was sent that got no answer.
+        idle_since: since when a job has held nodes without a member.
+        is_half_bound: True if some of the pods that were to be bound together were not.
+        suspended_for: the job whose preemption led to the suspension of the owner.
+        recognised: the gang as last recognised.
+        is_doubted: True if something behind `recognised` has changed since.
+        is_news: True if that change needs a pass.
+        ended: by uid, its pods that had ended before they were deleted.
+        warned: the warnings of the last pass, by pod, reason and text.
+        changes: the number of changes so far.
     """
 
     id: GangId
@@ -181,13 +200,13 @@ class GangRecord:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberRecord:
-        """What is remembered of a pod. A new record is made if there is none."""
+        """Return the record of a pod; a new one if there is none."""
         if pod.uid not in self.members:
             self.members[pod.uid] = MemberRecord(key=pod.key)
         return self.members[pod.uid]
 
     def assume(self, bindings: Sequence[SentBinding]) -> None:
-        """Note that these bindings are sent. The members of the gang stay the same, and have their nodes now."""
+        """Note that these bindings are being sent: their pods count as bound from now on."""
         for each in bindings:
             self.member(each.pod).assumed = each
         gang = self.recognised.gang
@@ -198,12 +217,12 @@ class GangRecord:
 
     @property
     def is_all_bound(self) -> bool:
-        """True if none of its pods waits for a node."""
+        """True if no pod of the gang waits for a node."""
         return all(pod.spec.node_name for pod in self.recognised.pods)
 
     def keep(self, pod: Pod) -> bool:
-        """Put a changed pod in its own place, when nothing has changed that decides who is in the gang or what it asks
-        for. False: the gang has to be recognised again.
+        """Replace a changed pod in `recognised`, after a change that alters neither the gang's members nor its
+        requests. False if the gang has to be recognised again instead.
         """
         known = self.recognised
         if self.is_doubted or known.gang is None or known.claiming is not None:
@@ -212,7 +231,7 @@ class GangRecord:
         return True
 
     def _put(self, gang: Gang, changed: dict[str, Pod]) -> None:
-        """Put these pods, by uid, in the place of what they were."""
+        """Replace these pods, by uid, in `recognised`."""
         known = self.recognised
         self.recognised = msgspec.structs.replace(
             known,
@@ -227,9 +246,8 @@ class GangRecord:
 
     @property
     def urgency(self) -> Urgency:
-        """Whether nodes wait for the gang. First come gangs whose pods have to go, because others are to have the
-        nodes. Then come gangs whose pods have to be bound; these may be thousands at once. A gang that only queues
-        keeps no node waiting.
+        """How urgent the gang is in the queues. First come gangs whose pods have to leave their nodes, then gangs whose
+        pods have to be bound, which may be thousands at once. A gang that only queues keeps no node waiting.
         """
         own = self.jobs.get(self.bound_to) if self.bound_to is not None else None
         if own is not None and (own.epilogs or states.is_job_ended(own.state)):
@@ -239,49 +257,47 @@ class GangRecord:
 
     @property
     def is_binding_open(self) -> bool:
-        """A binding was sent, and the apiserver has not answered what happened to it."""
+        """True if a binding was sent to which the apiserver has not answered yet."""
         return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
 
     def as_bound(self, pod: Pod) -> Pod:
-        """A member with the binding that was sent, while the watch does not show it yet."""
+        """Return a pod as bound, if its binding was sent and the watch does not show it yet; else as it is."""
         member = self.members.get(pod.uid)
         assumed = member.assumed if member is not None and not pod.spec.node_name else None
         return assumed.pod if assumed is not None else pod
 
     def wait_for_nothing(self) -> None:
-        """Note that no member waits for its kubelet any more."""
+        """Note that no member waits for its kubelet or a volume any more, except those with these uids."""
         for member in self.members.values():
             member.waits_since = member.volume_since = None
 
     def forget_waits(self, *, but: Container[str], refused: Container[str]) -> None:
-        """Note that no member waits for its kubelet or volume any more, except those with the uids `but`; and that of
-        the others only those `refused` are to be tried again on the node that refused them.
-        """
+        """Forget the refusals of members by their nodes, except for members with these uids."""
         for uid, member in self.members.items():
             if uid not in but:
                 member.waits_since = member.volume_since = None
                 member.refusal = member.refusal if uid in refused else None
 
     def note_refusal(self, pod: Pod, why: str, *, now: float, first_s: float) -> None:
-        """Note that its node refused a member. It is tried there again, each time after a longer pause."""
+        """Note that a member's node refused it. It is tried there again, each time after a longer pause."""
         member = self.member(pod)
         since, times = (member.refusal.since, member.refusal.times) if member.refusal is not None else (now, 0)
         again_at = now + backoff_s(times, first_s=first_s, last_s=_NODE_AGAIN_LAST_S)
         member.refusal = Refusal(why=why, since=since, times=times + 1, again_at=again_at)
 
     def prune(self) -> None:
-        """Forget members that the apiserver has said are gone; not the last, by which the gang's pods are known."""
+        """Forget members that are gone; but keep the last one, which shows that the gang's pods are known."""
         left = {uid: member for uid, member in self.members.items() if not member.is_gone}
         self.members = left or dict(list(self.members.items())[-1:])
 
     def now_under(self, job: JobId | None) -> None:
-        """Note that the members run under this job: an earlier job that had their nodes no longer counts."""
+        """Note that the members run under this job, and forget what an earlier job, or its lack, has led to."""
         self.bound_to, self.failures, self.given_back = job, 0, ("", 0)
         self.changes_helped, self.change_helps_at = 0, float("-inf")
         self.displaced.clear()
 
     def fire(self) -> None:
-        """Wake everything that waits for a change of this gang."""
+        """Count a change of this gang, and wake everything that waits for one."""
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -294,7 +310,7 @@ class GangRecord:
                     await self._changed.wait()
 
     def back_off(self, why: str, *, now: float, first_s: float = _BACKOFF_FIRST_S) -> float:
-        """Submit nothing for a while, which is longer each time. Returns the pause in seconds."""
+        """Let the gang submit nothing for a while, each time for longer. Return the pause in seconds."""
         delay_s = backoff_s(self.failures, first_s=first_s, last_s=_BACKOFF_LAST_S)
         self.failures += 1
         self.retry_at = now + delay_s
@@ -302,10 +318,9 @@ class GangRecord:
         return delay_s
 
     def give_back(self, why: str, *, kind: str, now: float) -> str:
-        """Note that a node has refused a pod and that the job is given back. Returns in words when there will be
-        another job.
+        """Note that a node has refused a pod and that the job is given back. Return in words when another job follows.
 
-        `kind`: the reason, without what is only of that node; empty when the next try may well do.
+        `kind`: the reason without the node's name; empty if another node may well take the pod.
         """
         known, times = self.given_back
         times = times + 1 if kind and kind == known else 1
@@ -322,28 +337,27 @@ class GangRecord:
         return then
 
     def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool:
-        """True if the gang may go on after its jobs were given back again and again: it may use other nodes now."""
+        """True if the gang's halt ends early, because it may use other nodes now than when its jobs were given back."""
         return self.halt is not None and now >= self.halt.again_at and usable != self.halt.usable
 
     def next_try_at(self, now: float) -> float:
-        """When a job may be submitted, or when that may have changed with the nodes."""
+        """Return when a job may be submitted, or when other nodes may allow one (see `may_go_on`)."""
         if self.halt is None or now >= self.halt.again_at:
             return self.retry_at
         return min(self.halt.again_at, self.retry_at)
 
     def was_submitted(self) -> None:
-        """Note that Slurm has a job of the gang."""
+        """Note that Slurm has accepted a job of the gang, and forget earlier refusals."""
         self.retry_at, self.refused, self.halt = 0.0, "", None
 
     def forgive(self) -> None:
-        """Try again at once: something has changed that may help."""
+        """Let the gang try again at once, because something has changed that may help."""
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
         self.given_back, self.halt = ("", 0), None
 
     def forgive_change(self, *, now: float) -> None:
-        """Try again at once: the pods or their owner have changed, which may help. As long as no pod gets a node, the
-        next such try comes later each time, because something may change all the time, and each try takes nodes from
-        others.
+        """Let the gang try again at once, because its pods or their owner have changed. As long as no pod gets a node,
+        the next such try comes later each time: changes may never stop, and each try takes nodes from others.
         """
         if now >= self.retry_at and not self.failures:
             return
@@ -358,20 +372,20 @@ class GangRecord:
             self.refused += f"; pods or owner change again and again: {_another(self.retry_at - now)}"
 
     def forget_refused_nodes(self, *, now: float) -> None:
-        """Forget refused nodes whose kubelets may be asked again by now."""
+        """Forget the nodes whose refusals have expired: their kubelets may be tried again."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
 
     def eligibility(self, eligibility: Eligibility) -> Eligibility:
-        """The nodes that fit, without those whose kubelet lately refused this gang."""
+        """Return the eligible nodes without those whose kubelet lately refused this gang."""
         return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
 
     @property
     def has_live_job(self) -> bool:
-        """True if one of its jobs waits or runs: then it gets no other job."""
+        """True if a job of the gang waits or runs; then no other is submitted."""
         return any(job.is_live for job in self.jobs.values())
 
     def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:
-        """The value that decisions read, but for the nodes that fit."""
+        """Return the snapshot that decisions read, without the eligible nodes."""
         return Snapshot(
             id=self.id,
             gang=seen.gang,

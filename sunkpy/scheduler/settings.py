@@ -19,22 +19,23 @@ from sunkpy.kube.kinds import KIND_TIMES, KindTimes
 from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings
 
 _FREEING_S: Final = 30.0
-"""How many seconds an epilog waits beyond the grace period of a pod. The eviction may be sent a second time (5 s). The
-kubelet may have to try twice to free what the pod held (10 s apart, and half of that more: `backOffPeriod`), and
-reports it within ten more.
+"""Seconds that an Epilog waits beyond the grace period of a pod. They cover a second eviction (5 s), the kubelet's
+second try to free what the pod held (10 s apart, and half of that more: `backOffPeriod`), and its report (10 s).
 """
 
 
 _GRACE_S: Final = 300
-"""The grace period in seconds of a pod that has lost its node, if nobody says otherwise: meanwhile Slurm starts nothing
-there.
+"""The default longest grace period, in seconds, of a pod that has lost its node. Until it has ended, Slurm starts no
+job there.
 """
 
 
 class HooksSettings(Settings, frozen=True, kw_only=True):
-    """Where prologs and epilogs call, the audience that their tokens must have, how long an epilog waits, and how long
-    pods may take to end meanwhile (0: `_GRACE_S`), `_FREEING_S` less. If the whole is less than a minute, half of it
-    stays for that. `longest_grace_seconds_in`: in its place, by partition.
+    """Settings of the hooks: the scheduler's `port`, the `audience` of their tokens, and how long an Epilog waits for
+    pods to leave the node (`epilog_timeout_seconds`).
+
+    `longest_grace_seconds`: the longest grace period of these pods; 0 for `_GRACE_S`. It must be shorter than the
+    Epilog's time by `_FREEING_S`, or be at most half of it. `longest_grace_seconds_in`: the same, by partition.
     """
 
     port: int = 8000
@@ -50,10 +51,10 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
             self.check_grace(longest_s)
 
     def check_grace(self, longest_s: int) -> None:
-        """Check that an epilog outlasts a grace period.
+        """Check that an Epilog waits longer than this grace period.
 
         Raises:
-            ValueError: it is longer.
+            ValueError: the grace period is too long.
         """
         if not 0 <= longest_s <= self._most_s:
             raise ValueError(
@@ -64,7 +65,7 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def longest_grace_s(self) -> int:
-        """The longest time that a pod gets to end. The rest of the epilog's time is for the kubelet, which frees what
+        """The longest grace period of a pod, in seconds. The kubelet needs the rest of the Epilog's time to free what
         the pod held.
         """
         return self.longest_grace_seconds or min(_GRACE_S, self._most_s)
@@ -77,25 +78,30 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 class Times(Settings, frozen=True, kw_only=True):
     """How long parts of the scheduler wait, in seconds. No chart sets these.
 
-    * `kinds`: of owners and their kinds.
-    * `unidentified_told_after_s`: a pod whose gang is not known gets a condition that says why.
-    * `displace_after_s`, `gate_again_s`: at the gate pods have so long for a replacement; how often it looks again.
-    * `resume_again_s`: a suspended owner is looked at again while its pods are there.
-    * `admission_patience_s`: a pod that the kubelet would not admit now is refused.
-    * `volume_again_s`, `volume_patience_s`: a volume that is being made is looked for; its pod is refused.
-    * `node_refused_s`: the next jobs of its gang keep away from that node, if they have another one.
-    * `teardown_s`: what a kubelet takes, beyond the grace period, to free what a pod deleted by force held.
-    * `again_s`: an eviction is repeated; a gang that hands nodes over is looked at again; a pod that its node refused
-      is tried again, and the oldest of the gangs that Slurm refused for a limit.
-    * `other_pods_again_s`: a gang is looked at again whose pods avoid or seek others, after these came or went.
-    * `recheck_spread_s`, `recheck_turn_s`: nodes change in groups; gangs are rechecked for so long at a time.
-    * `occupancy_each_s`, `nodes_each_s`: how often it counts what strangers take; all Slurm nodes are listed.
-    * `noted_after_s`: a waiting pod gets the annotations of its job; most are bound before.
-    * `late_submit_s`: Slurm may still make a job whose submit it did not answer.
-    * `allocation_refused_s`: no allocation is asked for in a partition that has just refused one.
-    * `preemptors_each_s`: how often it is looked for which jobs took the places of others.
-    * `watch_settles_s`: how long after it is connected again a watch has caught up, and is believed.
-    * `budgets_after_s`: what Kubernetes may take to count a pod that was evicted in its disruption budget.
+    * `kinds`: the waiting times for owners and their kinds.
+    * `unidentified_told_after_s`: after this time a pod whose gang is unknown gets a condition that says why.
+    * `displace_after_s`: when another job gets the node, pods of a lost job wait so long for a replacement job.
+    * `gate_again_s`: the pause before the gate, or a hook, checks again.
+    * `resume_again_s`: the pause before a suspended owner is checked again, while its pods are still there.
+    * `admission_patience_s`: a pod that the kubelet would not admit waits so long; then the binding is refused.
+    * `volume_again_s`: the pause before a volume that is being made is checked again.
+    * `volume_patience_s`: a pod waits so long for its volume; then the binding is refused.
+    * `node_refused_s`: so long the gang's next jobs avoid a node that refused one of its pods, if there is another.
+    * `teardown_s`: the time that a kubelet needs, beyond the grace period, to free what a pod deleted by force held.
+    * `again_s`: the pause before the next try of an eviction, of a hand-over, of a pod that its node refused, and of
+    the
+      oldest gang that Slurm refused for a limit.
+    * `other_pods_again_s`: the pause between checks of gangs with affinity rules, after other pods came or went.
+    * `recheck_spread_s`: the pause before gangs are checked after a change of nodes, because nodes change in groups.
+    * `recheck_turn_s`: the longest time that such checks hold the event loop.
+    * `occupancy_each_s`: the pause between counts of what other schedulers' pods take of nodes.
+    * `nodes_each_s`: the pause between lists of all Slurm nodes.
+    * `noted_after_s`: a pod that still waits after this time gets the annotations of its job.
+    * `late_submit_s`: so long Slurm may still make a job whose submit it did not answer.
+    * `allocation_refused_s`: so long no allocation is requested in a partition that has refused one.
+    * `preemptors_each_s`: the pause between searches for the jobs that preempted others.
+    * `watch_settles_s`: a watch that was connected again has caught up after this time.
+    * `budgets_after_s`: the time that Kubernetes may need to count an evicted pod in its disruption budget.
     """
 
     kinds: KindTimes = KIND_TIMES
@@ -126,21 +132,27 @@ TIMES: Final = Times()
 
 
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
-    """The scheduler of one Slurm cluster. `namespace` is where its slurmd pods are.
+    """Settings of the scheduler of one Slurm cluster. `namespace` is where its slurmd pods are.
 
-    `aliases` are other names by which pods may call this scheduler. `gpu_resources` maps extended resources of pods to
-    names of Slurm's GRES, `device_classes` the DeviceClasses of their ResourceClaims. `sweep_seconds`: how often all
-    jobs are read, to find placeholder jobs that nobody knows.
-    `access`: what the pods of each namespace may ask for; `annotated_access`: annotations of namespaces count as well.
-    `workloads`: kinds that an administrator describes. `suspend_owners`: the scheduler has the right to suspend owners
-    that ask for it. `immediate_allocation`: services are asked for as allocations before they are queued.
-    `kubelet_account`: the ServiceAccount, in `namespace`, that may read metrics of kubelets.
-    `gpu_sharing`: who gets whole nodes for its GPUs; with `plugin`, `plugin_resource` is handed out device by device.
-    `largest_gang`: the most pods of one. `daemon_set_namespaces`: where pods of DaemonSets are bound without a job.
-    `private_jobs`: slurm.conf has PrivateData=jobs, so no Event says whose job preempted.
-    `jobs_per_namespace`: the most jobs that pods of one namespace make within five minutes; 0 for any number.
-    `switch_label`: the Node label whose equal value means one switch; empty when none says that.
-    `growing_partitions`: those with a NodeSet for which the operator asks autoscalers, so that their pods need not.
+    Args:
+        scheduler_name, aliases: the values of a pod's `schedulerName` that name this scheduler.
+        gpu_resources: extended resource of pods → name of Slurm's GRES.
+        device_classes: DeviceClass of pods' ResourceClaims → name of Slurm's GRES.
+        kubelet_account: the ServiceAccount, in `namespace`, that may read metrics of kubelets.
+        sweep_seconds: the pause between searches for placeholder jobs that the leader does not know.
+        access: what the pods of each namespace may ask for.
+        annotated_access: whether annotations of namespaces count as well.
+        private_jobs: slurm.conf has PrivateData=jobs, so Events do not name the job that preempted a pod.
+        workloads: kinds of workloads that an administrator describes.
+        suspend_owners: whether the scheduler has the right to suspend owners that ask for it.
+        immediate_allocation: whether an allocation is requested for a service before a job is queued.
+        gpu_sharing: which pods get whole nodes for their GPUs.
+        plugin_resource: with `gpu_sharing` `plugin`, the resource that sunkpy's device plugin hands out.
+        largest_gang: the most pods of one gang.
+        jobs_per_namespace: the most jobs of one namespace's pods within five minutes; 0 for any number.
+        daemon_set_namespaces: the namespaces where pods of DaemonSets are bound without a job.
+        switch_label: the Node label whose equal values mean one switch; empty for none.
+        growing_partitions: the partitions with a NodeSet that grows: the operator asks autoscalers for their nodes.
     """
 
     cluster: str
@@ -183,17 +195,17 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> dict[str, str]:
-        """All resources that Slurm counts as GRES: extended resources, and the devices of claims by their class."""
+        """Resource → name of the GRES that Slurm counts for it: extended resources, and devices of claims by class."""
         return self.gpu_resources | {f"{CLAIMED}{name}": gres for name, gres in self.device_classes.items()}
 
     @property
     def handed_out(self) -> str:
-        """The resource that sunkpy's device plugin hands out; empty when none does."""
+        """The extended resource that sunkpy's device plugin hands out; empty if the plugin is not used."""
         return self.plugin_resource if self.gpu_sharing is GpuSharing.PLUGIN else ""
 
     @property
     def families(self) -> Families:
-        """The families of workloads that are known."""
+        """The families of workloads, with those that the administrator describes."""
         return configured(self.workloads, daemons_in=self.daemon_set_namespaces, gpu_resources=self.gpu_resources)
 
     @property
@@ -212,17 +224,15 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def submits_as_people(self) -> bool:
-        """True if jobs of pods may belong to others than the scheduler's own Slurm user."""
+        """True if jobs of pods may belong to other Slurm users than the scheduler's own."""
         return self.annotated_access or any(rule.users for rule in self.access)
 
     @property
     def reads_namespaces(self) -> bool:
-        """True if the name of a namespace does not say everything that counts: its labels and annotations are read,
-        too.
-        """
+        """True if `access` depends on labels or annotations of namespaces, so that these are watched."""
         return self.annotated_access or any(rule.namespace_labels for rule in self.access)
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
-        """Every scheduler name that makes a pod ours, each once."""
+        """All values of a pod's `schedulerName` that name this scheduler, each once."""
         return tuple(dict.fromkeys((self.scheduler_name, *self.aliases)))

@@ -1,10 +1,11 @@
-"""What a new leader takes over: the jobs under which pods of an earlier leader run, and jobs that are noted on no pod.
+"""Finds, for a new leader, the jobs under which pods of an earlier leader run, and jobs that no pod notes.
 
-1. The notes of all pods are read, and of each that comes later (`read_notes`).
-2. Slurm is asked for each job by itself: first for those whose hooks call, then for those that are noted, then for all
-   others. When that is known of all notes of a gang, hooks and passes about it go on.
-3. Then all jobs are known (`Ledger.all_jobs_known`): submits may go on, and so may gangs with a pod on a node that
-   has no right note. Before, a job that nobody has noted may be the gang's already, so `collect` lets none submit.
+1. The binding notes of all pods are read, also of pods that come later (`read_notes`).
+2. Slurm is asked for each job by itself: first for jobs whose hooks call, then for jobs in notes, then for all others.
+   When all jobs in the notes of a gang are known, hooks and passes of this gang go on.
+3. When all jobs are known (`Ledger.all_jobs_known`), submits go on, and gangs with a pod on a node without a right
+note.
+   Before that, a gang may have a job that no pod notes, so `collect` lets no gang submit.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class Takeover:
-    """Fills the ledger of a new leader."""
+    """Fills the ledger of a new leader with the gangs and jobs of earlier leaders."""
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsByGang, gangs: Gangs) -> None:
         self._leader = leader
@@ -46,9 +47,9 @@ class Takeover:
         self._log = structlog.get_logger("leader")
 
     async def run(self) -> None:
-        """Take over what is there, then look now and then for jobs that nobody knows, until cancelled.
+        """Find all jobs of gangs, then search now and then for jobs that the ledger lacks, until cancelled.
 
-        Such a job was left by a leader that died, or made by a late submit; no poll tells of it.
+        A leader that died left such a job, or a late submit made it; polls do not show whose it is.
         """
         began_at = self._leader.clock()
         async with asyncio.TaskGroup() as group:
@@ -60,7 +61,7 @@ class Takeover:
                 await self._find_all(sent_after=self._leader.clock())
 
     async def _find_all(self, *, sent_after: float) -> None:
-        """Make known what nobody knew, when Slurm can be read."""
+        """Read all jobs that the ledger lacks; try again until Slurm can be read."""
         log = self._log.warning
         while True:
             try:
@@ -73,14 +74,14 @@ class Takeover:
     # -------------------------------------------------- 1. the notes of pods
 
     async def read_notes(self) -> None:
-        """The job notes of all pods that exist or will come."""
+        """Read the binding notes of all pods, and from now on of each pod that comes."""
         self._cluster.pods.add_handler(self._read_note)
         async for pod in in_turns(tuple(self._cluster.pods.values())):
             self._read_note(None, pod)
-        gc.freeze()  # what stays is not walked by each collection, which would hold the loop
+        gc.freeze()  # else each garbage collection would walk these objects, and hold the event loop
 
     def _read_note(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod that comes with a note is one of an earlier leader."""
+        """Have the job in a new pod's note read, if the ledger does not know it: an earlier leader bound that pod."""
         if new is None or (old is not None and old.uid == new.uid) or (job := noted_job(new)) is None:
             return
         id = self._members.find_id(new)
@@ -92,7 +93,9 @@ class Takeover:
     # ------------------------------------------------------ 2. what jobs say
 
     def _learned(self, id: JobId, job: SlurmJob | None, asked_at: float, has_nodes: bool) -> None:
-        """What a job says of itself. One that has ended counts for pods that it left on their nodes."""
+        """Put a job that was read, and the pods that note it, into its gang. An ended job counts if it left pods on
+        nodes.
+        """
         gang = self.jobs.whose[id]
         if job is None:
             self._pods.settle_forgotten(id)
@@ -117,9 +120,10 @@ class Takeover:
             record.fire()
 
     def _find_own_job(self, record: GangRecord) -> None:
-        """Under which job were its pods bound? The one that is noted, if it is the gang's, else one that has started.
+        """Set the job under which the gang's pods were bound: the job in their notes, if it is the gang's; else a job
+        that has started.
 
-        One that waits and is not noted is to replace the lost job of these pods.
+        A job that waits and that no pod notes is a replacement for the lost job of these pods.
         """
         bound = [pod for pod in self._members.pods_of(record.id) if pod.spec.node_name]
         noted = {noted_job(pod) for pod in bound}
@@ -128,11 +132,13 @@ class Takeover:
             record.bound_to = max(own, key=lambda job: (job.id in noted, job.is_live, job.id)).id
 
     def hurry(self, record: GangRecord) -> None:
-        """Settle what is known of the gang already, because a hook waits for an answer about it."""
+        """Have the jobs of a gang's notes read first, and use what is known of it, because a hook waits for an
+        answer.
+        """
         if self._ledger.all_jobs_known:
             return
         for job in tuple(record.jobs.values()):
-            if job.nodes and job.id not in self._settled:  # the hooks of all its nodes call
+            if job.nodes and job.id not in self._settled:  # once, although the hooks of all its nodes call
                 self._settled.add(job.id)
                 self._pods.settle(job.id, record.id, job.nodes)
         for pod in self._members.pods_of(record.id):
@@ -143,7 +149,7 @@ class Takeover:
     # --------------------------------------------------- 3. all jobs are known
 
     async def _open_submits(self) -> None:
-        """Submits may go on, and whoever had no right note."""
+        """Note that all jobs are known: submits go on, and gangs whose pods had no right note."""
         self._ledger.all_jobs_known = True
         async for record in in_turns(self._ledger):
             if record.bound_to is None or self._why_unproved(record) is not None:
@@ -157,11 +163,11 @@ class Takeover:
     # ------------------------------------------------ what may go on until then
 
     def why_unknown(self, record: GangRecord) -> str | None:
-        """Why nothing may be decided or answered about a gang yet; None when what counts is known."""
+        """Return why nothing may be decided or answered about a gang yet; None if its jobs are known."""
         return None if self._ledger.all_jobs_known else self._why_unproved(record)
 
     def _why_unproved(self, record: GangRecord) -> str | None:
-        """The same while there may be jobs that nobody knows."""
+        """Return the same as `why_unknown`, while there may be jobs that the ledger lacks."""
         pods = self._members.pods_of(record.id)
         if any((job := noted_job(pod)) is not None and not self._is_known(job) for pod in pods):
             return "the job that is noted on its pods is being read"
@@ -172,13 +178,15 @@ class Takeover:
         return None if gang is not None and gang.never_queues else "the jobs that nobody has noted are being read"
 
     def _is_known(self, job: JobId) -> bool:
-        """It is known whose the job is; it stays so when the ledger forgets a job that has ended."""
+        """True if the gang of a job is known, also after the ledger has forgotten the job because it ended."""
         if job not in self.jobs.whose and (record := self._ledger.by_job(job)) is not None:
             self.jobs.whose[job] = record.id
         return job in self.jobs.whose
 
     def _is_proved(self, id: GangId, bound: Iterable[Pod]) -> bool:
-        """One of the noted jobs says so, and the others, if any, Slurm does not know any more."""
+        """True if a job in the notes of these pods belongs to the gang, and Slurm has forgotten all other noted
+        jobs.
+        """
         jobs = {noted_job(pod) for pod in bound}
         whose = {NOBODY if job is None else self.jobs.whose.get(job) for job in jobs}
         return id in whose and whose <= {id, None}

@@ -1,7 +1,8 @@
-"""One term of leadership: the parts are made, what is there is taken over, then watched, polled and reconciled.
+"""One term of leadership: makes the scheduler's parts, takes over pods and jobs of earlier leaders, then runs the
+parts.
 
-Parts are made bottom-up: each takes those that were made before it, and registers with those whose changes it has to
-hear of. Only the metrics outlive the term: the next leader finds all it needs on pods and jobs.
+Parts are made bottom-up: each takes parts that were made before it, and registers as their listener. Only the metrics
+outlive the term: the next leader finds all it needs on pods and jobs.
 """
 
 from __future__ import annotations
@@ -54,14 +55,16 @@ from sunkpy.slurm import NodeCache, Slurm
 
 _WORKERS = 16
 _ONLY_URGENT = 8
-"""Evictions, bindings and ends never wait behind the submits of pods that come by the thousand."""
+"""Workers that take only urgent gangs, so that evictions and bindings never wait for the submits of thousands
+of pods.
+"""
 
 Answering = Callable[[Hooks | None], None]
-"""Called with the hooks of a leader from when they can be answered, and with None when it leads no more."""
+"""Called with the hooks of a leader once it can answer them, and with None when it stops leading."""
 
 
 class Term:
-    """A term of leadership. `families`: the workloads that are known. `clock` is monotonic, in seconds."""
+    """A term of leadership. `families`: the families of workloads. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class Term:
         self._answer_hooks()
 
     def _watch_cluster(self, families: Families) -> None:
-        """Nodes, pods, and what stands above pods."""
+        """Make the watches of nodes, pods, and the owners of pods."""
         leader, on_unreadable = self._leader, self._outbox.unreadable
         self._slurm_nodes = NodeCache(leader.slurm, poll_s=leader.settings.times.nodes_each_s)
         self._slurm_nodes.add_listener(self._slurm_answered)
@@ -125,7 +128,7 @@ class Term:
             self._wake.slurm_answers_again()
 
     def _group_pods(self, families: Families) -> None:
-        """Which pod belongs to which gang."""
+        """Make the parts that put pods into gangs."""
         leader, owners = self._leader, OwnerIndex(self._watches, families)
         on_unreadable, largest = self._outbox.unreadable, self._settings.largest_gang
         recognition = Recognition(families, owners=owners, on_unreadable=on_unreadable, largest=largest)
@@ -148,7 +151,7 @@ class Term:
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
 
     def _decide(self) -> None:
-        """One pass, from what is known to what is done."""
+        """Make the parts of a pass, from collecting to executing."""
         leader, cluster, members, outbox = self._leader, self._cluster, self._members, self._outbox
         self._collector = Collector(leader, cluster, members, self._gangs)
         self._takeover = Takeover(leader, cluster, members, self._gangs)
@@ -182,24 +185,24 @@ class Term:
         self._hooks = Hooks(leader, members, takeover, collector, vanished, auth, proof, gate.ask)
 
     async def run(self, answering: Answering) -> None:
-        """Work until cancelled."""
+        """Lead until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pulse.follow())
-                # 1. Watch nodes, pods and their owners, until all are known that are there.
+                # 1. Watch nodes, pods and their owners, until all that exist are known.
                 group.create_task(self._cluster.run())
                 group.create_task(self._watches.run())
                 await self._cluster.synced()
                 await self._members.wait_for_owners()
                 group.create_task(self._outbox.run())
                 group.create_task(self._vanished.run())
-                # 2. Read what is noted on pods. Hooks are answered before anything is read of jobs (`takeover`).
+                # 2. Read the binding notes of pods. Hooks are answered from now on, before jobs are read (`takeover`).
                 await self._takeover.read_notes()
                 if self._settings.suspend_owners:
                     group.create_task(self._suspensions.run())
                 group.create_task(self._pod_groups.run())
                 answering(self._hooks)
-                # 3. Tell people, follow the jobs, and take over those that an earlier leader left.
+                # 3. Follow the jobs, and take over those that an earlier leader left.
                 group.create_task(self._poller.run())
                 group.create_task(self._lines.run())
                 group.create_task(self._takeover.run())

@@ -1,6 +1,4 @@
-"""The parts of the scheduler's memory that collecting may read. Collecting cannot write them: the type checker ensures
-that.
-"""
+"""Protocols of the scheduler's records that `collect` may read. The type checker ensures that it cannot write them."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ class RecordView(Protocol):
 
     @property
     def id(self) -> GangId:
-        """The id of the gang."""
+        """The gang's id."""
 
     @property
     def seen_at(self) -> float:
@@ -29,11 +27,11 @@ class RecordView(Protocol):
 
     @property
     def jobs(self) -> Mapping[JobId, Job]:
-        """The jobs of the gang."""
+        """The gang's jobs, by job ID."""
 
     @property
     def bound_to(self) -> JobId | None:
-        """The job under which its pods were bound."""
+        """The job under which the gang's pods were bound."""
 
     @property
     def refusals(self) -> Mapping[str, tuple[str, float]]:
@@ -45,27 +43,27 @@ class RecordView(Protocol):
 
     @property
     def recognised(self) -> Recognised:
-        """The gang as it was worked out last."""
+        """The gang as last recognised."""
 
     @property
     def is_doubted(self) -> bool:
-        """True if something from which the gang was worked out has changed since."""
+        """True if something behind `recognised` has changed since."""
 
     @property
     def ended(self) -> Mapping[str, Pod]:
-        """Pods of it that had ended when they went."""
+        """By uid, the gang's pods that had ended before they were deleted."""
 
     def as_bound(self, pod: Pod) -> Pod:
-        """A member with the binding that was sent."""
+        """Return a pod of the gang as bound, if its binding was sent."""
 
     def eligibility(self, eligibility: Eligibility) -> Eligibility:
-        """The eligibility without the nodes that refused the gang."""
+        """Return the eligible nodes without those whose kubelet lately refused the gang."""
 
     def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool:
-        """Jobs of it are submitted again, after many that were given back for one reason."""
+        """True if the gang's halt ends early, because it may use other nodes now than when its jobs were given back."""
 
     def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:
-        """The snapshot that decisions read."""
+        """Return the snapshot that decisions read, without the eligible nodes."""
 
 
 class LedgerView(Protocol):
@@ -76,24 +74,24 @@ class LedgerView(Protocol):
         """True once all jobs of gangs are known. Before that, no job is submitted."""
 
     def other_generations(self, id: GangId) -> Sequence[RecordView]:
-        """The gangs of the same owner and unit."""
+        """Return the records of all other generations of a gang: same owner and unit, earlier or later pods."""
 
 
 class PodsView(Protocol):
     """The part of a `pods.index.PodsByGang` that may be read without changing it."""
 
     def find_id(self, pod: Pod) -> GangId | None:
-        """The gang of a pod."""
+        """Return the gang of a pod; None while it is unidentified."""
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:
-        """The pods of a gang."""
+        """Return the pods of a gang that the watch shows."""
 
     def on_node(self, node: str) -> Sequence[Pod]:
-        """The pods on a Kubernetes node."""
+        """Return the scheduler's pods that are bound to a Kubernetes node."""
 
 
 class GangsView(Protocol):
     """The part of a `pods.gangs.Gangs` that may be read without changing it."""
 
     def of(self, record: RecordView) -> Recognised:
-        """A gang as it is now."""
+        """Return the gang as it is now, and store nothing."""

@@ -1,11 +1,11 @@
-"""Devices for the claims of pods, before the pods are bound: for all that are bound together, or for none.
+"""Allocates devices to the ResourceClaims of pods before a binding: for all pods that are bound together, or for none.
 
-The order of writes is that of kube-scheduler: a finalizer, so that the claim cannot go under its pod, then allocation
-and reservation in one write that is guarded by the claim's version. Afterwards nothing is written: when the pod is over
-Kubernetes' own controller takes the devices back. Devices of a pod that was not bound after all are taken back here.
+The order of writes is that of kube-scheduler: a finalizer, so that the claim cannot be deleted while its pod lives,
+then allocation and reservation in one write that is guarded by the claim's resourceVersion. When the pod has ended,
+Kubernetes' own controller frees the devices. They are freed here only if the pod was not bound after all.
 
-A pod that was deleted by force leaves its claim while its tasks may still run: nobody of its job gets devices on that
-node before they have had the time to end.
+A pod that was deleted by force frees its claim while its processes may still run. So no pod of its job gets devices on
+that node until these have had time to end.
 """
 
 from __future__ import annotations
@@ -44,16 +44,15 @@ from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.slurm import Slurm
 
 Keeps = Callable[[str, JobId], str | None]
-"""Says what a Kubernetes node still waits for, because pods of a job were deleted there by force; None if it waits for
-nothing.
+"""Takes a Kubernetes node and a job. Returns which pod of the job, deleted by force, may still run there; None if none.
 """
 SlurmdOf = Callable[[str], Pod | None]
-"""The slurmd pod of a Slurm node, as it was watched."""
+"""Returns the slurmd pod of a Slurm node, as the watch shows it; None if there is none."""
 
 
 class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of pods that are to be bound. For each pod (by uid) the note about them, or why it cannot have its
-    own now.
+    """The devices chosen for pods that are to be bound. By pod uid: why a pod cannot have its devices now
+    (`obstacles`), and the annotation that names its devices (`notes`).
     """
 
     chosen: Sequence[Chosen] = ()
@@ -89,7 +88,7 @@ class Allocator:
         self._maker = maker
 
     async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> DevicePlan:
-        """Choose the devices that the claims of these pods get.
+        """Choose devices for the claims of pods that are to be bound, or for the device plugin.
 
         Raises:
             SlurmError: a Slurm node could not be read.
@@ -109,7 +108,7 @@ class Allocator:
             slurmd = await self._pods.read(watched.key, watched.uid) if watched is not None else None
             unproved[slurm_node] = why_unproved(listed[slurm_node].extra, slurmd, utc_now())
 
-        # What was read before may be of another boot, with other devices behind the indices.
+        # An earlier answer may be from before a reboot, when the indices meant other devices.
         await fan_out(partial(read, name) for name in {binding.note.slurm_node for binding, _ in (*asking, *by_plugin)})
         wanted = [self._wanted(binding, node, listed[binding.note.slurm_node]) for binding, node in asking]
         own = {claim.uid for each in wanted for claim in each.claims.values()}
@@ -153,11 +152,11 @@ class Allocator:
         )
 
     async def write(self, plan: DevicePlan) -> None:
-        """Give the claims their devices. If one cannot have them, none gets any.
+        """Write the chosen devices into the claims. If one write fails, the devices of all these claims are freed.
 
         Raises:
-            Refused: the apiserver refuses it for good.
-            KubeError: not written; decide again.
+            Refused: the apiserver refuses a write for good.
+            KubeError: a claim was not written; decide again.
         """
         try:
             await fan_out(partial(self._write, each) for each in plan.chosen if not each.is_written)
@@ -170,7 +169,7 @@ class Allocator:
     async def _write(self, chosen: Chosen) -> None:
         try:
             claim = chosen.claim if chosen.claim.uid else await self._maker.make(chosen)
-            if claim.is_allocated:  # by a pass that was interrupted, for another node
+            if claim.is_allocated:  # an interrupted pass did it, for another node
                 claim = await self._clear(claim)
             if PROTECTION not in claim.metadata.finalizers or claim.annotations.items().isdisjoint(self._mark.items()):
                 finalizers = list(dict.fromkeys([*claim.metadata.finalizers, PROTECTION]))
@@ -185,23 +184,23 @@ class Allocator:
             raise Refused(chosen.pod, why) from error
 
     async def release(self, pod: Pod) -> None:
-        """Take the devices back from claims that are reserved for a pod that was not bound.
+        """Free the devices of claims that are reserved for a pod that was not bound.
 
         Raises:
-            KubeError: not done, or not all; decide again.
+            KubeError: some devices were not freed; decide again.
         """
         found = await self._pods.read(pod.key, pod.uid)
-        if found is None or found.spec.node_name:  # of a pod that is gone Kubernetes' own controller does it
+        if found is None or found.spec.node_name:  # Kubernetes' own controller frees those of a pod that is gone
             return
         for claim in self._devices.claims_of(found).values():
             if claim.is_for(pod.uid):
                 await self._clear(claim)
 
     async def has_lost_devices(self, pod: Pod) -> bool:
-        """True if the apiserver also says that devices are lost: the watch of claims may be ahead of that of pods, or
-        behind it.
+        """True if the pod's devices are still lost after pod and claims were read again from the apiserver. The watch
+        of claims may be ahead of the watch of pods, or behind it.
         """
-        # In this order: of a pod that has not ended yet, Kubernetes' own controller had not cleared them before.
+        # Claims first: while the pod has not ended, Kubernetes' own controller has not freed them.
         await fan_out(partial(self._renew, key) for key in self._devices.rivals(pod))
         found = await self._pods.read(pod.key, pod.uid)
         return found is not None and bool(self._devices.lost([found]))

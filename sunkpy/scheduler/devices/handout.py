@@ -1,7 +1,7 @@
-"""Notes on a pod, with its binding, which GPUs sunkpy's device plugin will hand out to it, by the plugin's names.
+"""Chooses the note, written with a pod's binding, that says which GPUs sunkpy's device plugin hands out to the pod.
 
-The kubelet asks the plugin without a word about the pod. So pods of another job wait until it has asked for all that
-are on the node already (`core.gang.devices.handout`).
+The kubelet asks the plugin for GPUs without naming the pod. So pods of another job are bound to a node only when the
+kubelet has admitted all pods with GPUs that are there (`core.gang.devices.handout`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sunkpy.scheduler.pods.writer import PodWriter
 
 
 class Handout:
-    """Prepares what the device plugin hands out of `resource`, which Slurm calls `gres`; does nothing if the resource
-    is empty.
+    """Chooses the notes for the device plugin, which serves the extended resource `resource`; Slurm calls it `gres`.
+    Does nothing if `resource` is empty.
     """
 
     def __init__(self, pods: PodWriter, *, resource: str, gres: str) -> None:
@@ -32,13 +32,13 @@ class Handout:
         self._gres = gres
 
     def gives_to(self, pod: Pod) -> bool:
-        """True if the kubelet will ask the plugin for GPUs of this pod."""
+        """True if the pod asks for GPUs that the kubelet gets from the device plugin."""
         return bool(self._resource) and bool(gpus_asked(pod.spec, self._resource))
 
     async def plan(
         self, job: JobId, placed: Sequence[tuple[Binding, Node]], listed: Mapping[str, SlurmNode]
     ) -> tuple[dict[str, str], dict[str, Admission]]:
-        """Choose the text that is noted on each pod (by uid), and find the pods that cannot be bound now, or at all.
+        """Return the note for each pod (by uid), and the reason for each pod that cannot be bound now, or at all.
 
         Raises:
             KubeError: the pods of a node could not be listed.

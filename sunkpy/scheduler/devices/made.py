@@ -1,7 +1,8 @@
-"""Makes the claims of pods that ask for devices as a resource, if apiserver and kubelet support that.
+"""Makes ResourceClaims for pods that ask for devices as an extended resource, if apiserver and kubelet support that.
 
-With a gate off on either side the pod would run without its devices, and nobody would say so. A kubelet is asked before
-each binding. An apiserver answers 200 and drops for whom the claim was made, so its answer is read.
+If the feature gate is off in one of them, the pod would run without its devices, and no error would say so. So the
+kubelet is asked before each binding. An apiserver with the gate off answers 200 and drops the pod's status of the
+claim, so its answer is checked.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _TOKEN_S: Final = 600
 
 
 class Refused(Exception):
-    """`pod` cannot be bound to its `node`; the text says why, and what to do. `is_of_others`: other pods are in its
-    way, which come and go.
+    """`pod` cannot be bound to `node`; the text says why, and what to do. `is_of_others`: other pods are in the way,
+    and may leave.
     """
 
     def __init__(self, pod: Pod, why: str, *, node: str = "", is_of_others: bool = False) -> None:
@@ -42,8 +43,8 @@ class Refused(Exception):
 
     @property
     def kind(self) -> str:
-        """A text that is the same for similar refusals by several nodes; empty if a refusal says nothing about the next
-        node.
+        """Return the text without the node's name, so that refusals by several nodes compare as equal; empty if the
+        next node may well accept the pod.
         """
         if self.is_of_others:
             return ""
@@ -51,8 +52,8 @@ class Refused(Exception):
 
 
 class ClaimMaker:
-    """Makes the claims of pods that ask by a resource; each leader has its own. `mark`: the label or annotation of all
-    claims to which it gives devices.
+    """Makes claims for pods that ask for devices as an extended resource; each leader has its own. `mark`: the
+    annotation of all claims to which this scheduler gives devices.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class ClaimMaker:
         self._token, self._renew_at = "", 0.0
 
     async def blind(self, nodes: Mapping[str, Node]) -> dict[str, Admission]:
-        """The nodes (by name) whose kubelet would not see such a claim, or does not say whether it would, each with the
-        reason.
+        """Return the nodes (by name) whose kubelet would ignore such a claim, or does not say whether it would, each
+        with the reason.
         """
         found: dict[str, Admission] = {}
 
@@ -97,10 +98,10 @@ class ClaimMaker:
         return self._token
 
     async def make(self, chosen: Chosen) -> ResourceClaim:
-        """The claim, with its finalizer and mark from the start.
+        """Create a claim for a pod in the apiserver, with finalizer and mark from the start, and return it.
 
         Raises:
-            KubeError: not made.
+            KubeError: the claim was not created.
         """
         pod, claim = chosen.pod, chosen.claim
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
@@ -117,11 +118,11 @@ class ClaimMaker:
         return made
 
     async def tell(self, chosen: Chosen) -> None:
-        """Note on a pod which container has which request of the claim that was made for it.
+        """Write into the pod's status which container has which request of the claim that was made for the pod.
 
         Raises:
-            KubeError: not noted.
-            Refused: the apiserver has not kept it, or the claim was made for something else.
+            KubeError: the status was not written.
+            Refused: the apiserver dropped it, or the claim was made for other requests.
         """
         pod, told = chosen.pod, chosen.told
         if told is None:

@@ -1,8 +1,8 @@
-"""Claims for devices, and the devices of each node, as the scheduler watches them (`resource.k8s.io/v1`).
+"""Watches ResourceClaims and the devices of each node (`resource.k8s.io/v1`).
 
-Watched only where the administrator has said which GRES stands for a DeviceClass. All claims of the cluster are
-followed, because nobody else refuses a device that another claim has. What was just written on a claim counts before
-the watch shows it.
+The watches run only if the settings name a GRES for a DeviceClass. They follow all claims of the cluster, because the
+apiserver does not refuse a device that another claim has. What was just written on a claim counts before the watch
+shows it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _ABSENT_AGAIN_S = 15.0
 
 
 class Devices:
-    """Follows ResourceClaims, devices and DeviceClasses; each leader has its own. `on_claim` is called with each of our
-    pods whose claim changed, `on_classes` when a DeviceClass says something else.
+    """Follows ResourceClaims, devices and DeviceClasses; each leader has its own. `on_claim` is called with each of the
+    scheduler's pods whose claim changed, `on_classes` when a DeviceClass changed.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Devices:
         on_classes: Callable[[], None],
     ) -> None:
         self.classes = classes = settings.device_classes
-        """DeviceClass → GRES name."""
+        """DeviceClass → name of the GRES that Slurm counts for it."""
         self._kube = kube
         self._handed_out = settings.handed_out
         self._nodes = nodes
@@ -75,7 +75,7 @@ class Devices:
         self._newest: dict[Key, ResourceClaim] = {}
         self._owners: Groups[DeviceId, Key, ResourceClaim] = Groups()
         self.users: Watched[Key, Pod] = Watched(self._claim_keys)
-        """The pods by the claims that they have or may get, kept from the watch of own pods."""
+        """The scheduler's pods by the claims that they have or may get; the watch of these pods keeps it."""
         self._slices_on: Watched[str, ResourceSlice] = Watched(lambda each: [each.spec.node_name])
         self._claims = self._informer(paths.RESOURCE_CLAIMS, ResourceClaim)
         self._templates = self._informer(paths.RESOURCE_CLAIM_TEMPLATES, ResourceClaimTemplate)
@@ -90,7 +90,7 @@ class Devices:
         return Informer(self._kube, path, type_, tell=tell, until_served=self._until_served)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Run the watches until cancelled."""
         if self.classes:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claims.run())
@@ -99,7 +99,7 @@ class Devices:
                 group.create_task(self._device_classes.run())
 
     async def _until_served(self) -> None:
-        """The apiserver is older than `resource.k8s.io/v1`, or has just started."""
+        """Wait before the next try: the apiserver is older than `resource.k8s.io/v1`, or has just started."""
         self._is_absent = not self._claims.synced.is_set()
         await asyncio.sleep(_ABSENT_AGAIN_S)
 
@@ -111,7 +111,9 @@ class Devices:
         return any(map(self._may_ask, (*shapes, *(pod.spec for pod in gang.members))))
 
     def claimed(self, gang: Gang) -> Claimed | None:
-        """What is known of the claims of a gang; None if none can be allocated, or if the gang has none."""
+        """Return the claims and claim templates of a gang's pods; None if the gang has none, or the apiserver serves
+        none.
+        """
         shapes = [role.shape for role in gang.roles if role.shape is not None and self._may_ask(role.shape)]
         pods = [pod for pod in gang.members if self._may_ask(pod.spec)]
         if (self._is_absent and not self._claims.synced.is_set()) or not (pods or shapes):
@@ -133,22 +135,24 @@ class Devices:
         return bool(spec.resource_claims) or (bool(self.classes) and asks_for_devices(spec))
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
-        """The claims of a pod that are there, by its own names for them."""
+        """Return a pod's claims that exist, by the names in its spec. With `OWN_NAME`: the claim that is made for its
+        extended resources, before and after it is made.
+        """
         keys = ((name, (pod.metadata.namespace, made)) for name, made in claim_names(pod).items())
         found = {name: self._newest[key] for name, key in keys if key in self._newest}
         if OWN_NAME not in found and not pod.spec.node_name and self.classes and asks_for_devices(pod.spec):
             made, wanted = self._newest.get(_made_key(pod)), claim_to_make(pod, self.by_claim)
-            # One that was made when it was needed has to be cleared.
+            # An allocated claim that the pod does not need any more has to be freed.
             own = (made or wanted) if wanted is not None or (made is not None and made.is_allocated) else None
             found |= {OWN_NAME: own} if own is not None else {}
         return found
 
     def as_written(self, pod: Pod) -> Pod:
-        """The pod as people wrote it. Decisions see it without the resources for which claims are made."""
+        """Return the pod as its author wrote it. Decisions see it without the resources for which claims are made."""
         return next((each for each in self.users.of(_made_key(pod)) if each.uid == pod.uid), pod)
 
     def missing(self, pods: Iterable[Pod]) -> str:
-        """The claim of one of these pods that is not there yet; empty if all are."""
+        """Return the first claim of these unbound pods that does not exist yet; empty if all exist."""
         free = (pod for pod in pods if not pod.spec.node_name)
         asking = [pod for pod in free if self._may_ask(pod.spec) or devices_counted(pod)]
         if (
@@ -160,13 +164,13 @@ class Devices:
         return next((missing for pod in asking if (missing := missing_claim(pod, self.claims_of(pod)))), "")
 
     def reserved(self, pods: Iterable[Pod]) -> frozenset[str]:
-        """Uids of those of the pods for which a claim is reserved, if all their claims are known."""
+        """Return the uids of pods for which a claim is reserved; a pod with an unknown claim is left out."""
         asking = ((pod, self.claims_of(pod)) for pod in pods if self._may_ask(pod.spec))
         found = ((pod, claims) for pod, claims in asking if not missing_claim(pod, claims))
         return frozenset(pod.uid for pod, claims in found if any(c.is_for(pod.uid) for c in claims.values()))
 
     def lost(self, pods: Iterable[Pod]) -> dict[str, str]:
-        """For each pod (by uid) on a node whose devices are not its own any more, the reason (`explain_loss`)."""
+        """Return the bound pods (by uid) that have lost their devices, each with the reason (`explain_loss`)."""
         if not self._claims.synced.is_set():
             return {}
         found = {}
@@ -177,13 +181,15 @@ class Devices:
         return found
 
     def rivals(self, pod: Pod) -> set[Key]:
-        """The claims that have devices of the claims of a pod, with these claims."""
+        """Return the keys of a pod's claims, and of all other claims that hold one of their devices."""
         keys = {(pod.metadata.namespace, made) for made in claim_names(pod).values()}
         held = [id for key in keys if key in self._newest for id in self._newest[key].held]
         return keys | {claim.key for id in held for claim in self._owners.of(id)}
 
     def _second_owner(self, own: Container[Key], id: DeviceId) -> ResourceClaim | None:
-        """Who else has a device. An own pod on which it is not noted has not: its claim was changed, and it goes."""
+        """Return another claim that has the device. A claim whose pods are the scheduler's counts only if one of them
+        notes the device; else the claim was changed later, and its pod is the one that goes.
+        """
         for claim in (claim for claim in self._owners.of(id) if claim.key not in own):
             users = self.users.of(claim.key)
             if not users or any(is_noted(pod, id) for pod in users):
@@ -191,25 +197,25 @@ class Devices:
         return None
 
     def counters(self, node: str) -> dict[CounterId, int]:
-        """The total amount of each counter that devices of a Kubernetes node share."""
+        """Return the total of each counter that the devices of a Kubernetes node share."""
         return current_counters(self._slices_on.of(node))
 
     def offered(self, node: str) -> dict[DeviceId, Device]:
-        """The devices that drivers offer on a Kubernetes node."""
+        """Return the devices that drivers offer on a Kubernetes node."""
         return current_devices(self._slices_on.of(node))
 
     def owner_but(self, uids: Container[str]) -> OwnerOf:
-        """Finds the claim that has a device, other than those with these uids."""
+        """Return a function that finds the claim which has a device, other than claims with these uids."""
         return lambda id: next((claim for claim in self._owners.of(id) if claim.uid not in uids), None)
 
     def device_classes(self) -> dict[str, DeviceClass]:
-        """The classes for which a GRES stands."""
+        """Return the existing DeviceClasses for which the settings name a GRES, by name."""
         found = {name: self._device_classes.get("", name) for name in self.classes}
         return {name: each for name, each in found.items() if each is not None}
 
     @property
     def by_claim(self) -> Mapping[str, str]:
-        """Resource → DeviceClass, of those for which claims are made: no kubelet offers them."""
+        """Extended resource → DeviceClass, for resources that pods get by a claim: no device plugin offers them."""
         if self._by_claim is None:
             found = classes_by_resource(self.device_classes().values())
             offers = (node.status.allocatable.items() for node in self._nodes.values())
@@ -218,13 +224,13 @@ class Devices:
         return self._by_claim
 
     def doubt_resources(self) -> None:
-        """Note that DeviceClasses, or what kubelets offer, may have changed."""
+        """Compute `by_claim` again at its next use, because DeviceClasses or the kubelets' resources have changed."""
         self._by_claim = None
 
     # -------------------------------------------------------------- what changes
 
     def take(self, claim: ResourceClaim) -> None:
-        """Take a claim at its version. An older version is ignored."""
+        """Remember a claim and the devices it holds. A version older than the known one is ignored."""
         known = self._newest.get(claim.key)
         if known is not None and _version(known) >= _version(claim):
             return
@@ -251,7 +257,7 @@ class Devices:
             self._on_claim(pod)
 
     def forget(self, key: Key) -> None:
-        """The claim is gone."""
+        """Forget a claim that is gone, and its devices."""
         known = self._newest.pop(key, None)
         for id in known.held if known is not None else ():
             self._owners.drop(id, key)

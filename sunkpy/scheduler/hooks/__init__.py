@@ -1,1 +1,1 @@
-"""What prologs, epilogs and the gate ask over HTTP, and how they are answered."""
+"""Answers the HTTP calls of Prologs and Epilogs, which hold a node until the scheduler's pods have come or gone."""

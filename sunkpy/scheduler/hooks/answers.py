@@ -1,8 +1,8 @@
-"""What prologs and epilogs ask: a call is recorded, wakes its gang, and is answered when the gang's snapshot allows.
+"""Answers Prologs and Epilogs: a call is recorded, wakes its gang, and is answered when the gang's snapshot allows.
 
-A prolog proves that its job has the node, an epilog that it has lost it: once Slurm itself has said that the job is one
-of ours and has this node. What they wait for is decided in `sunkpy.core.gang.hooks`. A call waits `LONG_POLL_S` at
-most; then its node asks again.
+The call of a Prolog shows that the job has the node, that of an Epilog that the job has lost it, once Slurm has said
+that the job is a gang's and has this node. `sunkpy.core.gang.hooks` decides for what a call waits. A call waits at most
+`LONG_POLL_S`; then its node asks again.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ _Answerer = Callable[[HookCall, Pod], Awaitable[HookAnswer]]
 """Answers the call of a slurmd pod.
 
 Raises:
-    Denied: the node may not say this.
-    SlurmError, KubeError: what has to be known could not be read.
+    Denied: this node may not speak for this job.
+    SlurmError, KubeError: Slurm or Kubernetes could not be read.
 """
 
 
 @dataclass(slots=True)
 class HookSnapshot:
-    """A gang after a number of changes, and what its prologs wait for."""
+    """A gang's snapshot after `changes` changes; it computes once for each job what the job's Prologs wait for."""
 
     snapshot: Snapshot
     changes: int
     _prologs: dict[JobId, dict[str, str]] = field(default_factory=dict)
 
     def prolog_waits_for(self, job: JobId, slurm_node: str) -> str | None:
-        """What the prolog of the job on a node waits for; None if it may end."""
+        """Return what the job's Prolog on a node waits for; None if it may end."""
         if job not in self._prologs:
             self._prologs[job] = prologs_wait_for(self.snapshot, job)
         return self._prologs[job].get(slurm_node)
@@ -83,14 +83,14 @@ class HookSnapshots:
         self._latest: dict[GangRecord, HookSnapshot] = {}
 
     def new(self, record: GangRecord) -> HookSnapshot:
-        """The gang as it is known now."""
+        """Make and return a new snapshot of the gang."""
         if record not in self._latest:
             asyncio.get_running_loop().call_soon(self._latest.pop, record, None)
         latest = self._latest[record] = HookSnapshot(self._snapshot(record), changes=record.changes)
         return latest
 
     def shared(self, record: GangRecord) -> HookSnapshot:
-        """The snapshot that another hook has made since the last change, or a new one."""
+        """Return the snapshot that another hook has made since the gang's last change, or a new one."""
         latest = self._latest.get(record)
         return latest if latest is not None and latest.changes == record.changes else self.new(record)
 
@@ -177,9 +177,9 @@ class Hooks:
         return answer
 
     async def _refusal(self, record: GangRecord, job: Job, node: str) -> HookAnswer | None:
-        """The answer when Slurm does not say that the job has lost this node; None: it does.
+        """Return the answer if Slurm does not confirm that the job has lost this node; None if it does.
 
-        Slurm orders nodes to end a job that it does not know, without ever having said that the job ended.
+        slurmctld makes nodes end a job that it does not know, though it has never said that the job ended.
         """
         if node in job.epilogs or job.is_ended_by_us:
             return None
@@ -197,7 +197,7 @@ class Hooks:
         return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
 
     def _note_epilog(self, record: GangRecord, job: Job, node: str) -> float:
-        """Note that the job has lost this node; when its epilog called first."""
+        """Record that the job has lost this node; return when its Epilog called first, in seconds of the clock."""
         if node in job.epilogs:
             return job.epilogs[node]
         now = self._leader.clock()
@@ -207,20 +207,24 @@ class Hooks:
         return now
 
     def _kept(self, record: GangRecord, call: HookCall, caller: Pod) -> HookAnswer | None:
-        """The answer to an epilog that may end although pods stay on the node without this job; None if none stay."""
+        """Return the answer to an Epilog that may end although pods stay on the node without this job; None if none
+        stay.
+        """
         if epilog_keeps_pods(self._collector.known(record), call.job_id):
             return LOST
         return PARTED if self._apart_on(caller.spec.node_name, record, call) else None
 
     def _apart_on(self, node: str, record: GangRecord, call: HookCall) -> bool:
-        """Pods that were set apart from this gang are there, and no job of theirs has the node."""
+        """True if the node has pods that were taken out of this gang, and no job of theirs has the node."""
         ids = {id for pod in self._members.on_node(node) if (id := self._members.find_id(pod)) is not None}
         apart = (self._ledger.get(id) for id in ids if id != record.id and id.uid == record.id.uid)
         snapshots = (self._collector.known(other) for other in apart if other is not None)
         return any(gate_waits_for(snapshot, call.job_id, call.node) for snapshot in snapshots)
 
     def _unknown_on(self, node: str, record: GangRecord, job: Job) -> str | None:
-        """A pod there notes this job, and it is not known yet to which gang it belongs."""
+        """Return the reason to wait for a pod on the node that notes this job while its gang is unknown; None if there
+        is none.
+        """
         for pod in self._members.on_node(node):
             is_meant = pod.metadata.namespace == record.id.namespace and noted_job(pod) == job.id
             if is_meant and self._members.find_id(pod) is None and not has_left_node(pod):
@@ -228,10 +232,11 @@ class Hooks:
         return None
 
     async def _left_on(self, record: GangRecord, caller: Pod) -> str | None:
-        """The gang's pods on the caller's node, by the apiserver's own answer, for a watch may lag.
+        """Return which of the gang's pods are still on the caller's node; None if none. The apiserver is asked, because
+        a watch may lag.
 
-        A pod never changes its node: those that were seen elsewhere are not asked for, or the requests of a gang's
-        epilogs would grow with the square of its size.
+        A pod never changes its node, so pods seen on other nodes are not asked for. Otherwise the requests of a gang's
+        Epilogs would grow with the square of its size.
         """
         known = self._members.pods_of(record.id)
         elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}

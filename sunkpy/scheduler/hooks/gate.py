@@ -1,13 +1,13 @@
-"""The gate: the prolog of a job, whoever made it, asks whether pods of earlier jobs have left its node.
+"""The gate: before any job starts on a node, its Prolog asks whether pods of earlier jobs have left the node.
 
-It is asked only on nodes where a placeholder job has left a mark, for Slurm forgets an epilog that was cut short. A pod
-whose own job was lost, not ended, stays as long as its node is free. When another job gets the node, and no replacement
-covers the pod in time, the pod is evicted.
+A Prolog asks only if a placeholder job has left its marker file on the node, because Slurm forgets an Epilog that was
+cut short. A pod whose own job was lost, not ended, stays as long as no other job gets its node. When another job gets
+the node, and no replacement job covers the pod in time, the pod is evicted.
 
-What the ledger remembers may be as old as the last poll or an outage of Slurm, and the watch may not show a binding
-yet. So before the gate opens, Slurm is asked for the states of the jobs that have a mark or a pod there: one question
-for all gates that ask about the same time. A state does not tell that a node was taken from a job of several, so these
-are read one by one. A job of one node loses it with its state: it would be queued again, which the polls see.
+The ledger may be as old as the last poll or a Slurm outage, and the watch may not show a binding yet. So before the
+gate opens, Slurm is asked for the states of the jobs that have a marker or a pod there: one request for all gates that
+ask at about the same time. The state does not show that a job of several nodes has lost one of them, so such jobs are
+read one by one. A job of one node that loses it is requeued, and the polls see its new state.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from sunkpy.scheduler.takeover import Takeover
 from sunkpy.slurm.errors import NotFound
 
 MOST_IDS = 500
-"""A request with the ids of more jobs than this would be too long: then the states of all jobs are read."""
+"""The most job IDs in one request. For more, the states of all jobs are read."""
 
 
 class SharedStates:
-    """The states of jobs, for many gates that ask at about the same time: one question to Slurm serves all. `ask` gets
-    ids, or none for all jobs. `clock` is monotonic, in seconds.
+    """Reads job states for many gates: calls at about the same time share one request to Slurm. `ask` gets job IDs, or
+    none for all jobs. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class SharedStates:
         self._reads = FreshAnswer(self._ask_for_all, clock=clock)
 
     async def get(self, jobs: Set[JobId]) -> tuple[dict[JobId, frozenset[str]], float]:
-        """The states of those of these jobs that Slurm knows, as it said after this call, and when it was asked.
+        """Return the states of these jobs, as far as Slurm knows the jobs, and the time of the request, which is made
+        after this call.
 
         Raises:
             SlurmError: Slurm could not be asked.
@@ -69,7 +70,7 @@ class SharedStates:
         return {job: answer[job] for job in jobs if job in answer}, asked_at
 
     async def _ask_for_all(self) -> JobStates:
-        """Ask for the jobs of all callers that wait. A caller that came too late for this answer, or whose question was
+        """Ask for the jobs of all callers that wait. A caller that came after this request, or whose request was
         cancelled, asks again.
         """
         wanted = sorted(set[JobId]().union(*self._wanted))
@@ -77,7 +78,7 @@ class SharedStates:
 
 
 class Gate:
-    """Answers for all nodes of the cluster."""
+    """Answers whether a node's gate is open, for all nodes of the cluster."""
 
     def __init__(
         self,
@@ -102,18 +103,18 @@ class Gate:
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
-        """Answer whether the gate is open, or what it waits for. If it opens, the answer names the marks on the node
-        that mean nothing any more.
+        """Answer whether the gate is open, or what it waits for. If it opens, the answer names the jobs whose markers
+        the node can remove.
 
         Raises:
-            SlurmError: Slurm could not be asked about a mark whose job is not known here.
+            SlurmError: Slurm could not be asked for the states of jobs that have a marker or a pod on the node.
         """
         node, began = caller.spec.node_name, self._leader.clock()
         known_since = began
         for record in self._near(call, node):
             self._takeover.hurry(record)
         while True:
-            # 1. What is known here keeps it shut, or else what Slurm says now.
+            # 1. The ledger keeps the gate shut, or else Slurm's answer does.
             blocked = self._blocked(call, node)
             states: JobStates = {}
             if blocked is None:
@@ -140,8 +141,8 @@ class Gate:
     def _blocked(
         self, call: HookCall, node: str, states: JobStates | None = None
     ) -> tuple[GangRecord | None, str] | None:
-        """The first gang that keeps the gate shut, None if it is not known yet, and why; `states`: Slurm's answer just
-        now, if it was asked.
+        """Return why the gate stays shut, with the gang that keeps it so (None if the gang is unknown); None if the
+        gate may open. `states`: what Slurm has just answered, if it was asked.
         """
         if (why := self._vanished.keeps(node)) is not None:
             return None, why
@@ -166,10 +167,10 @@ class Gate:
         return any(self._is_marked(call, pod) for pod in there)
 
     def _is_marked(self, call: HookCall, pod: Pod) -> bool:
-        """The pod's note names a job that has a mark on the node, and nothing known contradicts it.
+        """True if the pod's note names a job that has a marker on the node, and nothing known contradicts the note.
 
-        Whoever may create pods may bind one to any node by its name. Such a pod is no job's, as pods of other
-        schedulers are not, and keeps no gate shut.
+        A user who may create pods can bind one to any node by name. Such a pod belongs to no job, like pods of other
+        schedulers, and keeps no gate shut.
         """
         job = noted_job(pod)
         if job is None or job not in call.marked:
@@ -180,13 +181,13 @@ class Gate:
         return whose.id.uid == id.uid
 
     def _near(self, call: HookCall, node: str) -> list[GangRecord]:
-        """Gangs that have a pod on the node, as far as the watch shows, or a mark there."""
+        """Return the gangs that have a pod on the node, as far as the watch shows, or a job with a marker there."""
         on_node = (self._ledger.get(self._members.find_id(pod)) for pod in self._members.on_node(node))
         marked = (self._ledger.by_job(job) for job in call.marked)
         return list({record.id: record for record in (*on_node, *marked) if record is not None}.values())
 
     async def _states(self, call: HookCall, node: str) -> JobStates:
-        """What Slurm says now of the jobs that have a mark or a pod on the node; the ledger takes it in."""
+        """Ask Slurm for the states of the jobs that have a marker or a pod on the node, and record the answer."""
         near = self._near(call, node)
         asked_for = set(call.marked) | {record.bound_to for record in near if record.bound_to is not None}
         if not asked_for:
@@ -201,9 +202,10 @@ class Gate:
         return {job: state for job, state in states.items() if job not in others}
 
     async def _read_again(self, record: GangRecord, states: JobStates, others: set[JobId]) -> None:
-        """An administrator may take nodes from a running job of several, or its Epilog there was cut short.
+        """Read a gang's running job again: an administrator may have taken this node from it, or its Epilog there was
+        cut short.
 
-        Ids that are another job's go to `others`.
+        If Slurm has given the job's ID to another job, add the ID to `others`.
         """
         job = record.jobs.get(record.bound_to) if record.bound_to is not None else None
         if job is None or not is_job_running(job.state):
@@ -220,7 +222,7 @@ class Gate:
             self._ledger.queue.add(record.id)
 
     async def _displace(self, record: GangRecord, call: HookCall) -> None:
-        """Slurm has given the node to this job: evict the pods there of a gang whose job was lost."""
+        """Evict the gang's pods on this node if their job was lost and Slurm has given the node to the calling job."""
         own = self._collector.known(record).bound_job
         if (own is not None and not own.is_lost) or call.node in record.displaced or not await self._has_node(call):
             return
@@ -229,7 +231,7 @@ class Gate:
         self._ledger.queue.add(record.id)
 
     async def _has_node(self, call: HookCall) -> bool:
-        """Slurm itself says that the job that asks has the node, and has not ended."""
+        """True if Slurm says that the calling job has the node, and has not ended."""
         try:
             job = await self._leader.slurm.job(call.job_id)
         except NotFound:
@@ -237,12 +239,14 @@ class Gate:
         return not job.is_ended and call.node in job.nodes
 
     def _over(self, marked: tuple[JobId, ...], states: JobStates) -> tuple[JobId, ...]:
-        """The marks of jobs that hold nothing: they have ended, or Slurm does not know them."""
+        """Return the marked jobs that hold nothing: they have ended, or Slurm does not know them."""
         ended = (job for job in marked if job not in states or is_job_ended(states[job]))
         return tuple(job for job in ended if not self._holds(job))
 
     def _holds(self, job: JobId) -> bool:
-        """A gang has the job, or was bound under it and is still there; before all jobs are known, any may be one."""
+        """True if a gang still has the job, or has pods on nodes that were bound under it. Until all jobs are known,
+        True for each unknown job.
+        """
         record = self._ledger.by_job(job)
         if record is None:
             return not self._ledger.all_jobs_known

@@ -1,4 +1,4 @@
-"""What hooks say and how they are answered."""
+"""The messages between the nodes' Prologs and Epilogs ("hooks") and the scheduler: calls and answers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import msgspec
 from sunkpy.core.model.states import JobId
 
 LONG_POLL_S = 20.0
-"""A call waits at most so many seconds. Then the answer is that it should ask again."""
+"""Seconds that a call waits at most. Then the answer tells the hook to ask again."""
 
 
 class HookCall(msgspec.Struct, frozen=True):
     """The body of a call.
 
-    `gang` is what the node knows of the job's comment: a slurmctld that lost its state may give the number to another
-    job. `marked`: the jobs that have left a mark on the node, in calls to the gate.
+    `gang` is the job's comment, as the node knows it: a slurmctld that lost its state may give the same ID to another
+    job. `marked`: in calls to the gate, the jobs that have a marker file on the node.
     """
 
     job_id: JobId
@@ -26,8 +26,8 @@ class HookCall(msgspec.Struct, frozen=True):
 class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of an answer.
 
-    `kept`: the epilog may end, but pods stay on the node, and so must the mark. `over`: marks that mean nothing
-    any more.
+    `kept`: the Epilog may end, but pods stay on the node, and so must the job's marker file. `over`: jobs whose marker
+    files the node can remove.
     """
 
     done: bool
@@ -41,16 +41,17 @@ GIVEN_UP = HookAnswer(done=True, why="the job goes on without this node: the pod
 LOST = HookAnswer(done=True, why="its pods stay: the job was lost, not ended", kept=True)
 PARTED = HookAnswer(done=True, why="pods that were set apart from its gang wait for a job of their own", kept=True)
 ELSEWHERE = HookAnswer(done=True, why="Slurm does not have the job on this node: pods of it stay", kept=True)
-"""A slurmctld that was killed and forgot the start has the job in the queue, or elsewhere. Nothing follows from the
-call: as long as the mark stays, the gate looks for pods.
+"""The answer to an Epilog of a job that Slurm has in the queue or on other nodes: a slurmctld that was killed has
+forgotten that the job started here. The call proves nothing. While the marker file stays, the gate looks for pods.
 """
 FORGOTTEN = HookAnswer(done=True, why="Slurm does not know the job: pods of it stay", kept=True)
-"""The node's Slurm never said that the job ended, or it knows another job under that number: the call proves nothing.
+"""The answer if Slurm does not know the job, or knows another job under its ID. The call does not prove that the job
+has ended.
 """
 
 
 class Denied(Exception):
-    """The caller may not say this; `status` is 401, 403 or 429."""
+    """The caller may not speak for this node or job; `status` is 401, 403 or 429."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -58,7 +59,7 @@ class Denied(Exception):
 
 
 class NotThere(Denied):
-    """Slurm has not given the job to the node that calls."""
+    """Slurm has not given the job to the calling node."""
 
     def __init__(self, why: str) -> None:
         super().__init__(403, why)

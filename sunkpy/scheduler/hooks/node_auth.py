@@ -1,10 +1,9 @@
-"""Who calls a hook: the root user of a slurmd pod, proved by that pod's projected service-account token.
+"""Checks who calls a hook: the root user of a slurmd pod, proved by that pod's projected service-account token.
 
-Anybody in the cluster may send anything. So the apiserver reviews a token only if it names the slurmd pod of the Slurm
-node in the request. Whoever reaches the port can send such tokens too, so reviews that prove nothing are limited
-(`ReviewLimits`), except for tokens that were accepted before: each pod has a few from each address, and an address that
-sent a refused token a few in all, whichever pods they name, until none was refused for a while. A call above a limit is
-refused at once and may be repeated.
+Anybody in the cluster can send requests. So a token goes to the apiserver for review only if it names the slurmd pod of
+the Slurm node in the request. Such a token can be forged, so reviews are limited (`ReviewLimits`), except for tokens
+that were accepted before. Each address has a few reviews for each pod. An address that has recently sent a refused
+token has a few in all. A call above a limit is refused at once and may be repeated.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _LONGEST_LIFE_S = 86400.0
 
 
 class Buckets:
-    """A bucket for each key: `at_once` tries, and `each_s` more with each second. Only the newest keys
-    are remembered.
+    """A token bucket for each key: `at_once` reviews, and `each_s` more with each second. Only the newest keys are
+    remembered.
     """
 
     def __init__(self, *, at_once: float, each_s: float, clock: Callable[[], float]) -> None:
@@ -41,13 +40,13 @@ class Buckets:
         self._left: cachetools.LRUCache[Hashable, tuple[float, float]] = cachetools.LRUCache(maxsize=_REMEMBERED)
 
     def take(self, key: Hashable) -> bool:
-        """Take the right to one review; False when there is none."""
+        """Take one review from the key's bucket; False if the bucket is empty."""
         left = self._left_of(key)
         self._left[key] = (max(0.0, left - 1.0), self._clock())
         return left >= 1.0
 
     def give_back(self, key: Hashable) -> None:
-        """Give back a right that was taken."""
+        """Put one review back into the key's bucket."""
         self._left[key] = (self._left_of(key) + 1.0, self._clock())
 
     def _left_of(self, key: Hashable) -> float:
@@ -56,10 +55,7 @@ class Buckets:
 
 
 class ReviewLimits:
-    """Limits how often the apiserver is asked about tokens that were not accepted yet.
-
-    `peer`: the address of the caller.
-    """
+    """Limits how often the apiserver reviews tokens that were not accepted before. `peer`: the caller's address."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._of_pods = Buckets(at_once=_POD_AT_ONCE, each_s=_POD_EACH_S, clock=clock)
@@ -73,18 +69,18 @@ class ReviewLimits:
         return peer not in self._suspects or self._of_suspects.take(peer)
 
     def was_accepted(self, peer: str) -> None:
-        """Do not count a token that was accepted."""
+        """Do not count the review of an accepted token against the limit of its address."""
         if peer in self._suspects:
             self._of_suspects.give_back(peer)
 
     def was_refused(self, peer: str) -> None:
-        """The token was refused."""
+        """Note that the apiserver refused a token from this address."""
         self._suspects[peer] = True
 
 
 class NodeAuth:
-    """Checks whether a token belongs to the slurmd pod of a Slurm node. A yes is remembered for a minute. A no is not,
-    because the apiserver may not have seen that pod yet.
+    """Checks whether a token belongs to the slurmd pod of a Slurm node. An accepted token is remembered for a minute. A
+    refused one is not, because the apiserver may not have seen that pod yet.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster) -> None:
@@ -99,10 +95,10 @@ class NodeAuth:
         self._under_way: dict[bytes, asyncio.Task[BoundTo]] = {}
 
     async def check(self, authorization: str, slurm_node: str, *, peer: str) -> Pod:
-        """The slurmd pod that calls, from the address `peer`.
+        """Return the slurmd pod that calls from the address `peer`.
 
         Raises:
-            Denied: no token, a token that is not accepted, one of another node, or too many of them.
+            Denied: the token is missing, refused or another node's, or this address has sent too many refused ones.
             KubeError: the apiserver could not be asked.
         """
         scheme, _, token = authorization.partition(" ")
@@ -129,10 +125,10 @@ class NodeAuth:
         return pod
 
     async def _review(self, token: str, digest: bytes, *, peer: str, says: BoundTo) -> BoundTo:
-        """One review for all callers that send the same token at the same time."""
+        """Have a token reviewed, once for all callers that send it at the same time."""
         if digest not in self._under_way:
             if digest not in self._accepted and not self._limits.may_ask(peer, says.uid):
-                raise Denied(429, "too many tokens that were not accepted come from there: ask again later")
+                raise Denied(429, "this address has sent too many tokens that were not accepted: ask again later")
             task = asyncio.create_task(self._ask(token, digest, peer))
             self._under_way[digest] = task
             task.add_done_callback(lambda _: self._under_way.pop(digest, None))

@@ -1,6 +1,6 @@
-"""Is what a node says of a job true? Slurm itself must have said it before anything follows from a call.
+"""Checks with Slurm what a hook says about a job. Before that, the scheduler does nothing for the call.
 
-The job must be proved to stand for a gang (`sunkpy.core.gang.identity.gang_of`), and have that node.
+Slurm must say that the job stands for a gang (`sunkpy.core.gang.identity.gang_of`) and has the calling node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sunkpy.slurm.errors import NotFound
 
 
 class HookProof:
-    """Checks what hooks say against Slurm."""
+    """Checks with Slurm which gang a hook's job belongs to, and whether the job has the calling node."""
 
     def __init__(self, leader: Leader) -> None:
         self._reads = FreshAnswers(leader.slurm.job, clock=leader.clock)
@@ -24,10 +24,10 @@ class HookProof:
         self._ledger = leader.ledger
 
     async def of(self, call: HookCall) -> tuple[GangRecord, Job] | HookAnswer:
-        """The gang and the job that a call is about, or the answer when nothing follows from the call.
+        """Return the gang and the job of a call, or the answer if the job is no gang's or Slurm does not know it.
 
         Raises:
-            NotThere: Slurm has not given that job to that node.
+            NotThere: Slurm has not given the job to the calling node.
             SlurmError: Slurm could not be asked.
         """
         meant = parse_comment(call.gang)
@@ -42,7 +42,7 @@ class HookProof:
             return FORGOTTEN
         gang = gang_of(job, scheduler=self._user)
         if gang is None and meant in (None, parse_comment(job.comment)):
-            return NOT_OURS  # at most it looks like one
+            return NOT_OURS  # even if its comment looks like a gang's
         if gang is None or meant not in (None, gang):
             return FORGOTTEN
         if call.node not in job.nodes:
@@ -52,11 +52,11 @@ class HookProof:
         return record, record.jobs[job.id]
 
     async def read_again(self, record: GangRecord, id: JobId) -> SlurmJob:
-        """A job of the gang as it is now; the ledger learns it.
+        """Read a job of the gang from Slurm, record it in the ledger, and return it.
 
         Raises:
-            NotFound: Slurm does not know it, or its id is another job's.
-            SlurmError: it could not be asked.
+            NotFound: Slurm does not know the job, or its ID is now another job's.
+            SlurmError: Slurm could not be asked.
         """
         found, asked_at = await self._reads.get(id)
         if is_anothers(found, record.id, scheduler=self._user):

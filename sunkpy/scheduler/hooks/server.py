@@ -1,10 +1,10 @@
 """The HTTP API for prologs and epilogs: `POST /hooks/v1/{prolog|epilog|gate}` with `{"job_id": 12, "node": "gpu-001"}`.
 
-    200 {"done": true}              the hook may end; `kept`, `over`: which marks on the node stay and go
+    200 {"done": true}              the hook may end; `kept`, `over`: which marker files on the node stay or go
     202 {"done": false, "why": …}   not yet: ask again at once (each call waits up to 20 s by itself)
     307 Location: …                 another replica leads
     400, 401, 403 {"why": …}        wrong for good
-    429 {"why": …}                  too many tokens that were not accepted come from there: ask again later
+    429 {"why": …}                  this address has sent too many tokens that were not accepted: ask again later
     503 {"why": …}                  no replica leads yet, or Slurm or Kubernetes could not be read: ask again later
 
 The caller is the root user in a slurmd pod with that pod's projected service-account token: a node speaks for itself
@@ -27,7 +27,7 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class HookServer:
-    """The routes, on every replica."""
+    """The HTTP server of the hooks, on every replica; only the leader answers, others redirect to it."""
 
     def __init__(self, *, port: int, metrics: SchedulerMetrics) -> None:
         self._port = port
@@ -36,13 +36,13 @@ class HookServer:
         self.leader: Callable[[], Identity | None] = lambda: None
 
     def app(self) -> web.Application:
-        """The application to serve."""
+        """Return the application with the route of the hooks."""
         app = web.Application(client_max_size=64 * 1024)
         app.router.add_post("/hooks/v1/{hook:prolog|epilog|gate}", self._handle)
         return app
 
     def answer_by(self, hooks: Hooks | None) -> None:
-        """Answer by these hooks, because this replica leads. None: it does not lead."""
+        """Answer calls by these hooks, because this replica leads; None if it does not lead."""
         self.hooks = hooks
 
     async def _handle(self, request: web.Request) -> web.Response:
@@ -77,7 +77,7 @@ class HookServer:
 
 
 def other_leader(leader: Identity | None, *, own: Identity) -> Identity | None:
-    """The replica to send callers to; never this one, which may lead already and still be taking over."""
+    """Return the replica to which callers are redirected; None if it is this one, which may still be taking over."""
     return leader if leader is not None and leader.name != own.name else None
 
 

@@ -1,1 +1,1 @@
-"""Placeholder jobs in Slurm: submitted, polled, searched for."""
+"""Submits placeholder jobs to Slurm, polls them, and searches for those of an earlier leader."""

@@ -1,6 +1,4 @@
-"""Which jobs have to be read in full, and which wait for a poll at all. It is kept so that no poll walks
-over all jobs.
-"""
+"""Keeps which jobs have to be read in full, and which wait for a poll, so that no poll walks over all jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +23,9 @@ _Lane = OrderedDict[JobId, Job]
 
 
 class DueJobs:
-    """The jobs of all gangs that are to be read. Those that were never read come first, the oldest of them before."""
+    """The jobs of all gangs that are to be read in full. Jobs that were never read come first, the oldest at
+    the head.
+    """
 
     def __init__(self) -> None:
         self._started: tuple[_Lane, _Lane] = (OrderedDict(), OrderedDict())
@@ -35,7 +35,7 @@ class DueJobs:
         self._changes = asyncio.Event()
 
     def file(self, job: Job) -> None:
-        """The job is new, or something about it has changed."""
+        """Sort in a job that is new or has changed."""
         lanes = self._started if job.has_started else self._waiting
         lane = lanes[job.read_at != _NEVER] if details_due_at(job) is not None else None
         if lane is None or job.read_at != _NEVER or job.id not in lane:  # else it keeps its place
@@ -54,16 +54,15 @@ class DueJobs:
         self._settle(job)
 
     def take(self, now: float, *, started: int, waiting: int) -> list[Job]:
-        """The jobs to read: first those that have started, because pods wait to know where; then the others, to know
-        why they wait.
+        """Return the jobs to read: at most `started` jobs that have started, whose pods need to know their nodes; then
+        at most `waiting` pending jobs, whose reason is asked for.
 
-        At most that many of each kind, those first that were read longest ago. They stay due until they are filed
-        again.
+        Jobs that were read longest ago come first. They stay due until they are filed again.
         """
         return [*islice(_due(self._started, now), started), *islice(_due(self._waiting, now), waiting)]
 
     async def wait_for_poll(self, *, within_s: float) -> None:
-        """Return when some job waits for a poll, or after `within_s`."""
+        """Return as soon as a job waits for a poll or a poll is hurried, at the latest after `within_s`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._changes.wait()
@@ -97,7 +96,7 @@ def _due(lanes: tuple[_Lane, _Lane], now: float) -> Iterator[Job]:
 def waits_for_poll(job: Job) -> bool:
     """True if only a poll can show what happens to the job next.
 
-    A prolog will report where a queued job begins, and epilogs report the end of a job that has begun on all its nodes.
+    Prologs report when a queued job begins, and Epilogs report the end of a job that has begun on all its nodes.
     """
     if job.is_anothers:
         return False
@@ -109,13 +108,13 @@ def waits_for_poll(job: Job) -> bool:
 
 
 def details_due_at(job: Job) -> float | None:
-    """When to read the job in full: if it waits, now and then, for the reason; if it runs and not all prologs have
-    called, for its nodes. None: not before it changes.
+    """Return when to read the job in full, in seconds of the clock: a pending job now and then, for its reason; a
+    running job until all its Prologs have called, for its nodes. None: not before it changes.
     """
     if job.is_anothers:
         return None
     if "PENDING" in job.state:
-        # The longer it has waited, the less news: each half as long again as it has waited then.
+        # The longer a job has waited, the less often it is read: each pause is half of the time waited until then.
         pause_s = min(max((job.read_at - job.known_at) / 2, _REASON_EACH_S), _LONGEST_REASON_S)
         return max(job.known_at + _FIRST_REASON_S, job.read_at + pause_s)
     if "RUNNING" not in job.state or (job.nodes and job.prologs.keys() | job.epilogs.keys() >= set(job.nodes)):

@@ -1,7 +1,7 @@
-"""Why jobs ended and, when they were preempted, which jobs took their seats.
+"""Finds out why jobs ended and, if they were preempted, which jobs ("preemptors") took their nodes.
 
-Pods are evicted at once, with what is known already, because their node waits for them. Which job took the place is
-asked afterwards, together for all that were evicted meanwhile, so that a job that preempts many is looked up only once.
+Pods are evicted at once, with the cause that is already known, because their node waits for them. Preemptors are
+searched for afterwards, together for all pods evicted meanwhile, so that a job that preempts many is looked up once.
 
 A search costs slurmrestd a few requests, however many were preempted and wait: states are those of the next poll, and
 of our own jobs the details are known. Only where a job may have begun before Slurm said that another was preempted, it
@@ -33,20 +33,21 @@ _REMEMBERED = 4096
 
 
 class _Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """In the first answer that shows a job as preempted: who waits, and who has begun since the answer before."""
+    """Jobs that may have preempted a job. In the first answer that shows it as preempted, `waiting` are pending, and
+    `begun` have started since the answer before.
+    """
 
     waiting: Sequence[JobId] = ()
     begun: Sequence[JobId] = ()
 
 
 class EndCauses:
-    """Remembers for a while which job was named for which nodes: a job that has all its nodes preempts no more.
+    """Finds causes and preemptors, and remembers for a while which job was named as preemptor on which nodes: a job
+    that has all its nodes preempts no more.
 
-    And which jobs waited or began when a job was seen to be preempted: its preemptor may have begun, or ended, before
-    Slurm is asked.
-
-    `known` gives what is known of a job of our own, if it was read. `hurry` has states read at once: a preemptor waits
-    only until the pods have left.
+    It also remembers which jobs waited or began when a job was first seen as preempted, because the preemptor may have
+    begun, or ended, before Slurm is asked. `known` returns the details of a job of our own, if it was read. `hurry`
+    lets states be read at once, because a preemptor waits only until the pods have left.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class EndCauses:
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
     def saw(self, states: JobStates) -> None:
-        """The states of all jobs were read."""
+        """Remember the states of all jobs, as a poll has just read them."""
         self._before, self._states, self._newest = self._states, states, None
         self._note_seen(self._unseen)
         self._polled.set()
         self._polled = asyncio.Event()
 
     def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
-        """Why a job ended, not by whom, by the state that it had last."""
+        """Return why a job ended, by its last known state. The cause does not name a preemptor yet."""
         cause = ends.cause_of_end(job, known)
         if cause.is_preemption and job not in self._seen:
             is_new = job not in self._unseen
@@ -88,10 +89,10 @@ class EndCauses:
         return cause
 
     def _note_seen(self, jobs: Iterable[JobId]) -> None:
-        """Who waits now and who has begun, for each of the jobs that this answer is the first to show as preempted."""
+        """Remember which jobs wait and which have begun, for each job that this answer first shows as preempted."""
         shown = [job for job in jobs if ends.cause_of_end(job, self._states.get(job, frozenset())).is_preemption]
         if shown:
-            # Once for each answer, as it goes through all jobs.
+            # Once for each answer, because it walks over all jobs.
             self._newest = self._newest or _Seen(
                 waiting=ends.pending_to_look_at(self._states, self._is_known),
                 begun=ends.begun_between(self._before, self._states, self._is_known),
@@ -101,8 +102,8 @@ class EndCauses:
                 self._unseen.pop(job, None)
 
     async def next_states(self, preempted: Callable[[], Iterable[JobId]]) -> JobStates:
-        """The states of all jobs as the next poll reads them. If no poll is due soon, Slurm is asked.
-        Empty: not known.
+        """Return the states of all jobs as the next poll reads them. If no poll comes soon, Slurm is asked; empty if
+        that fails.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLLED_WITHIN_S):
@@ -117,14 +118,11 @@ class EndCauses:
         return self._states
 
     async def by_whom(self, preempted: Mapping[JobId, str], states: JobStates) -> dict[JobId, SlurmJob]:
-        """For each of these jobs, which job took its place on the node that is given with it. A job whose preemptor is
-        not found is left out.
-
-        Takes seconds at most; what is not known by then stays unknown.
+        """Return the preemptor of each of these jobs. A job whose preemptor is not found within seconds is left out.
 
         Args:
-            preempted: the jobs, and a node of each.
-            states: of all jobs, as they are now.
+            preempted: the jobs, each with a node that it lost.
+            states: the current states of all jobs.
         """
         found: dict[JobId, SlurmJob] = {}
         try:
@@ -191,7 +189,9 @@ class EndCauses:
 
 
 def _tiers(partitions: Sequence[Partition], node: str) -> dict[str, int]:
-    """Priority tier of each partition that has the node; of all where none names it: as ALL, or by a NodeSet."""
+    """Return the priority tier of each partition that names the node; of all partitions if none names it, because
+    they may have it as ALL or by a Slurm NodeSet.
+    """
     own = {p.name: p.priority_tier for p in partitions if _has(p, node)}
     return own or {p.name: p.priority_tier for p in partitions}
 

@@ -1,11 +1,11 @@
-"""Which gangs may ask Slurm for a job now. Where a limit of Slurm has been reached, only some of them may.
+"""Decides which gangs may submit a job now, if a limit of Slurm has been reached.
 
-Gangs whose jobs Slurm refuses for a limit of an association or QoS stand in line, and the oldest asks first. If each
-asked by itself, after longer and longer pauses, the newest would have what is free: it asks most often. Slurm does not
-say which limit it was, so there is a line for each user, account, QoS and partition; a gang that comes while it is
-there joins it and does not ask. In each turn the oldest asks, and after each job that is taken the next.
+Gangs whose jobs Slurm refuses for a limit of an association or QoS stand in line, and the oldest submits first. If each
+submitted by itself, after longer and longer pauses, the newest would get what becomes free, because it tries most
+often. Slurm does not say which limit was reached, so each user, account, QoS and partition has its own line. A gang
+that comes later joins the line. In each turn the oldest gang submits, and the next one after each job that Slurm takes.
 
-A job may be refused for its own size, and always will be. So when the oldest is refused one of the others asks as well,
+Slurm may refuse a job for its size, now and always. So when the oldest is refused, one of the others submits as well,
 in each turn another one.
 """
 
@@ -27,14 +27,14 @@ _NEVER: Final = float("inf")
 _Limit = tuple[str, str, str, str]
 """User, account, QoS and partition of jobs that have the same limits."""
 WINDOW_S: Final = 300.0
-"""Slurm's MinJobAge, if a site sets no other."""
+"""Seconds that slurmctld keeps an ended job: the default of MinJobAge, slurm.conf(5)."""
 _AGAIN_S: Final = 15.0
-"""Thousands may wait for the next to be free, and each look is a pass."""
+"""The shortest wait of a gang whose namespace has reached its share: thousands may wait, and each try is a pass."""
 
 
 @dataclass(slots=True)
 class _Line:
-    """`waiting`: the gangs, and since when. `asking`: those that may ask now."""
+    """The gangs that wait for one limit (`waiting`: gang → since when), and those that may submit now (`asking`)."""
 
     why: str
     waiting: dict[GangId, tuple[str, float]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class _Line:
 
     @property
     def oldest(self) -> GangId | None:
-        """Who has waited longest."""
+        """The gang that has waited longest."""
         return min(self.waiting, key=self.waiting.__getitem__, default=None)
 
 
@@ -56,7 +56,7 @@ class SubmitLines:
         self._lines: dict[_Limit, _Line] = {}
 
     async def run(self) -> None:
-        """Have turns until cancelled."""
+        """Give turns until cancelled."""
         while True:
             await asyncio.sleep(self._leader.settings.times.again_s)
             self.next_turn()
@@ -72,7 +72,7 @@ class SubmitLines:
             self._turn(line)
 
     def why_waits(self, record: GangRecord, spec: JobSpec) -> str:
-        """Why the gang may not ask now, and must stand in line; empty if it may."""
+        """Return why the gang may not submit now, and put it into the line; empty if it may."""
         line = self._lines.get(_limit(spec))
         if line is None or record.id in line.asking or not line.waiting:
             return ""
@@ -80,7 +80,7 @@ class SubmitLines:
         return line.why
 
     def refused(self, record: GangRecord, spec: JobSpec, why: str) -> None:
-        """Slurm has refused its job for a limit."""
+        """Put a gang whose job Slurm has refused for a limit into its line."""
         line = self._lines.setdefault(_limit(spec), _Line(why=why))
         line.why = why
         line.asking.discard(record.id)
@@ -89,7 +89,7 @@ class SubmitLines:
             self._ask_another(line)
 
     def left(self, record: GangRecord, spec: JobSpec, *, is_taken: bool) -> None:
-        """Take the gang out of its line. `is_taken`: Slurm has taken its job, and may take others."""
+        """Take a gang out of its line. `is_taken`: Slurm has accepted its job, so the next gang may submit."""
         line = self._lines.get(_limit(spec))
         if line is None:
             return
@@ -105,7 +105,7 @@ class SubmitLines:
         record.retry_at, record.refused = _NEVER, line.why
 
     def _turn(self, line: _Line) -> None:
-        """The oldest asks, and another one if the oldest so far did not: it may wait for something else."""
+        """Let the oldest gang submit. If it has not done so since the last turn, let another one submit too."""
         oldest = line.oldest
         is_silent = oldest in line.asking
         if oldest is not None:
@@ -130,7 +130,7 @@ class SubmitLines:
             if record is None or record.has_live_job:
                 self._leave(line, id)
                 if record is not None and record.retry_at == _NEVER:
-                    record.retry_at = 0.0  # a late answer: should it lose that job, nobody here would wake it
+                    record.retry_at = 0.0  # if it loses that job, no line would wake it
 
     def _leave(self, line: _Line, id: GangId) -> None:
         line.waiting.pop(id, None)
@@ -145,8 +145,8 @@ class NamespaceShares:
     """Limits the jobs of a namespace to `most` within `WINDOW_S`, 0 for any number; each leader counts for itself.
     `clock` is in seconds.
 
-    slurmctld keeps an ended job for minutes, and when its table is full it refuses each new one, whoever submits it. So
-    pods that come and go fast, a few at a time, would keep everybody from Slurm, and no quota of pods holds them.
+    slurmctld keeps an ended job for minutes, and refuses new jobs of everybody while its table is full. Without this
+    limit, the pods of one namespace that come and go fast could fill the table; no quota of pods prevents that.
     """
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
@@ -155,12 +155,12 @@ class NamespaceShares:
         self._made_at: dict[str, deque[float]] = {}
 
     def note(self, namespace: str) -> None:
-        """A job was made for pods of the namespace."""
+        """Count a job that was made for pods of the namespace."""
         if self._most:
             self._made_at.setdefault(namespace, deque(maxlen=self._most)).append(self._clock())
 
     def wait_s(self, namespace: str) -> float:
-        """Seconds until the namespace may have another job; 0: now."""
+        """Return the seconds until the namespace may have another job; 0 if it may now."""
         made_at, since = self._made_at.get(namespace, deque[float]()), self._clock() - WINDOW_S
         while made_at and made_at[0] <= since:
             made_at.popleft()
@@ -169,7 +169,7 @@ class NamespaceShares:
         return max(made_at[0] - since, _AGAIN_S) if len(made_at) == self._most > 0 else 0.0
 
     def explain(self, namespace: str) -> str:
-        """Why one has to wait, in words."""
+        """Return in words why pods of the namespace have to wait."""
         return (
             f"the pods of namespace {namespace} have made {self._most} Slurm jobs within {WINDOW_S / 60:.0f} minutes, "
             "which is the limit of a namespace (scheduler.namespaceShare of the Slurm cluster): more are submitted as "

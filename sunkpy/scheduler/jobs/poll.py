@@ -1,8 +1,8 @@
-"""The states of all jobs, read each second while there is a job of ours, and the details of those that need them.
+"""Reads the states of all jobs each second while a gang has a job, and the details of jobs that need them.
 
-Prologs and epilogs tell first where jobs begin and end. So while they call from all nodes, and no job is in a state of
-which they tell nothing, it is asked less often: each 5 s. Where an answer takes long, a tenth of the time at most, and
-each half a minute at least.
+Prologs and Epilogs report first where jobs begin and end. While they call from all nodes, and no job is in a state that
+they do not report, states are read each 5 s. If answers take long, the pause grows, so that reading takes at most a
+tenth of the time; it is half a minute at most.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ NOT_SEALED = (
     "slurmctld needs the same jwt.key as the scheduler"
 )
 _STEADY = 5
-"""Times the usual pause."""
+"""The pause while hooks report all changes, as a multiple of `poll_seconds`."""
 _REASONS_EACH_S, _MOST_REASONS = 10, 50
 _STARTED_PER_POLL = 500
 _DETAILS_IN_FLIGHT = 8
 _UNWATCHED_S = 60.0
-"""Slurm lets a job that is queued again wait for two minutes: polls that are nearer to each other see that."""
+"""Slurm lets a requeued job wait for two minutes, so polls with shorter pauses cannot miss it."""
 
 
 class JobPoller:
-    """Reads the states of all jobs while there is a job of ours, tells the ledger, and enqueues the gangs whose jobs
-    have changed.
+    """Reads the states of all jobs while a gang has a job, records them in the ledger, and enqueues the gangs whose
+    jobs have changed.
 
-    `on_states` is called with each answer, before anything follows from it. `have_hooks`: prologs and epilogs call from
-    all nodes.
+    `on_states` is called with each answer, before the ledger has it. `have_hooks` returns whether Prologs and Epilogs
+    call from all nodes.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class JobPoller:
         leader.metrics.poll_age_seconds.set_function(lambda: self._clock() - self._read_at)
 
     async def run(self) -> None:
-        """Poll until cancelled. What cannot be read changes nothing."""
+        """Poll until cancelled. A poll that fails changes nothing."""
         while True:
             try:
                 if any(record.jobs for record in self._ledger):
@@ -89,17 +89,17 @@ class JobPoller:
 
     @property
     def pause_s(self) -> float:
-        """Seconds until the next poll, at least: reading states takes only a share of the time."""
+        """The shortest pause before the next poll, in seconds; reading states may take only a share of the time."""
         return max(self._poll_s, pace.Cost(took_s=self._took_s).pause_s)
 
     @property
     def is_steady(self) -> bool:
-        """True if hooks report all that counts: they call from all nodes, and Slurm has been read for a while."""
+        """True if hooks report all changes that count: they call from all nodes, and no poll has failed for a while."""
         was_away = self._is_away or self._clock() - self._watched_since < _UNWATCHED_S
         return not was_away and self._ledger.all_jobs_known and self._have_hooks()
 
     async def poll(self) -> None:
-        """Read all states once, and the jobs about which more must be known."""
+        """Read the states of all jobs once, and the details of jobs that are due."""
         asked_at = self._clock()
         states = await self._leader.slurm.jobs_state()
         self._took_s = self._clock() - asked_at
@@ -108,7 +108,7 @@ class JobPoller:
         changed = await self._ledger.observe(states, asked_at=asked_at)
         due = self._ledger.due.take(asked_at, started=_STARTED_PER_POLL, waiting=self._reasons_due(asked_at))
         wanted = [(record, job) for job in due if (record := self._ledger.by_job(job.id)) is not None]
-        # Nothing follows from the start of a job before its nodes are known.
+        # A pass cannot use the start of a job before its nodes are known.
         told_later = {record.id for record, job in wanted if job.has_started and len(record.jobs) == 1}
         async for record in in_turns(changed):
             if record.id not in told_later:
@@ -119,7 +119,7 @@ class JobPoller:
         async def read(record: GangRecord, job: Job) -> None:
             async with limit:
                 known = record.jobs.get(job.id)
-                is_read = known is None or known.read_at > job.read_at  # for a hook that called meanwhile
+                is_read = known is None or known.read_at > job.read_at  # a hook that called meanwhile had it read
                 is_new = not is_read and await self._read(record, job.id)
             if is_new or record.id in told_later:
                 self._ledger.queue.add(record.id)
@@ -129,15 +129,18 @@ class JobPoller:
                 group.create_task(read(record, job))
 
     def _reasons_due(self, now: float) -> int:
-        """For how many jobs the reason of waiting may be asked now: a fixed number a second, whatever the pause is."""
+        """Return for how many pending jobs the reason may be read now: a fixed number for each second since the
+        last.
+        """
         count = int(min(_REASONS_EACH_S * (now - self._reasons_at), _MOST_REASONS))
         self._reasons_at = now if count else self._reasons_at
         return count
 
     def is_watched_since(self, at: float) -> bool:
-        """A job that had a node then and runs has it still: no job was queued again, and began elsewhere, unseen.
+        """True if polls would have seen a job that was requeued since `at`. Then a job that had a node at that time,
+        and runs, still has it.
 
-        While states cannot be read, slurmctld may have been killed, and have forgotten some.
+        While states cannot be read, slurmctld may have been killed and have forgotten jobs.
         """
         is_seen = not self._is_away and self._clock() - self._read_at <= _UNWATCHED_S
         return is_seen and at >= self._watched_since
@@ -148,7 +151,7 @@ class JobPoller:
         self._read_at = asked_at
 
     async def _read(self, record: GangRecord, id: JobId) -> bool:
-        """Read the states; whether the answer had anything new."""
+        """Read a job in full and record it; return whether a decision may change with it."""
         asked_at, change = self._clock(), partial(self._ledger.change_job, record, id)
         change(lambda job: replace(job, read_at=asked_at))
         try:
@@ -164,7 +167,9 @@ class JobPoller:
         return self._unproved(record, found) or is_ended
 
     def _unproved(self, record: GangRecord, job: SlurmJob) -> bool:
-        """slurmctld lacks the chart's script, or the comment was changed since: is that new?"""
+        """Note that a job does not prove to be the gang's: slurmctld lacks the chart's job_submit.lua, or its comment
+        was changed. Return whether that is new.
+        """
         if not self._ledger.change_job(record, job.id, lambda known: replace(known, is_unproved=True)):
             return False
         self._log.warning("a job does not prove whose it is", gang=str(record.id), job=job.id, comment=job.comment)

@@ -1,11 +1,11 @@
-"""Finds the gangs of jobs that are not known here: first of jobs that are noted on pods, then of all others.
+"""Finds the gangs of jobs that the ledger does not know: first of jobs that are noted on pods, then of all others.
 
-An earlier leader left them, or a submit whose answer was lost made them. What counts is what a job says of itself:
-anybody who may edit a pod can note another's job there.
+An earlier leader left such jobs, or a submit whose answer was lost made them. Only the job's own comment says which
+gang it belongs to: anybody who may edit a pod can write another job's ID into its annotations.
 
-Jobs are read one by one, a few at a time, first those that somebody waits for: 50,000 jobs in one answer are 250 MB,
-come after the time for which an answer is waited for, and slurmrestd offers no part of them. The search remembers to
-whom a job belongs. So it reads jobs of others only once, however often it searches.
+Jobs are read one by one, a few at a time, those first for which a hook or a pod waits. 50,000 jobs in one answer are
+250 MB and take longer than the request's timeout, and slurmrestd offers no smaller lists. The search remembers to whom
+a job belongs, so it reads jobs of other users only once.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sunkpy.slurm.errors import NotFound, SlurmError, UnreadableJob
 
 AGAIN_S: Final = 1.0
 NOBODY: Final = GangId(namespace="", name="", uid="")
-"""Stands in the place of a gang for a job that belongs to none."""
+"""Stands for the gang of a job that belongs to no gang."""
 
 _WORKERS: Final = 8
 _ONLY_URGENT: Final = 4
 
 Learned = Callable[[JobId, SlurmJob | None, float, bool], None]
-"""Called with a job as it is, None when Slurm does not know it, when (monotonic) it was asked for, and whether its
-nodes could be read.
+"""Called with the ID of a job, the job (None if Slurm does not know it), the time of the request (monotonic), and
+whether the job's nodes could be read.
 """
 
 
 class JobSearch:
-    """`learned` hears of each job that was read, when it is known whose it is."""
+    """Searches for the gangs of unknown jobs. `learned` is called with each job that was read."""
 
     def __init__(self, leader: Leader, *, learned: Learned) -> None:
         self._leader = leader
@@ -56,22 +56,22 @@ class JobSearch:
         """The gang of each job that was read; None: Slurm does not know the job."""
 
     def ask_about(self, job: JobId, *, urgency: Urgency = Urgency.SOON) -> None:
-        """Find out whose a job is, or how it is now; `FIRST` if something waits for the answer."""
+        """Queue a job to be read, to learn its gang and state; with `FIRST` if a hook waits for the answer."""
         if self._urgency(job) > urgency:
             self._urgent[job] = urgency
             self._ask(job)
 
     async def all(self, *, sent_after: float) -> None:
-        """Read every job that holds something, or may come to hold it, and that the ledger does not know. The search
-        began after `sent_after` (monotonic). One search serves all callers that ask at about the same time.
+        """Read every pending or running job that the ledger does not know, in a search that begins after `sent_after`
+        (monotonic). One search serves all callers that ask at about the same time.
 
         Raises:
-            SlurmError: Slurm, or one of the jobs, could not be read. What was read counts when it is tried again.
+            SlurmError: Slurm, or one of the jobs, could not be read. The next try does not repeat what was read.
         """
         await self._search.get(sent_after=sent_after)
 
     async def run(self) -> None:
-        """Read until cancelled."""
+        """Read the queued jobs until cancelled."""
         metrics = self._leader.queues
         await run_workers(self._queue, self._read, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
 
@@ -84,7 +84,7 @@ class JobSearch:
         self._queue.add(job)
 
     async def _read_all(self) -> None:
-        """Those that are noted on pods are among them: when it returns, each was asked for once."""
+        """Read all unknown jobs, also those that are noted on pods. Return when each was tried once."""
         unknown: list[JobId] = []
         whose: dict[JobId, GangId | None] = {}
         async for id, state in in_turns((await self._leader.slurm.jobs_state()).items()):
@@ -96,7 +96,7 @@ class JobSearch:
                 unknown.append(id)
                 if id not in self._untried:
                     self._ask(id)
-        if self._ledger.all_jobs_known:  # of those that ended nobody needs to know any more whose they were
+        if self._ledger.all_jobs_known:  # from now on the gangs of ended jobs need not be remembered
             self.whose = whose | {id: self.whose[id] for id in unknown if id in self.whose}
         if self._untried:
             await self._all_tried.wait()
@@ -104,7 +104,7 @@ class JobSearch:
             raise error
 
     async def _read(self, id: JobId) -> float | None:
-        """Find out whose a job is; when to ask again."""
+        """Read a job and learn its gang; return the seconds until it is read again, None if it need not be."""
         asked_at, has_nodes, job = self._leader.clock(), True, None
         try:
             job = await self._leader.slurm.job(id)
@@ -112,7 +112,7 @@ class JobSearch:
             pass
         except UnreadableJob as error:
             job, has_nodes = error.job, False
-        except SlurmError as error:  # nothing may follow for its pods; the others do not wait for it
+        except SlurmError as error:  # only the pods that note this job have to wait
             self._log.debug("job not read", job=id, error=str(error))
             self._failed[id] = error
             return AGAIN_S

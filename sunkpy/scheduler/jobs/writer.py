@@ -1,7 +1,8 @@
-"""What the scheduler does to placeholder jobs in Slurm: submit, update, tell how the pods ended, cancel.
+"""Submits, updates, signals and cancels placeholder jobs in Slurm.
 
-A service is asked for as an allocation first, which Slurm grants at once or never; what it refuses is queued as a batch
-job. Slurm keeps a FAILED job on record for a refusal, so nothing is tried for a while where one was refused.
+For a service an allocation is requested first, which Slurm grants at once or never. If Slurm refuses it, a batch job is
+queued. Slurm keeps a FAILED job on record for each refusal, so no allocation is requested for a while in a partition
+that has refused one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _SLURM_USER = "slurm"
 _QUEUING_AT_ONCE = 10
-"""Requests about jobs that only queue: slurmctld takes no more jobs per second from more, and others want an answer."""
+"""The most requests at a time that submit or update queued jobs. More would not make slurmctld faster, and would delay
+other requests.
+"""
 
 
 class NotSubmitted(Exception):
@@ -35,9 +38,9 @@ class NotSubmitted(Exception):
 
 
 class JobWriter:
-    """Writes jobs to Slurm. Each write may be repeated: what Slurm has done already is not an error.
+    """Writes jobs to Slurm. Each write may be repeated: a change that Slurm has already made is not an error.
 
-    All that is done to a job is done as its owner, so that Slurm allows no more than it allows them.
+    Requests for a job are sent as its owner, so that Slurm checks the owner's rights.
     """
 
     def __init__(self, leader: Leader, search: JobSearch) -> None:
@@ -54,16 +57,16 @@ class JobWriter:
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, record: GangRecord, spec: JobSpec) -> JobId | None:
-        """Hand a job to Slurm; None when the gang has one: an earlier submit, whose answer was lost, made it.
+        """Submit a job for the gang and return its ID; None if an earlier submit, whose answer was lost, made one.
 
         Raises:
-            NotSubmitted: with Slurm's words.
+            NotSubmitted: Slurm refused it, or the gang has to wait; the text says why.
         """
         if record.uncertain_since is not None and await self._find_lost_answer(record):
             return None
         if why := self.lines.why_waits(record, spec):
             raise NotSubmitted(why)
-        # Pods that run without a job get one at once, because until then Slurm may start others on their node.
+        # Pods that run without a job get one at once, because until then Slurm may start other jobs on their node.
         is_new = not any(pod.spec.node_name for pod in record.recognised.pods)
         if is_new and (wait_s := self._shares.wait_s(record.id.namespace)):
             record.retry_at, record.refused = self._clock() + wait_s, self._shares.explain(record.id.namespace)
@@ -71,7 +74,7 @@ class JobWriter:
         try:
             async with self._queuing:
                 if record.has_live_job:
-                    return None  # its prolog was faster than this
+                    return None  # meanwhile a Prolog of a job from a lost answer has called
                 job = await self._hand_over(record, spec)
         except (errors.Unreachable, errors.Malformed) as error:
             record.uncertain_since = self._clock()
@@ -89,7 +92,7 @@ class JobWriter:
         return job
 
     async def _hand_over(self, record: GangRecord, spec: JobSpec) -> JobId:
-        """The one place where jobs come from. Whatever it raises, Slurm has made one job at most."""
+        """Make the job in Slurm, and record it. If this raises, Slurm has made at most one job."""
         partition, user = spec.partition, self._as(spec.user)
         granted = None
         if spec.at_once and self._may_have_room(partition):
@@ -112,11 +115,13 @@ class JobWriter:
         return submitted.job_id
 
     def _may_have_room(self, partition: str) -> bool:
-        """Nothing was refused there lately."""
+        """True if the partition has refused no allocation lately."""
         return self._clock() - self._refused_at.get(partition, float("-inf")) >= self._times.allocation_refused_s
 
     async def _find_lost_answer(self, record: GangRecord) -> bool:
-        """After a submit without an answer: was there a job after all? A late one is found by its prolog."""
+        """True if a submit that got no answer made a job. A job that Slurm makes later is found by its Prolog's
+        call.
+        """
         assert record.uncertain_since is not None
         await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
         record.uncertain_since = None
@@ -124,7 +129,7 @@ class JobWriter:
         return record.has_live_job
 
     def _as(self, user: str) -> str:
-        """Whose token a request needs; empty for the scheduler's own."""
+        """Return the user whose token a request needs; empty for the scheduler's own."""
         return user if user != self._user else ""
 
     def _failed(self, record: GangRecord, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
@@ -134,7 +139,7 @@ class JobWriter:
         return NotSubmitted(error.message)
 
     async def exclude(self, record: GangRecord, action: act.UpdateExcluded) -> None:
-        """Replace the nodes that a pending job must not use."""
+        """Replace the list of nodes that a pending job must not use."""
         user = self._as(record.jobs[action.job].slurm.user)
         try:
             async with self._queuing:
@@ -144,13 +149,15 @@ class JobWriter:
         self._ledger.change_job(record, action.job, lambda job: job.excluding(action.excluded))
 
     async def change(self, record: GangRecord, action: act.UpdateTerms) -> str | None:
-        """Change a pending job; Slurm's words when it refuses, and the job stays as it is; None: it is not there."""
+        """Change the terms of a pending job. Return empty text, or Slurm's reason if it refuses and the job stays as it
+        is; None if the job is gone or has started.
+        """
         user, change = self._as(record.jobs[action.job].slurm.user), action.change
         try:
             if change.fields:
                 await self._slurm.update_job(action.job, change.to, change.fields, user=user)
         except (errors.AlreadyDone, errors.NotFound):
-            return None  # the poll tells
+            return None  # the next poll reads its state
         except errors.Rejected as error:
             self._ledger.change_job(record, action.job, lambda job: replace(job, refused=change.asked))
             return error.message
@@ -159,7 +166,7 @@ class JobWriter:
         return ""
 
     async def finish(self, record: GangRecord, action: act.Finish) -> None:
-        """Tell a placeholder job to end with the exit code of its pods. The signal is repeated every few seconds."""
+        """Signal a placeholder job to end with the exit code of its pods. The signal is repeated every few seconds."""
         job, now = record.jobs[action.job], self._clock()
         if job.told_at is not None and now - job.told_at < TELL_AGAIN_S:
             return
@@ -169,24 +176,24 @@ class JobWriter:
             await self._slurm.signal_job(job.id, signal, user=self._as(job.slurm.user))
         except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
             self._log.info("placeholder not told", job=job.id, error=error.message)
-        # Not before: one that Slurm could not be asked about is not deaf.
+        # Set only after an answer: if Slurm was not reached, the job has not ignored the signal.
         self._ledger.change_job(record, job.id, lambda job: replace(job, heard_at=job.heard_at or self._clock()))
 
     async def cancel(self, record: GangRecord, id: JobId, *, why: str) -> None:
-        """Cancel a job; again after a while, should Slurm have missed it."""
+        """Cancel a job. The request is repeated after a while, if the job is still there."""
         job, now = record.jobs[id], self._clock()
         if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_S:
             return
         self._log.info("cancelling", gang=str(record.id), job=id, why=why)
-        # The poll tells of a job that has ended already.
+        # For a job that has already ended, the next poll reads its state.
         with contextlib.suppress(errors.AlreadyDone, errors.NotFound):
             await self._cancel_as(self._as(job.slurm.user), record, id)
         self._ledger.change_job(record, id, lambda job: replace(job, cancelled_at=now))
 
     async def _cancel_as(self, user: str, record: GangRecord, job: JobId) -> None:
-        """As SlurmUser when the owner may not, for Slurm does not know them any more: the job would stay for ever.
+        """Cancel a job as its owner, or as SlurmUser if Slurm does not know the owner any more; else it would stay.
 
-        SlurmUser may cancel any job, so Slurm is asked first whose this one is.
+        SlurmUser may cancel any job, so Slurm is asked first whether this ID is still the gang's job.
         """
         try:
             await self._slurm.cancel_job(job, user=user)
@@ -203,7 +210,7 @@ class JobWriter:
         self._leader.metrics.cancels.inc()
 
     async def _read(self, job: JobId) -> SlurmJob:
-        """A job as it is now, also where its nodes cannot be read."""
+        """Return a job as Slurm has it now, also if its node list cannot be read."""
         try:
             return await self._slurm.job(job)
         except errors.UnreadableJob as error:

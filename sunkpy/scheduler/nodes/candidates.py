@@ -1,6 +1,6 @@
-"""The nodes that Slurm knows, as candidates for pods, by lasting facts and as Slurm says now; and what pods hold there.
+"""The nodes that Slurm knows, as candidates for pods, and the amounts that pods hold there.
 
-Candidates are kept as long as nothing about them changes, for they know their sums.
+A candidate object is reused as long as nothing about its node changes, because it caches sums.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sunkpy.slurm import NodeCache
 
 
 class Held:
-    """For each Kubernetes node, what pods hold of it according to the watches: the sum of `amounts_of` over its pods.
-    `on_change` is called with the node.
+    """Sums up for each Kubernetes node what its pods hold of it, as `amounts_of` says for each pod of the watches.
+    `on_change` is called with a node whose sum changed.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Held:
         self.by_node: dict[str, matching.Amounts] = {}
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of a watch."""
+        """Follow one change of a pod in a watch."""
         if old is not None and new is not None and _facts(old) == _facts(new):
             return
         if old is not None:
@@ -59,7 +59,7 @@ def _facts(pod: Pod) -> tuple[object, ...]:
 
 
 class Candidates:
-    """The nodes that may be used; none while Slurm's nodes have not been read."""
+    """The nodes that Slurm knows, as candidates for pods; none while Slurm's nodes have not been read."""
 
     def __init__(self, slurm_nodes: NodeCache, nodes: Informer[Node], slurmd_pods: Informer[Pod], taken: Held) -> None:
         self._slurm_nodes = slurm_nodes
@@ -72,14 +72,16 @@ class Candidates:
         self._now: list[Candidate] = []
 
     def now(self) -> list[Candidate]:
-        """The candidates with what Slurm says of them now."""
+        """Return the candidates, each with its Slurm node as last read."""
         known = self._known()
         found = (_as_now(c, known.get(c.slurm_node)) for c in self.lasting())
         self._now = _reused(found, self._now)
         return self._now
 
     def lasting(self) -> list[Candidate]:
-        """The candidates with what Slurm said when they last changed in a way that lasts."""
+        """Return the candidates, each with its Slurm node as read when a lasting property (CPUs, memory, GRES,
+        features) last changed; states may be old.
+        """
         if not self._is_fresh:
             known = self._known()
             found = (self._candidate(pod, known) for pod in filter(is_slurmd, self._slurmd_pods.values()))
@@ -89,11 +91,11 @@ class Candidates:
         return self._lasting
 
     def invalidate(self) -> None:
-        """Drop what was worked out: something that lasts has changed."""
+        """Compute the candidates again at the next use, because a lasting property has changed."""
         self._is_fresh = False
 
     def differ(self, changed: Iterable[str]) -> bool:
-        """Slurm says something else now of what lasts about one of these nodes."""
+        """True if a lasting property of one of these Slurm nodes differs from the candidates'."""
         now = self._known()
         then = {**{c.slurm_node: c.slurm for c in self._lasting}, **self.foreign} if self._is_fresh else {}
         return any(_size(now.get(name)) != _size(then.get(name)) for name in changed)
@@ -103,7 +105,7 @@ class Candidates:
         return observation.nodes if observation is not None else {}
 
     def _candidate(self, pod: Pod, known: dict[str, SlurmNode]) -> Candidate | None:
-        """Only nodes that Slurm knows: it refuses a job that excludes an unknown one."""
+        """Return a slurmd pod's node as a candidate; None if Slurm does not know it, for then no job may exclude it."""
         name = slurm_node_of(pod)
         node, slurm = self._nodes.get("", pod.spec.node_name), known.get(name)
         if node is None or slurm is None:
@@ -117,7 +119,7 @@ def _as_now(candidate: Candidate, slurm: SlurmNode | None) -> Candidate:
 
 
 def _reused(found: Iterable[Candidate], before: Iterable[Candidate]) -> list[Candidate]:
-    """Where nothing has changed the candidate of before, which knows its sums already."""
+    """Return these candidates; an unchanged one is replaced by the earlier object, which has cached its sums."""
     known = {candidate.slurm_node: candidate for candidate in before}
     return [old if (old := known.get(new.slurm_node)) is not None and old == new else new for new in found]
 

@@ -1,4 +1,4 @@
-"""The cluster as the scheduler watches it: its own pods, the nodes, and the slurmd pods that join them to Slurm."""
+"""The scheduler's watches of the cluster: pods that name it, nodes, and the slurmd pods that join nodes to Slurm."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ from sunkpy.slurm import NodeCache
 
 
 class Cluster:
-    """Informers of one leader. `on_claim` is called with a pod when a claim of it changed, for devices or a volume;
-    `on_room` when a volume for it may be made elsewhere now.
+    """The informers of one leader. `on_claim` is called with a pod when its claim for devices or for a volume changed;
+    `on_room` when its volume may now be made on other nodes.
     """
 
     def __init__(
@@ -79,9 +79,7 @@ class Cluster:
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
         self.reach = 0
-        """A number that changes whenever nodes or storage classes have changed so that other volumes may be within
-        reach.
-        """
+        """A number that grows when nodes or storage change so that pods may reach volumes from other nodes."""
         by_name = (f"spec.schedulerName={name}" for name in own_names)
         on_pod = partial(on_unreadable, "Pod")
         self.pods = Together(
@@ -122,7 +120,7 @@ class Cluster:
         self._slurm_nodes.add_listener(self._slurm_nodes_changed)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Run the watches until cancelled."""
         async with asyncio.TaskGroup() as group:
             for informer in self._watched():
                 group.create_task(informer.run())
@@ -138,40 +136,42 @@ class Cluster:
             await informer.synced.wait()
 
     def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
-        """Namespaces only if `scheduler.access` looks at their labels or annotations."""
+        """Return the informers that must be listed before work begins; namespaces only if `scheduler.access` reads
+        them.
+        """
         namespaces = [self._namespaces] if self._reads_namespaces else []
         return (*self.pods.parts, self.nodes, self.slurmd_pods, *namespaces)
 
     def have_hooks(self) -> bool:
-        """True if Prologs and Epilogs call from all nodes: no node is external, where slurmctld starts jobs and nobody
-        is told.
-        """
+        """True if Prologs and Epilogs call from all nodes. None call from EXTERNAL nodes, which have no slurmd."""
         observation = self._slurm_nodes.observation
         return observation is not None and not any("EXTERNAL" in each.state for each in observation.nodes.values())
 
     def are_pods_known(self) -> bool:
-        """The watches show which pods are on the nodes: all are connected, and none was interrupted a moment ago."""
+        """True if the watches show which pods are on nodes: all are connected, and have been for `watch_settles_s`."""
         settles_s = self._settings.times.watch_settles_s
         return all(part.connected and part.connected_s >= settles_s for part in self._everybody.parts)
 
     def namespace_of(self, name: str) -> Namespace | None:
-        """The namespace with what `scheduler.access` reads; None if a pod was seen before its namespace."""
+        """Return the namespace with what `scheduler.access` reads of it; None if the watch does not show it yet."""
         if not self._reads_namespaces:
             return Namespace(name=name)
         found = self._namespaces.get("", name)
         return Namespace(name=name, labels=found.labels, annotations=found.annotations) if found is not None else None
 
     def node_behind(self, slurm_node: str) -> Node | None:
-        """The Kubernetes node on which the slurmd of a Slurm node runs."""
+        """Return the Kubernetes node on which the slurmd of a Slurm node runs; None if it is unknown."""
         pod = self.slurmd_of(slurm_node)
         return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
 
     def slurmd_of(self, slurm_node: str) -> Pod | None:
-        """The slurmd pod of a Slurm node."""
+        """Return the slurmd pod of a Slurm node; None if there is none."""
         return _best(self._slurmd_of.of(slurm_node))
 
     def path_to(self, slurm_node: str) -> tuple[str, ...]:
-        """The switches above a Slurm node, widest first: by the label of the settings, or as the syncer has noted."""
+        """Return the switches above a Slurm node, widest first: by the Node label in the settings, or by the syncer's
+        annotation on the slurmd pod.
+        """
         if label := self._settings.switch_label:
             node = self.node_behind(slurm_node)
             return (node.labels[label],) if node is not None and node.labels.get(label) else ()
@@ -179,29 +179,29 @@ class Cluster:
         return path_told(pod.annotations.get(names.ANNOTATION_TOPOLOGY, "")) if pod is not None else ()
 
     def slurm_node_on(self, node: str) -> str:
-        """The Slurm node whose slurmd runs on a Kubernetes node; empty when there is none."""
+        """Return the Slurm node whose slurmd runs on a Kubernetes node; empty if there is none."""
         pod = _best(self._slurmd_on.of(node))
         return slurm_node_of(pod) if pod is not None else ""
 
     def slurm_node_at(self, hostname: str) -> str:
-        """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
+        """Return the Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty if none."""
         return next((self.slurm_node_on(node.name) for node in self._by_hostname.of(hostname)), "")
 
     def as_counted(self, pod: Pod) -> Pod:
-        """A pod as it was just read, with what it asks for as the watch has it, which has added that up: pods of
-        others may have ten thousand containers.
+        """Return a pod that was just read with the watch's spec, which has summed up the requests: a pod of others may
+        have ten thousand containers.
         """
         seen = self._everybody.get(*pod.key)
         return msgspec.structs.replace(pod, spec=seen.spec) if seen is not None and seen.uid == pod.uid else pod
 
     def eligibility(self, spec: PodSpec) -> CachedVerdict[PodSpec, Eligibility] | None:
-        """The nodes on which a pod may run; None until Slurm's nodes have been read."""
+        """Return the nodes on which a pod may run; None until Slurm's nodes have been read."""
         if self._slurm_nodes.observation is None:
             return None
         return self._eligible.of(_signature(spec), spec)
 
     def avoided_nodes(self, pods: Sequence[Pod]) -> CachedVerdict[Sequence[Pod], Mapping[str, str]]:
-        """Slurm nodes where other pods keep one of these pods away, or where pods are missing that it must be near,
+        """Return the Slurm nodes that one of these pods must avoid by affinity rules, its own or those of other pods,
         each with the reason.
         """
         is_looking = any(looks_around(pod.spec) for pod in pods)
@@ -212,12 +212,12 @@ class Cluster:
         return verdicts.of(msgspec.json.encode(list(map(self._around_which, kinds)), order="sorted"), kinds)
 
     def may_run_as_before(self, verdict: CachedVerdict[PodSpec, Eligibility]) -> bool:
-        """True if nothing has changed for pods that ask the same."""
+        """True if an earlier verdict on eligible nodes still holds."""
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
     def avoid_as_before(self, verdict: CachedVerdict[Sequence[Pod], Mapping[str, str]]) -> bool:
-        """True if nothing has changed for pods that avoid or seek these. Without a template: for pods that all others
-        leave alone.
+        """True if an earlier verdict of `avoided_nodes` still holds. A verdict without template holds while no pod on a
+        node keeps others away.
         """
         if verdict.template is None:
             return self.neighbours.is_open
@@ -231,7 +231,9 @@ class Cluster:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}
 
     def _pod_moved(self, pod: Pod) -> None:
-        """Most pods are nothing to those that wait: only one that shuts out others is to pods that do not look."""
+        """Doubt the verdicts that a pod which came, went or changed may alter. For waiting pods without affinity rules,
+        only a pod that keeps others away counts.
+        """
         is_shutting_out = bool(anti_affinity(pod.spec))
         if is_shutting_out:
             self._shut_out.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
@@ -240,14 +242,14 @@ class Cluster:
             self._wake.neighbours.set()
 
     def _tell_apart(self, place: TermPlace) -> None:
-        """Pods there that differ in another label are no longer alike."""
+        """Forget verdicts on pods in this place: a pod there now tells pods apart by a further label."""
         self._looking.forget(shut_out_from(place))
         self._shut_out.forget(shut_out_from(place))
 
     def _around_which(self, pod: Pod) -> tuple[object, ...]:
-        """All of the pod that decides where others are in its way.
+        """Return what decides where other pods are in a pod's way; pods with equal values share a verdict.
 
-        Only those of its labels that a term asks for, because each Job, each index and each replica has labels of its
+        Only labels that some affinity term asks for are included, because each Job, index and replica has labels of its
         own.
         """
         terms = terms_of(pod)
@@ -256,7 +258,7 @@ class Cluster:
         return (pod.metadata.namespace, labels, terms, anti_affinity(pod.spec), pod.spec.host_ports, spreads_by(pod))
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
-        """Which pods are on which node. `listed`: all pods of some nodes, as they were just read."""
+        """Return which pods are on which node. `listed`: all pods of some nodes, as they were just read."""
         if self._by_name is None:
             self._by_name = {node.name: node for node in self.nodes.values()}
         around = self.neighbours.around(self._by_name, listed=listed)
@@ -299,7 +301,9 @@ class Cluster:
             self._takes_other.set()
 
     async def _follow_others(self) -> None:
-        """Each change may be one of every job that waits, and strangers come and go all the time."""
+        """Doubt the nodes after other schedulers' pods have changed there, at most each `occupancy_each_s`: each time
+        all waiting gangs are checked again.
+        """
         while True:
             await self._takes_other.wait()
             self._takes_other.clear()
@@ -315,12 +319,12 @@ class Cluster:
         self._wake.nodes.set()
 
     def _invalidate(self) -> None:
-        """Drop what was computed: nodes came, went or changed."""
+        """Compute everything about nodes again, because nodes came, went or changed."""
         self.reach += 1
         self._doubt_nodes()
 
     def _doubt_nodes(self) -> None:
-        """More or less is left on nodes."""
+        """Doubt all verdicts on nodes, because what is left there has changed."""
         self.candidates.invalidate()
         self.devices.doubt_resources()
         self._eligible.doubt()
@@ -329,7 +333,7 @@ class Cluster:
 
 
 def _best(slurmds: Iterable[Pod]) -> Pod | None:
-    """The slurmd pod of a node; if there are several, one that is not ending."""
+    """Return the slurmd pod of a node; if there are several, preferably one that is not ending."""
     return min(slurmds, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)
 
 

@@ -1,7 +1,7 @@
-"""Which nodes are full for pods that ask alike, of what Slurm does not count: ephemeral-storage, hugepages, rdma.
+"""Finds nodes that have too little left of resources which Slurm does not count: ephemeral-storage, hugepages, rdma.
 
-It is kept for those that wait, and worked out again after a change, for the nodes alone that changed: hundreds of pods
-may wait for one rdma device, and each pod that is bound changes what some node holds.
+Pods with the same requests share an answer, which is kept while they wait. After a change it is computed again only for
+the nodes that changed: hundreds of pods may wait for one rdma device, and each binding changes a node.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
 from sunkpy.scheduler.nodes.candidates import Held
 
 Full = Mapping[str, str]
-"""Slurm node → what is lacking there, in words."""
+"""Slurm node → which resource it lacks, in words."""
 
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """What pods ask for, and the answer for each node with what decided it."""
+    """The amounts that pods request (`needs`), and the answer for each node with the facts that decided it
+    (`known`).
+    """
 
     needs: matching.Amounts
     known: dict[str, tuple[Candidate, matching.Amounts | None, str]] = field(default_factory=dict)
@@ -35,7 +37,9 @@ FullNodes = CachedVerdict[Question, Full]
 
 
 class Fullness:
-    """`candidates` gives the nodes; `on_change` is called when the answer may have changed for a pod that waits."""
+    """Answers which nodes are full for a pod. `candidates` returns the nodes; `on_change` is called when an answer for
+    a waiting pod may have changed.
+    """
 
     def __init__(
         self, candidates: Callable[[], Sequence[Candidate]], *, counted: Collection[str], on_change: Callable[[], None]
@@ -48,12 +52,14 @@ class Fullness:
         self._answers: Verdicts[Question, Full] = Verdicts(self._work_out)
 
     def doubt(self) -> None:
-        """A node has changed, or what pods hold there."""
+        """Note that a node, or what pods hold there, has changed."""
         if self._answers.doubt():
             self._on_change()
 
     def of(self, specs: Iterable[PodSpec]) -> tuple[FullNodes, ...]:
-        """An answer for each spec that asks for something that Slurm does not count (other than the number of pods)."""
+        """Return an answer for each spec that requests a resource which Slurm does not count (the number of pods
+        aside).
+        """
         asked = (self._needs(spec) for spec in specs)
         return tuple(
             self._answers.of(msgspec.json.encode(needs, order="sorted"), Question(needs))
@@ -66,7 +72,9 @@ class Fullness:
         return self._answers.holds(answer)
 
     def too_many_pods(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> Full:
-        """Which of the nodes in `refusing`, which have refused a pod, still have too many pods, and why."""
+        """Return which nodes of `refusing`, where a kubelet refused a pod, still have too many pods, with the
+        reason.
+        """
         nodes = [each for each in self._candidates() if each.slurm_node in refusing] if refusing else []
         full: dict[str, str] = {}
         for needs in (self._needs(spec) for spec in specs) if nodes else ():

@@ -1,8 +1,8 @@
-"""Pods of other schedulers that are on nodes: daemons, the slurmd pods, strangers.
+"""Watches pods of other schedulers that are on nodes: daemons, slurmd pods and all others.
 
-A node that is full of such pods must not be offered to a job: Slurm would start it, perhaps preempt others for it, and
-the kubelet would refuse the pod; and pods may want to be near strangers, or away from them. A large cluster has tens of
-thousands, so of each only what matters is kept, and pods of one template share it: a kilobyte each, or less.
+A node that is full of such pods must not be offered to a job: Slurm would start the job, perhaps preempt others for it,
+and the kubelet would refuse the pod. Pods may also want to be near such pods, or away from them. A large cluster has
+tens of thousands, so only what matters of each is kept, in a kilobyte or less, shared by pods of one template.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _NOTHING: Final[dict[str, str]] = {}
 
 
 def pods_of_others(kube: Kube, scheduler_names: Collection[str], tell: Tell) -> Informer[Pod]:
-    """The pods that hold something of a node, cut to what matters."""
+    """Return an informer of the pods of other schedulers that are on nodes and have not ended, each cut by `Cut`."""
     where = [f"spec.schedulerName!={name}" for name in scheduler_names]
     where += ["spec.nodeName!=", "status.phase!=Succeeded", "status.phase!=Failed"]
     return Informer(kube, paths.ALL_PODS, Pod, field_selector=",".join(where), keep=Cut(), tell=tell, are_large=True)
 
 
 class Cut:
-    """Cuts a pod to the parts that count for others: its labels and terms, what it takes, and where it is."""
+    """Cuts a pod to what counts for other pods: labels, anti-affinity terms, requests, host ports, and its node."""
 
     def __init__(self) -> None:
         self._known: cachetools.LRUCache[bytes, object] = cachetools.LRUCache(_MOST_SHARED)
 
     def __call__(self, pod: Pod) -> Pod:
-        """The pod as it is stored."""
+        """Return the pod as it is stored."""
         meta = pod.metadata
         container = msgspec.structs.replace(as_much(pod.spec), ports=pod.spec.host_ports[:MOST_LINES])
         # Nobody has refused it for too many of them.
@@ -67,5 +67,5 @@ class Cut:
         )
 
     def _shared(self, value: T) -> T:
-        """An equal object that is already kept, if there is one."""
+        """Return an equal object that is already kept, if there is one; else keep this one."""
         return cast("T", self._known.setdefault(msgspec.json.encode(value, order="sorted"), value))

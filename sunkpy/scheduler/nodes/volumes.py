@@ -1,7 +1,7 @@
-"""Claims, volumes, classes and free storage as the scheduler watches them, and the node that it writes on claims.
+"""Watches PersistentVolumeClaims, volumes, StorageClasses and free storage, and writes the selected node on claims.
 
-A claim whose class waits for the first consumer gets no volume before a scheduler has named the node of its pod. A
-provisioner that cannot make the volume there takes that name off again.
+A claim whose class has the binding mode WaitForFirstConsumer gets no volume before a scheduler has named the node of
+its pod (`selected-node`). A provisioner that cannot make the volume there removes that name.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ _AT_ONCE: Final = 32
 
 
 class Volumes:
-    """`on_claim` is called with each pod that waits when it may reach its volume now, or from other nodes; `on_room`
-    when one may be made elsewhere now; `on_change` when any may. Everybody's claims come and go all the time.
+    """Follows volumes and claims. Callbacks wake pods that wait: `on_claim` one whose claim or volume changed,
+    `on_room` one whose volume may now be made on other nodes. `on_change` is called when the change may concern any
+    pod.
     """
 
     def __init__(
@@ -65,9 +66,9 @@ class Volumes:
         self._chosen: dict[str, str] = {}
         self._given_back: dict[str, str] = {}
         self.used: Watched[Key, Pod] = Watched(claims_used)
-        """The pods on nodes by their claims, kept from the watch of own pods."""
+        """The scheduler's pods that are on nodes, by the claims that they use."""
         self.awaited: Watched[Key, Pod] = Watched(claims_awaited)
-        """The pods that have no node by their claims, kept likewise."""
+        """The scheduler's pods that have no node yet, by the claims that they need."""
         on_claim_odd = partial(on_unreadable, "PersistentVolumeClaim")
         self._asking: Watched[Asked, Claim] = Watched(room_asked)
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=on_claim_odd, are_large=True)
@@ -94,18 +95,18 @@ class Volumes:
 
     @property
     def storage(self) -> Storage | None:
-        """The claims, volumes and classes that exist; None until all were listed. Only pods with claims
-        wait for that.
+        """The claims, volumes and classes that exist; None until all were listed. Only pods with claims wait
+        for that.
         """
         is_listed = all(each.synced.is_set() for each in (self._claims, self._volumes, self._classes))
         return self._storage if is_listed else None
 
     def user_of(self, claim: Key, but: Pod) -> str:
-        """The other pod on a node that uses the claim; empty if none does."""
+        """Return the name of another pod on a node that uses the claim; empty if none does."""
         return find_user(claim, but, self.used.of(claim))
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Run the watches until cancelled."""
         async with asyncio.TaskGroup() as group:
             for informer in (self._claims, self._volumes, self._classes, self._drivers, self._free):
                 group.create_task(informer.run())
@@ -117,11 +118,11 @@ class Volumes:
             self._on_change()
 
     def why_not_on(self, pod: Pod, node: Node) -> str:
-        """Why the pod cannot reach its volumes from this node; empty when it can, as far as is known."""
+        """Return why the pod cannot reach its volumes from this node; empty if it can, as far as is known."""
         return why_out_of_reach(pod, node, self._storage) if self.storage is not None else ""
 
     def under_way(self, pod: Pod) -> str:
-        """Which volume of the pod is being made for its node and is not there yet, in words; empty if none is."""
+        """Return in words which volume of the pod is still being made for its node; empty if none is."""
         waits = claims_under_way(pod, self._storage)
         waits += (claim for claim in claims_to_place(pod, self._storage) if claim.uid in self._chosen)
         first = next(iter(waits), None)
@@ -131,7 +132,9 @@ class Volumes:
         return f"the volume of claim {first.name} is being made for node {node}"
 
     def take_refusal(self, pod: Pod, node: str) -> str:
-        """Why no volume of the pod was made for this node, returned once; empty if that was not refused."""
+        """Return, only once, why the provisioner refused to make a volume for the pod on this node; empty if it did
+        not.
+        """
         for claim in claims_to_place(pod, self._storage):
             if self._given_back.pop(claim.uid, None) == node:
                 return (
@@ -141,10 +144,10 @@ class Volumes:
         return ""
 
     async def choose_node(self, pod: Pod, node: str) -> bool:
-        """Name the node of the pod on its claims whose volumes wait for that; True when there are such.
+        """Write the pod's node on its claims whose volumes wait for that. Return whether there are such claims.
 
         Raises:
-            KubeError: a claim was not written; it may be written again.
+            KubeError: a claim was not written; the call may be repeated.
         """
         is_named = False
         for claim in claims_to_place(pod, self._storage):
@@ -157,7 +160,7 @@ class Volumes:
                 await self._kube.patch(paths.claim(*claim.key), body)
                 is_named = True
             except errors.NotFound:
-                pass  # the kubelet says so
+                pass  # the kubelet reports that the claim is missing
             except errors.KubeError:
                 del self._chosen[claim.uid]
                 raise
@@ -174,7 +177,7 @@ class Volumes:
             self._wake(old, new)
 
     def _free_changed(self, old: FreeStorage | None, new: FreeStorage | None) -> None:
-        """Drivers tell each change, and few change anything for a claim that waits."""
+        """Note the claims for which a change of free storage counts. Drivers report each change, and few do."""
         self._room.follow(old, new)
         if self.storage is None or not self._free.synced.is_set():
             return
@@ -183,7 +186,9 @@ class Volumes:
             self._has_changed.set()
 
     async def _tell_of_room(self) -> None:
-        """Drivers tell many nodes at about the same time, and one volume more or less concerns every gang alike."""
+        """Call `on_room` for pods after changes of free storage, gathered for a moment: drivers report many nodes at
+        about the same time.
+        """
         while True:
             await self._has_changed.wait()
             await asyncio.sleep(_GATHERED_S)
@@ -206,7 +211,7 @@ class Volumes:
 
 
 def _claim_of(changed: KubeObject) -> Key | None:
-    """The only claim that it can concern; None when it may concern others."""
+    """Return the only claim that a changed object can concern; None if it may concern others."""
     match changed:
         case Claim():
             return changed.key
@@ -216,7 +221,7 @@ def _claim_of(changed: KubeObject) -> Key | None:
 
 
 def _facts(found: KubeObject) -> object:
-    """What decisions read: a part of claims, all of volumes and classes."""
+    """Return what decisions read of an object: a part of a claim, all of a volume or class."""
     if isinstance(found, Claim):
         return (found.uid, found.is_deleting, found.is_bound, found.selected_node, found.spec)
     return found

@@ -1,1 +1,1 @@
-"""What stands above pods: watched, read and suspended."""
+"""Watches, reads and suspends the owners of pods, such as Jobs, and the owners of these."""

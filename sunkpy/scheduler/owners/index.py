@@ -1,7 +1,7 @@
-"""What stands above each pod, and which pods are below an object that changes.
+"""Knows the owners above each pod, and the pods below an owner that changes.
 
-A pod's way up is found once and then stays: what an owner says is always its newest word, and of one that was deleted
-the last, for as long as a pod below it is there.
+The chain of owners above a pod is found once, and then stays. Each owner counts as last seen; a deleted owner stays
+known as long as a pod below it exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sunkpy.scheduler.owners.watch import POD, OwnerWatches
 
 
 class OwnerIndex:
-    """The owners of pods, as far as somebody asked for them."""
+    """The owners above each pod that was asked about with `of`."""
 
     def __init__(self, watches: OwnerWatches, families: Families = FAMILIES) -> None:
         self._watches = watches
@@ -32,15 +32,15 @@ class OwnerIndex:
         self._last: dict[Link, Owner] = {}
         self._change = asyncio.Event()
         self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
-        """Called when something has changed above a pod, with the uid of the pod, and whether more has changed than the
-        status of an owner.
+        """Called with the uid of a pod when one of its owners has changed, and True if more than the owner's status
+        has.
         """
         watches.add_listener(self._changed)
         watches.in_use = lambda: {kind for kind, _ in self._links}
         watches.is_needed = lambda kind, name: (kind, name) in self._links
 
     def of(self, pod: Pod) -> gang.Owners | None:
-        """The objects above a pod; None as long as they are not known."""
+        """Return the owners above a pod; None as long as they are not all known."""
         above = self._above.get(pod.uid)
         if above is None or above.waits_for is not None:
             above = self._climb(pod)
@@ -49,30 +49,30 @@ class OwnerIndex:
         return tuple(self._newest(link) for link in above.links)
 
     def is_looking(self, uid: str) -> bool:
-        """True if the objects above the pod are not known yet, and will be known without anybody's help."""
+        """True if the owners above the pod are still being looked for, and nobody has to do anything for that."""
         above = self._above.get(uid)
         if above is None or above.waits_for is None or self._watches.is_missing(above.waits_for.kind):
             return False
         return above.absence is Absence.UNKNOWN
 
     async def changed(self) -> None:
-        """Return when something has changed above some pod."""
+        """Return when an owner above some pod has changed."""
         await self._change.wait()
 
     def why_unknown(self, uid: str) -> str:
-        """Why the objects above a pod are not known, in words for people; empty if they are known."""
+        """Return, in words for people, why the owners above a pod are not known; empty if they are."""
         above = self._above.get(uid)
         if above is None or above.waits_for is None:
             return ""
         return explain_absence(above, unreadable=self._watches.why_unreadable(above.waits_for))
 
     def below(self, owner: Owner) -> set[str]:
-        """Uids of the pods that are known to be below an object."""
+        """Return the uids of the pods that are known to be below an owner."""
         links = (link for link in self._links.of((owner.is_a, owner.name)) if link.leads_to(owner))
         return {uid for link in links if link.namespace == owner.key[0] for uid in self._below[link]}
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone."""
         above = self._above.pop(uid, None)
         if above is not None:
             self._let_go(uid, above.links)
@@ -101,7 +101,7 @@ class OwnerIndex:
         return above
 
     def _let_go(self, uid: str, links: Iterable[Link]) -> None:
-        """The pod is not below these objects any more; what nobody is below is forgotten."""
+        """Note that the pod is not below these objects any more. An object without pods is forgotten."""
         for link in links:
             self._below.drop(link, uid)
             if link not in self._below:
@@ -131,10 +131,10 @@ class OwnerIndex:
 
 
 def _bare(pod: Pod) -> Meta:
-    """What those below a pod see of it."""
+    """Return what the pods below a pod, as their owner, see of it."""
     return msgspec.structs.replace(pod.metadata, resource_version="")
 
 
 def _wishes(owner: Owner) -> tuple[object, ...]:
-    """What people change about an owner. The spec of most kinds is not kept, and its generation shows changes."""
+    """Return what people change about an owner. The spec of most kinds is not kept; `generation` shows its changes."""
     return (owner.annotations, owner.metadata.generation, owner.spec)

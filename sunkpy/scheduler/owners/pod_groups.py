@@ -26,7 +26,7 @@ _LOOK_AGAIN_S = 1.0
 
 
 class PodGroups:
-    """Writes the phases of groups whose pods name our scheduler, or will."""
+    """Writes the phases of Volcano's PodGroups whose pods name this scheduler, or will."""
 
     def __init__(self, leader: Leader, watches: OwnerWatches, pods: Together[Pod]) -> None:
         self._leader = leader
@@ -38,7 +38,7 @@ class PodGroups:
         pods.add_handler(self._pod_changed)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Write phases until cancelled."""
         self._watches.follow(volcano.POD_GROUP)
         await run_workers(self._queue, self._reconcile, workers=2, metrics=self._leader.queues)
 
@@ -46,7 +46,7 @@ class PodGroups:
         """Write the phase that the group should have.
 
         Raises:
-            KubeError: not done; decide again later.
+            KubeError: the phase was not written; decide again later.
         """
         group = await self._watches.read(Link(kind=volcano.POD_GROUP, namespace=key[0], name=key[1]))
         if (
@@ -70,7 +70,7 @@ class PodGroups:
         return None
 
     async def _write(self, group: Owner, phase: str) -> None:
-        """To the status subresource, or, where a CRD has none (Volcano's), to the object."""
+        """Write the phase to the status subresource, or to the object if the CRD has none (Volcano's has none)."""
         guard = {"uid": group.uid, "resourceVersion": group.metadata.resource_version}
         body = {"metadata": guard, "status": {"phase": phase}}
         path = self._watches.path(group)
@@ -97,5 +97,5 @@ def _groups_of(pod: Pod) -> tuple[Key, ...]:
 
 
 def _groups_with(pod: Pod) -> tuple[Key, ...]:
-    """The groups that have a pod on a node."""
+    """Return the keys of the pod's groups, if the pod is on a node and has not ended."""
     return _groups_of(pod) if pod.spec.node_name and not pod.is_finished else ()

@@ -1,6 +1,6 @@
 """Suspends owners of gangs that were preempted, and resumes them when their pods are gone: then they queue again.
 
-What was done is written on the owners, and nothing else remembers it: see `sunkpy.core.gang.suspending`.
+A suspension is recorded only in an annotation of the owner: see `sunkpy.core.gang.suspending`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sunkpy.scheduler.owners.watch import OwnerWatches
 
 class Suspensions:
     """Suspends owners and resumes them; each leader has its own. `kinds`: kinds of owners that an earlier leader may
-    have suspended. `has_pods`: whether an owner has pods that have not ended.
+    have suspended. `has_pods` returns whether an owner has pods that have not ended.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class Suspensions:
         watches.add_listener(self._owner_changed)
 
     async def run(self) -> None:
-        """Resume until cancelled."""
+        """Resume suspended owners until cancelled."""
         for kind in self._kinds:
             self._watches.follow(kind)
         await run_workers(self._queue, self._reconcile, workers=1, metrics=self._leader.queues)
 
     async def suspend(self, suspension: Suspension) -> bool:
-        """Suspend an owner, so that it deletes its pods; False when that failed, or a person has suspended it."""
+        """Suspend an owner, so that it deletes its pods. False if that failed, or if a person has suspended it."""
         owner = suspension.owner
         if self._watches.shown(Link(kind=owner.is_a, namespace=owner.key[0], name=owner.name, uid=owner.uid)) is None:
             return False
@@ -55,7 +55,7 @@ class Suspensions:
                 return now.uid == owner.uid and bool(path_noted(now, self._scheduler))
             await self._kube.patch(path, suspend(msgspec.structs.replace(suspension, owner=now), self._scheduler))
         except (errors.KubeError, RecursionError) as error:
-            # RecursionError: it is nested too deep to find the field. Its pods are evicted instead.
+            # RecursionError: the owner is nested too deep to find the field. Its pods are evicted instead.
             self._log.warning("not suspended", owner="/".join(owner.key), kind=owner.kind, error=str(error))
             return False
         self._log.info("suspended", owner="/".join(owner.key), kind=owner.kind)
@@ -65,7 +65,7 @@ class Suspensions:
         """Resume an owner when its pods are gone.
 
         Raises:
-            KubeError: not done; look again later.
+            KubeError: the owner was not resumed; try again later.
         """
         seen = self._watches.shown(link)
         if seen is None or not path_noted(seen, self._scheduler):

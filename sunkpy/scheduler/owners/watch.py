@@ -1,12 +1,11 @@
-"""Watches of the objects that stand above pods: one for each kind, from the first pod below it on, until no pod has
-needed it for a while.
+"""Watches the owners of pods: one watch for each kind, from its first pod until no pod has needed it for a while.
 
-Kinds are found by asking the apiserver (`kube.kinds`), so those of people's own CRDs are watched like
-the others. What nobody reads is not kept: of most kinds metadata is enough, and of the others the whole of those above
-our pods (`owners.wholes`).
+The apiserver says which kinds exist (`kube.kinds`), so a site's own CRDs are watched like other kinds. Of most kinds
+only metadata is kept. Of kinds whose spec decides about pods, the whole of objects above our pods is kept
+(`owners.wholes`).
 
-What a watch has shown stays while its kind is not served. When the kind is served in another version, the objects as
-last seen count (`owners.index`) until it is listed there.
+While a kind is not served, the objects that its watch has shown stay known. When a kind is served in another version,
+its objects count as last seen (`owners.index`) until they are listed in that version.
 """
 
 from __future__ import annotations
@@ -39,33 +38,34 @@ _MOST_STATUS_BYTES: Final = 65536
 _NOTHING: Final = msgspec.Raw(b"{}")
 
 OnUnreadable = Callable[[str, KubeObject, str], None]
-"""Called with the kind of an object that could not be read, what is known of it, and why; must not block."""
+"""Called with the kind of an object that could not be read, the object as far as known, and the reason; must not block.
+"""
 
 OwnerListener = Callable[[Kind, Key | None], None]
-"""Called with kind and key of an object that came, changed or went; None when that may be any of the kind."""
+"""Called with the kind and key of an object that came, changed or went; the key is None if any of the kind may have."""
 
 
 @dataclass(slots=True, eq=False)
 class _KindWatch:
-    """The watch of a kind in the place where it was found."""
+    """The watch of a kind, at the API path (`resource`) that serves it."""
 
     resource: Resource
     informer: Informer[Owner]
     task: asyncio.Task[None] | None = None
 
     def end(self) -> None:
-        """Nobody needs it any more. What it shows is let go of at once: references may outlive a task for long."""
+        """Stop a watch that no pod needs, and drop its objects at once: references may outlive the task for long."""
         if self.task is not None:
             self.task.cancel()
             self.task.add_done_callback(lambda _: self.informer.clear())
 
     def get(self, link: Link) -> Owner | None:
-        """The object as last seen."""
+        """Return an object as the watch last saw it; None if it is unknown."""
         return self.informer.get(link.namespace if self.resource.namespaced else "", link.name)
 
 
 class OwnerWatches:
-    """Objects by kind and name, as far as they are known. `reads`: kinds of which more than metadata is read."""
+    """Finds owners by kind and name in watches. `reads`: kinds of which more than metadata is read."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class OwnerWatches:
         self._listeners: list[OwnerListener] = []
         self._wholes = Wholes(lambda kind, key: self.is_needed(kind, key[1]))
         self.in_use: Callable[[], Iterable[Kind]] = tuple
-        """Tells which kinds stand above pods that are known; must not block."""
+        """Returns the kinds of owners above known pods; must not block."""
         self.is_needed: Callable[[Kind, str], bool] = lambda kind, name: False
-        """Tells whether objects of this kind and name stand above pods that are known; must not block."""
+        """Returns whether an owner of this kind and name is above a known pod; must not block."""
 
     def add_listener(self, listener: OwnerListener) -> None:
-        """Hear of each change; must not block."""
+        """Call a listener with each change; it must not block."""
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Run the watches until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._kinds.run())
             group.create_task(self._keep_forgetting())
@@ -113,7 +113,7 @@ class OwnerWatches:
                     watch.task = watch.task or group.create_task(watch.informer.run())
 
     def shown(self, link: Link) -> Owner | None:
-        """The object as last seen in a watch; of a kind that is read this may be its metadata alone."""
+        """Return the object as a watch last saw it, perhaps with its metadata alone; None if no watch shows it."""
         if link.kind == POD:
             pod = self._pods.get(link.namespace, link.name)
             return _pod_as_owner(pod) if pod is not None and link.leads_to(pod) else None
@@ -122,16 +122,16 @@ class OwnerWatches:
         return owner if owner is not None and link.leads_to(owner) else None
 
     def seen(self, link: Link) -> Owner | None:
-        """The object as last seen in a watch, as far as all of it is at hand."""
+        """Return the object as a watch last saw it; None if only its metadata is kept, or no watch shows it."""
         owner = self.shown(link)
         return self._wholes.of(owner) if isinstance(owner, CutOwner) else owner
 
     async def read(self, link: Link) -> Owner | None:
-        """The whole of an object that a watch shows. If it is not at hand, the apiserver is asked, and the answer is
-        not kept.
+        """Return the whole of an object that a watch shows. If only its metadata is kept, the apiserver is asked, and
+        the answer is not kept.
 
         Raises:
-            KubeError: it could not be asked for.
+            KubeError: the apiserver could not be asked.
         """
         owner = self.shown(link)
         if not isinstance(owner, CutOwner):
@@ -142,7 +142,7 @@ class OwnerWatches:
             return None
 
     def look(self, link: Link) -> Owner | Absence:
-        """The object, or why it is not at hand; listeners are called when one that is not known yet becomes known."""
+        """Return the object, or why it is absent. Listeners are called when an object that is unknown becomes known."""
         owner = self.seen(link)
         if owner is not None:
             return owner
@@ -151,7 +151,7 @@ class OwnerWatches:
             if self._kinds.problem(link.kind):
                 return Absence.UNREADABLE
             if self.is_missing(link.kind):
-                return Absence.UNKNOWN  # listeners are called when it is there
+                return Absence.UNKNOWN  # listeners are called when the kind is served
         if link in self._read:
             return self._read[link]
         self._asked_for.add(link)
@@ -162,24 +162,24 @@ class OwnerWatches:
         return Absence.UNKNOWN
 
     def follow(self, kind: Kind) -> None:
-        """Watch a kind, from now on and for good, though no pod is known to be below it."""
+        """Watch a kind from now on for good, even while no known pod has an owner of it."""
         self._kinds.follow(kind, for_good=True)
 
     def path(self, owner: Owner) -> str:
-        """The path of an object that a watch has shown."""
+        """Return the API path of an object that a watch has shown."""
         return self._watches[owner.is_a].resource.path(*owner.key)
 
     def is_missing(self, kind: Kind) -> bool:
-        """The apiserver does not serve the kind now: nobody knows which objects of it there are."""
+        """True if the apiserver does not serve the kind now, so that its objects are unknown."""
         return self._kinds.is_missing(kind)
 
     def why_unreadable(self, link: Link) -> str:
-        """What a person has to change before the object, or any object of its kind, can be read."""
+        """Return what a person has to change before the object, or any of its kind, can be read; empty if nothing."""
         owner = self.shown(link)
         return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._kinds.problem(link.kind)
 
     def forget(self, link: Link) -> None:
-        """Forget an object, because no pod is below it any more."""
+        """Forget what was read of an object that has no pod below it any more."""
         self._read.pop(link, None)
         self._asked_for.discard(link)
         if (owner := self.shown(link)) is not None:
@@ -198,7 +198,7 @@ class OwnerWatches:
         while True:
             await asyncio.sleep(self._times.dropped_each_s)
             for kind in self._kinds.drop_unneeded(self.in_use()):
-                # As if no pod had ever needed it: the next one that does finds its owner as the first one did.
+                # As if no pod had ever needed the kind: the next pod that does starts its watch again.
                 if (watch := self._watches.pop(kind, None)) is not None:
                     watch.end()
                 self._read = {link: found for link, found in self._read.items() if link.kind != kind}
@@ -223,9 +223,9 @@ class OwnerWatches:
         return self._wholes.cut(kept) if resource.kind in self._reads else kept
 
     def _kept(self, owner: Owner, resource: Resource) -> Owner:
-        """Without what takes room, and with the kind, which items of lists do not bear.
+        """Return the object without what takes memory, and with its kind, which items of a list do not carry.
 
-        Its raw parts are copied: they would keep the whole answer alive in which they came.
+        Its raw parts are copied, because they would keep the whole answer of the apiserver in memory.
         """
         is_read = resource.kind in self._reads
         return msgspec.structs.replace(
@@ -250,10 +250,10 @@ class OwnerWatches:
             listener(kind, key)
 
     async def _read_one(self, link: Link) -> float | None:
-        """Ask for one object that no watch has shown, though it is time, or not all of it.
+        """Ask the apiserver for an object that no watch has shown in time, or of which only metadata is kept.
 
         Raises:
-            KubeError: it could not be asked for.
+            KubeError: the apiserver could not be asked.
         """
         if link not in self._asked_for or self.seen(link) is not None or link in self._read:
             return None
@@ -268,12 +268,12 @@ class OwnerWatches:
         try:
             found = await self._kube.get(resource.path(link.namespace, link.name), Owner)
         except errors.NotServed:
-            self._kinds.doubt(link.kind)  # an apiserver that does not know the kind yet says nothing of its objects
+            self._kinds.doubt(link.kind)  # the kind may not be served yet; that does not mean that the object is gone
             return _SYNC_AGAIN_S
         except errors.NotFound:
             found = None
         except errors.UnreadableAnswer:
-            return _SYNC_AGAIN_S  # the watch will say what is known of it
+            return _SYNC_AGAIN_S  # the watch rescues its metadata
         kept = self._kept(found, resource) if found is not None and link.leads_to(found) else None
         self._read[link] = kept if kept is not None else Absence.GONE
         self._tell(link.kind, (link.namespace, link.name))
@@ -281,7 +281,7 @@ class OwnerWatches:
 
 
 def _rescued(found: Unreadable) -> Owner:
-    """The metadata of the object, which is enough for most kinds."""
+    """Return an unreadable object as an owner with its metadata alone, which is enough for most kinds."""
     return OddOwner(metadata=found.object.metadata, why=found.why)
 
 
@@ -290,7 +290,7 @@ def _pod_as_owner(pod: Pod) -> Owner:
 
 
 def _matter(owner: Owner) -> tuple[object, ...]:
-    """All of it but its version, which changes with fields that are not kept."""
+    """Return all of an owner except its resourceVersion, which also changes with fields that are not kept."""
     odd = owner.why if isinstance(owner, OddOwner) else ""
     rest = owner.digest if isinstance(owner, CutOwner) else 0
     return (msgspec.structs.replace(owner.metadata, resource_version=""), rest, odd)

@@ -1,9 +1,8 @@
-"""What is kept of objects whose spec decides about pods: the metadata of each object that the watch shows, and the
-whole of a few.
+"""Keeps whole objects (owners whose spec decides about pods) as long as they are needed; of others only metadata.
 
-A cluster has thousands of Workflows and Jobs of other people, of up to a megabyte each. So all of an object is kept
-only while a pod of ours is below it, and of what was seen last `_LATELY_BYTES` in all: an object is mostly made right
-before its pods, and then need not be asked for.
+A cluster has thousands of Workflows and Jobs of other users, of up to a megabyte each. So a whole object is kept only
+while a pod of this scheduler is below it. The objects seen last are also kept, up to `_LATELY_BYTES` in all: most
+objects are made right before their pods, and then the apiserver need not be asked.
 """
 
 from __future__ import annotations
@@ -21,13 +20,15 @@ _Place = tuple[Kind, Key]
 
 
 class CutOwner(Owner, frozen=True, kw_only=True):
-    """An object without spec and status; `digest` tells whether they changed."""
+    """An owner without spec and status; `digest` changes when one of these does."""
 
     digest: int = 0
 
 
 class Wholes:
-    """Whole objects. `is_needed` says of kind and key whether a pod of ours is below; it must not block."""
+    """Stores whole owners. `is_needed` returns for kind and key whether a pod of this scheduler is below; it must not
+    block.
+    """
 
     def __init__(self, is_needed: Callable[[Kind, Key], bool]) -> None:
         self._is_needed = is_needed
@@ -35,7 +36,9 @@ class Wholes:
         self._lately: cachetools.LRUCache[_Place, Owner] = cachetools.LRUCache(_LATELY_BYTES, getsizeof=_bytes_of)
 
     def cut(self, owner: Owner) -> CutOwner:
-        """The object as the watch shows it now, without the whole, which is kept if that is worth it."""
+        """Return an owner from the watch without spec and status. The whole is stored if it is needed, or for a
+        while.
+        """
         place = (owner.is_a, owner.key)
         self.forget(*place)
         if self._is_needed(*place):
@@ -47,18 +50,18 @@ class Wholes:
         return CutOwner(api_version=version, kind=kind, metadata=meta, digest=digest)
 
     def of(self, cut: CutOwner) -> Owner | None:
-        """The whole of an object; None when it has to be asked for."""
+        """Return the stored whole of an owner; None if the apiserver has to be asked."""
         place = (cut.is_a, cut.key)
         found = self._needed.get(place) or self._lately.get(place)
         return found if found is not None and found.uid == cut.uid else None
 
     def forget(self, kind: Kind, key: Key) -> None:
-        """Forget an object that is gone."""
+        """Forget an owner that is gone."""
         self._needed.pop((kind, key), None)
         self._lately.pop((kind, key), None)
 
     def let_go(self, kind: Kind, key: Key) -> None:
-        """Drop an object, because none of our pods is below it any more."""
+        """Note that no pod of this scheduler is below an owner any more. It is kept a while longer."""
         if (owner := self._needed.pop((kind, key), None)) is not None:
             self._keep_a_while((kind, key), owner)
 
@@ -68,5 +71,5 @@ class Wholes:
 
 
 def _bytes_of(owner: Owner) -> int:
-    """About so much memory it takes."""
+    """Return about how many bytes of memory an owner takes."""
     return 1024 + memoryview(owner.spec).nbytes + memoryview(owner.status).nbytes

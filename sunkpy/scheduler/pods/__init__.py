@@ -1,3 +1,3 @@
-"""The pods that name this scheduler: which gang each belongs to, which other pods are on their nodes, and writes to
+"""Handles the pods that name this scheduler: finds the gang of each, knows the other pods on their nodes, and writes to
 them.
 """

@@ -1,9 +1,9 @@
 """Binds pods to the nodes that Slurm gave to their job, if the kubelets would admit them.
 
-A pass over the gang asks for it when Slurm shows the job running (`core.gang.decide.bound`, `queued`).
-Pods that are bound together are all bound or none: no binding is sent before the kubelets would admit all. A binding is
-*assumed* as soon as it is sent, because the watch shows it later. If the apiserver did not answer, it is asked what
-became of the binding before anything else is decided about the gang.
+A pass over a gang does this when Slurm shows its job running (`core.gang.decide.bound`, `queued`). Pods that are bound
+together are all bound or none: no binding is sent before the kubelets would admit all. A binding is *assumed* as soon
+as it is sent, because the watch shows it later. If the apiserver did not answer, the pod is read again before the next
+decision about its gang.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class _Locks:
 
     @contextlib.asynccontextmanager
     async def hold(self, nodes: Iterable[str]) -> AsyncIterator[None]:
-        """Other bindings to these nodes wait. Locks are taken by name, so that no two gangs wait for each other."""
+        """Hold the locks of these nodes; other bindings to them wait. Locks are taken in the order of the names, so
+        that no two gangs wait for each other.
+        """
         async with contextlib.AsyncExitStack() as stack:
             for node in sorted(set(nodes)):
                 await stack.enter_async_context(self._of_node.setdefault(node, asyncio.Lock()))
@@ -49,8 +51,8 @@ class _Locks:
 
 
 class Binder:
-    """Binds pods; each leader has its own. It binds to a node one gang at a time, so that no two pods count on the same
-    room.
+    """Binds pods; each leader has its own. It binds one gang at a time to a node, so that no two gangs count on the
+    same free resources.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster, allocator: Allocator, outbox: Outbox) -> None:
@@ -62,11 +64,12 @@ class Binder:
         self._locks = _Locks()
 
     async def bind(self, record: GangRecord, action: act.Bind) -> None:
-        """Bind all, or wait for pods that are ending on one of the nodes.
+        """Bind all pods of the action to the nodes of their job. Bind none if one has to wait, for a volume or for pods
+        that still end on its node.
 
         Raises:
-            Refused: the nodes have to be given back.
-            KubeError, SlurmError: not bound, or not all; decide again.
+            Refused: a kubelet, a provisioner or the apiserver would not take a pod.
+            KubeError, SlurmError: not all pods were bound; decide again.
         """
         placed = []
         for binding in action.bindings:
@@ -90,7 +93,7 @@ class Binder:
             return
         await self._allocator.write(plan)
         job = record.jobs[action.job]
-        # Otherwise an epilog or a poll came first, or another member was refused.
+        # The job may have ended meanwhile, or been cancelled because another member was refused.
         if job.is_live and not job.is_let_go:
             await self._send_all(record, _noted(action, placed, plan))
 
@@ -98,8 +101,8 @@ class Binder:
         """Bind a pod that has no job to its own node.
 
         Raises:
-            Refused: not now; nothing has to be given back.
-            KubeError: not bound; decide again.
+            Refused: the pod cannot be bound to its node now.
+            KubeError: the pod was not bound; decide again.
         """
         node = self._cluster.nodes.get("", action.node)
         if node is None:
@@ -113,10 +116,10 @@ class Binder:
                 await self._send_all(record, [SentBinding.of(action.pod, node=node.name)])
 
     def _wait_for_volumes(self, record: GangRecord, placed: Sequence[Placed]) -> bool:
-        """Some of the volumes for which nodes were named are not there yet.
+        """True if a volume that is being made for one of these pods is not ready yet; the pod's condition says so.
 
         Raises:
-            Refused: one will not be there, or is not there in time.
+            Refused: a volume cannot be made on the node, or was not made in time.
         """
         now, patience_s = self._leader.clock(), self._times.volume_patience_s
         waits = False
@@ -133,13 +136,14 @@ class Binder:
         return waits
 
     async def _ask_for_volumes(self, record: GangRecord, placed: Sequence[Placed]) -> bool:
-        """Tell provisioners the nodes of pods whose volumes they make; whether any volume has to be made.
+        """Write the pods' nodes on their claims, for provisioners that make volumes. Return whether a volume is
+        awaited.
 
-        If pods share a claim, the first one counts.
+        If pods share a claim, the node of the first pod counts.
 
         Raises:
-            Refused: the apiserver does not take that.
-            KubeError: not done, or not all; decide again.
+            Refused: the apiserver refuses a write.
+            KubeError: not all claims were written; decide again.
         """
         is_asked = False
         for pod, node in placed:
@@ -152,13 +156,13 @@ class Binder:
     async def _are_admitted(
         self, record: GangRecord, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
     ) -> bool:
-        """The kubelets would admit all of these pods together; False when some would have to wait.
+        """True if the kubelets would admit all of these pods together; False if a pod has to wait.
 
         Raises:
-            Refused: one would never be admitted, or has waited too long.
+            Refused: a kubelet would never admit one of the pods, or the pod has waited too long.
         """
         placed, now = tuple(placed), self._leader.clock()
-        obstacles = _unwanted(placed)  # whoever else is there: nobody is asked for that
+        obstacles = _unwanted(placed)  # this needs no list of the pods on the nodes
         if not obstacles:
             obstacles = await self._in_the_way(record, placed)
         obstacles = {**without_devices, **obstacles}
@@ -176,10 +180,10 @@ class Binder:
         return not obstacles
 
     async def _in_the_way(self, record: GangRecord, placed: Sequence[Placed]) -> dict[str, Admission]:
-        """The pods, by uid, that cannot be bound because of pods that are on their nodes.
+        """Return the pods, by uid, that cannot be bound because of other pods on their nodes, each with the reason.
 
-        Who is there is known by the watches, while all of them are connected. The apiserver is asked when they are not,
-        and before a pod has to wait for another one that may be gone by now.
+        The watches show these other pods while all are connected. Otherwise the apiserver is asked, and also before a
+        pod has to wait for another pod, which may be gone by now.
         """
         nodes = sorted({node.name for _, node in placed})
         if self._cluster.are_pods_known():
@@ -192,7 +196,9 @@ class Binder:
     async def _obstacles_listed(
         self, record: GangRecord, placed: Sequence[Placed], *, not_older_than: str = ""
     ) -> dict[str, Admission]:
-        """By what is on their nodes now, or was at that version or later."""
+        """Return the same as `_in_the_way`, with the pods on the nodes as the apiserver lists them now, or at that
+        resourceVersion or later.
+        """
         listed: dict[str, tuple[Pod, ...]] = {}
         others: dict[str, list[Pod]] = {}
 
@@ -215,24 +221,26 @@ class Binder:
         *,
         surroundings: Surroundings,
     ) -> dict[str, Admission]:
-        """Judged by the pods on their nodes, and around them."""
+        """Return the pods, by uid, that cannot be bound, judged by other pods on their nodes and around, and by
+        volumes.
+        """
         kept_away = _kept_away(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
         return kept_away | _too_full(placed, others)
 
     def _without_volumes(self, placed: Iterable[Placed]) -> dict[str, Admission]:
-        """The pods, by uid, that cannot reach their volumes from their node."""
+        """Return the pods, by uid, that cannot reach their volumes from their node, each with the reason."""
         found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in placed)
         return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
     def _is_going_to(self, pod: Pod, node: str) -> bool:
-        """Its binding is under way, or the watch shows it by now."""
+        """True if the pod's binding to the node is under way, or the watch shows it by now."""
         if any(sent.uid == pod.uid for sent in self._cluster.neighbours.sent_to(node)):
             return True
         seen = self._cluster.pods.get(*pod.key)
         return seen is not None and seen.uid == pod.uid and seen.spec.node_name == node
 
     async def _send_all(self, record: GangRecord, bindings: Sequence[SentBinding]) -> None:
-        """Send every binding, whatever becomes of the others: the next pass decides when all have been answered."""
+        """Send every binding, even if another one fails. The next pass decides when all have been answered."""
         was_bound_to = record.bound_to
         record.assume(bindings)
         for each in bindings:
@@ -253,7 +261,7 @@ class Binder:
         try:
             await self._leader.pods.bind(sent)
         except errors.Unavailable:
-            raise  # sent, perhaps done: settled at the start of the next pass
+            raise  # it may have been done: the next pass begins with `settle`
         except errors.KubeError as error:
             record.assume_no_more(pod)
             self._cluster.neighbours.drop_sent(pod.uid)
@@ -273,7 +281,7 @@ class Binder:
         await self._outbox.inform(sent.pod, reason="Scheduled", action="Binding", note=note)
 
     async def settle(self, record: GangRecord) -> None:
-        """Read the pods whose bindings got no answer; drop what was assumed once the watch shows it."""
+        """Read the pods whose bindings got no answer, and drop assumed bindings that the watch shows now."""
         assumed = [(uid, member) for uid, member in record.members.items() if member.assumed is not None]
         were_not_bound = [await self._was_not_bound(record, uid, member) for uid, member in assumed]
         if any(were_not_bound):
@@ -303,13 +311,13 @@ class Binder:
 
 
 def _noted(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:
-    """The bindings, with the devices of their claims noted as well."""
+    """Return the bindings to send, with the devices of claims in their notes."""
     notes = (replace(each.note, claimed=plan.notes.get(each.pod.uid, "")) for each in action.bindings)
     return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]
 
 
 def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str]) -> dict[str, Admission]:
-    """The pods, by uid, that others keep away from their node; if only ending pods do, the pod may wait."""
+    """Return the pods, by uid, that other pods keep away from their node; if only ending pods do, the pod may wait."""
     pods = [pod for pod, _ in placed]
     avoided = avoid_nodes(pods, around, but=but)
     ending = {pod.uid for pod in around.everyone() if pod.is_deleting} if avoided else set[str]()
@@ -326,13 +334,13 @@ def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str])
 
 
 def _unwanted(placed: Iterable[Placed]) -> dict[str, Admission]:
-    """The pods, by uid, that may not come to their node, whoever else is there."""
+    """Return the pods, by uid, that their node itself refuses, such as by a taint, each with the reason."""
     found = ((pod, why_node_refuses(pod, node)) for pod, node in placed)
     return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
 
 def _too_full(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:
-    """The pods, by uid, that a kubelet would not admit now; those of one node are counted together."""
+    """Return the pods, by uid, that a kubelet would not admit now. Pods bound to one node are counted together."""
     found: dict[str, Admission] = {}
     for pod, node in placed:
         admission = would_kubelet_admit(pod, node, others[node.name])

@@ -1,7 +1,7 @@
-"""Puts pods that an earlier leader bound into the gang under whose job they run, whatever they say of themselves.
+"""Puts pods that an earlier leader bound into the gang under whose job they run, even if their labels say otherwise.
 
-Were such a pod taken for another gang's, its job would end while it runs. What counts for more than what is a table,
-`sunkpy.core.gang.evidence`; here is gathered what there is of it.
+If such a pod counted for another gang, its job would end while it runs. This module collects the evidence of notes and
+jobs; a table in `sunkpy.core.gang.evidence` says which evidence is stronger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sunkpy.scheduler.pods.index import PodsByGang
 
 
 class PodsByNote:
-    """The pods that came with a note, by the job that is noted, until it is known whose that job is."""
+    """The pods that came with a binding note, by the job in the note, until the gang of that job is known."""
 
     def __init__(self, ledger: Ledger, cluster: Cluster, members: PodsByGang) -> None:
         self._cluster = cluster
@@ -33,22 +33,24 @@ class PodsByNote:
         self._log = structlog.get_logger("leader")
 
     def add(self, pod: Pod, job: JobId) -> None:
-        """Note that this job is noted on the pod."""
+        """Remember a pod whose binding note names this job."""
         self._noted.put(job, pod.uid, pod.uid)
 
     def noting(self, job: JobId) -> list[Pod]:
-        """The pods that came with this job noted on them, until it is known whose it is."""
+        """Return the remembered pods whose binding note names this job."""
         pods = (self._members.find(uid) for uid in self._noted.of(job))
         return [pod for pod in pods if pod is not None]
 
     def done(self, job: JobId) -> set[GangId]:
-        """The gangs of the pods on which the job is noted, returned once: it is known now whose job it is."""
+        """Forget the pods that note this job, because the job's gang is known now; return the gangs of these pods."""
         ids = {self._members.find_id(pod) for pod in self.noting(job)}
         self._noted.pop(job, None)
         return {id for id in ids if id is not None}
 
     def settle(self, job: JobId, gang: GangId, slurm_nodes: Collection[str]) -> None:
-        """Move pods to the gang of this job, which has these nodes: the one that it names, and those that note it."""
+        """Move pods to the gang of a job that has these Slurm nodes: the pod that the gang names, and pods whose note
+        names the job.
+        """
         named = self._members.find(solo_pod(gang) or gang.uid)
         if named is None:
             self._members.expect(gang)
@@ -60,7 +62,7 @@ class PodsByNote:
         self._take_back(gang, slurm_nodes)
 
     def settle_forgotten(self, job: JobId) -> None:
-        """Slurm does not know this job any more: what is noted with it counts, unless another job contradicts it."""
+        """Move pods to the gang in their note, if Slurm has forgotten the noted job and no other job contradicts it."""
         for pod, noted in self._bound_under(job):
             id = self._members.find_id(pod)
             evidence = for_forgotten(noted, id, pod)
@@ -69,7 +71,7 @@ class PodsByNote:
                 self._left[pod.uid] = id  # a job may be found that contradicts it
 
     def _take_back(self, gang: GangId, slurm_nodes: Collection[str]) -> None:
-        """Pods on these nodes that left the gang by the note of a job that Slurm has forgotten."""
+        """Move pods on these nodes back to the gang that they left by the note of a job that Slurm has forgotten."""
         for uid in [uid for uid, left in self._left.items() if left == gang]:
             pod = self._members.find(uid)
             if pod is not None and self._is_on(pod, slurm_nodes):
@@ -77,7 +79,9 @@ class PodsByNote:
                 del self._left[uid]
 
     def _settle_named(self, pod: Pod, job: JobId, gang: GangId, *, is_there: bool) -> None:
-        """A job for this pod alone. The pod must agree: whoever makes pods can have any uid in a comment."""
+        """Move a pod to the gang of a job that names this pod alone. The pod must confirm it, because a user who may
+        make pods can get any uid into a job's comment.
+        """
         if gang.namespace != pod.metadata.namespace or (pod.spec.node_name and not is_there):
             return
         if self._members.says(pod, gang) or (is_there and noted_job(pod) == job):
@@ -86,14 +90,14 @@ class PodsByNote:
             self._members.expect(gang)
 
     def _bound_under(self, job: JobId) -> Iterator[tuple[Pod, GangId]]:
-        """Pods with the gang that is noted on them, which counts in their namespace alone."""
+        """Yield the bound pods that note this job, with the gang in their note, if that is of the pod's namespace."""
         for pod in self.noting(job):
             gang = noted_gang(pod) if is_noted_on(pod, job) else None
             if gang is not None and gang.namespace == pod.metadata.namespace:
                 yield pod, gang
 
     def _weigh(self, pod: Pod, id: GangId, evidence: Evidence) -> None:
-        """Move the pod if this counts for as much as what speaks for its gang so far."""
+        """Move the pod to a gang if this evidence is at least as strong as that for its present gang."""
         present = for_present(self._members.find_id(pod), pod, has_job_there=self._has_job_there(pod))
         if moves(evidence, present) and not self._is_another_pod(id, pod):
             self._move(pod, id)
@@ -107,14 +111,14 @@ class PodsByNote:
         return bool(pod.spec.node_name) and self._cluster.slurm_node_on(pod.spec.node_name) in slurm_nodes
 
     def _is_another_pod(self, id: GangId, pod: Pod) -> bool:
-        """The gang is another pod alone, whose job is not this one's whatever is noted."""
+        """True if the gang is another pod alone; no note makes its job the job of this pod."""
         if solo_pod(id):
             return solo_pod(id) != pod.uid
         other = self._members.find(id.uid)
         return other is not None and other.uid != pod.uid and names_pod(id, other)
 
     def _has_job_there(self, pod: Pod) -> bool:
-        """Its gang has a job on its node, or a job whose nodes are not known."""
+        """True if the pod's present gang has a job on the pod's node, or a job whose nodes are unknown."""
         node = self._cluster.slurm_node_on(pod.spec.node_name)
         record = self._ledger.get(self._members.find_id(pod))
         if record is None:
@@ -124,5 +128,5 @@ class PodsByNote:
 
 
 def is_noted_on(pod: Pod, job: JobId) -> bool:
-    """The pod has a node, and this job is noted on it."""
+    """True if the pod has a node and its binding note names this job."""
     return bool(pod.spec.node_name) and noted_job(pod) == job

@@ -1,4 +1,4 @@
-"""Evicts pods whose job has ended or lost their node; or suspends their owner, which then removes its pods itself.
+"""Evicts pods whose job has ended or lost their node, or suspends their owner, which then removes its pods itself.
 
 An eviction waits for nothing but its own writes. The Events about it follow: why, by which job, once that has been
 found out, and whether that violated PodDisruptionBudgets. Slurm chooses the pods, and knows no budgets.
@@ -32,8 +32,8 @@ _AT_ONCE = 4
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that has to leave `node` because its job ended. `more` is added to the cause. If not `is_evicted`, its
-    owner was suspended and removes the pod.
+    """A pod that has to leave Slurm node `node`, because its job ended. `more` is added to the text of the cause. If
+    not `is_evicted`, its owner was suspended and removes the pod.
     """
 
     pod: Pod
@@ -138,7 +138,7 @@ class Evictor:
         self._log = structlog.get_logger("scheduler")
 
     async def evict(self, record: GangRecord, evictions: Sequence[act.Evict]) -> None:
-        """Evict all with what is known of the end of their job; the Events follow when more is known."""
+        """Evict these pods with what is known of the end of their job, or suspend their owner."""
         now = self._leader.clock()
         due = [e for e in evictions if not e.pod.is_deleting and now - record.member(e.pod).evicted_at >= self._again_s]
         if not due:
@@ -153,8 +153,8 @@ class Evictor:
                 self._events.add(evicted)
 
     async def _suspend(self, record: GangRecord, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
-        """The owner takes its pods back by itself, if it asks for that; those that are still there when it is time to
-        evict again are evicted.
+        """Suspend the pods' owner after a preemption, if it asks for that. Return whether it was suspended. Pods that
+        are still there at the next eviction are evicted.
         """
         job, suspension = due[0].job, due[0].suspension
         if suspension is None or not cause.is_preemption or record.suspended_for == job:
@@ -171,7 +171,7 @@ class Evictor:
     async def _evict_one(
         self, record: GangRecord, action: act.Evict, lost: str, cause: EndCause, evicted: list[Eviction]
     ) -> None:
-        """`lost`: a node that the job lost, by which its preemptor is found."""
+        """Evict one pod. `lost`: a Slurm node that the job lost, by which its preemptor is found."""
         cause = action.cause or cause
         if cause.reason == DEVICES_LOST and not await self._allocator.has_lost_devices(action.pod):
             return
@@ -182,7 +182,7 @@ class Evictor:
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 
     async def shorten(self, record: GangRecord, action: act.Shorten) -> None:
-        """Give a pod that is ending less time."""
+        """Shorten the grace period of a pod that is already being deleted."""
         pod, member, now = action.pod, record.member(action.pod), self._leader.clock()
         if now - member.evicted_at >= self._again_s:
             grace_s = at_most(action.grace_s, pod, now=utc_now())

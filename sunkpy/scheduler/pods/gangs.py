@@ -1,9 +1,9 @@
-"""Each gang as one value: its pods, with what stands above them, what they claim, and what their namespace may ask for.
+"""Recognises gangs: makes one value of a gang's pods, their owners and claims, and what their namespace may ask for.
 
-It is kept in the gang's record. A change of a pod, an owner, a claim or a namespace doubts it (`scheduler.pods.wake`):
-then it is worked out again, and the gang is enqueued for a pass. Events do not report every change of claims, so those
-of a gang that asks for devices are compared each time. Whoever asks before that gets the gang as it is now, and nothing
-is kept of it: asking changes nothing.
+The value is kept in the gang's record. A change of a pod, an owner, a claim or a namespace marks it as doubted
+(`scheduler.pods.wake`). Then it is made again, and the gang is enqueued for a pass. Watches do not report every change
+of claims, so those of a gang that asks for devices are compared at each use. `of` makes a doubted value again without
+storing it, so reading changes nothing.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ from sunkpy.scheduler.views import RecordView
 
 
 class Gangs:
-    """The gangs that one leader knows.
-
-    A failure of one gang is logged, and it is tried again later (`runtime.queue`).
+    """Recognises the gangs of one leader. If that fails for a gang, it is logged and tried again (`runtime.queue`).
 
     Args:
-        may_claim: whether a gang, as its family made it, can have claims for devices.
-        claimed: what is known of them; None where none can be allocated, or it has none.
+        may_claim: returns whether a gang, as its family made it, can have claims for devices.
+        claimed: returns what is known of the gang's claims; None if it has none, or none can be allocated.
     """
 
     def __init__(
@@ -58,7 +56,9 @@ class Gangs:
         self._claimed = claimed
 
     async def reconcile(self, id: GangId) -> float | None:
-        """Recognise a gang that has changed, and have it looked at; when to do that again, in seconds."""
+        """Recognise a gang that has changed, and enqueue it for a pass. Return the seconds until this is repeated; None
+        if only a change leads to it.
+        """
         record = self._ledger.get(id)
         if record is None:
             return None
@@ -72,7 +72,7 @@ class Gangs:
         return index.LEFT_OUT_S if has_left else None
 
     def recognise(self, record: GangRecord) -> None:
-        """Keep the gang as it is now, if it may be another than is kept."""
+        """Store the gang as it is now in its record, if the stored value is doubted."""
         if not record.is_doubted:
             return
         now = self.of(record)
@@ -81,7 +81,7 @@ class Gangs:
         record.recognised, record.is_doubted = now, False
 
     def of(self, record: RecordView) -> Recognised:
-        """The gang as it is now."""
+        """Return the gang as it is now, and store nothing."""
         known = record.recognised
         if record.is_doubted:
             return self._work_out(record)
@@ -115,7 +115,7 @@ class Gangs:
 
 
 def _gone(record: RecordView) -> Recognised:
-    """All its pods are gone: what it was then, if each of them had ended."""
+    """Return the value of a gang whose pods are all gone: it keeps the gang as last seen, with its ended pods."""
     before = record.recognised
     if before.gang is None:
         return before

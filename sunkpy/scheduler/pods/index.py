@@ -1,10 +1,10 @@
-"""Which pods belong to which gang, kept from the watch of the pods that name this scheduler.
+"""Keeps which pods belong to which gang, from the watch of the pods that name this scheduler.
 
-A pod is identified once, when it is known what stands above it, and its identity stays: no change of a label or of an
-owner moves it to another gang. Until then it is *unidentified*; it is on its node all the same. What moves a pod is the
-note that came with its binding (`scheduler.pods.by_note`), and that it becomes a *solo* gang, for good: an extra,
-because there are more pods than seats; or a pod that is set apart, because the job of its gang has no room for it. The
-latter is not missing in its gang as long as it lives.
+A pod is identified once, when its owners are known. No later change of a label or an owner moves it to another gang.
+Until then it is *unidentified*, even if it is already on a node. Two things move a pod: a binding note
+(`scheduler.pods.by_note`), and that it becomes a *solo* gang for good. A solo gang is either an *extra*, because its
+gang has more pods than seats, or a pod *set apart*, because its gang's job has no slot for it. A living pod that was
+set apart does not count as missing in its gang.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sunkpy.scheduler.pods.recognition import Recognition
 from sunkpy.scheduler.pods.wake import Wake
 
 LEFT_OUT_S: Final = 2.0
-"""A pod that has had no seat for so many seconds is an extra. The watch may show an owner that declares more seats a
-little later.
+"""Seconds without a seat after which a pod becomes an extra: the watch may show a little later that the owner declares
+more seats.
 """
 _MOST_AT_ONCE: Final = 256
-"""Pods that get a gang of their own in one turn; a gang of two may have thousands, at 40 µs each."""
+"""The most pods that become extras at a time: a gang of two seats may have thousands of pods, at 40 µs each."""
 _FIRST_LOOK_S: Final = 15.0
 
 
 class SoloGangs:
-    """Gangs of one pod that came from another gang, their *base*. A pod that was set apart still counts for its base,
-    which does not wait for another pod in its place. An extra pod does not count.
+    """Gangs of one pod that left another gang, their *base*. A pod that was set apart still counts for its base, which
+    does not wait for another pod in its place. An extra pod does not count.
 
-    A new leader learns of them from the comments of their jobs, and of the gang they left when it finds the pods.
+    A new leader learns of solo gangs from the comments of their jobs, and of their bases when it finds the pods.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,13 @@ class SoloGangs:
         self._left_out_at: dict[str, float] = {}
 
     def note(self, id: GangId) -> None:
-        """Note that there is a job of such a gang."""
+        """Note that a solo gang exists, because it has a job."""
         self._known.add(id)
 
     def settle(self, base: GangId | None, pod: Pod) -> GangId | None:
-        """The gang of a pod that looks as one of `base`; None when it is not known as which it looks."""
+        """Return the gang of a pod that its family puts into `base`: `base`, or a known solo gang of this pod; None
+        without a base.
+        """
         if base is None:
             return None
         for id in (extra_id(base, pod), apart_id(base, pod)):
@@ -70,11 +72,11 @@ class SoloGangs:
             self._apart.put(base, id.unit, id)
 
     def base_of(self, id: GangId) -> GangId | None:
-        """The gang that counts this one, a pod that was set apart from it; None for all others."""
+        """Return the base of a solo gang whose pod was set apart; None for all other gangs."""
         return self._bases.get(id)
 
     def apart_from(self, base: GangId, pods: Mapping[GangId, Mapping[str, Pod]]) -> list[Pod]:
-        """Pods that were set apart from this gang (solo gangs), and have neither finished nor are being deleted.
+        """Return the pods that were set apart from this gang, except finished pods and pods that are being deleted.
 
         `pods`: all pods, by gang and uid.
         """
@@ -83,16 +85,16 @@ class SoloGangs:
         return [pod for pod in found if not pod.is_finished and not pod.is_deleting]
 
     def forget(self, id: GangId) -> None:
-        """The pod is gone."""
+        """Forget a solo gang whose pod is gone."""
         self._known.discard(id)
         base = self._bases.pop(id, None)
         if base is not None:
             self._apart.drop(base, id.unit)
 
     def left_out(self, gang: Gang, beyond: Sequence[Pod], *, now: float) -> list[tuple[Pod, float]]:
-        """The pods beyond the seats of the gang, and since when they have had no seat. Bound pods are not among them.
+        """Return the unbound pods beyond the seats of the gang, and since when they have had no seat.
 
-        It is empty while a member is being deleted, because they may get its seat.
+        The list is empty while a member is being deleted, because one of them may get its seat.
         """
         if self._left_out_at:
             for uid in {pod.uid for pod in gang.members} & self._left_out_at.keys():
@@ -103,17 +105,17 @@ class SoloGangs:
         return [(pod, self._left_out_at.setdefault(pod.uid, now)) for pod in left]
 
     def forget_pod(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone."""
         self._left_out_at.pop(uid, None)
 
 
 def extra_id(base: GangId, pod: Pod) -> GangId:
-    """The pod as a gang beyond the seats of another."""
+    """Return the id of a pod's solo gang as an extra of gang `base`."""
     return msgspec.structs.replace(base, unit=extra_unit(pod))
 
 
 def apart_id(base: GangId, pod: Pod) -> GangId:
-    """The pod as a gang set apart from another."""
+    """Return the id of a pod's solo gang as set apart from gang `base`."""
     return msgspec.structs.replace(base, unit=apart_unit(pod))
 
 
@@ -122,7 +124,7 @@ def _holds_something(pod: Pod) -> bool:
 
 
 class PodsByGang:
-    """Pods by gang. A handler of the informer."""
+    """Knows the gang of each pod that names this scheduler, and the pods of each gang; fed by the informer of pods."""
 
     def __init__(self, recognition: Recognition, *, owners: OwnerIndex, wake: Wake, clock: Callable[[], float]) -> None:
         self._recognition = recognition
@@ -143,7 +145,7 @@ class PodsByGang:
     # ------------------------------------------------------------- questions
 
     def find_id(self, pod: Pod) -> GangId | None:
-        """The gang of a pod; None while that is not known."""
+        """Return the gang of a pod; None while it is unidentified."""
         return self._ids.get(pod.uid)
 
     def says(self, pod: Pod, id: GangId) -> bool:
@@ -154,8 +156,8 @@ class PodsByGang:
         return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
 
     async def wait_for_owners(self) -> None:
-        """Return when it is known of every pod that is there where it belongs, or why that cannot be known; or after a
-        while.
+        """Return when the gang of every present pod is known, or the reason why it cannot be known; at the latest after
+        `_FIRST_LOOK_S`.
         """
         there = tuple(self._unidentified)
         with contextlib.suppress(TimeoutError):
@@ -164,31 +166,31 @@ class PodsByGang:
                     await self._owners.changed()
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:
-        """The pods of a gang that are there, in no order."""
+        """Return the pods of a gang that the watch shows, in no order."""
         return self._pods.of(id)
 
     def has_living(self, owner: Owner) -> bool:
-        """True if some pod below the object has not ended."""
+        """True if a pod below this owner has not ended."""
         pods = (self.find(uid) for uid in self._owners.below(owner))
         return any(pod is not None and not pod.is_finished for pod in pods)
 
     def find(self, uid: str) -> Pod | None:
-        """The pod with this uid, if it is watched."""
+        """Return the pod with this uid; None if the watch does not show it."""
         id = self._ids.get(uid)
         return self._pods.get(id, {}).get(uid) if id is not None else self._unidentified.get(uid)
 
     def on_node(self, node: str) -> Sequence[Pod]:
-        """The pods that are bound to a Kubernetes node, the unidentified ones included."""
+        """Return the pods that are bound to a Kubernetes node, with unidentified ones."""
         return self._by_node.of(node)
 
     def apart_from(self, id: GangId) -> Sequence[Pod]:
-        """The pods that were set apart from a gang and live."""
+        """Return the living pods that were set apart from a gang."""
         return self._solo.apart_from(id, self._pods)
 
     # --------------------------------------------------------------- changes
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the informer's store."""
+        """Follow one change of a pod in the informer."""
         self._by_node.follow(old, new)
         if old is not None and (new is None or new.uid != old.uid):
             self._forget(old)
@@ -205,35 +207,36 @@ class PodsByGang:
         self.on_change(old, new)
 
     def adopt(self, pod: Pod, id: GangId) -> None:
-        """The job of a gang proves that this pod is its own, unidentified or taken for another's."""
+        """Put a pod, unidentified or of another gang, into the gang whose job proves that the pod is its own."""
         if pod.uid in self._unidentified:
             self._settle(pod, id)
         elif self._ids.get(pod.uid, id) != id:
             self._move(pod, id)
 
     def make_solo(self, pod: Pod) -> None:
-        """The job of its gang has no room for this pod, or does not have its node."""
+        """Set a pod apart from its gang, whose job has no slot for it or does not have its node."""
         base = self._ids.get(pod.uid)
         if base is not None and not solo_pod(base):
             self._move(pod, apart_id(base, pod))
 
     def expect(self, id: GangId) -> None:
-        """Note a job whose pod became a solo gang under an earlier leader, and was not seen yet.
+        """Note a solo gang that an earlier leader made, and whose pod was not seen yet.
 
-        The unit in the job's comment may be any text of a user. So it counts only if the pod would belong to that gang
-        anyway.
+        A user can write any unit into a job's comment. So it counts only if the pod would belong to the base anyway.
         """
         if solo_pod(id):
             self._solo.note(id)
 
     def forget(self, id: GangId) -> None:
-        """Forget a gang that is over. If it is known only by its job, no event of a pod would say so."""
+        """Forget a gang that is over and has no pods here: no event of a pod would remove it."""
         if id not in self._pods:
             self._wake.doubt(self._solo.base_of(id))
             self._solo.forget(id)
 
     def part(self, gang: Gang, beyond: Sequence[Pod]) -> bool:
-        """Make extras of the pods beyond the seats of a gang that have had none for a while; whether some are left."""
+        """Make extras of pods that have had no seat in the gang for `LEFT_OUT_S`. Return whether others still wait for
+        that.
+        """
         now = self._clock()
         left_out = self._solo.left_out(gang, beyond, now=now)
         due = [pod for pod, since in left_out if now - since >= LEFT_OUT_S]
@@ -242,7 +245,7 @@ class PodsByGang:
         return len(left_out) > len(due) or len(due) > _MOST_AT_ONCE
 
     def _identify(self, pod: Pod) -> None:
-        """Now, if it can be."""
+        """Find the gang of a new or unidentified pod, if that is possible now."""
         id = self._solo.settle(self._recognition.identify(pod), pod)
         if id is not None:
             self._settle(pod, id)
@@ -264,9 +267,9 @@ class PodsByGang:
             self._wake.owner_changed(self._ids[uid], is_wish=is_wish)
 
     def _move(self, pod: Pod, id: GangId) -> None:
-        """To another gang, mostly its own, for the rest of its life."""
+        """Move a pod to another gang, mostly a solo gang, for good."""
         base = self._ids[pod.uid]
-        pod = self._pods[base][pod.uid]  # as the watch has it, without what is assumed of it
+        pod = self._pods[base][pod.uid]  # as the watch has it, without an assumed binding
         self._pods.drop(base, pod.uid)
         self._solo.leave(base, id)
         self._log.info("moved", pod="/".join(pod.key), gang=str(id), before=str(base))

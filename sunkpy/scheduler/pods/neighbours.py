@@ -1,9 +1,9 @@
-"""Who is on which node, for pods that want to be near others or away from them.
+"""Knows which pods are on which node, for pods with affinity rules and host ports.
 
-All are known by their watches, and pods of this scheduler before that by the bindings that were sent.
+The watches show all pods. A pod of this scheduler counts from when its binding is sent, before the watch shows it.
 
-Each node has daemons with ports, and some pods that keep away their like: tens of thousands in a large cluster. They
-are found by node, by port number and by term, so that a binding looks only at those that its pods could meet.
+A large cluster has tens of thousands of daemons with host ports and pods with anti-affinity. They are indexed by node,
+port number and affinity term, so that a binding looks only at those that its pods could meet.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PodsOn = Mapping[str, Iterable[Pod]]
 
 
 class Neighbours:
-    """Pods that are on nodes. `pods`: all that are watched, of all schedulers.
+    """The pods on nodes. `pods` returns all watched pods, of all schedulers.
 
-    `on_moved` is called with each that came to a node or left it, and with both forms of one whose labels changed.
-    Before that `on_asked` is called with each place of whose pods another label matters from now on.
+    `on_moved` is called with each pod that came to a node or left it; with a pod whose labels changed, as it was and as
+    it is. Before that, `on_asked` is called with each place where terms now ask for a further label of pods.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Neighbours:
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
-        """Which pods are on which node. `listed`: all pods of some nodes, as the apiserver has them now."""
+        """Return which pods are on which node. `listed`: all pods of some nodes, as the apiserver has them now."""
         listed = listed or {}
         further = [*(pod for pods in listed.values() for pod in pods), *self._sent.values()]
 
@@ -87,28 +87,28 @@ class Neighbours:
         return not self._shutting_out
 
     def labels_asked(self, pod: Pod) -> set[str]:
-        """The names of labels by which pods that are on nodes shut out others in the namespace of this one."""
+        """Return the label names by which pods on nodes keep away others in the namespace of this pod."""
         return {label for place in anywhere_in(pod.metadata.namespace) for label in self._asked.get(place, {})}
 
     def note_sent(self, pod: Pod) -> None:
-        """Note that a binding is sent for this pod. The pod is given as it will be after that."""
+        """Count a pod as on its node, because its binding is being sent. The pod is given as bound."""
         self._sent[pod.uid] = pod
         self._moved(None, pod)
 
     def on(self, node: str) -> list[Pod]:
-        """Pods that the watches show on the node, and those that are on their way to it."""
+        """Return the pods that the watches show on a node, and those whose binding to it was sent."""
         return [*self._there.of(node), *self.sent_to(node)]
 
     def sent_to(self, node: str) -> list[Pod]:
-        """Pods for which a binding to the node went out, and which the watch does not show there yet."""
+        """Return the pods whose binding to a node was sent, and which the watch does not show there yet."""
         return [pod for pod in self._sent.values() if pod.spec.node_name == node]
 
     def drop_sent(self, uid: str) -> None:
-        """The binding was not done."""
+        """Do not count a pod any more, because its binding was not done."""
         self._moved(self._sent.pop(uid, None), None)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of a watch."""
+        """Follow one change of a pod in a watch."""
         before = _on_node(old)
         if before is not None:
             self._drop(before)
@@ -144,7 +144,7 @@ class Neighbours:
                     self._meaning.drop(place, key)
 
     def _moved(self, before: Pod | None, now: Pod | None) -> None:
-        """A pod is on a node now, or is there no more; None: it is on none."""
+        """Report a pod that came to a node or left it; None: it was, or is, on no node."""
         if before is not None and now is not None and _facts(before) == _facts(now):
             return
         if before is not None:
@@ -178,12 +178,14 @@ def _on_node(pod: Pod | None) -> Pod | None:
 
 
 def _key(term: PodAffinityTerm, pod: Pod) -> bytes:
-    """Pods with the same one shut out the same pods: what a term means depends on the namespace where it stands."""
+    """Return the key of a term. Pods with equal keys keep away the same pods: a term's meaning depends on the namespace
+    of its pod.
+    """
     return msgspec.json.encode((pod.metadata.namespace, term), order="sorted")
 
 
 def _asked_by(pod: Pod) -> Iterator[tuple[TermPlace, str]]:
-    """In which namespaces, or in any, a pod on a node tells others apart by which labels."""
+    """Yield each namespace and label by which the anti-affinity terms of a pod on a node tell pods apart."""
     for term in anti_affinity(pod.spec):
         for namespace in {namespace for namespace, _ in places_meant(term, pod.metadata)}:
             yield from (((namespace, None), label) for label in labels_asked([term]))

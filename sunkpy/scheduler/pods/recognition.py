@@ -1,7 +1,7 @@
-"""Whose gang a pod is, and what a gang looks like: the only place in the shell that asks the families.
+"""Asks the families of workloads which gang a pod belongs to, and what a gang looks like.
 
-They read what anybody may have written. Where one of them fails, and it should not, that concerns the pod or the gang
-it was asked about and nobody else: the pod belongs nowhere yet, the gang is refused, and Events say so.
+Families read what any user may have written. If one fails, which is a bug, only this pod or gang is concerned: the pod
+gets no gang yet, the gang is refused, and Events say so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sunkpy.scheduler.owners.watch import OnUnreadable
 
 
 class Recognition:
-    """Asks the families, with what stands above the pods. An answer of None: not known yet, see `why_unknown`."""
+    """Asks the families about pods and their owners. An answer of None means not known yet: see `why_unknown`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Recognition:
         self._log = structlog.get_logger("recognition")
 
     def identify(self, pod: Pod) -> GangId | None:
-        """The gang of a pod that is watched."""
+        """Return the gang of a watched pod; None while its owners are unknown, or if a family failed."""
         with self._guarding(pod):
             owners = self._owners.of(pod)
             self._odd.pop(pod.uid, None)
@@ -48,7 +48,7 @@ class Recognition:
         return None
 
     def assemble(self, id: GangId, pods: Sequence[Pod], *, apart: Sequence[Pod] = ()) -> Gang:
-        """The gang made of these pods, with what its owners say now; `apart`: those that were set apart from it."""
+        """Return the gang of these pods, as their owners describe it now. `apart`: pods that were set apart from it."""
         first = pods[0]
         with self._guarding(first):
             above = [self._owners.of(pod) or () for pod in pods]
@@ -59,17 +59,17 @@ class Recognition:
         return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
 
     def why_unknown(self, uid: str) -> str:
-        """Why it is not known to which gang a pod belongs, in words for people; empty if it is known."""
+        """Return, in words for people, why the gang of a pod is unknown; empty if it is known."""
         return self._odd.get(uid) or self._owners.why_unknown(uid)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone."""
         self._odd.pop(uid, None)
         self._owners.forget(uid)
 
     def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Owners]) -> int:
-        """Which pod comes first: one whose labels and annotations were changed stays a member, and does not say what
-        the gang is.
+        """Return the index of the pod whose labels and annotations describe the gang. A pod whose own were changed
+        later stays a member, but does not describe the gang.
         """
         for number, (pod, owners) in enumerate(zip(pods, above, strict=True)):
             if families.speaks_for(id, pod, owners, families=self._families):
@@ -78,7 +78,7 @@ class Recognition:
 
     @contextlib.contextmanager
     def _guarding(self, pod: Pod) -> Iterator[None]:
-        """What goes wrong with this pod ends here."""
+        """Catch an error of a family, and report it for this pod."""
         log = self._log
         try:
             yield

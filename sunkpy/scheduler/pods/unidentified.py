@@ -1,4 +1,4 @@
-"""Events about pods whose gang is not known, and about pods whose gang was changed too late."""
+"""Writes Events about pods whose gang is unknown, and about pods whose labels name another gang too late."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sunkpy.scheduler.pods.writer import POD_SCHEDULED
 
 
 class Unidentified:
-    """Reports for each pod whose gang is not known what it waits for."""
+    """Reports why the gang of a pod is unknown, and pods that stay in the gang for which they were made."""
 
     def __init__(self, leader: Leader, members: PodsByGang, recognition: Recognition, outbox: Outbox) -> None:
         self._leader = leader
@@ -26,7 +26,7 @@ class Unidentified:
         self._outbox = outbox
 
     def pod_changed(self, old: Pod | None, new: Pod) -> None:
-        """Look at a pod that is not identified, or that has changed."""
+        """Queue a report about a pod that is unidentified, or whose labels or annotations changed."""
         id = self._members.find_id(new)
         if id is None:  # most find their gang at once; of others their people should know
             after_s = self._leader.settings.times.unidentified_told_after_s
@@ -35,7 +35,7 @@ class Unidentified:
             self._check_gang(new, id)
 
     def _check_gang(self, new: Pod, id: GangId) -> None:
-        """A pod stays in the gang that it was made for; whoever has written another one on it should know."""
+        """Warn if a pod's labels, annotations or owners now name another gang: it stays in its first one."""
         said = self._recognition.identify(new)
         if said is None or solo_pod(id) or said.shares_owner_with(id):
             return
@@ -59,6 +59,6 @@ class Unidentified:
 
 
 def _says(pod: Pod) -> tuple[object, ...]:
-    """By what a pod may say where it belongs; the same objects while nobody has changed it."""
+    """Return the labels and annotations that may name the pod's gang, without those that the scheduler writes."""
     notes = (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
     return (pod.labels, {name: text for name, text in pod.annotations.items() if name not in notes})

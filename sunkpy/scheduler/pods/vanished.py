@@ -1,14 +1,13 @@
-"""Pods whose objects went while their containers ran, as far as anybody knew: deleted by force or without any grace.
+"""Remembers pods that were deleted by force while their containers may still run.
 
-A kubelet that hears of it gives the containers the grace period of the pod's spec and then frees what they held, and
-tells nobody when it is done (`docs/design/hand-over.md`). So that long, and `teardown_s` more, the pod counts as being
-on its node. If the pod was deleted before, the first grace period counts: the kubelet waits for the end
-of that one, whatever shorter ones follow (1.35, kubelet.go, SyncTerminatingPod). One that a finalizer of somebody else
-keeps after it was deleted by force has no grace period from the beginning, so that says nothing of the kubelet: it
-counts for `teardown_s` after its containers have ended.
+A kubelet that notices such a deletion gives the containers the grace period of the pod's spec, frees what they held,
+and reports nothing when it is done (`docs/design/hand-over.md`). So the pod counts as being on its node for that time,
+and for `teardown_s` more. If the pod was already being deleted, its first grace period counts: the kubelet waits for
+the end of that one, even if shorter ones follow (1.35, kubelet.go, SyncTerminatingPod). If another program's finalizer
+keeps the pod after a deletion with grace period 0, its containers are seen to end, and it counts for `teardown_s` more.
 
-A kubelet that is away hears of nothing, and its containers run on. So the time begins again once the kubelet has
-renewed its Lease. Where a node has no Lease, or none that may be read, the time alone counts.
+A kubelet that is away does not notice the deletion, and its containers go on. So the time begins again once the kubelet
+has renewed its Lease. If a node has no Lease, or none that may be read, only the time counts.
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ _SLOWLY_S: Final = 30.0
 
 
 class _Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """`until`: infinite while nothing says that its kubelet has lived since; `heartbeat`: as it was read first."""
+    """A pod that was deleted by force. `until`: when it is surely off its node, infinite until its kubelet has renewed
+    its Lease since; `heartbeat`: the Lease's time as first read.
+    """
 
     pod: Pod
     job: JobId | None
@@ -49,7 +50,7 @@ class _Gone(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: str | None = None
 
     def after(self, heartbeat: str | None, *, now: float) -> _Gone:
-        """The state when the kubelet's Lease says this now; None: it has no Lease."""
+        """Return the new state after the kubelet's Lease was read. `heartbeat`: its time; None without a Lease."""
         if not self.is_read:
             until = self.until if heartbeat is None else inf
             return msgspec.structs.replace(self, is_read=True, heartbeat=heartbeat, until=until)
@@ -58,8 +59,8 @@ class _Gone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vanished:
-    """Remembers pods that were deleted by force, by Kubernetes node. It is a handler of the informer of pods, and must
-    hear of a pod before its gang is forgotten: `find_id` gives its gang.
+    """Remembers pods that were deleted by force, by Kubernetes node. Its `update` must be called for a pod before the
+    pod's gang is forgotten: `find_id` returns this gang.
     """
 
     def __init__(self, leader: Leader, *, find_id: Callable[[Pod], GangId | None]) -> None:
@@ -74,7 +75,7 @@ class Vanished:
         self._question = asyncio.Event()
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Note a pod that has gone too early."""
+        """Follow one change of a pod in the informer, and remember a pod that was deleted by force."""
         if old is not None and new is not None and old.uid != new.uid:
             self.update(old, None)
             old = None
@@ -87,8 +88,8 @@ class Vanished:
             self._note(old, wait_s=self._times.teardown_s)
 
     def _follow(self, old: Pod | None, new: Pod | None) -> float | None:
-        """The grace period of the first deletion. For a pod that was deleted before it was seen, nobody
-        knows it.
+        """Return the grace period of the pod's first deletion, in seconds. For a pod that was first seen while being
+        deleted it is unknown: then the longer one counts, of the pod's deletion or of its spec.
         """
         if new is None:
             return self._first_given.pop(old.uid, None) if old is not None else None
@@ -103,7 +104,7 @@ class Vanished:
         self._ask(node)
 
     async def run(self) -> None:
-        """Follow the kubelets of nodes that are asked about, and slowly all that are silent, until cancelled."""
+        """Read the Leases of nodes that a hook waits for, and now and then of all that are awaited, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._question.wait(), _SLOWLY_S)
@@ -131,12 +132,16 @@ class Vanished:
         self._question.set()
 
     def _job_of(self, pod: Pod) -> JobId | None:
-        """Under which job it was: its owner may have taken the note off it."""
+        """Return the job under which the pod ran, by its gang's record first: a user may have removed the pod's
+        note.
+        """
         record = self._leader.ledger.get(self._find_id(pod))
         return (record.bound_to if record is not None else None) or noted_job(pod)
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
-        """What a node still waits for, for one job or for any; None if for nothing."""
+        """Return which pod, deleted by force, may still run on a Kubernetes node, of one job or of any; None if
+        none.
+        """
         for gone in self._on(node):
             if job is None or gone.job == job:
                 if gone.until == inf:
@@ -147,7 +152,7 @@ class Vanished:
         return None
 
     def left_s(self, node: str) -> float:
-        """Seconds until less is waited for there, or may be; infinite when nothing is."""
+        """Return the seconds until a pod deleted by force may be off the node; infinite if there is none."""
         again_s, now = self._times.gate_again_s, self._leader.clock()
         return min((again_s if gone.until == inf else gone.until - now for gone in self._on(node)), default=inf)
 

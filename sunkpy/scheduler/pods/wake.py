@@ -1,8 +1,8 @@
-"""Which change wakes which gang: everything may call this, and it calls nothing but the ledger.
+"""Decides which change wakes which gang. All parts may call this; it calls nothing but the ledger.
 
-A change is only noted here: the value of its gang is doubted, and the gang is enqueued to be recognised again
-(`scheduler.pods.gangs`), or for a pass; everything that has an effect happens in a pass. When nodes change, or pods on
-them, those of the gangs that wait are enqueued that it concerns (`recheck`).
+A change is only noted here: the gang's value is marked as doubted, and the gang is enqueued to be recognised again
+(`scheduler.pods.gangs`) or for a pass. When nodes change, or pods on them, the waiting gangs that this concerns are
+enqueued (`recheck`).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from sunkpy.scheduler.record import GangRecord
 
 _AT_ONCE: Final = 32
 _GATHERED_S: Final = 0.0001
-"""Changes of a gang are gathered for so many seconds for each of its pods. It takes longer to recognise a larger gang,
+"""Seconds, for each pod of a gang, in which changes of the gang are gathered. A larger gang takes longer to recognise,
 and its pods come and go one after the other.
 """
 _QUIET_S: Final = 0.2
-"""Changes from which nothing follows are gathered for so many seconds."""
+"""Seconds in which changes that need no pass are gathered."""
 
 _OURS = frozenset({*names.BINDING_NOTE, names.ANNOTATION_ASKED})
 _OF_ITS_NODE = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone"})
 
 
 class Wake:
-    """Puts gangs into the queue of one leader when something that they depend on changes.
+    """Puts gangs into the queues of one leader when something that they depend on changes.
 
-    `nodes`, `neighbours`: set when nodes have changed, or pods on them that others avoid or seek, until somebody has
-    looked at the gangs that wait.
+    `nodes` is set when nodes have changed, `neighbours` when pods on them have that other pods avoid or seek; `recheck`
+    clears them when it checks the waiting gangs.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -49,20 +49,20 @@ class Wake:
         self.nodes, self.neighbours = asyncio.Event(), asyncio.Event()
 
     def gang(self, id: GangId | None) -> None:
-        """Have the gang looked at, if it is known. Whoever waits for its next change goes on."""
+        """Enqueue a known gang for a pass, and wake the hooks that wait for its next change."""
         record = self._ledger.get(id)
         if record is not None:
             self._ledger.queue.add(record.id)
             record.fire()
 
     def later(self, id: GangId | None) -> None:
-        """Have the gang looked at. If its job waits in the queue, gangs with changes of pods go first."""
+        """Enqueue a known gang for a pass. If it already has a job, gangs whose pods changed go first."""
         record = self._ledger.get(id)
         if record is not None:
             self._ledger.queue.add(record.id, at_most=_at_most(record))
 
     def changed(self, id: GangId | None) -> None:
-        """The gang may look different now: it is recognised again, and then looked at."""
+        """Have a gang recognised again and enqueued for a pass, because it may look different now."""
         record = self._ledger.get(id)
         if record is None:
             return
@@ -73,21 +73,21 @@ class Wake:
             self._ledger.changed.add_after(record.id, len(record.members) * _GATHERED_S)
 
     def doubt(self, id: GangId | None) -> None:
-        """The gang may look different now, and nothing follows from that alone."""
+        """Have a gang recognised again, because it may look different now in a way that needs no pass."""
         record = self._ledger.get(id)
         if record is not None:
             record.is_doubted = True
             self._ledger.changed.add_after(record.id, _QUIET_S)
 
     def pod_changed(self, id: GangId, old: Pod | None, new: Pod) -> None:
-        """A pod of the gang came or changed."""
+        """Note that a pod of the gang came or changed."""
         if is_over(new) and self._ledger.get(id) is None:
             return
         record = self._ledger.ensure(id)
         sent, is_small = record.member(new).assumed, len(record.members) <= _AT_ONCE
         is_own = sent is not None and is_small and record.is_all_bound and _is_as_sent(sent.pod, new)
         if is_own and record.keep(new):
-            return  # the pass that sent the binding has seen to what follows
+            return  # the pass that sent the binding has done the rest
         if old is not None and _compared(old) == _compared(new):
             if not (is_small and record.keep(new)):
                 self.doubt(id)
@@ -97,14 +97,14 @@ class Wake:
         self.changed(id)
 
     def pod_gone(self, id: GangId, pod: Pod) -> None:
-        """A pod of the gang is there no more."""
+        """Note that a pod of the gang is gone."""
         record = self._ledger.get(id)
         if record is not None and is_over(pod):
             record.ended[pod.uid] = pod
         self.changed(id)
 
     def pod_left(self, pod: Pod, id: GangId) -> None:
-        """The pod is of another gang from now on: what is remembered of it is not this gang's any more."""
+        """Remove a pod from the record of a gang, because it belongs to another gang from now on."""
         record = self._ledger.get(id)
         if record is not None:
             record.members.pop(pod.uid, None)
@@ -112,21 +112,25 @@ class Wake:
             record.fire()
 
     def owner_changed(self, id: GangId, *, is_wish: bool) -> None:
-        """The gang may look different now; what was refused may be tried at once when somebody wants it otherwise."""
+        """Note that an owner of the gang changed. `is_wish`: more than its status did, so a refused gang may be tried
+        at once.
+        """
         record = self._ledger.get(id)
         if record is not None and is_wish:
             record.forgive_change(now=self._ledger.clock())
         self.changed(id)
 
     def slurm_answers_again(self) -> None:
-        """Submits that were not answered may be tried again at once."""
+        """Let gangs whose submits got no answer try again at once."""
         for record in self._ledger:
             if record.uncertain_since is not None:
                 record.forgive()
                 self._ledger.queue.add(record.id)
 
     def namespace_changed(self, name: str) -> None:
-        """Gangs that were refused may be allowed now, or another user's."""
+        """Have the gangs of a namespace recognised again: its labels or annotations may allow other users or
+        jobs now.
+        """
         for record in self._ledger:
             if record.id.namespace == name:
                 wake = self.changed if record.state in (GangState.WAITING, GangState.SUBMITTED) else self.doubt
@@ -134,9 +138,10 @@ class Wake:
 
 
 def _compared(pod: Pod) -> tuple[object, ...]:
-    """What needs a pass when it changes: not the conditions, and not the job's annotations of a pod that waits.
+    """Return what needs a pass when it changes: all of a pod except its conditions, and except the job's annotations
+    while it waits.
 
-    The job of a pod that has a node changes when a replacement covers it; then there is more to do.
+    The job in the annotations of a bound pod changes when a replacement job covers the pod; that needs a pass.
     """
     meta, status = pod.metadata, pod.status
     ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
@@ -146,14 +151,16 @@ def _compared(pod: Pod) -> tuple[object, ...]:
 
 
 def _is_as_sent(sent: Pod, pod: Pod) -> bool:
-    """Nobody but the apiserver has added to it: with a binding it may copy labels of the node (PodTopologyLabels)."""
+    """True if the pod is as its binding was sent. With a binding the apiserver may add labels of the node
+    (PodTopologyLabels).
+    """
     added = {name: value for name, value in pod.labels.items() if name in _OF_ITS_NODE}
     meta = msgspec.structs.replace(sent.metadata, labels=sent.labels | added)
     return _compared(msgspec.structs.replace(sent, metadata=meta)) == _compared(pod)
 
 
 def _wishes(pod: Pod) -> tuple[object, ...]:
-    """What a pod's owner can change about it while it waits."""
+    """Return what a user or controller can change about a pod while it waits."""
     annotations = {key: value for key, value in pod.annotations.items() if key not in _OURS}
     return (annotations, pod.spec.scheduling_gates, pod.spec.node_selector, pod.spec.tolerations)
 
@@ -161,9 +168,9 @@ def _wishes(pod: Pod) -> tuple[object, ...]:
 async def recheck(
     leader: Leader, changed: asyncio.Event, is_concerned: Callable[[GangRecord], bool], *, spread_s: float
 ) -> None:
-    """Work until cancelled; `changed` is set when something has changed.
+    """After each `changed`, enqueue the waiting gangs that the change concerns; runs until cancelled.
 
-    It waits a moment after a change, for nodes and pods change in groups.
+    It waits `spread_s` after a change, because nodes and pods change in groups.
     """
     ledger, turn_s = leader.ledger, leader.settings.times.recheck_turn_s
     while True:
@@ -174,7 +181,8 @@ async def recheck(
         for record in ledger:
             is_waiting = record.state in (GangState.WAITING, GangState.SUBMITTED)
             if is_waiting and _may_be(is_concerned, record, leader.metrics):
-                # One change may update thousands of jobs that only queue: whoever comes or goes is not behind them.
+                # One change may lead to updates of thousands of queued jobs; pods that come or go must not wait for
+                # them.
                 ledger.queue.add(record.id, at_most=_at_most(record))
             if time.perf_counter() > until:
                 await asyncio.sleep(0)
@@ -186,7 +194,7 @@ def _at_most(record: GangRecord) -> Urgency:
 
 
 def _may_be(is_concerned: Callable[[GangRecord], bool], record: GangRecord, metrics: SchedulerMetrics) -> bool:
-    """True also when that cannot be worked out: the pass says why, and the other gangs have their turn."""
+    """True if the change concerns a gang, also if the check fails: then the pass reports the error."""
     try:
         return is_concerned(record)
     except Exception as error:

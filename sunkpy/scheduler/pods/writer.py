@@ -1,4 +1,4 @@
-"""What the scheduler writes on pods: conditions, annotations, bindings, deletions. Events: `scheduler.outbox`."""
+"""Writes conditions, annotations, bindings and deletions of pods. For their Events see `events.outbox`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ POD_SCHEDULED = "PodScheduled"
 
 
 class PodWriter:
-    """Every write names the pod by uid, so a pod that was replaced under its name is never hit."""
+    """Reads and writes pods. Every write names the pod by uid, so it never hits another pod of the same name."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._lists: FreshAnswers[str, list[Pod]] = FreshAnswers(self._list)
 
     async def read(self, key: Key, uid: str) -> Pod | None:
-        """The pod as the apiserver has it now; None when it is gone or another one has its name.
+        """Return the pod as the apiserver has it now; None if it is gone or another one has its name.
 
         Raises:
-            KubeError: it could not be read.
+            KubeError: the pod could not be read.
         """
         try:
             found = await self._kube.get(paths.pod(*key), Pod)
@@ -42,12 +42,11 @@ class PodWriter:
         return found if found.uid == uid else None
 
     async def left_of(self, record: GangRecord, *, but: Container[str] = ()) -> list[Pod]:
-        """The pods of a gang that the apiserver has now; those it once said were gone are not asked for again.
+        """Return the pods of a gang that the apiserver has now. Each is read, except those known to be gone and those
+        with a uid in `but`.
 
-        `but`: uids of those that need not be asked for.
-
-        A leader that knows a gang by its job alone looks through the namespace for pods with its note: a watch with
-        another selector may never have shown them. One list serves all gangs of the namespace that ask at once.
+        If the gang is known only by its job, the namespace is searched for pods that note this job: a watch with
+        another selector may never have shown them. One list serves all gangs of the namespace at about the same time.
         """
         if not record.members:
             found, _ = await self._lists.get(record.id.namespace)
@@ -67,11 +66,11 @@ class PodWriter:
         return await self._kube.list_objects(paths.pods(namespace), Pod)
 
     async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
-        """All pods on a node that have not ended, as the apiserver has them now, or had them at that resourceVersion or
-        later.
+        """Return all pods on a node that have not ended, as the apiserver has them now, or with `not_older_than` at
+        that resourceVersion or later.
 
-        The former makes an apiserver whose etcd cannot report progress (before 3.4.31) read all pods there are. But the
-        cache of such a one does not come to the version of a list until the next pod changes.
+        With an etcd before 3.4.31, which cannot report progress, a list as of now makes the apiserver read all pods.
+        With a resourceVersion its cache may not be there before the next pod changes; then the list is as of now.
         """
         there = partial(self._kube.list_objects, paths.ALL_PODS, Pod, field_selector=paths.on_node(node))
         if not_older_than:
@@ -86,7 +85,7 @@ class PodWriter:
         await self._kube.bind(*pod.key, uid=pod.uid, node=pod.spec.node_name, annotations=note)
 
     async def note(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
-        """Annotate a pod; None takes an annotation off it."""
+        """Write annotations of a pod; the value None removes an annotation."""
         body = {"metadata": {"annotations": annotations, "uid": pod.uid}}
         await self._kube.patch(paths.pod(*pod.key), body, content_type=STRATEGIC_PATCH)
 
@@ -96,9 +95,9 @@ class PodWriter:
             await self.note(pod, {names.ANNOTATION_GPU_INDICES: gpus or None})
 
     async def not_scheduled(self, pod: Pod, message: str, *, needs_node: bool = False) -> None:
-        """PodScheduled=False with the reason for people.
+        """Set the condition PodScheduled=False, with a message for people.
 
-        For a pod with reason `Unschedulable` autoscalers buy a node, and for no other: cluster-autoscaler
+        `needs_node`: autoscalers are to buy a node. They do it for reason `Unschedulable` alone: cluster-autoscaler
         utils/kubernetes/listers.go `isUnschedulable`, karpenter pkg/utils/pod/scheduling.go `FailedToSchedule`.
         """
         if needs_node:
@@ -107,9 +106,10 @@ class PodWriter:
             await self._set_condition(pod, POD_SCHEDULED, status="False", reason="WaitingForSlurm", message=message)
 
     async def evict(self, pod: Pod, cause: EndCause, *, grace_s: int | None) -> bool:
-        """Say why, then delete, with this grace period or the pod's own. False: it is gone, or another pod now.
+        """Set the condition with the cause, then delete the pod, with this grace period or its own. False if the pod is
+        gone or replaced.
 
-        It goes whether or not it can be said why: its node waits.
+        It is deleted even if the condition cannot be written, because its node is needed.
         """
         try:
             await self._set_condition(pod, cause.condition, status="True", reason=cause.reason, message=cause.message)
@@ -120,7 +120,9 @@ class PodWriter:
         return await self.delete(pod, grace_s=grace_s)
 
     async def delete(self, pod: Pod, *, grace_s: int | None) -> bool:
-        """Delete it, also one that is ending, to give it less time. False: it is gone, or another pod now."""
+        """Delete a pod; one that is already being deleted gets a shorter grace period. False if it is gone or
+        replaced.
+        """
         try:
             await self._kube.delete(paths.pod(*pod.key), uid=pod.uid, grace_period_s=grace_s)
         except (errors.NotFound, errors.Conflict):
@@ -128,7 +130,7 @@ class PodWriter:
         return True
 
     async def explain_disruption(self, pod: Pod, *, reason: str, message: str) -> None:
-        """Say more of why a pod was evicted, if it is still there."""
+        """Write the full reason of an eviction into the pod's DisruptionTarget condition, if the pod is still there."""
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=reason, message=message)
 
