@@ -1,4 +1,4 @@
-"""Answers the kubelet's question for GPUs, one at a time, by what the apiserver says of the node's pods just then."""
+"""Answers the kubelet's requests for GPUs one at a time, by the notes on the node's pods, read from the apiserver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from sunkpy.kube.errors import KubeError
 
 
 class PluginAllocator:
-    """Hands out the devices of one node. It remembers which pods got some until the apiserver no longer lists them."""
+    """Hands out the GPUs of one node. It remembers which pods got GPUs until the apiserver no longer lists
+    these pods.
+    """
 
     def __init__(self, kube: Kube, settings: PluginSettings, *, node: str) -> None:
         self._kube = kube
@@ -27,7 +29,8 @@ class PluginAllocator:
         self._log = structlog.get_logger("device-plugin")
 
     async def start(self) -> None:
-        """Start anew: a pod that waits now may have got GPUs from the plugin before this one, so it gets no others.
+        """Note the pods that wait for their kubelet now: an earlier plugin process may have served them, so they get no
+        GPUs from this one.
 
         Raises:
             KubeError: the apiserver could not be asked.
@@ -35,10 +38,10 @@ class PluginAllocator:
         self._served = {pod.uid for pod in await self._pods() if holds_up(pod, self._settings.resource)}
 
     async def allocate(self, count: int) -> tuple[DeviceFile, ...]:
-        """GPUs for the container for which the kubelet asks.
+        """Return the GPUs for the container that the kubelet starts now. `count`: how many it requests.
 
         Raises:
-            Refused: none; the pod fails.
+            HandoutRefused: no pod with a fitting note waits, or pods cannot be listed; the pod fails.
         """
         async with self._one_at_a_time:
             try:

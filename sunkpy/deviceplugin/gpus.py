@@ -1,4 +1,4 @@
-"""The GPUs of this node: their device files, and what NVIDIA's driver tells of them."""
+"""Finds the GPUs of this node: their device files, and their uuids from NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FILE = re.compile(r"nvidia\d+")
 
 
 def find_gpus(settings: PluginSettings) -> tuple[DeviceFile, ...]:
-    """The GPUs of the machine, sorted by minor number. A GPU that fell off the bus has no file, or no uuid."""
+    """Return the GPUs of the machine, sorted by minor number. A GPU that fell off the bus has no file, or no uuid."""
     if settings.pretend:
         return tuple(DeviceFile(file=f"{settings.dev}/sunkpy/gpu{at}") for at in range(settings.pretend))
     uuids = dict(_describe(path) for path in sorted(Path(settings.driver).glob("*/information")))
@@ -22,7 +22,9 @@ def find_gpus(settings: PluginSettings) -> tuple[DeviceFile, ...]:
 
 
 def _describe(path: Path) -> tuple[str, str]:
-    """Minor and uuid: `Device Minor: 3`, `GPU UUID: GPU-…`; question marks are no uuid (see list-gpus)."""
+    """Return minor number and uuid of a GPU from the driver's file: `Device Minor: 3`, `GPU UUID: GPU-…`. A uuid of
+    question marks counts as none (see list-gpus).
+    """
     lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
     uuid = lines.get("GPU UUID", "").strip()
     return lines.get("Device Minor", "").strip(), "" if "?" in uuid else uuid

@@ -1,4 +1,4 @@
-"""Entry of `sunkpy device-plugin`: settings, connection and metrics; one on each node, without a Lease."""
+"""Runs the process of `sunkpy device-plugin`: settings, connection and metrics. Each node has one, without a Lease."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sunkpy.runtime.settings import load
 
 
 def main(config_path: Path) -> None:
-    """Serve the kubelet until a signal.
+    """Serve the kubelet until the process gets a signal to end.
 
     Raises:
         BadSettings: the settings file cannot be used.

@@ -1,7 +1,7 @@
-"""The kubelet's device plugin API (v1beta1) over its folder of sockets.
+"""Serves the kubelet's device plugin API (v1beta1) on a socket in the kubelet's folder.
 
-The ids that the kubelet books are mere slots, one for each GPU: which GPU a container gets is decided in `allocate`.
-A kubelet that starts removes all sockets of the folder; then the plugin registers again.
+The device ids that the kubelet books are only slots, one for each GPU; `allocate` decides which GPU a container gets. A
+kubelet that starts removes all sockets of the folder; then the plugin registers again.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class PluginServer:
         self._log = structlog.get_logger("device-plugin")
 
     def explain_unready(self) -> str | None:
-        """What is wrong; None as long as the kubelet knows this plugin."""
+        """Return why the plugin is not ready; None while it is registered with the kubelet."""
         return None if self._is_registered else f"no kubelet answers in {self._folder}"
 
     async def run(self) -> None:
-        """Serve until cancelled, to each kubelet that comes."""
+        """Serve until cancelled, and register again with each kubelet that starts."""
         while True:
             (self._folder / _SOCKET).unlink(missing_ok=True)
             server = grpc.aio.server()
@@ -59,12 +59,12 @@ class PluginServer:
             await asyncio.sleep(_LOOK_S)
 
     async def _until_cut_off(self) -> None:
-        """A kubelet that restarts removes the socket."""
-        while (self._folder / _SOCKET).exists():  # noqa: ASYNC110 - a file tells nobody
+        """Return when the socket is gone: a kubelet that restarts removes it."""
+        while (self._folder / _SOCKET).exists():  # noqa: ASYNC110 - there is no event for a removed file
             await asyncio.sleep(_LOOK_S)
 
     async def _register(self) -> bool:
-        """Register with the kubelet; whether it accepted."""
+        """Register with the kubelet; return whether it accepted."""
         async with grpc.aio.insecure_channel(f"unix:{self._folder / 'kubelet.sock'}") as channel:
             register = channel.unary_unary(
                 "/v1beta1.Registration/Register",
@@ -100,7 +100,9 @@ class PluginServer:
         return api.DevicePluginOptions()
 
     async def _list(self, _: api.Empty, __: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
-        """The slots, and again when there are more or fewer. Those of GPUs that went are unhealthy."""
+        """Yield the list of slots, at first and after each change of the number of GPUs. Slots of GPUs that are gone
+        are unhealthy.
+        """
         most, told = 0, -1
         while True:
             found = len(find_gpus(self._settings))
@@ -128,7 +130,7 @@ class PluginServer:
         return answer
 
     def _given(self, gpus: tuple[DeviceFile, ...]) -> api.ContainerAllocateResponse:
-        """Device files for any runtime, and names for NVIDIA's."""
+        """Return the answer for one container: device files for any runtime, and GPU names for NVIDIA's runtime."""
         dev, names = Path(self._settings.dev), [gpu.uuid or Path(gpu.file).name for gpu in gpus]
         wanted = [*(gpu.file for gpu in gpus), *(str(dev / name) for name in self._settings.control_files)]
         return api.ContainerAllocateResponse(

@@ -6,11 +6,16 @@ from sunkpy.runtime.settings import ProcessSettings
 
 
 class PluginSettings(ProcessSettings, frozen=True, kw_only=True):
-    """GPUs of `resource`, for pods of these `schedulers`.
+    """Settings of the device plugin, which hands out GPUs as the extended resource `resource`.
 
-    `control_files`: what every container with a GPU gets besides. `cdi_kind`: name GPUs to the container runtime too,
-    as `<kind>=<uuid>`. `pretend`: a number of GPUs that do not exist, for trials. The other keys say where
-    things are: `dev` of the node, which is seen below `host`.
+    Args:
+        schedulers: the scheduler names of the pods that get GPUs.
+        control_files: device files that every container with a GPU gets in addition.
+        cdi_kind: if set, GPUs are also named to the container runtime, as `<kind>=<uuid>` (CDI).
+        pretend: a number of GPUs that do not exist, for tests without GPUs.
+        folder: the kubelet's folder of sockets.
+        dev: the node's folder of device files, which the plugin sees below `host`.
+        driver: the folder where NVIDIA's driver describes its GPUs.
     """
 
     schedulers: tuple[str, ...]

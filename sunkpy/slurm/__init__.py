@@ -1,4 +1,4 @@
-"""Client of slurmrestd: typed questions and answers, errors by number, a cache of the nodes."""
+"""A client of slurmrestd: typed requests and answers, errors by Slurm's numbers, and a cache of all nodes."""
 
 from sunkpy.slurm.auth import token_source
 from sunkpy.slurm.cache import NodeCache, Observation

@@ -1,9 +1,10 @@
-"""What sunkpy asks of slurmdbd, and what it changes there: accounts, QoS, users, associations, usage.
+"""Requests to slurmdbd: reads and changes of accounts, QoS, users and associations, and reads of usage.
 
-slurmrestd passes all of this on to slurmdbd, but for the shares, which slurmctld counts. Traps, 24.11.5 and 26.05.5:
+slurmrestd passes all of them on to slurmdbd, except fair share, which slurmctld computes. Traps, 24.11.5 and 26.05.5:
 
-* slurmdbd accepts almost anything. It drops what it does not know (a TRES, a default QoS) and reports success. So a
-  write is only trusted when it has been read back.
+* slurmdbd accepts almost anything. It drops values that it does not know (a TRES, a default QoS) and reports success.
+So
+  callers read an object again after a write.
 * An account is made by `accounts_association/`: `associations/` makes one without a parent, outside of the tree.
 * 304 to a write means that the object exists already, and that nothing was changed.
 """
@@ -29,14 +30,14 @@ from sunkpy.slurm.transport import Transport
 T = TypeVar("T")
 
 _ITS_OWN: Final = {"Exclude limits from parents": "true"}
-"""Limits and QoS that stand on the association itself, not those that hold there. The parameter has this name."""
+"""The parameter of slurmrestd that leaves out limits and QoS which an association inherits from its parents."""
 
 _USAGE: Final = {"Include usage": "true"}
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs of an account (no `user`), or of a user in it, have used. `tres_seconds`: by Slurm's
-    name of the TRES.
+    """The usage of an account's jobs, or of one user's jobs in it if `user` is set. `tres_seconds`: by Slurm's name of
+    the TRES.
     """
 
     account: str
@@ -45,26 +46,26 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountingCalls:
-    """The part of `sunkpy.slurm.client.Slurm` that is about accounts. `cluster` is Slurm's ClusterName.
+    """The methods of `sunkpy.slurm.client.Slurm` about accounts. `cluster` is Slurm's ClusterName.
 
-    Reading: 2–10 ms each, and 0.1 s for 1,000 associations.
+    A read takes 2–10 ms, and 0.1 s for 1,000 associations.
 
-    A creation may be sent again when no answer comes, because it leaves an existing object as it is. A change is sent
-    once: it would overwrite later changes of others, and recreate what they deleted. Read again before repeating one.
+    A creation is sent again when no answer comes, because it leaves an existing object as it is. A change is sent once:
+    a second time it could overwrite later changes of others, or recreate what they deleted. Read the object before you
+    repeat a change.
     """
 
     _transport: Transport
 
     async def accounting(self, cluster: str) -> Accounting:
-        """Read all that slurmdbd keeps of one cluster, except usage. It asks five questions, so the answer is not of
+        """Read all that slurmdbd keeps of one cluster, except usage. It sends five requests, so the answer is not of
         one moment.
 
-        Associations with a partition are left out: values do not make them.
+        Associations with a partition are left out, because the chart's values cannot make them.
 
         Raises:
             Unreachable: slurmdbd, or its database, is away.
-            Malformed: something is missing that every slurmdbd has. A caller that trusted it would recreate what others
-                made.
+            Malformed: the answer lacks objects that every slurmdbd has, so others may be missing too.
         """
         reply = await self._associations(cluster, _ITS_OWN)
         associations = [each.to_core() for each in reply.associations if not each.partition]
@@ -80,7 +81,7 @@ class AccountingCalls:
         )
 
     async def usage(self, cluster: str, *, start_s: int, end_s: int) -> list[Usage]:
-        """The usage between two moments, in whole hours: slurmdbd adds up usage when an hour is over."""
+        """Read the usage between two times, in whole hours: slurmdbd adds up usage when an hour is over."""
         params: dict[str, str | int] = {**_USAGE, "usage_start": start_s, "usage_end": end_s}
         reply = await self._associations(cluster, params)
         return [
@@ -90,7 +91,7 @@ class AccountingCalls:
         ]
 
     async def job_record(self, job_id: JobId) -> JobRecord | None:
-        """The record that slurmdbd has of a job, as its owner may see it; None if there is none.
+        """Return slurmdbd's record of a job, as the job's owner may see it; None if there is none.
 
         Raises:
             Unreachable: slurmdbd is away; with HTTP status 404, slurmrestd has no slurmdbd to ask.
@@ -107,41 +108,42 @@ class AccountingCalls:
         return JobRecord(state=frozenset(found[-1].state.current), nodes=tuple(hostlist.expand(found[-1].nodes)))
 
     async def shares(self) -> list[Share]:
-        """Fair share as slurmctld counts it now."""
+        """Read the fair shares of accounts and users, as slurmctld computes them now."""
         request = Request(what="read the shares", method="GET", endpoint="shares", attempts=1)
         reply = await self._transport.ask(request, accounting_wire.SharesReply)
         return await asyncio.to_thread(lambda: [each.to_core() for each in reply.shares.shares])
 
     async def put_qos(self, name: str, after: QosRecord, before: QosRecord | None = None) -> None:
-        """Make a QoS, or change it from what it was. Sent once: of two writers the later one wins.
+        """Make a QoS, or change it from `before` to `after`. Sent once: of two writers the later one wins.
 
         Raises:
-            Unreachable: it is not known whether it was carried out.
-            Rejected: it preempts a QoS that is not there (2066), or itself (2067).
+            Unreachable: slurmdbd may or may not have done it.
+            Rejected: the QoS preempts one that does not exist (2066), or itself (2067).
         """
         body = {"qos": [bodies.qos_body(name, after, before or QosRecord())]}
         await self._write(f"write QoS {name}", "qos/", body, attempts=1)
 
     async def make_account(self, record: AccountRecord, association: AssociationRecord, *, cluster: str) -> None:
-        """Make an account below its parent. One that is there stays as it is.
+        """Make an account below its parent. An existing account stays as it is.
 
         Raises:
-            Rejected: no such parent (2046) or QoS (2066).
+            Rejected: the parent (2046) or a QoS (2066) does not exist.
         """
         body = bodies.account_body(record, association, cluster)
         await self._write(f"make account {association.account}", "accounts_association/", body)
 
     async def describe_account(self, name: str, record: AccountRecord) -> None:
-        """Change what an account is, wherever it stands. Sent once."""
+        """Change description and organization of an account, in all clusters. Sent once."""
         account = {"name": name, "description": record.description, "organization": record.organization}
         await self._write(f"describe account {name}", "accounts/", {"accounts": [account]}, attempts=1)
 
     async def make_memberships(
         self, associations: Sequence[AssociationRecord], *, cluster: str, is_default: bool = False
     ) -> None:
-        """Put users into one account, all alike; the first account of a user, in any cluster, is the default there.
+        """Put users into one account, all with equal shares and limits. A user's first account in a cluster becomes the
+        user's default account.
 
-        One takes as long as ten together. No error when there is no such account or QoS, and nothing is made then.
+        Ten users take as long as one. If the account or a QoS does not exist, nothing is made, and no error is raised.
         """
         what = f"put user {_first(associations)} into account {associations[0].account}"
         body = bodies.membership_body(associations, cluster, is_default=is_default)
@@ -150,9 +152,9 @@ class AccountingCalls:
     async def change_associations(
         self, changes: Sequence[tuple[AssociationRecord, AssociationRecord]], *, cluster: str
     ) -> None:
-        """Change associations of accounts or of users, each (after, before). They must be there.
+        """Change existing associations of accounts or of users, each given as (after, before).
 
-        Sent once. slurmdbd goes from one to the next, and stops at one that it refuses.
+        Sent once. slurmdbd changes one after the other, and stops at one that it refuses.
         """
         first = changes[0][0]
         users = _first([after for after, _ in changes])
@@ -161,9 +163,9 @@ class AccountingCalls:
         await self._write(f"change {who}", "associations/", body, attempts=1)
 
     async def set_default_account(self, association: AssociationRecord, *, cluster: str) -> None:
-        """Set the account for those jobs of the user that name none. The user must be in it. Sent once.
+        """Set the account of a user's jobs that name none, in this cluster. The user must be in it. Sent once.
 
-        Not by `users/`, which does it in all clusters.
+        The endpoint `users/` would set it in all clusters.
         """
         what = f"make {association.account} the default account of user {association.user}"
         body = {**bodies.association_body(association, association, cluster), "is_default": True}
@@ -199,13 +201,15 @@ class AccountingCalls:
 
 
 def _first(associations: Sequence[AssociationRecord]) -> str:
-    """The user of the first one, and how many others there are."""
+    """Return, for an error's text, the user of the first association and the number of others."""
     others = f" and {len(associations) - 1} others" if len(associations) > 1 else ""
     return f"{associations[0].user}{others}"
 
 
 def _some(what: str, listed: tuple[T, ...]) -> tuple[T, ...]:
-    """The list, which is never empty: slurmdbd has QoS `normal`, user and account `root`, TRES `cpu` of its own."""
+    """Return the list; raise Malformed if it is empty: every slurmdbd has QoS `normal`, user and account `root`, and
+    TRES `cpu`.
+    """
     if not listed:
         raise Malformed(
             f"read the {what} of slurmdbd", endpoint=f"slurmdb/{what}/", text="the answer lists none at all"

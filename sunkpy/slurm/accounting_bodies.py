@@ -1,9 +1,9 @@
-"""What is sent to slurmrestd's `/slurmdb/`: records as bodies. A body must say what an answer leaves out:
+"""Makes the request bodies for slurmrestd's `/slurmdb/` from records. Rules of slurmdbd for these bodies:
 
-* A limit is lifted by `infinite`, one of a TRES by the count -1: an empty list changes nothing on a QoS.
+* `infinite` lifts a limit, and the count -1 lifts the limit of a TRES: an empty list changes nothing on a QoS.
 * An empty list of QoS changes nothing, and a QoS without a name in it ends slurmrestd (24.11.5, 26.05.5).
-* `user` must be there, for an account as an empty text.
-* The comment of an association is given when it is made; later ones are ignored.
+* `user` must be given; for an account it is empty.
+* slurmdbd takes the comment of an association only when it makes the association.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FLAG_NAMES: Final = {name: flag for flag, name in QOS_FLAGS.items()}
 
 
 def account_body(record: AccountRecord, association: AssociationRecord, cluster: str) -> Body:
-    """POST accounts_association/: an account and its place in the tree."""
+    """Return the body of POST accounts_association/: an account and its place in the tree."""
     about = {"description": record.description, "organization": record.organization}
     return {
         "association_condition": {
@@ -34,7 +34,7 @@ def account_body(record: AccountRecord, association: AssociationRecord, cluster:
 
 
 def membership_body(associations: Sequence[AssociationRecord], cluster: str, *, is_default: bool) -> Body:
-    """POST users_association/: users in an account, alike. They are made if need be."""
+    """Return the body of POST users_association/: it puts users into an account, and makes users that do not exist."""
     first = associations[0]
     return {
         "association_condition": {
@@ -48,7 +48,7 @@ def membership_body(associations: Sequence[AssociationRecord], cluster: str, *, 
 
 
 def association_body(after: AssociationRecord, before: AssociationRecord, cluster: str) -> Body:
-    """POST associations/: another place, other shares, QoS or limits."""
+    """Return the body of POST associations/: it changes the parent, shares, QoS or limits of an association."""
     limits = after.limits
     jobs = {
         "count": _number(limits.jobs),
@@ -73,7 +73,7 @@ def association_body(after: AssociationRecord, before: AssociationRecord, cluste
 
 
 def qos_body(name: str, after: QosRecord, before: QosRecord) -> Body:
-    """POST qos/: a QoS, new or changed."""
+    """Return the body of POST qos/: a new or changed QoS."""
     preempt: Body = {"mode": [after.preempt_mode or PREEMPT_MODE_OF_CLUSTER]}
     if after.preempts:
         preempt["list"] = list(after.preempts)
@@ -111,7 +111,7 @@ def _qos_limits(after: QosRecord, before: QosRecord) -> Body:
 
 
 def _new(association: AssociationRecord) -> Body:
-    """What an association begins with, in the words of sacctmgr(1)."""
+    """Return the first settings of an association, named as in sacctmgr(1)."""
     return {
         "fairshare": association.shares,
         "comment": association.comment,

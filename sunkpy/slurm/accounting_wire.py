@@ -1,6 +1,6 @@
-"""slurmrestd's `/slurmdb/` as typed values, v0.0.42 … v0.0.45, and what they become in `sunkpy.core.accounts.records`.
+"""Types of slurmrestd's `/slurmdb/` answers, v0.0.42 … v0.0.45, and their conversion to `sunkpy.core.accounts.records`.
 
-The names that the API gives to limits are its own. Which is which, held against `sacctmgr show`:
+The API has its own names for limits. This table gives the names of `sacctmgr show` for them:
 
     association                                     QoS
     max.jobs.per.count          GrpJobs             limits.max.active_jobs.count            GrpJobs
@@ -44,7 +44,7 @@ PREEMPT_MODE_OF_CLUSTER: Final = "DISABLED"
 
 
 class WireTres(msgspec.Struct, frozen=True):
-    """An amount of something countable; of a GRES `type` is `gres` and `name` its own name."""
+    """An amount of a TRES. For a GRES, `type` is `gres` and `name` is the GRES."""
 
     type: str = ""
     name: str = ""
@@ -52,7 +52,7 @@ class WireTres(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """`cpu`, `gres/gpu`."""
+        """Slurm's name of the TRES, such as `cpu` or `gres/gpu`."""
         return f"{self.type}/{self.name}" if self.name else self.type
 
 
@@ -71,7 +71,7 @@ def _tres(amounts: Iterable[WireTres]) -> Tres:
 
 
 class JobsPer(msgspec.Struct, frozen=True, kw_only=True):
-    """`max.jobs.per`."""
+    """The object `max.jobs.per` of an association."""
 
     count: Number = Number()
     submitted: Number = Number()
@@ -79,19 +79,19 @@ class JobsPer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaxJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """`max.jobs`."""
+    """The object `max.jobs` of an association."""
 
     per: JobsPer = JobsPer()
 
 
 class TresGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """`max.tres.group`."""
+    """The object `max.tres.group` of an association."""
 
     minutes: TresList = ()
 
 
 class TresPer(msgspec.Struct, frozen=True, kw_only=True):
-    """`max.tres.per`, of associations and of QoS."""
+    """The object `max.tres.per` of an association, and `limits.max.tres.per` of a QoS."""
 
     account: TresList = ()
     job: TresList = ()
@@ -99,7 +99,7 @@ class TresPer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaxTres(msgspec.Struct, frozen=True, kw_only=True):
-    """`max.tres`."""
+    """The object `max.tres` of an association."""
 
     total: TresList = ()
     group: TresGroup = TresGroup()
@@ -107,26 +107,26 @@ class MaxTres(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AssociationMax(msgspec.Struct, frozen=True, kw_only=True):
-    """`max`."""
+    """The object `max` of an association: its limits."""
 
     jobs: MaxJobs = MaxJobs()
     tres: MaxTres = MaxTres()
 
 
 class DefaultQos(msgspec.Struct, frozen=True, kw_only=True):
-    """`default`."""
+    """The object `default` of an association: its default QoS."""
 
     qos: str = ""
 
 
 class UsageAmount(msgspec.Struct, frozen=True, kw_only=True):
-    """TRES times seconds."""
+    """An amount of usage: TRES times seconds."""
 
     seconds: int = 0
 
 
 class WireUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `accounting`: what was used of one TRES from `start` on, for an hour, a day or a month."""
+    """An entry of `accounting`: the usage of one TRES in the hour, day or month that begins at `start`."""
 
     allocated: UsageAmount = UsageAmount()
     start: int = 0
@@ -134,7 +134,7 @@ class WireUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `associations`."""
+    """An association in slurmdbd's answer."""
 
     account: str
     user: str = ""
@@ -151,14 +151,14 @@ class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> dict[str, int]:
-        """TRES times seconds, by the name of the TRES; empty when it was not asked for."""
+        """The usage by the name of the TRES, in TRES times seconds; empty if the request did not ask for it."""
         used: dict[str, int] = {}
         for each in self.accounting:
             used[each.tres.label] = used.get(each.tres.label, 0) + each.allocated.seconds
         return used
 
     def to_core(self) -> AssociationRecord:
-        """The association as it stands; without what it inherits, if it was asked for so."""
+        """Return the association as a core record; without inherited limits, if the request excluded them."""
         jobs, tres = self.max.jobs.per, self.max.tres
         return AssociationRecord(
             account=self.account,
@@ -180,7 +180,7 @@ class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AssociationsReply(Reply, frozen=True, kw_only=True):
-    """GET associations/."""
+    """The answer to GET associations/."""
 
     associations: tuple[WireAssociation, ...] = ()
 
@@ -189,37 +189,37 @@ class AssociationsReply(Reply, frozen=True, kw_only=True):
 
 
 class WireAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `accounts`."""
+    """An account in slurmdbd's answer."""
 
     name: str
     description: str = ""
     organization: str = ""
 
     def to_core(self) -> AccountRecord:
-        """The part of the QoS that decisions read."""
+        """Return the part of the account that decisions read."""
         return AccountRecord(description=self.description, organization=self.organization)
 
 
 class AccountsReply(Reply, frozen=True, kw_only=True):
-    """GET accounts/."""
+    """The answer to GET accounts/."""
 
     accounts: tuple[WireAccount, ...] = ()
 
 
 class WireUser(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `users`."""
+    """A user in slurmdbd's answer."""
 
     name: str
 
 
 class UsersReply(Reply, frozen=True, kw_only=True):
-    """GET users/."""
+    """The answer to GET users/."""
 
     users: tuple[WireUser, ...] = ()
 
 
 class TresReply(Reply, frozen=True, kw_only=True):
-    """GET tres/."""
+    """The answer to GET tres/."""
 
     tres: TresList = msgspec.field(default=(), name="TRES")
 
@@ -228,21 +228,21 @@ class TresReply(Reply, frozen=True, kw_only=True):
 
 
 class PerUserAndAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """A number for each user, and one for each account."""
+    """Two limits of a QoS: one for each user, and one for each account."""
 
     account: Number = Number()
     user: Number = Number()
 
 
 class ActiveJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits.max.active_jobs`, and `limits.max.jobs.active_jobs`."""
+    """The objects `limits.max.active_jobs` and `limits.max.jobs.active_jobs` of a QoS."""
 
     count: Number = Number()
     per: PerUserAndAccount = PerUserAndAccount()
 
 
 class QosJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits.max.jobs`."""
+    """The object `limits.max.jobs` of a QoS."""
 
     count: Number = Number()
     active_jobs: ActiveJobs = ActiveJobs()
@@ -250,13 +250,13 @@ class QosJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QosTresMinutes(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits.max.tres.minutes`."""
+    """The object `limits.max.tres.minutes` of a QoS."""
 
     total: TresList = ()
 
 
 class QosTres(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits.max.tres`."""
+    """The object `limits.max.tres` of a QoS."""
 
     total: TresList = ()
     minutes: QosTresMinutes = QosTresMinutes()
@@ -264,19 +264,19 @@ class QosTres(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WallClockPer(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits.max.wall_clock.per`."""
+    """The object `limits.max.wall_clock.per` of a QoS."""
 
     job: Number = Number()
 
 
 class WallClock(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits.max.wall_clock`."""
+    """The object `limits.max.wall_clock` of a QoS."""
 
     per: WallClockPer = WallClockPer()
 
 
 class QosMax(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits.max`."""
+    """The object `limits.max` of a QoS."""
 
     active_jobs: ActiveJobs = ActiveJobs()
     jobs: QosJobs = QosJobs()
@@ -285,20 +285,20 @@ class QosMax(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QosLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits`."""
+    """The object `limits` of a QoS."""
 
     max: QosMax = QosMax()
 
 
 class Preemption(msgspec.Struct, frozen=True, kw_only=True):
-    """`preempt`."""
+    """The object `preempt` of a QoS: which QoS it preempts, and how."""
 
     list: tuple[str, ...] = ()
     mode: tuple[str, ...] = ()
 
 
 class WireQos(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `qos`."""
+    """A QoS in slurmdbd's answer."""
 
     name: str
     description: str = ""
@@ -308,7 +308,7 @@ class WireQos(msgspec.Struct, frozen=True, kw_only=True):
     preempt: Preemption = Preemption()
 
     def to_core(self) -> QosRecord:
-        """The part that decisions read; a flag that values cannot say stays as the API names it."""
+        """Return the part of the QoS that decisions read. A flag unknown to the chart's values keeps the API's name."""
         limits = self.limits.max
         per, minutes, jobs = limits.tres.per, limits.tres.minutes, limits.jobs
         running = jobs.active_jobs.per
@@ -334,7 +334,7 @@ class WireQos(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QosReply(Reply, frozen=True, kw_only=True):
-    """GET qos/."""
+    """The answer to GET qos/."""
 
     qos: tuple[WireQos, ...] = ()
 
@@ -343,13 +343,13 @@ class QosReply(Reply, frozen=True, kw_only=True):
 
 
 class RecordedState(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` of a job."""
+    """The object `state` of a job record in slurmdbd."""
 
     current: tuple[str, ...] = ()
 
 
 class WireRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `jobs`."""
+    """A job record in slurmdbd's answer."""
 
     job_id: int
     state: RecordedState = RecordedState()
@@ -357,7 +357,7 @@ class WireRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordsReply(Reply, frozen=True, kw_only=True):
-    """GET job/{id}."""
+    """The answer of slurmdbd to GET job/{id}."""
 
     jobs: tuple[WireRecord, ...] = ()
 
@@ -366,13 +366,13 @@ class RecordsReply(Reply, frozen=True, kw_only=True):
 
 
 class FairShare(msgspec.Struct, frozen=True, kw_only=True):
-    """`fairshare`."""
+    """The object `fairshare` of an entry of GET shares."""
 
     factor: Number = Number()
 
 
 class WireShare(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `shares.shares`: `parent` is the account of a user, or the account above an account."""
+    """The fair share of a user or an account. `parent` is the user's account, or the account above an account."""
 
     name: str = ""
     parent: str = ""
@@ -383,7 +383,7 @@ class WireShare(msgspec.Struct, frozen=True, kw_only=True):
     fairshare: FairShare = FairShare()
 
     def to_core(self) -> Share:
-        """The record as figures read it."""
+        """Return the fair share as the metrics use it."""
         is_user = "USER" in self.type
         return Share(
             account=self.parent if is_user else self.name,
@@ -396,12 +396,12 @@ class WireShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireShares(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer about fair share, `shares`."""
+    """The object `shares` in the answer to GET shares."""
 
     shares: tuple[WireShare, ...] = ()
 
 
 class SharesReply(Reply, frozen=True, kw_only=True):
-    """GET shares of slurmctld."""
+    """The answer of slurmctld to GET shares."""
 
     shares: WireShares = WireShares()

@@ -1,11 +1,11 @@
-"""Tokens for slurmrestd: minted from the cluster's HS256 key, or read from a file that something else rotates.
+"""Tokens for slurmrestd: signed with the cluster's HS256 key, or read from a file that another program rotates.
 
-The key allows requests as any user: with a token for a person slurmctld applies that person's limits. The seal proves
-that the request came from this process, not from that person: see charts/slurm/files/job_submit.lua.
+With the key, requests can be sent as any user, and slurmctld applies that user's limits. The *seal* of a job proves
+that its request came from a holder of the key, not from the user: see charts/slurm/files/job_submit.lua.
 
 slurmrestd takes a JWT in `X-SLURM-USER-TOKEN`; its claims are `iat`, `exp` and `sun`, the Slurm user
-(https://slurm.schedmd.com/jwt.html). A minted token lives five minutes and is renewed a minute before it ends, so a
-token that leaks is worth little; an external one is re-read for each request, so its rotation needs no restart.
+(https://slurm.schedmd.com/jwt.html). A signed token lives five minutes and is renewed a minute before it ends, so a
+leaked token is of little use. A token file is read for each request, so its rotation needs no restart.
 """
 
 from __future__ import annotations
@@ -28,32 +28,36 @@ RENEW_BEFORE_S = 60
 _SEAL = b"sunkpy seal"
 _PAGE = b"sunkpy page"
 _AS_PRINTED = "SLURM_JWT="
-"""The word that `scontrol token` puts before the token, for a shell."""
+"""The prefix that `scontrol token` prints before the token, for a shell."""
 
 
 class TokenSource(Protocol):
-    """Gives the token for the next request."""
+    """A source of tokens for requests to slurmrestd."""
 
     def token(self, user: str = "") -> str:
-        """The token to send now, of the process's own user or another. Raises Unauthorized when there is none."""
+        """Return a token for the next request, of `user` or the process's own user. Raises Unauthorized if it
+        cannot.
+        """
 
     def seal(self) -> str:
-        """Proves to slurmctld that a job comes from a holder of the key. Raises Unauthorized without a key."""
+        """Return the seal, which proves to slurmctld that a job comes from a holder of the key. Raises Unauthorized
+        without a key.
+        """
 
     def renew(self) -> None:
-        """Forget the last token, because it was refused."""
+        """Forget the last token, because slurmrestd refused it."""
 
     def explain_refusal(self) -> str:
-        """What a person should do if a renewed token is refused."""
+        """Return what a person should do if a renewed token is refused."""
 
     @property
     def user(self) -> str:
-        """The user of these tokens, as the token says; empty if it cannot be read."""
+        """The process's own Slurm user, as its token says; empty if the token cannot be read."""
 
 
 class MintedToken:
-    """Signs its own tokens with the key in `key_file`, the same file slurmctld has as `jwt_key`; for `user` by
-    default.
+    """A source that signs tokens with the key in `key_file`, which slurmctld has as `jwt_key`; by default for
+    `user`.
     """
 
     def __init__(self, key_file: Path, *, user: str, wall_clock: Callable[[], float] = time.time) -> None:
@@ -63,7 +67,11 @@ class MintedToken:
         self._minted: dict[str, tuple[str, float]] = {}
 
     def token(self, user: str = "") -> str:
-        """A token with at least a minute to live. slurmctld takes digits for a uid: a user has a name."""
+        """Return a token that is valid for at least a minute.
+
+        Raises:
+            Unauthorized: the key cannot be read, or the user is a number, which slurmctld would take for a uid.
+        """
         name = user or self._user
         if name.isdigit():
             raise Unauthorized(f"make a token for Slurm user {name}", text="that is a number, not a name")
@@ -81,24 +89,24 @@ class MintedToken:
         return token
 
     def _forget_expired(self, now_s: float) -> None:
-        """Those that were made first are first."""
+        """Drop expired tokens. The oldest tokens come first in the dict."""
         for name, (_, expires_s) in tuple(self._minted.items()):
             if expires_s > now_s:
                 return
             del self._minted[name]
 
     def seal(self) -> str:
-        """Follows from the key, as slurmctld has it."""
+        """Return the seal, a hash of the key that slurmctld computes as well."""
         return hashlib.sha256(_read_key(self._key_file) + _SEAL).hexdigest()
 
     def page_key(self) -> str:
-        """The key with which the page signs its sessions. It follows from the cluster's key, which does not follow from
-        it.
+        """Return the key with which the web page signs its sessions. It is derived from the cluster's key, and does not
+        reveal it.
         """
         return hmac.new(_read_key(self._key_file), _PAGE, hashlib.sha256).hexdigest()
 
     def renew(self) -> None:
-        """The key file is read again for the next tokens: it may have been replaced."""
+        """Drop all tokens, so that the next ones are signed with the key file as it is then."""
         self._minted.clear()
 
     def explain_refusal(self) -> str:
@@ -114,14 +122,18 @@ class MintedToken:
 
 
 class TokenFile:
-    """A token that something else writes into `path`: for one user, and without a seal."""
+    """A source of one user's token, which another program writes into `path`. It has no seal."""
 
     def __init__(self, path: Path, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._wall_clock = wall_clock
 
     def token(self, user: str = "") -> str:
-        """The token that the file holds now."""
+        """Return the token in the file.
+
+        Raises:
+            Unauthorized: the file cannot be read or is empty, or another user's token is wanted.
+        """
         if user:
             raise _needs_key(f"make a token for Slurm user {user}")
         try:
@@ -159,7 +171,7 @@ class TokenFile:
 
 
 def token_source(settings: SlurmSettings) -> TokenSource:
-    """The source of tokens by these settings."""
+    """Return the source of tokens that the settings name: a key or a token file."""
     if settings.jwt_key_file:
         return MintedToken(Path(settings.jwt_key_file), user=settings.user)
     return TokenFile(Path(settings.token_file))
@@ -184,7 +196,7 @@ def _expiry_s(token: str) -> float | None:
 
 
 def _claims(token: str) -> dict[str, object]:
-    """What a token says of itself; nothing when it is none."""
+    """Return the claims of a token, without a check of its signature; empty if it is no JWT."""
     import jwt
 
     try:

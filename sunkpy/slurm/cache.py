@@ -1,8 +1,9 @@
-"""The nodes of a Slurm cluster as last read, and the age of that read.
+"""A cache of all nodes of a Slurm cluster as last read, with the age of that read.
 
-One cache per process polls each second, slower when an answer costs slurmctld much (`sunkpy.slurm.pace`); an idle
-cluster answers 304 in a few milliseconds. A stale cache may be shown, never acted on: a caller that acts takes
-`Observation`s, whose number grows with every *successful* read, changed or not, and compares two of them.
+Each process has one cache, which polls each second, or more slowly if an answer costs slurmctld much
+(`sunkpy.slurm.pace`). An idle cluster answers 304 in a few milliseconds. A stale cache may be shown to people, but no
+action may follow from it: for actions, callers compare two `Observation`s, whose number grows with each *successful*
+read, also if nothing has changed.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ Listener = Callable[[frozenset[str]], None]
 """Called after each successful read with the names of nodes that came, went or changed. Must not block or raise."""
 
 _FULL_READ_EACH_S = 60.0
-"""A node that somebody deletes does not count as a change (24.11 answers 304): only a full read shows it."""
+"""Seconds between full reads. Slurm 24.11 still answers 304 after a node was deleted: only a full read shows that."""
 _SHORTEST_PAUSE_S = 0.05
 _CHEAP_PAUSE_S = 1.0
 _RETRY_S = 2.0
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one read. `number` counts successful reads from 1, `at_s` is when the read was *sent* (monotonic).
+    """All nodes as of one read. `number` counts successful reads from 1; `at_s`: when the read was *sent* (monotonic).
 
-    `listing` is the number of the read since which the same names are listed.
+    `listing`: the number of the first read in a row with the same node names.
     """
 
     nodes: dict[str, SlurmNode]
@@ -43,7 +44,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeCache:
-    """Polls the nodes. `problem` is why the last read failed, or None."""
+    """Polls all nodes of a Slurm cluster. `problem`: why the last read failed; None if it did not."""
 
     def __init__(self, slurm: Slurm, *, poll_s: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._slurm = slurm
@@ -64,7 +65,7 @@ class NodeCache:
         self.problem: str | None = None
 
     def add_listener(self, listener: Listener) -> None:
-        """Hear of each successful read from now on."""
+        """Call a listener after each successful read from now on."""
         self._listeners.append(listener)
 
     @property
@@ -74,11 +75,11 @@ class NodeCache:
 
     @property
     def turn_s(self) -> float:
-        """How many seconds old the newest answer may be, at the pace that Slurm allows now."""
+        """The greatest age of the newest answer, in seconds, while reads succeed at the present pace."""
         return pace.turn_s(self._poll_s, self._cost)
 
     async def run(self) -> None:
-        """Poll until cancelled. A failed read shows in `problem` and `age_s`; the next is due within 2 s."""
+        """Poll until cancelled. A failed read sets `problem`, and the next one follows within 2 s."""
         while True:
             started_s = self._clock()
             due_s = started_s + self._poll_s
@@ -95,15 +96,15 @@ class NodeCache:
             await self._pause(due_s)
 
     def hasten(self, *, full: bool = False) -> None:
-        """Read again as soon as the pace allows, because Slurm has changed. `full`: as in `refresh`."""
+        """Let the next read come as soon as the pace allows, because Slurm has changed. `full`: as in `refresh`."""
         if full:
             self._full_at_s = float("-inf")
         self._hastened.set()
 
     async def refresh(self, *, full: bool = False) -> Observation:
-        """A read that was sent after this call, shared by all callers that wait for one. It does not keep to the pace.
+        """Return the result of a read that is sent after this call, without a pause. Callers at the same time share it.
 
-        `full` asks for all nodes even when Slurm says that nothing has changed: after a deletion it says so (24.11).
+        `full`: read all nodes even if Slurm would answer that nothing has changed, as 24.11 does after a deletion.
 
         Raises:
             SlurmError: the read failed.
@@ -111,7 +112,7 @@ class NodeCache:
         if full:
             self._full_at_s = float("-inf")
         if self._flight is not None:
-            # One that is on its way was sent too early for us.
+            # The read that is under way was sent before this call.
             await asyncio.wait({self._flight})
         if self._flight is None or self._flight.done():
             self._flight = asyncio.ensure_future(self._read())
@@ -137,7 +138,8 @@ class NodeCache:
             self._full_at_s = float("-inf")
             self._not_before_s = sent_s + pace.Cost(took_s=self._clock() - sent_s).pause_s
             raise
-        if isinstance(answer, NodesSnapshot) and self._full_at_s == full_at_s:  # nobody asked for another one meanwhile
+        # Unless another full read was wanted meanwhile.
+        if isinstance(answer, NodesSnapshot) and self._full_at_s == full_at_s:
             self._full_at_s = sent_s
         observation, changed = self._observe(answer, sent_s)
         for listener in self._listeners:
@@ -147,7 +149,7 @@ class NodeCache:
         return observation
 
     def _observe(self, answer: NodesSnapshot | NotModified, sent_s: float) -> tuple[Observation, frozenset[str]]:
-        """Keep the answer; with the names of nodes that came, went or changed."""
+        """Store the answer; return it with the names of nodes that came, went or changed."""
         old = self.observation or Observation(nodes={}, number=0, at_s=sent_s)
         number = old.number + 1
         if isinstance(answer, NotModified):
@@ -168,7 +170,9 @@ class NodeCache:
         self._not_before_s = sent_s + cost.pause_s
 
     async def _slurmctld_s(self) -> float | None:
-        """What slurmctld has spent on reads of nodes since it was asked the last time; None when it does not say."""
+        """Return the seconds that slurmctld has spent on reads of nodes since the last call; None if it does
+        not say.
+        """
         before_s, self._reading_s = self._reading_s, None
         try:
             self._reading_s = await self._slurm.reading_s()
@@ -185,6 +189,6 @@ class NodeCache:
 
 
 def _differences(old: dict[str, SlurmNode], new: dict[str, SlurmNode]) -> frozenset[str]:
-    """By identity: a node that is as it was is the same object."""
+    """Return the names of nodes that came, went or changed. An unchanged node is the same object in both."""
     gone = old.keys() - new.keys()
     return frozenset(gone | {name for name, node in new.items() if old.get(name) is not node})

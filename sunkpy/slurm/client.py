@@ -1,9 +1,8 @@
-"""A Slurm cluster through its slurmrestd: one method per question. Costs and traps: see each method.
+"""A client of one Slurm cluster through its slurmrestd, with one method for each request.
 
-The methods about nodes are in `sunkpy.slurm.nodes`, those about jobs in `sunkpy.slurm.jobs`, those about accounts in
-`sunkpy.slurm.accounting`, those that count in `sunkpy.slurm.figures`, those that show all jobs in
-`sunkpy.slurm.overview`. All raise
-`sunkpy.slurm.errors.SlurmError`; the docstrings name the kinds a caller should tell apart.
+The methods about nodes are in `sunkpy.slurm.nodes`, those about jobs in `jobs`, those about accounts in `accounting`,
+those for metrics in `figures`, and those for lists of all jobs in `overview`. All raise
+`sunkpy.slurm.errors.SlurmError`; their docstrings name the kinds that callers may want to tell apart, and the costs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _REMEMBERED: Final = 1024
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a ping. `version` is that of the API, `release` that of Slurm. `is_up`: some slurmctld responds."""
+    """The answer to a ping. `version`: the API's; `release`: Slurm's. `is_up`: at least one slurmctld responds."""
 
     version: str
     release: str
@@ -40,7 +39,7 @@ class Ping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition; `nodes` in Slurm's range syntax."""
+    """A partition of Slurm; `nodes` is a hostlist."""
 
     name: str
     nodes: str = ""
@@ -58,7 +57,7 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
     def connect(
         cls, settings: SlurmSettings, *, recorder: Recorder | None = None, deadline: Deadline = unlimited
     ) -> Self:
-        """A client for these settings. Sends nothing yet, and no write after the deadline: that raises LeaseOver."""
+        """Return a client for these settings. It sends nothing yet. A write after the deadline raises LeaseOver."""
         tokens = token_source(settings)
         transport = Transport(
             settings.url,
@@ -72,7 +71,7 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
 
     @classmethod
     def through(cls, relay: Relay) -> Self:
-        """A client that asks through a relay. Starts nothing yet."""
+        """Return a client that sends its requests through a relay. It starts nothing yet."""
         return cls(Transport("the scheduler's pod", relay, connection=relay))
 
     async def close(self) -> None:
@@ -81,11 +80,11 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
 
     @property
     def user(self) -> str:
-        """The Slurm user who asks, by the token; empty when it does not say."""
+        """The Slurm user of this client's requests, by its token; empty if the token does not say."""
         return self._transport.user
 
     async def ping(self) -> Ping:
-        """Ask whether anybody answers. slurmrestd answers this without looking at the token."""
+        """Ask slurmrestd for its release, and whether slurmctld responds. The token is not checked for this."""
         reply = await self._transport.ask(Request(what="ping Slurm", method="GET", endpoint="ping/"), wire.PingReply)
         return Ping(
             version=await self._transport.version(),
@@ -95,7 +94,9 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
         )
 
     async def reading_s(self) -> float:
-        """Seconds that slurmctld has spent since its start on reads of nodes and partitions, whoever sent them."""
+        """Return the seconds that slurmctld has spent since its start on reads of nodes and partitions by all
+        clients.
+        """
         request = Request(what="read slurmctld's statistics", method="GET", endpoint="diag/", attempts=1)
         reply = await self._transport.ask(request, wire.DiagReply)
         return sum(rpc.total_time for rpc in reply.statistics.rpcs_by_message_type if rpc.is_read_of_nodes) / 1e6

@@ -1,4 +1,4 @@
-"""Refuses a slurmrestd that answers for another Slurm cluster than the settings name."""
+"""Checks that slurmrestd belongs to the Slurm cluster that the settings name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class WrongCluster(BadSettings):
-    """slurmrestd answers for another Slurm cluster than the one in the settings."""
+    """slurmrestd belongs to another Slurm cluster than the settings name."""
 
 
 async def check_cluster(slurm: Slurm, wanted: str) -> None:
-    """Refuse a cluster of another name. An unreachable cluster is no mismatch.
+    """Check that slurmrestd's cluster has the name `wanted`. If it does not answer, the check passes.
 
     Raises:
-        WrongCluster: it has another name, and writing there would be wrong.
+        WrongCluster: the cluster has another name.
     """
     try:
         ping = await slurm.ping()

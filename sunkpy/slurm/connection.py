@@ -1,7 +1,7 @@
-"""One HTTP exchange with slurmrestd, independent of its content; see `sunkpy.slurm.transport`.
+"""Sends one HTTP request to slurmrestd and returns the answer, whatever its content; see `sunkpy.slurm.transport`.
 
-aiohttp, because a burst of jobs is thousands of small requests: httpx takes four times the processor time for each of
-them, and from some twenty in flight on its pool takes most of that.
+It uses aiohttp, because a burst of jobs is thousands of small requests. httpx needs four times the CPU time for each,
+most of it in its connection pool if some twenty requests are in flight.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 _AT_ONCE: Final = 32
-"""High: callers that ask for much limit themselves, and a request that waited here would hold up those of others."""
+"""The most connections. It is high because callers with many requests limit themselves; a wait here would delay others.
+"""
 
 _KEPT_S: Final = 60.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_connect=2, sock_read=30)
@@ -32,14 +33,14 @@ _CLOSES: Final = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer of slurmrestd, whatever it says."""
+    """An HTTP answer of slurmrestd."""
 
     status: int
     content: bytes = b""
 
     @property
     def is_success(self) -> bool:
-        """2xx."""
+        """True for a status of 2xx."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
@@ -49,25 +50,25 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class NoAnswer(Exception):
-    """slurmrestd did not answer, or not in time; the text says how. The request may have been carried out. `hint`: what
-    to do next.
+    """slurmrestd did not answer in time; the text gives the error. The request may have been carried out. `hint`: what
+    a person can check.
     """
 
     hint = "is slurmrestd running?"
 
 
 class Exchange(Protocol):
-    """A way to slurmrestd."""
+    """A way to send requests to slurmrestd: a connection, or a relay."""
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Send a request, once; `path` is as it stands on the wire, with its query. Raises NoAnswer."""
+        """Send a request once, and return the answer. `path`: encoded, with its query. Raises NoAnswer."""
 
     async def close(self) -> None:
         """Close the connection."""
 
 
 class Connection:
-    """Connections to one address, kept for some time. Opened by the first request, in the event loop that makes it."""
+    """Connections to one address, kept for some time. The first request opens them, in its event loop."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -79,10 +80,10 @@ class Connection:
             await self._session.close()
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Send a request, once; `path` is as it stands on the wire, with its query.
+        """Send a request once, and return the answer. `path`: encoded, with its query.
 
         Raises:
-            NoAnswer.
+            NoAnswer: slurmrestd did not answer in time.
         """
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=_AT_ONCE, keepalive_timeout=_KEPT_S)
@@ -90,7 +91,7 @@ class Connection:
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
             )
-            # By itself it sends a DELETE once more when the connection breaks before the answer.
+            # Else aiohttp sends a DELETE again when the connection breaks before the answer.
             self._session._retry_connection = False
         url = URL(f"{self._url}{path}", encoded=True)
         try:
@@ -107,7 +108,7 @@ def _hears_once(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
 
 
 class _FirstAnswer(ResponseHandler):
-    """Hears nothing behind an answer with which slurmrestd closes the connection.
+    """A protocol of aiohttp that drops all bytes after an answer with which slurmrestd closes the connection.
 
     slurmrestd 26.05 sends each refusal twice, as JSON and then again as text, and closes. aiohttp would treat both
     together as a broken answer, and the refusal would be lost.
@@ -120,13 +121,13 @@ class _FirstAnswer(ResponseHandler):
         self._is_last = False
 
     def data_received(self, data: bytes) -> None:
-        """A part of what came on the wire; empty when aiohttp goes on by itself."""
+        """Pass received bytes on to aiohttp, without those that are dropped. Empty data comes from aiohttp itself."""
         own = data[: self._own(data)]
         if own or not data:
             super().data_received(own)
 
     def _own(self, data: bytes) -> int:
-        """How many of these bytes belong to answers that somebody waits for; the rest is dropped."""
+        """Return how many of these bytes belong to answers; the rest is dropped."""
         at = 0
         while at < len(data):
             if self._body_left:
@@ -140,7 +141,7 @@ class _FirstAnswer(ResponseHandler):
         return at
 
     def _read_head(self, data: bytes) -> int:
-        """How much of it belongs to the head of an answer, which may not be all there yet."""
+        """Return how many of these bytes belong to the head of an answer, which may be incomplete."""
         before, self._head = len(self._head), self._head + data
         ends = self._head.find(_HEAD_ENDS)
         if ends < 0:
@@ -149,6 +150,6 @@ class _FirstAnswer(ResponseHandler):
         self._is_last = bool(_CLOSES.search(head))
         length, status = _LENGTH.search(head), _STATUS.match(head)
         has_no_body = status is not None and int(status[1]) in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-        # Without a length all that comes is body.
+        # Without a Content-Length all following bytes are the body.
         self._body_left = 0 if has_no_body else int(length[1]) if length is not None else math.inf
         return len(head) - before

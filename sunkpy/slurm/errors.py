@@ -1,19 +1,19 @@
-"""What can go wrong between sunkpy and slurmrestd, classified by Slurm's error number and never by its text.
+"""Errors of requests to slurmrestd, classified by Slurm's error number and never by its text.
 
     SlurmError
     ├── Unreachable    no answer, or an answer that slurmctld is away: ask again
     ├── Unauthorized   the token was refused: a person has to act
-    ├── NotFound       no such job or node
+    ├── NotFound       the job or node does not exist
     ├── Busy           the node still has jobs, or the job is just changing state: ask again later
     ├── AlreadyDone    the job has ended already
-    ├── Rejected       Slurm understood and said no (bad partition, feature, transition…): change the request
-    │   └── LimitReached  a limit of an association or QoS: the same request may be taken later
-    ├── Malformed      the answer cannot be read by this client
-    │   └── UnreadableJob  a part of a job cannot be read: its nodes, or its share of them
-    └── LeaseOver      not sent, for this process does not lead any more
+    ├── Rejected       Slurm understood and refused (bad partition, feature, transition…): change the request
+    │   └── LimitReached  a limit of an association or QoS: the same request may be accepted later
+    ├── Malformed      this client cannot read the answer
+    │   └── UnreadableJob  the nodes of a job, or its share of them, cannot be read
+    └── LeaseOver      the request was not sent, because this process no longer leads
 
-The HTTP status is not the result: slurmrestd answers 200 to a DELETE of an unknown job and 500 to a bad state string.
-Numbers: `slurm/slurm_errno.h`, the same ones in 24.11 and 26.05 unless noted.
+The HTTP status does not give the result: slurmrestd answers 200 to a DELETE of an unknown job, and 500 to a bad state.
+The numbers are from `slurm/slurm_errno.h`, the same in 24.11 and 26.05 unless noted.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from sunkpy.slurm.request import Request
 
 
 class SlurmError(Exception):
-    """A call to slurmrestd that did not do what was asked.
+    """A request to slurmrestd that failed.
 
-    `what` is what was tried and on what, `endpoint` the path below the API version, `error_number` Slurm's own (0 when
-    it gave none), `text` Slurm's words, `hint` what to do next.
+    Args:
+        what: what was tried, on which object.
+        endpoint: the path below the API version.
+        error_number: Slurm's error number; 0 if it gave none.
+        text: Slurm's words.
+        hint: what to do next.
     """
 
     def __init__(
@@ -61,12 +65,12 @@ class SlurmError(Exception):
 
     @property
     def code(self) -> str:
-        """Label for metrics, one of few: Slurm's number, else the HTTP status, else the kind."""
+        """The error's label in metrics: Slurm's number, else the HTTP status, else the class."""
         return str(self.error_number or self.http_status or type(self).__name__.lower())
 
 
 class Unreachable(SlurmError):
-    """slurmrestd or slurmctld did not answer; nothing is known about whether the request was carried out."""
+    """slurmrestd or slurmctld did not answer; the request may or may not have been carried out."""
 
 
 class Unauthorized(SlurmError):
@@ -74,11 +78,11 @@ class Unauthorized(SlurmError):
 
 
 class NotFound(SlurmError):
-    """There is no such job or node."""
+    """The job or node does not exist in Slurm."""
 
 
 class Busy(SlurmError):
-    """Slurm cannot do it now: the node has jobs, or the job is just changing state."""
+    """Slurm cannot carry out the request now: the node has jobs, or the job is just changing state."""
 
 
 class AlreadyDone(SlurmError):
@@ -90,15 +94,15 @@ class Rejected(SlurmError):
 
 
 class LimitReached(Rejected):
-    """A limit of the user's association or QoS; it may be on what jobs there are, or on this job's size."""
+    """A limit of the user's association or QoS does not allow the job, beside other jobs or because of its own size."""
 
 
 class Malformed(SlurmError):
-    """The answer could not be read."""
+    """This client cannot read slurmrestd's answer."""
 
 
 class UnreadableJob(Malformed):
-    """The nodes of a job cannot be read; `job` is the rest, without nodes."""
+    """The nodes of a job cannot be read. `job`: the job without its nodes."""
 
     def __init__(self, what: str, *, endpoint: str, text: str, job: SlurmJob) -> None:
         super().__init__(what, endpoint=endpoint, text=text)
@@ -141,7 +145,7 @@ _HINTS = {
 
 
 def classify(request: Request, *, http_status: int, error_number: int = 0, text: str = "") -> SlurmError:
-    """The error for an answer that is not a success. Number first; the HTTP status only when there is no number."""
+    """Return the error for an answer that is no success, by Slurm's number, or by the HTTP status without a number."""
     return _kind(http_status, error_number)(
         request.what,
         endpoint=request.label,

@@ -1,6 +1,6 @@
-"""What sunkpy asks of Slurm to count it: jobs in short, partitions, statistics. Costs: see each method.
+"""Requests to Slurm for metrics: jobs in short form, partitions, licenses, reservations, statistics.
 
-As in `sunkpy.slurm.wire` only the fields that are used are declared, so that most of the answer is never allocated.
+As in `sunkpy.slurm.wire` only the fields that are used are declared, so that most of an answer is never allocated.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sunkpy.slurm.wire import Number, Reply, flags
 
 _GPU: Final = "gpu"
 _SHARED: Final = "v0.0.44"
-"""Later API versions do not say whether a job that waits wants whole nodes."""
+"""The last API version that says whether a pending job wants whole nodes."""
 
 
 class NodeName(msgspec.Struct, frozen=True):
-    """A node of a job."""
+    """A node of a job in slurmrestd's answer."""
 
     name: str = ""
 
@@ -41,13 +41,13 @@ class NodeNames(msgspec.Struct, frozen=True):
 
 
 class Holdings(msgspec.Struct, frozen=True):
-    """The resources that a job has, once it runs."""
+    """The resources that a running job has: here only its nodes."""
 
     nodes: NodeNames | None = None
 
 
 class WireJobRow(WireWaiting, frozen=True, kw_only=True):
-    """An entry of `jobs`, with fewer fields than `sunkpy.slurm.wire.WireJob`."""
+    """A job in slurmrestd's answer, with the fields that metrics need."""
 
     comment: str = ""
     admin_comment: str = ""
@@ -60,14 +60,14 @@ class WireJobRow(WireWaiting, frozen=True, kw_only=True):
     start_time: Number = Number()
 
     def to_core(self, scheduler: str, started: int | None = 0) -> JobRow:
-        """The job as figures read it. `scheduler`: the Slurm user of the scheduler, whose comments nobody else can have
-        written.
+        """Return the job as metrics use it. `scheduler`: the scheduler's Slurm user; of other users' jobs the admin
+        comment counts, which only slurmctld writes.
 
-        `started`: how many tasks of its array run; None if nobody asks what it waits for.
+        `started`: how many tasks of its array run; None if the row need not say what the job waits for.
         """
         state, tres = flags(self.job_state), tres_amounts(self.tres_alloc_str)
         counted = sum(gres_counts(text).get(_GPU, 0) for text in self.gres_detail or ())
-        has_started = bool(self.nodes) and not is_job_pending(state)  # that which waits has an estimate
+        has_started = bool(self.nodes) and not is_job_pending(state)  # the start time of a pending job is an estimate
         started_s = self.start_time.value if has_started else 0
         return JobRow(
             id=self.job_id,
@@ -98,7 +98,7 @@ class WireJobRow(WireWaiting, frozen=True, kw_only=True):
 
 
 class JobRowsReply(Reply, frozen=True, kw_only=True):
-    """GET job/{id}."""
+    """The answer to GET job/{id}, with the fields that metrics need."""
 
     jobs: tuple[WireJobRow, ...] = ()
 
@@ -116,26 +116,26 @@ class RowPriority(msgspec.Struct, frozen=True):
 
 
 class WirePartitionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `partitions`."""
+    """A partition in slurmrestd's answer, with the fields that metrics need."""
 
     name: str
     nodes: RowNodes = RowNodes()
     priority: RowPriority = RowPriority()
 
     def to_core(self) -> PartitionRow:
-        """The partition as figures read it."""
+        """Return the partition as metrics use it."""
         nodes = _expand(self.nodes.configured)
         return PartitionRow(name=self.name, nodes=nodes, tier=self.priority.tier)
 
 
 class PartitionRowsReply(Reply, frozen=True, kw_only=True):
-    """GET partitions/."""
+    """The answer to GET partitions/, with the fields that metrics need."""
 
     partitions: tuple[WirePartitionRow, ...] = ()
 
 
 class WireLicense(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """An entry of `licenses`."""
+    """A license in slurmrestd's answer."""
 
     license_name: str = ""
     total: int = 0
@@ -145,13 +145,13 @@ class WireLicense(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class LicensesReply(Reply, frozen=True, kw_only=True):
-    """GET licenses/."""
+    """The answer to GET licenses/."""
 
     licenses: tuple[WireLicense, ...] = ()
 
 
 class WireReservation(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `reservations`."""
+    """A reservation in slurmrestd's answer."""
 
     name: str = ""
     node_count: int = 0
@@ -160,19 +160,19 @@ class WireReservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationsReply(Reply, frozen=True, kw_only=True):
-    """GET reservations/."""
+    """The answer to GET reservations/."""
 
     reservations: tuple[WireReservation, ...] = ()
 
 
 class StatisticsReply(Reply, frozen=True, kw_only=True):
-    """GET diag/: numbers, optional numbers and parts of numbers by name, and the lists of requests."""
+    """The answer to GET diag/: numbers by name, some of them nested, and two lists of requests."""
 
     statistics: dict[str, object] = msgspec.field(default_factory=dict)
 
 
 class WireRpcRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `rpcs_by_message_type` or `rpcs_by_user`."""
+    """The count of slurmctld's requests (RPCs) of one type or user: an entry of a list in the answer to GET diag/."""
 
     message_type: str = ""
     user: str = ""
@@ -181,14 +181,14 @@ class WireRpcRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FigureCalls:
-    """The calls of `sunkpy.slurm.client.Slurm` that serve figures."""
+    """The methods of `sunkpy.slurm.client.Slurm` that serve metrics."""
 
     _transport: Transport
 
     async def job_rows(self, job_id: JobId, *, scheduler: str, with_waits: bool = True) -> list[JobRow]:
-        """A job; of an array each record: tasks that have started, and one for those that wait. 2–4 ms.
+        """Read a job; of an array, a row for each started task and one for all pending tasks. 2–4 ms.
 
-        `with_waits`: also what it asks of nodes while it waits.
+        `with_waits`: the row of a pending job also says what it requests of nodes.
 
         Raises:
             NotFound: Slurm does not remember it.
@@ -237,7 +237,7 @@ class FigureCalls:
 
 
 def _expand(text: str) -> tuple[str, ...]:
-    """What cannot be read counts as no nodes."""
+    """Return the nodes of a hostlist; none if it cannot be read."""
     try:
         return tuple(hostlist.expand(text))
     except hostlist.BadHostlist:

@@ -1,4 +1,4 @@
-"""What sunkpy asks of Slurm about jobs: their states, submission, signals, the end of one."""
+"""Requests to Slurm about jobs: it reads, submits, changes, signals and cancels them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _MANY: Final = 2_000
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """An accepted job; accepted does not mean that it can ever run: read the warnings."""
+    """A job that Slurm has accepted. It may still never run: read the warnings."""
 
     job_id: JobId
     warnings: tuple[str, ...] = ()
 
 
 class JobCalls:
-    """The part of `sunkpy.slurm.client.Slurm` that is about jobs."""
+    """The methods of `sunkpy.slurm.client.Slurm` about jobs."""
 
     _transport: Transport
     _unreadable: MutableMapping[JobId, str]
 
     async def jobs_state(self, job_ids: Iterable[JobId] = ()) -> dict[JobId, frozenset[str]]:
-        """State of all jobs Slurm remembers, or of those asked for. 0.1 s for 10,000 jobs.
+        """Read the states of all jobs that Slurm remembers, or only of `job_ids`. 0.1 s for 10,000 jobs.
 
-        In an array each task that has started is an entry, and all that wait are one entry under the id of the array. A
-        job that is missing from the answer is one that Slurm does not remember: this call knows no "not modified".
+        Each started task of an array has an entry, and all pending tasks share one under the ID of the array. Slurm
+        does not remember a job that is missing from the answer.
         """
-        # Each id by itself: slurmrestd refuses a list with commas.
+        # A parameter for each ID: slurmrestd refuses a list with commas.
         wanted = [str(job_id) for job_id in job_ids]
         request = Request(
             what="read the states of jobs",
@@ -59,8 +59,8 @@ class JobCalls:
         """Read one job in full. 2–4 ms.
 
         Raises:
-            NotFound: Slurm does not remember it.
-            UnreadableJob: where it is cannot be read.
+            NotFound: Slurm does not remember the job.
+            UnreadableJob: the job's nodes cannot be read.
         """
         request = Request(what=f"read job {job_id}", method="GET", endpoint="job/{name}", name=job_id)
         reply = await self._transport.ask(request, wire.JobsReply)
@@ -78,14 +78,14 @@ class JobCalls:
         """Read all jobs in full, each task of an array by itself. It takes seconds for thousands of jobs: use it for a
         person, not in a loop.
 
-        One whose nodes cannot be read is there without them.
+        A job whose nodes cannot be read is returned without them.
         """
         request = Request(what="read all jobs", method="GET", endpoint="jobs/", attempts=1)
         reply = await self._transport.ask(request, wire.JobsReply)
         return [_readable(job) for job in reply.jobs]
 
     def _note_unreadable(self, job_id: JobId, why: str) -> None:
-        """Log it once: callers ask for the same job again and again."""
+        """Log an unreadable job once: callers read the same job again and again."""
         if self._unreadable.get(job_id) != why:
             self._unreadable[job_id] = why
             import structlog
@@ -94,11 +94,10 @@ class JobCalls:
             log.warning("the nodes of a job cannot be read: ignored", job=job_id, error=why)
 
     async def submit_job(self, spec: JobSpec, *, user: str = "") -> Submitted:
-        """Submit a batch job. Not idempotent, so never sent twice: after Unreachable look for its comment first.
+        """Submit a batch job. It is never sent twice: after Unreachable, first look for a job with this comment.
 
-        `user`: the owner of the job, if it is not the process's own user. The job is sealed: slurmctld copies its
-        comment to the admin comment, if it has the script of the chart. Later requests about the job go as that user
-        too.
+        `user`: the owner of the job, if not the process's own user; later requests about the job must name this user as
+        well. Then the job is sealed: slurmctld's job_submit.lua (of the chart) copies its comment to the admin comment.
 
         Raises:
             Rejected: bad partition (2000), feature (2029), account (2045)…
@@ -125,18 +124,19 @@ class JobCalls:
         return Submitted(job_id=JobId(reply.job_id), warnings=tuple(warning.text for warning in reply.warnings))
 
     async def allocate_now(self, spec: JobSpec, *, user: str = "") -> Submitted | None:
-        """Allocate at once, without a script; None when Slurm will not, whatever its reason, and nothing waits then.
+        """Request an allocation, a job without a script, which Slurm grants at once or refuses. None if it is refused:
+        then no job waits.
 
-        Granted in 4–40 ms, where a batch job is looked at in slurmctld's next full second. Never sent twice, as
-        `submit_job`. Refused when something is in the way (2016), when jobs of the partition wait that would go first
-        (2013), by `SchedulerParameters=defer` (2125), and for all reasons for which a batch job is refused or waits.
-        Most refusals leave a FAILED job with this comment on record. Never without `immediate`: that call holds a
-        connection until the job starts, and when its caller is gone the job fails as it starts.
-        `user` as in `submit_job`.
+        Slurm grants it in 4–40 ms, while a batch job waits for slurmctld's next full second. It is never sent twice, as
+        `submit_job`. Slurm refuses it if resources are in use (2016), if jobs of the partition wait that would go first
+        (2013), with `SchedulerParameters=defer` (2125), and for each reason for which a batch job is refused or waits.
+        Most refusals leave a FAILED job with this comment on record. The request always says `immediate`: without, it
+        holds a connection until the job starts, and the job fails at its start if the caller is gone.
+        `user`: as in `submit_job`.
 
         Raises:
-            Unreachable, Malformed: the outcome is not known; look for its comment first.
-            Unauthorized, LeaseOver: it was not made.
+            Unreachable, Malformed: the outcome is unknown; first look for a job with this comment.
+            Unauthorized, LeaseOver: no job was made.
         """
         request = Request(
             what=f"allocate for job {spec.name}{_as(user)}",
@@ -153,20 +153,24 @@ class JobCalls:
         return Submitted(job_id=JobId(reply.job_id), warnings=tuple(warning.text for warning in reply.warnings))
 
     async def exclude_nodes(self, job_id: JobId, nodes: Iterable[str], *, user: str = "") -> None:
-        """Replace the nodes that a pending job must not use. Idempotent.
+        """Replace the list of nodes that a pending job must not use. Idempotent.
 
         Raises:
-            AlreadyDone, NotFound, or Rejected when the job has started.
+            AlreadyDone: the job has ended.
+            NotFound: Slurm does not remember the job.
+            Rejected: the job has started.
         """
-        # slurmrestd takes an empty list for "no change".
+        # slurmrestd understands an empty list as "no change".
         body = {"excluded_nodes": list(nodes) or [""]}
         await self._change(f"exclude nodes from job {job_id}{_as(user)}", job_id, body, user)
 
     async def update_job(self, job_id: JobId, spec: JobSpec, fields: Iterable[str], *, user: str = "") -> None:
-        """Change these fields of a pending job. Idempotent. All of it, or nothing when Slurm refuses a part.
+        """Change these fields of a pending job to the values in `spec`. Idempotent. Slurm changes all of them or none.
 
         Raises:
-            AlreadyDone, NotFound, or Rejected.
+            AlreadyDone: the job has ended.
+            NotFound: Slurm does not remember the job.
+            Rejected: Slurm refuses a value, or the job has started.
         """
         body = change_body(spec, fields)
         await self._change(f"change {', '.join(body)} of job {job_id}{_as(user)}", job_id, body, user)
@@ -180,26 +184,26 @@ class JobCalls:
         return self._transport.seal() if user else ""
 
     async def signal_job(self, job_id: JobId, signal: str, *, user: str = "") -> None:
-        """Send a signal such as USR1 to the batch script alone.
+        """Send a signal such as USR1 to a job's batch script alone.
 
         Raises:
-            AlreadyDone: it has ended.
-            NotFound: Slurm does not remember it.
+            AlreadyDone: the job has ended.
+            NotFound: Slurm does not remember the job.
         """
         params = {"signal": signal, "flags": "BATCH_JOB"}
         await self._kill(job_id, f"send {signal} to job {job_id}{_as(user)}", params, user)
 
     async def cancel_job(self, job_id: JobId, *, user: str = "") -> None:
-        """End a job, pending or running.
+        """Cancel a pending or running job.
 
         Raises:
-            AlreadyDone: it has ended.
-            NotFound: Slurm does not remember it.
+            AlreadyDone: the job has ended.
+            NotFound: Slurm does not remember the job.
         """
         await self._kill(job_id, f"cancel job {job_id}{_as(user)}", {}, user)
 
     async def _kill(self, job_id: JobId, what: str, params: Mapping[str, str], user: str) -> None:
-        """A refusal may stand in the status of the job alone, below an answer that says 200 and no errors."""
+        """Send a DELETE for a job. Slurm may answer 200 without errors, and refuse only in the job's own `status`."""
         request = Request(what=what, method="DELETE", endpoint="job/{name}", name=job_id, user=user, params=params)
         reply = await self._transport.ask(request, wire.KillReply)
         for status in reply.status or ():
@@ -222,7 +226,7 @@ def _as(user: str) -> str:
 
 
 def _wishes(spec: JobSpec) -> str:
-    """The parts of a job that Slurm may refuse by name: ` (partition gpu, account chem)`."""
+    """Return, for an error's text, the requests that Slurm may refuse by name: ` (partition gpu, account chem)`."""
     wishes = {
         "partition": spec.partition,
         "account": spec.account,

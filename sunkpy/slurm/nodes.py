@@ -1,4 +1,4 @@
-"""What sunkpy asks of Slurm about nodes, and what it changes on them."""
+"""Requests to Slurm about nodes: it reads, changes and deletes them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ _NONE: Mapping[str, SlurmNode] = MappingProxyType({})
 
 
 class NodesSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes at one moment. `last_update_s`: the value for the next `nodes(since_s=…)`."""
+    """All Slurm nodes at one moment. `last_update_s`: the value for the next `nodes(since_s=…)`."""
 
     nodes: dict[str, SlurmNode]
     last_update_s: int
 
 
 class NotModified(msgspec.Struct, frozen=True):
-    """Slurm says that nothing has changed since the snapshot you have. Not the same as: there is nothing."""
+    """Slurm's answer that no node has changed since the caller's last snapshot."""
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields of a node to change; unset ones stay. `state` is DRAIN, UNDRAIN, RESUME, DOWN…; one `address`.
+    """A change of a Slurm node; unset fields stay. A change without fields only makes slurmctld try to start jobs.
 
-    One without fields changes nothing, and has slurmctld look at its queue.
-
-    `name` is for changes of several nodes at once: a hostlist. `topology_str` is known from v0.0.43 on; empty, it takes
-    the node out of what its record names.
+    Args:
+        name: the hostlist, if several nodes are changed at once.
+        state: one of DRAIN, UNDRAIN, RESUME, DOWN…
+        address: one address.
+        topology_str: the place in the topology, from API v0.0.43 on; empty takes the node out of its units.
     """
 
     name: tuple[str, ...] = ()
@@ -47,40 +48,42 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """The change in words, for the text of an error: `DRAIN k8s: cordon`. A comment is named, not quoted."""
+        """The change in words, for an error's text: `DRAIN k8s: cordon`. A comment is named, not quoted."""
         parts = [*self.state, self.reason, "comment" if self.comment is not None else "", *self.address]
         parts += [f"topology {self.topology_str or 'none'}"] if self.topology_str is not None else []
         return " ".join(part for part in parts if part) or "no change"
 
 
 UNDRAIN = NodeChange(state=("UNDRAIN",), reason=" ")
-"""Lifts the drain and nothing else: RESUME would also bring back a node that is down.
+"""Lifts the drain of a node and nothing else; RESUME would also bring back a node that is down.
 
-The reason goes too: 24.11 keeps it (and ignores an empty one), and a later drain without a reason would then look like
-the one that was lifted. The node is NOT_RESPONDING until slurmctld has pinged it, half a second.
+A blank reason replaces the old one: 24.11 keeps it (and ignores an empty one), and a later drain without a reason would
+look like the one that was lifted. The node is NOT_RESPONDING for half a second, until slurmctld has pinged it.
 """
 
 RESUME = NodeChange(state=("RESUME",), reason=" ")
-"""Returns a node that is down, and lifts any drain. 24.11 would keep the reason, as with UNDRAIN."""
+"""Brings back a node that is down, and lifts any drain. The blank reason replaces the old one, as with UNDRAIN."""
 
 
 def drain(reason: str) -> NodeChange:
-    """Let no new job start on the node; running jobs go on. If the node is drained already, replace the reason."""
+    """Return the change that drains a node: no new job starts, running jobs go on. On a drained node it replaces the
+    reason.
+    """
     return NodeChange(state=("DRAIN",), reason=reason)
 
 
 class NodeCalls:
-    """The part of `sunkpy.slurm.client.Slurm` that is about nodes."""
+    """The methods of `sunkpy.slurm.client.Slurm` about nodes."""
 
     _transport: Transport
 
     async def nodes(self, *, since_s: int = 0, known: Mapping[str, SlurmNode] = _NONE) -> NodesSnapshot | NotModified:
-        """Read all nodes; NotModified if none has changed since `since_s`. 6 ms unchanged, otherwise 0.8 s per 5,000
-        nodes.
+        """Read all nodes; NotModified if none has changed since `since_s`. It takes 6 ms if unchanged, else 0.8 s per
+        5,000 nodes.
 
-        A node that is as it was in `known` is the same object. Sent once, because a caller that reads all nodes reads
-        them again soon. Slurm before 26.05.3 answers 500 when nodes have changed but partitions have not: then asked
-        again without.
+        A node that is unchanged against `known` is the same object. The request is not repeated on failure, because
+        callers read all nodes again soon. Slurm before 26.05.3 answers 500 to `since_s` if nodes have changed but
+        partitions have not; then all nodes are read without it.
         """
         if since_s:
             try:
@@ -121,11 +124,11 @@ class NodeCalls:
         return found.to_core()
 
     async def update_node(self, name: str, change: NodeChange) -> None:
-        """Change a node. Sent once: read the node before a repetition, because others may have changed it.
+        """Change a node. Sent once: before you repeat it, read the node, because others may have changed it.
 
         Raises:
-            Unreachable: it is not known whether it was carried out.
-            Rejected: no such transition, e.g. UNDRAIN of a node that is not drained (2028, 2180 on 26.05).
+            Unreachable: the change may or may not have been made.
+            Rejected: the change is not possible, such as UNDRAIN of a node that is not drained (2028, 2180 on 26.05).
             NotFound: Slurm has no such node.
         """
         what = f"update Slurm node {name} ({change.words})"
@@ -133,11 +136,10 @@ class NodeCalls:
         await self._transport.call(request, wire.Reply)
 
     async def update_nodes(self, names: Iterable[str], change: NodeChange) -> None:
-        """Make the same change to several nodes at once: slurmctld takes its locks and saves its state once.
+        """Make the same change to several nodes in one request: slurmctld takes its locks and saves its state once.
 
-        Sent once, as `update_node`.
-        Not all or nothing: a node that slurmctld does not know ends its work on the list (NotFound), one that cannot be
-        changed does not (Rejected). After either error some of them have been changed.
+        Sent once, as `update_node`. After an error some of the nodes have been changed. slurmctld stops at a node that
+        it does not know (NotFound), and goes on after a node that it cannot change (Rejected).
         """
         listed = hostlist.compress(names)
         request = Request(
@@ -150,19 +152,19 @@ class NodeCalls:
         await self._transport.call(request, wire.Reply)
 
     async def drain_node(self, name: str, reason: str) -> None:
-        """See `drain`."""
+        """Drain a node: see `drain`."""
         await self.update_node(name, drain(reason))
 
     async def undrain_node(self, name: str) -> None:
-        """Lift the drain and nothing else: see UNDRAIN."""
+        """Lift the drain of a node and nothing else: see UNDRAIN."""
         await self.update_node(name, UNDRAIN)
 
     async def delete_node(self, name: str) -> None:
-        """Forget a dynamic node. Sent once: the next slurmd of that name may have registered since.
+        """Delete a dynamic node from Slurm. Sent once: a new slurmd of that name may have registered since.
 
         Raises:
-            Busy: jobs are on it.
-            NotFound: it is gone already.
+            Busy: the node has jobs.
+            NotFound: the node is already gone.
         """
         what = f"delete Slurm node {name}"
         request = Request(what=what, method="DELETE", endpoint="node/{name}", name=name, attempts=1)

@@ -1,4 +1,4 @@
-"""The requests to Slurm for a person who wants to see all its jobs at once, in the order of the queue."""
+"""The request to Slurm for all its jobs at once, as commands and the page show them to a person."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sunkpy.slurm.wire import ExitCode, Number, Reply
 
 
 class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
-    """An entry of `jobs`, with what only its place in the queue needs."""
+    """A job in slurmrestd's answer, with the fields that lists of the queue show."""
 
     name: str = ""
     end_time: Number = Number()
@@ -25,7 +25,9 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     exit_code: ExitCode = ExitCode()
 
     def to_queue(self, scheduler: str) -> QueuedJob:
-        """`scheduler` as in `to_core`. GPUs by type are counted where Slurm counts no GPUs of all types."""
+        """Return the job as lists of the queue show it. `scheduler`: as in `to_core`. If Slurm gives no total of GPUs,
+        those of each type are added up.
+        """
         row = self.to_core(scheduler, None)
         asked = tres_amounts(self.tres_req_str).get("gres/gpu", "")
         gpus = int(asked) if asked.isdecimal() else row.min_nodes * gres_counts(self.tres_per_node).get("gpu", 0)
@@ -50,13 +52,13 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
 
 
 class QueuedJobsReply(Reply, frozen=True, kw_only=True):
-    """GET jobs/."""
+    """The answer to GET jobs/."""
 
     jobs: tuple[WireQueuedJob, ...] = ()
 
 
 class OverviewCalls:
-    """The part of `sunkpy.slurm.client.Slurm` that shows all jobs."""
+    """The methods of `sunkpy.slurm.client.Slurm` for lists of all jobs."""
 
     _transport: Transport
 

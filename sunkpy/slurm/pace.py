@@ -1,11 +1,11 @@
-"""How often Slurm may be asked for all its nodes: slurmctld spends at most a tenth of its time on that.
+"""Computes how often all nodes may be read from Slurm: slurmctld spends at most a tenth of its time on that.
 
-While slurmctld packs its nodes it holds the locks that scheduling needs. So the next read is not sent before ten times
-what the last one cost it. slurmctld itself knows that (`sdiag`, GET diag/); where it does not say, the whole time of
-the read counts; most of it is the time in which slurmrestd writes JSON. A third of slurmrestd's time is left for
-others.
+While slurmctld packs its nodes it holds the locks that scheduling needs. So between two reads at least ten times the
+slurmctld time of the last read passes. slurmctld reports this time (`sdiag`, GET diag/). If it does not, the whole time
+of the read counts, which is mostly the time in which slurmrestd writes JSON. A third of slurmrestd's time is left for
+other requests.
 
-A read that says "unchanged" costs next to nothing, so an idle cluster is read each second, of whatever size.
+A read with the answer "unchanged" costs almost nothing, so an idle cluster of any size is read each second.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from __future__ import annotations
 import msgspec
 
 SHARE = 10.0
-"""Times its cost to slurmctld pass between two reads."""
+"""The least time between two reads, as a multiple of the time that slurmctld worked on the first."""
 REST_SHARE = 1.5
-"""Times its whole duration pass between two reads, from the sending of one to the sending of the next."""
+"""The least time from sending one read to sending the next, as a multiple of the first one's duration."""
 LONGEST_S = 30.0
-"""However long a read takes, the next one is sent after this time."""
+"""The longest pause before the next read, in seconds, even if a read takes long."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of a read: `took_s` from request to answer, `slurmctld_s` that slurmctld worked on it, if it says so."""
+    """The cost of a read. `took_s`: seconds from request to answer; `slurmctld_s`: seconds that slurmctld worked on it,
+    if it says so.
+    """
 
     took_s: float = 0.0
     slurmctld_s: float | None = None
 
     @property
     def pause_s(self) -> float:
-        """Seconds from the sending of this read before which no other is sent."""
+        """The least number of seconds from sending this read to sending the next."""
         if self.slurmctld_s is None:
             return min(SHARE * self.took_s, LONGEST_S)
         own_s = min(self.slurmctld_s, self.took_s)
@@ -36,5 +38,5 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turn_s(poll_s: float, cost: Cost) -> float:
-    """Seconds from the sending of one read until the next one can be answered."""
+    """Return the seconds from sending one read until the answer of the next one."""
     return min(max(poll_s, cost.pause_s), LONGEST_S) + cost.took_s

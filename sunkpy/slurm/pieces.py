@@ -1,12 +1,12 @@
-"""A long list in an answer, decoded in pieces, so that other tasks do not wait long.
+"""Decodes a long list in an answer in pieces, so that other tasks do not wait long.
 
-msgspec does not let go of the interpreter while it decodes, whatever thread it runs in: 23 MB, 10,000 nodes, are 50 ms
-and more in one go. So the text is cut between entries of the list, each about `PIECE_BYTES`, and the pieces are decoded
-one by one, in a thread: between two of them the event loop has its turn.
+msgspec holds the GIL while it decodes, in any thread: 23 MB (10,000 nodes) take 50 ms or more at once. So the text is
+cut between entries of the list, about each `PIECE_BYTES`, and the pieces are decoded one by one in a thread. Between
+two pieces the event loop can run.
 
-A cut is where one entry ends and the next begins: `},{`, with whatever white space. The same characters may stand in a
-string, or in another list; but a piece that begins within a string cannot be decoded (its first quote is an escaped
-one), nor can one that reaches beyond the list. Then the answer is decoded in one go.
+A cut is between two entries: `},{`, with any white space. A string or another list may contain the same characters. But
+a piece that begins in a string cannot be decoded, because its first quote is an escaped one, and a piece that ends
+behind the list cannot either. Then the answer is decoded at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 def decode_in_pieces(text: bytes, reply: type[R], *, field: str, entry: type) -> R:
-    """The answer as `reply`, whose `field`, a tuple of `entry`, is long.
+    """Return the answer decoded as `reply`. Its `field`, a tuple of `entry`, is decoded in pieces.
 
     Raises:
-        msgspec.DecodeError: it is none.
+        msgspec.DecodeError: the text is no `reply`.
     """
     try:
         whole = _decode(text, _find_cuts(text), reply, field=field, entry=entry)
@@ -37,7 +37,7 @@ def decode_in_pieces(text: bytes, reply: type[R], *, field: str, entry: type) ->
 
 
 def _decode(text: bytes, cuts: list[tuple[int, int]], reply: type[R], *, field: str, entry: type) -> R | None:
-    """None where there is nothing to cut, or something that matters stands before the list."""
+    """Return the answer decoded in pieces; None without cuts, or if a field with a value comes before the list."""
     if not cuts:
         return None
     first = msgspec.json.decode(text[: cuts[0][0]] + b"]}", type=reply)
@@ -52,7 +52,7 @@ def _decode(text: bytes, cuts: list[tuple[int, int]], reply: type[R], *, field: 
 
 
 def _find_cuts(text: bytes) -> list[tuple[int, int]]:
-    """Where an entry ends and where the next one begins, about each `PIECE_BYTES`."""
+    """Return the cuts, about each `PIECE_BYTES`: where an entry ends, and where the next one begins."""
     cuts = []
     match = _CUT.search(text, PIECE_BYTES)
     while match is not None:

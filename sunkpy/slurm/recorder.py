@@ -1,6 +1,4 @@
-"""Where the client reports what it did, and a recorder that drops the reports. The processes have
-`sunkpy.slurm.prometheus`.
-"""
+"""The interface by which the client reports its requests, for metrics. Processes use `sunkpy.slurm.prometheus`."""
 
 from __future__ import annotations
 
@@ -8,16 +6,16 @@ from typing import Protocol
 
 
 class Recorder(Protocol):
-    """Records every request that left this process."""
+    """Records the requests that this process sends to slurmrestd."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """`endpoint` is a template such as `node/{name}`; `code` is `ok` or the error's."""
+        """Record the end of a request. `endpoint`: a template such as `node/{name}`; `code`: `ok` or the error's."""
 
     def retried(self, endpoint: str) -> None:
-        """A request is about to be sent again."""
+        """Record that a request is about to be sent again."""
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
-        """A request was answered; `size` is the bytes of both bodies."""
+        """Record the size of an answered request: the bytes of both bodies."""
 
 
 class Silent:

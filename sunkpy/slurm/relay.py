@@ -1,11 +1,11 @@
-"""slurmrestd through a process that reaches it: requests go in on its standard input, answers come out.
+"""Sends requests to slurmrestd through a program in a pod, by its standard input and output.
 
-A person's laptop has no way to slurmrestd and no token. A program in a pod of sunkpy has both (`serve`), and `kubectl
-exec` carries its standard input and output (`Relay`). Keys and tokens stay in the pod: a request names the Slurm user
-it is for, if it is not that of the pod.
+A person's laptop cannot reach slurmrestd and has no token. A program in a pod of sunkpy can (`serve`), and `kubectl
+exec` carries its standard input and output (`Relay`). Keys and tokens stay in the pod: a request only names its Slurm
+user, if that is not the pod's own.
 
 Each message is four bytes of length, most significant first, and msgpack. The first one is the relay's `Hello`. Answers
-come in any order; long ones are compressed, for all jobs of a busy Slurm are megabytes of text.
+come in any order. They are compressed, because a list of all jobs is megabytes of text.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _ENDS_S: Final = 2.0
 _LENGTH_BYTES: Final = 4
 _SAID_BYTES: Final = 2000
 _MEMORY_BYTES: Final = 400 * 2**20
-"""Above it only the relay fails, not the scheduler: if the container ran out of memory, all its processes would end."""
+"""The relay's memory limit. If the container ran out of memory, all its processes would end, such as the scheduler."""
 _TOO_LONG: Final = "the answer is longer than the relay may hold; see --slurmrestd"
 _NO_MESSAGE: Final = (asyncio.IncompleteReadError, msgspec.DecodeError)
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The relay's first message. `user`: the Slurm user of requests that name none."""
+    """The relay's first message. `user`: the Slurm user of requests that name no user."""
 
     user: str
 
 
 class RelayRequest(msgspec.Struct, frozen=True):
-    """A request to slurmrestd; `user` empty: that of the relay."""
+    """A request to slurmrestd. `user`: its Slurm user; empty for the relay's own."""
 
     id: int
     method: str
@@ -59,7 +59,7 @@ class RelayRequest(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The answer to a request, compressed; or why there is none (`problem`)."""
+    """The compressed answer to a request, or the reason why there is none (`problem`)."""
 
     id: int
     status: int = 0
@@ -68,7 +68,9 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class _Ended(NoAnswer):
-    """The command did not begin, or ended: its pod went away, say. `is_sent`: the request may have been carried out."""
+    """The relay's command did not start, or ended, for example with its pod. `is_sent`: the request may have been
+    carried out.
+    """
 
     def __init__(self, text: str, *, is_sent: bool = False) -> None:
         super().__init__(text)
@@ -76,11 +78,11 @@ class _Ended(NoAnswer):
 
 
 class Relay:
-    """The way to slurmrestd through a command, which is started by the first request, and again after it has ended.
+    """Sends requests to slurmrestd through a command. The first request starts it, and also one after it has ended.
 
-    It is both the connection and the source of tokens of a `Transport`. `find_command` says how to start it, or raises
-    LookupError with the reason why it cannot be; it is asked twice if the first command does not serve. `hint`: what a
-    person can do where the second does not, either.
+    It is both the connection and the source of tokens of a `Transport`. `find_command` returns the command, or raises
+    LookupError with the reason why there is none; it is called again if the first command fails. `hint`: what a person
+    can do if the second one fails as well.
     """
 
     def __init__(self, find_command: Callable[[], Awaitable[Sequence[str]]], *, hint: str = "") -> None:
@@ -91,10 +93,10 @@ class Relay:
         self.user = ""
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Like `Connection.exchange`.
+        """Send a request through the command, and return the answer. `path`: encoded, with its query.
 
         Raises:
-            NoAnswer.
+            NoAnswer: slurmrestd or the command did not answer.
         """
         others = {name: value for name, value in headers.items() if name != JWT_HEADER}
         try:
@@ -127,23 +129,23 @@ class Relay:
             await self._running.end()
 
     def token(self, user: str = "") -> str:
-        """The name of the user in place of a token: the relay makes the token."""
+        """Return the name of the user in place of a token; the program in the pod makes the token."""
         return user
 
     def seal(self) -> str:
-        """Raise an error, because there is no key on this side."""
+        """Raise Unauthorized, because the key is in the pod."""
         raise Unauthorized("make the seal of a job", text="the key stays in the pod")
 
     def renew(self) -> None:
-        """The relay renews its own when one is refused."""
+        """Do nothing: the program in the pod renews its token when one is refused."""
 
     def explain_refusal(self) -> str:
-        """What to do if slurmrestd refuses the relay's own token."""
+        """Return what a person should do if slurmrestd refuses the token of the program in the pod."""
         return "the token of the pod that was asked is refused: see the log of its process"
 
 
 class _Running:
-    """A relay that has said hello."""
+    """A running command that has sent its `Hello`."""
 
     def __init__(self, process: asyncio.subprocess.Process, hello: Hello, command: Sequence[str]) -> None:
         self.user = hello.user
@@ -220,7 +222,7 @@ class _Running:
 
 
 async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Callable[[bytes], object]) -> None:
-    """Carry requests to slurmrestd until the input ends."""
+    """Send each request that `reader` gives to slurmrestd, and write the answers, until the input ends."""
     tokens, connection = token_source(settings), Connection(settings.url.rstrip("/"))
     carried: set[asyncio.Task[None]] = set()
 
@@ -241,7 +243,7 @@ async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Ca
 
 
 async def serve_here(settings: SlurmSettings) -> None:
-    """Carry requests from the standard input of this process, in a part of the memory of its container."""
+    """Serve requests from standard input in the pod, with a limit on this process's memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -281,7 +283,7 @@ async def _receive(reader: asyncio.StreamReader, kind: type[S]) -> S:
 
 
 async def _last_words(process: asyncio.subprocess.Process, command: Sequence[str]) -> str:
-    """What the command said, and the command: it ended, or is no relay."""
+    """Wait for the end of a command that failed; return it with its error output, for people."""
     try:
         async with asyncio.timeout(_ENDS_S):
             await process.wait()

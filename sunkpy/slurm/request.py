@@ -1,4 +1,4 @@
-"""What is asked of slurmrestd, as a value: everything but the token and the API version, which the transport adds."""
+"""A request to slurmrestd as a value, without token and API version, which the transport adds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ versions.
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request to slurmrestd.
 
-    `what` says in words what is tried, and on what. `endpoint` is a template below the version such as `node/{name}`,
-    which `name` fills in. `user`: the Slurm user who asks, where it is not the process's own. Only an idempotent
-    request is sent again without an answer, `attempts` times in all where that is not left to the transport: for
-    callers that are a loop themselves. `newest`: the newest API version whose answer says what is asked for, if that is
-    not any.
+    Args:
+        what: what is tried, on which object, in words for errors.
+        endpoint: the path below the API version, as a template such as `node/{name}`.
+        name: the value for the template.
+        user: the Slurm user of the request, if not the process's own.
+        is_idempotent: whether the request may be sent again if no answer comes.
+        attempts: how often it is sent in all; None leaves that to the transport. Callers that loop themselves set 1.
+        newest: the newest API version that gives the needed answer, if not all do.
     """
 
     what: str
@@ -43,20 +46,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The endpoint as metrics and errors name it: without the names of nodes and jobs, so that there are few."""
+        """The endpoint as metrics and errors name it, without names of nodes and jobs."""
         return self.endpoint if self.api == "slurm" else f"{self.api}/{self.endpoint}"
 
     @property
     def content(self) -> bytes | None:
-        """The body as JSON; None when there is none."""
+        """The body as JSON; None without a body."""
         return None if self.body is None else msgspec.json.encode(self.body)
 
     @property
     def query(self) -> str:
-        """The query that follows the path: `?job_id=1&job_id=2`; or nothing."""
+        """The query of the URL, such as `?job_id=1&job_id=2`; empty without parameters."""
         return f"?{urlencode(self.params, doseq=True)}" if self.params else ""
 
     def path(self, version: str) -> str:
-        """The path below slurmrestd's address. A name stays within its segment, whatever is in it."""
+        """Return the path for an API version. The name is quoted, so it stays one segment of the path."""
         version = min(version, self.newest or version)
         return f"/{self.api}/{version}/{self.endpoint.format(name=quote(str(self.name), safe=''))}"

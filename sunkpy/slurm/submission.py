@@ -1,6 +1,6 @@
-"""A job on the wire (`v0.0.42_job_desc_msg`): as a batch job, as an allocation, and as a change of one that waits.
+"""Makes the request bodies (`v0.0.42_job_desc_msg`) that submit, allocate or change a job.
 
-It is never requeued: a workload comes back as new pods of its own controller.
+Slurm never requeues these jobs: a workload comes back as new pods of its own controller.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from sunkpy.core.model.job_spec import JobSpec, Switches
 
 
 def batch_body(spec: JobSpec, *, seal: str = "") -> dict[str, object]:
-    """Body of `job/submit`. The seal goes in `extra`, where slurmctld's script takes it away."""
+    """Return the body of POST job/submit. The seal is in `extra`, from which slurmctld's job_submit.lua removes it."""
     streams = {f"standard_{name}": "/dev/null" for name in ("input", "output", "error")}
     return {"job": {**_asked(spec, seal), **streams, "script": spec.script}}
 
 
 def allocation_body(spec: JobSpec, *, seal: str = "") -> dict[str, object]:
-    """Body of `job/allocate`: now or not at all."""
+    """Return the body of POST job/allocate, for an allocation at once or not at all."""
     return {"job": {**_asked(spec, seal), "immediate": True}}
 
 
 def change_body(spec: JobSpec, fields: Iterable[str]) -> dict[str, object]:
-    """Body of `job/{id}`: these fields of the job. An empty text takes away what is there, where Slurm allows it."""
+    """Return the body of POST job/{id}, which changes these fields. An empty text clears a field, if Slurm
+    allows it.
+    """
     body: dict[str, object] = {}
     for field in fields:
         if field == "switches":
@@ -35,7 +37,7 @@ def change_body(spec: JobSpec, fields: Iterable[str]) -> dict[str, object]:
 
 
 def _asked(spec: JobSpec, seal: str) -> dict[str, object]:
-    """Only what was asked for is named, so that the cluster's defaults hold."""
+    """Return the fields of a job. Only what is requested is named, so that the cluster's defaults apply."""
     job: dict[str, object] = {
         "name": spec.name,
         "comment": spec.comment,

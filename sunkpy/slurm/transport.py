@@ -1,12 +1,13 @@
-"""One HTTP exchange with slurmrestd: token, API version, retries, and whether the answer means yes.
+"""Sends a request to slurmrestd with token and API version, repeats it if allowed, and decodes the answer.
 
 * Success is 2xx *and* no `errors`; anything else becomes an error of `sunkpy.slurm.errors`.
-* A refused token is renewed and the request sent once more, whatever its method: a refused request did nothing.
-* Only idempotent requests are sent again without an answer.
-* A write has no more time than its deadline leaves, each time that it is sent (see `sunkpy.runtime.deadline`).
-* A long answer is decoded in a thread (see `sunkpy.slurm.pieces`): the event loop goes on meanwhile.
-* The API version is found by asking for the newest known one first. slurmrestd answers 404 to versions it lacks; when
-  it does so later (it was upgraded or rolled back) the version is looked for again.
+* After a refused token the request is sent once more with a new one, whatever its method: a refused request did
+nothing.
+* If no answer comes, only idempotent requests are sent again.
+* A write has only the time until its deadline, each time that it is sent (see `sunkpy.runtime.deadline`).
+* A long answer is decoded in a thread (see `sunkpy.slurm.pieces`), so that the event loop goes on.
+* The newest known API version is tried first. slurmrestd answers 404 to versions that it lacks; if it does so later,
+  after an upgrade or a rollback, the version is searched for again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from sunkpy.slurm.recorder import Recorder, Silent
 from sunkpy.slurm.request import Request
 
 VERSIONS: Final = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
-"""Newest first: Slurm 26.05 serves 42–45, 24.11 serves 40–42."""
+"""The API versions of this client, newest first: Slurm 26.05 serves 42–45, 24.11 serves 40–42."""
 
 R = TypeVar("R", bound=wire.Reply)
 
@@ -42,8 +43,8 @@ _DISCOVERY = Request(what="find an API version that slurmrestd serves", method="
 
 
 class Transport:
-    """Connections to one slurmrestd. `attempts` is how often an idempotent request is sent in all; `reader` asks what
-    changes nothing; `connection`: another way than HTTP to that address.
+    """Sends requests to one slurmrestd. `attempts`: how often an idempotent request is sent in all. `reader`: the Slurm
+    user of reads. `connection`: used in place of HTTP connections to the address.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class Transport:
         await self._http.close()
 
     async def version(self) -> str:
-        """The API version in use, found on first need.
+        """Return the API version in use; the first call finds it.
 
         Raises:
-            Unreachable: no answer, or no version that both sides know.
+            Unreachable: slurmrestd did not answer, or serves no version of this client.
             Unauthorized: the token was refused.
         """
         async with self._discovery:
@@ -89,11 +90,11 @@ class Transport:
 
     @property
     def user(self) -> str:
-        """The Slurm user who asks; empty when the token does not say."""
+        """The process's own Slurm user; empty if the token does not say."""
         return self._tokens.user
 
     def seal(self) -> str:
-        """Proves to slurmctld that a job comes from this process.
+        """Return the seal, which proves to slurmctld that a job comes from a holder of the key.
 
         Raises:
             Unauthorized: there is no key.
@@ -101,7 +102,7 @@ class Transport:
         return self._tokens.seal()
 
     async def ask(self, request: Request, reply: type[R]) -> R:
-        """`call` for a question that names no earlier answer, so that Not Modified makes no sense.
+        """Send a request and return the decoded answer; like `call`, but 304 Not Modified is an error.
 
         Raises:
             SlurmError: see `sunkpy.slurm.errors`.
@@ -113,7 +114,7 @@ class Transport:
         return answer
 
     async def call(self, request: Request, reply: type[R]) -> R | None:
-        """Send a request; the decoded answer, or None for 304 Not Modified.
+        """Send a request and return the decoded answer; None for 304 Not Modified.
 
         Raises:
             SlurmError: see `sunkpy.slurm.errors`.
@@ -197,7 +198,9 @@ class Transport:
         return decoded
 
     def _unreadable(self, request: Request, answer: Answer, error: msgspec.DecodeError) -> SlurmError:
-        """Plain text: slurmrestd refuses before it looks (401, 404), or is not slurmrestd at all."""
+        """Return the error for an answer that is no JSON: slurmrestd refuses so with 401 and 404, or it is another
+        server.
+        """
         status = answer.status
         if answer.is_success:
             return Malformed(request.what, endpoint=request.label, http_status=status, text=str(error))
@@ -238,10 +241,10 @@ class Transport:
 
 
 def _decoded(reply: type[R], content: bytes) -> R:
-    """Slurm passes on what people and scripts wrote, in any encoding: what is no UTF-8 is read as U+FFFD.
+    """Decode an answer. Slurm passes on texts of users in any encoding: bytes that are no UTF-8 become U+FFFD.
 
     Raises:
-        msgspec.DecodeError: it is no such answer.
+        msgspec.DecodeError: the content is no `reply`.
     """
     try:
         return reply.read(content)

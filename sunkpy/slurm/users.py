@@ -1,4 +1,4 @@
-"""Which Slurm user a token of Slurm belongs to (`scontrol token`): slurmctld itself says whether it is valid."""
+"""Finds the Slurm user of a token (`scontrol token`); slurmctld says whether the token is valid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sunkpy.slurm.transport import Transport
 
 
 def user_of(token: str) -> str:
-    """The user that a token names, its signature unseen; empty for other tokens than Slurm's."""
+    """Return the user that a token names, without a check of its signature; empty if it is no token of Slurm."""
     try:
         user = jwt.decode(token, options={"verify_signature": False}).get("sun", "")
     except (jwt.PyJWTError, RecursionError):
@@ -19,10 +19,10 @@ def user_of(token: str) -> str:
 
 
 async def proved_user(url: str, token: str) -> str:
-    """The user of a token that slurmctld has accepted for a read.
+    """Send a read with a token to slurmctld, and return the token's user if it is accepted.
 
     Raises:
-        Unauthorized: it is refused.
+        Unauthorized: the token is refused.
         SlurmError: Slurm could not be asked.
     """
     slurm = Slurm(Transport(url, _GivenToken(token), attempts=1))
@@ -34,7 +34,7 @@ async def proved_user(url: str, token: str) -> str:
 
 
 class _GivenToken:
-    """A `TokenSource` with one token, which belongs to somebody else."""
+    """A `TokenSource` with one token, which a viewer of the page has sent."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -48,7 +48,7 @@ class _GivenToken:
         raise Unauthorized("make the seal of a job", text="a viewer has no key")
 
     def renew(self) -> None:
-        """Nothing to renew: the token stays what it is."""
+        """Do nothing: a given token cannot be renewed."""
 
     def explain_refusal(self) -> str:
         return "the token is wrong or expired: scontrol token makes another one"

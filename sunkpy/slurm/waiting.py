@@ -1,7 +1,7 @@
-"""What a waiting job asks of nodes, as slurmrestd reports it.
+"""Reads from slurmrestd's answer what a pending job requests of nodes.
 
-Slurm counts what is asked of all nodes together in `tres_req_str`; devices are there only where accounting counts them,
-so they are read from what the job itself says. `shared` is empty from v0.0.45 on, whatever the job asks for.
+`tres_req_str` gives the request for all nodes together. It has devices only if accounting counts them, so devices are
+read from the job's own options. `shared` is always empty from v0.0.45 on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST: Final = 40
 
 
 class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of an entry of `jobs` that is about nodes it does not have yet."""
+    """The part of a job in slurmrestd's answer that says what the job requests of nodes."""
 
     job_id: int
     job_state: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.state_reason == "None" else self.state_reason
 
     def waits(self, started: int) -> WaitingJob | None:
-        """What the job waits for; None if it has nodes, or if something of its last run still has. `started`: how many
-        tasks of its array have started.
+        """Return what a pending job requests of nodes; None if it is not pending, or its last run still has nodes.
+        `started`: how many tasks of its array have started.
         """
         state = flags(self.job_state)
         if not is_job_pending(state) or is_job_completing(state):
@@ -116,12 +116,12 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tres_amounts(text: str) -> Mapping[str, str]:
-    """`cpu=2,mem=4G,gres/gpu=1` → amounts by name."""
+    """Return amounts by name of a TRES text such as `cpu=2,mem=4G,gres/gpu=1`."""
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
 def mib(text: str) -> int:
-    """`4000M`, `1.50T` → MiB."""
+    """Return the MiB of Slurm's memory text, such as `4000M` or `1.50T`; 0 if it cannot be read."""
     number, unit = text.rstrip("MGTP"), text[-1:] if text[-1:] in _MIB else ""
     try:
         return round(float(number) * _MIB[unit])
@@ -130,13 +130,17 @@ def mib(text: str) -> int:
 
 
 def count_tasks(text: str) -> int:
-    """`1-3,7`, `0-9:3`, `2-7%1` → how many tasks; 1 of a job that is no array. Slurm shortens long lists."""
+    """Return the number of tasks in an array text such as `1-3,7`, `0-9:3` or `2-7%1`; 1 if the job is no array. Slurm
+    shortens long lists.
+    """
     listed = _TASKS.findall(text.partition("%")[0])
     return sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in listed) or 1
 
 
 def _devices(text: str) -> dict[str, int]:
-    """`gres/gpu:h100:2`, `gres/gpu=2`, `gpu:2,cpu=4` → counts by name and by `name:type`; without cpus and memory."""
+    """Return the counts of GRES by name and by `name:type` in a text such as `gres/gpu:h100:2`, `gres/gpu=2` or
+    `gpu:2,cpu=4`, without CPUs and memory.
+    """
     parts = (
         part.replace("=", ":") for part in text.split(",") if not part.startswith(("cpu", "mem", "node", "billing"))
     )

@@ -1,7 +1,7 @@
-"""slurmrestd's JSON as typed values, v0.0.42 … v0.0.45, and what they become in `sunkpy.core.model.states`.
+"""Types of slurmrestd's answers, v0.0.42 … v0.0.45, and their conversion to `sunkpy.core.model.states`.
 
-Only the fields we use are declared: the rest is skipped without being allocated, which is what makes decoding 5,000
-nodes a matter of milliseconds, and a field that a later API version drops or adds does no harm.
+Only the fields that are used are declared. All others are skipped without allocation, so 5,000 nodes are decoded in
+milliseconds, and fields that a later API version drops or adds do no harm.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Number(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> int:
-        """The number, 0 when it is unset or infinite."""
+        """The number; 0 if it is unset or infinite."""
         return int(self.number) if self.set else 0
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One entry of `errors` or `warnings`; also the `error` of a deleted job."""
+    """An error or a warning in slurmrestd's answer."""
 
     error_number: int = 0
     error: str = ""
@@ -46,14 +46,14 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Slurm's own version, and the ClusterName of slurm.conf."""
+    """Slurm's release, and the ClusterName of slurm.conf."""
 
     release: str = ""
     cluster: str = ""
 
 
 class MetaData(msgspec.Struct, frozen=True):
-    """`meta` of every answer."""
+    """The object `meta` of every answer."""
 
     slurm: Release = Release()
 
@@ -67,16 +67,16 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """The answer.
+        """Decode an answer.
 
         Raises:
-            msgspec.DecodeError: it is none.
+            msgspec.DecodeError: the text is no such answer.
         """
         return msgspec.json.decode(text, type=cls)
 
 
 class WireNode(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `nodes`. It is in some state: one that did not say so would look open, and idle."""
+    """A node in slurmrestd's answer. `state` is required: a node without state would look open and idle."""
 
     name: str
     state: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -102,7 +102,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     specialized_cores: int = 0
 
     def to_core(self) -> SlurmNode:
-        """The part that decisions read, as they read it."""
+        """Return the node as decisions read it."""
         return SlurmNode(
             name=self.name,
             state=flags(self.state),
@@ -131,19 +131,19 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1024)
 def flags(state: tuple[str, ...]) -> frozenset[str]:
-    """The flags of a state. Thousands of nodes or jobs have few states, so each set is kept once."""
+    """Return the flags of a state as a set. Thousands of nodes or jobs have few states, so each set is cached."""
     return frozenset(state)
 
 
 class NodesReply(Reply, frozen=True, kw_only=True):
-    """GET nodes/, GET node/{name}."""
+    """The answer to GET nodes/ and GET node/{name}."""
 
     nodes: tuple[WireNode, ...] = ()
     last_update: Number = Number()
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """See Reply; all nodes of a large cluster are decoded in pieces."""
+        """Decode an answer, a long list of nodes in pieces."""
         return decode_in_pieces(text, cls, field="nodes", entry=WireNode)
 
 
@@ -161,19 +161,19 @@ class ExitCode(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> int:
-        """The code as a shell gives it: 128 + n for signal n."""
+        """The exit code as a shell gives it: 128 + n for signal n."""
         signal = self.signal.id.value
         return 128 + signal if signal else self.return_code.value
 
 
 class AllocatedCpus(msgspec.Struct, frozen=True):
-    """Cpus of one node that a job has."""
+    """The CPUs that a job has on one node."""
 
     count: int = 0
 
 
 class AllocatedMemory(msgspec.Struct, frozen=True):
-    """Memory of one node that a job has, in MiB."""
+    """The memory that a job has on one node, in MiB."""
 
     allocated: int = 0
 
@@ -187,19 +187,19 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocatedNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a job in its own order."""
+    """The nodes of a job, in the job's order."""
 
     allocation: tuple[Allocation, ...] | None = ()
 
 
 class JobResources(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources that a job has, once it runs."""
+    """The resources that a running job has."""
 
     nodes: AllocatedNodes | None = None
 
 
 class WireJob(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `jobs`."""
+    """A job in slurmrestd's answer."""
 
     job_id: int
     name: str = ""
@@ -234,8 +234,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> Layout:
-        """How the tasks of the job lie on its nodes; empty before it has any. `gres_detail` is in the order of the
-        nodes.
+        """How many tasks of the job are on each of its nodes; empty before it has nodes. `gres_detail` is in the order
+        of the nodes.
         """
         allocation, details = self._allocation, self._details
         gres = [gres_count(text) for text in details] if details else [0] * len(allocation)
@@ -245,13 +245,13 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def devices(self) -> dict[str, Indices]:
-        """The devices of the job on each node; empty before it has any."""
+        """The indices of the job's devices on each node; empty before it has nodes."""
         pairs = zip(self._allocation, self._details, strict=False)
         return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
 
     @property
     def capacity(self) -> dict[str, Capacity]:
-        """How much of each node the job has; empty before it has any. A job without GRES has no details at all."""
+        """What the job has of each node; empty before it has nodes. A job without GRES has an empty `gres_detail`."""
         allocation, details = self._allocation, self._details
         if self.gres_detail and not details:
             gres: list[dict[str, int] | None] = [None] * len(allocation)
@@ -269,13 +269,13 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _details(self) -> tuple[str, ...]:
-        """What it has of each node's GRES; empty when Slurm does not tell it of all of them."""
+        """The job's GRES on each node, in Slurm's words; empty if Slurm does not give them for all nodes."""
         details = self.gres_detail or ()
         return details if len(details) == len(self._allocation) else ()
 
     @property
     def without_places(self) -> WireJob:
-        """The entry without what says where the node is, or may be."""
+        """The job without the fields that say on which nodes it is, or may be."""
         return msgspec.structs.replace(
             self,
             nodes="",
@@ -287,10 +287,10 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_core(self) -> SlurmJob:
-        """The part that decisions read, as they read it.
+        """Return the job as decisions read it.
 
         Raises:
-            ValueError: a list of nodes is not in Slurm's range syntax, or what it has of a node cannot be read.
+            ValueError: a list of nodes is no hostlist, or the job's share of a node cannot be read.
         """
         state = frozenset(self.job_state)
         return SlurmJob(
@@ -320,7 +320,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
             required_nodes=tuple(hostlist.expand(self.required_nodes)),
             excluded_nodes=tuple(sorted(hostlist.expand(self.excluded_nodes))),
             exit_code=self.exit_code.value,
-            # Before, Slurm says what it expects, and each time something else.
+            # For a pending job Slurm gives an estimate, which changes each time.
             started_s=0 if is_job_pending(state) else self.start_time.value,
             ended_s=self.end_time.value if is_job_ended(state) else 0,
             is_batch=self.batch_flag,
@@ -328,67 +328,69 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobsReply(Reply, frozen=True, kw_only=True):
-    """GET job/{id}."""
+    """The answer to GET job/{id} and GET jobs/."""
 
     jobs: tuple[WireJob, ...] = ()
 
 
 class WireJobState(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of GET jobs/state/; the id of an array task is `<job>_<task>`, of a het component `<leader>+<n>`."""
+    """A job's state in the answer to GET jobs/state/. The ID of an array task is `<job>_<task>`, that of a component of
+    a heterogeneous job `<leader>+<n>`.
+    """
 
     job_id: str | int
     state: tuple[str, ...] = ()
 
     @property
     def id(self) -> JobId:
-        """The job, that of the tasks of an array that wait, or the heterogeneous job it belongs to."""
+        """The ID of the job; for a task the array's, for a component the heterogeneous job's."""
         return JobId(int(str(self.job_id).partition("_")[0].partition("+")[0]))
 
 
 class JobsStateReply(Reply, frozen=True, kw_only=True):
-    """GET jobs/state/."""
+    """The answer to GET jobs/state/."""
 
     jobs: tuple[WireJobState, ...] = ()
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """See Reply; tens of thousands are decoded in pieces."""
+        """Decode an answer, a long list of jobs in pieces."""
         return decode_in_pieces(text, cls, field="jobs", entry=WireJobState)
 
 
 class SubmitReply(Reply, frozen=True, kw_only=True):
-    """POST job/submit."""
+    """The answer to POST job/submit and POST job/allocate."""
 
     job_id: int = 0
 
 
 class KillFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` of an entry of `status`; code 0 is success."""
+    """The error of one job in the answer to a DELETE; code 0 is success."""
 
     code: int | str = 0
     message: str = ""
 
 
 class KillStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one job of a DELETE. The answer as a whole may be 200 even if this failed."""
+    """The result for one job in the answer to a DELETE. The answer's HTTP status may be 200 even if this failed."""
 
     error: KillFailure = KillFailure()
 
 
 class KillReply(Reply, frozen=True, kw_only=True):
-    """DELETE job/{id}."""
+    """The answer to DELETE job/{id}."""
 
     status: tuple[KillStatus, ...] | None = ()
 
 
 class WirePing(msgspec.Struct, frozen=True, kw_only=True):
-    """A slurmctld as slurmrestd sees it."""
+    """A slurmctld in the answer to a ping, and whether it responds to slurmrestd."""
 
     responding: bool = False
 
 
 class PingReply(Reply, frozen=True, kw_only=True):
-    """GET ping/."""
+    """The answer to GET ping/."""
 
     pings: tuple[WirePing, ...] = ()
 
@@ -406,7 +408,7 @@ class PartitionPriority(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WirePartition(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `partitions`."""
+    """A partition in slurmrestd's answer."""
 
     name: str
     nodes: PartitionNodes = PartitionNodes()
@@ -414,7 +416,7 @@ class WirePartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionsReply(Reply, frozen=True, kw_only=True):
-    """GET partitions/."""
+    """The answer to GET partitions/."""
 
     partitions: tuple[WirePartition, ...] = ()
 
@@ -432,12 +434,12 @@ class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of sdiag(1) that is about messages."""
+    """The part of slurmctld's statistics, as in sdiag(1), about types of messages."""
 
     rpcs_by_message_type: tuple[WireRpc, ...] = ()
 
 
 class DiagReply(Reply, frozen=True, kw_only=True):
-    """GET diag/."""
+    """The answer to GET diag/."""
 
     statistics: WireStatistics = WireStatistics()

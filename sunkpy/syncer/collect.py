@@ -33,12 +33,14 @@ from sunkpy.syncer.topology import Topology
 
 
 def pod_selector(cluster: str) -> str:
-    """Label selector of the slurmd pods of a Slurm cluster."""
+    """Return the label selector of the slurmd pods of a Slurm cluster."""
     return f"{names.LABEL_CLUSTER}={cluster},{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
 
 class Collector:
-    """Views by name, and the memory of each name. A new leader starts without memory, which is safe."""
+    """Makes the view of each name, and keeps the memory of each name (`MirrorMemory`). A new leader starts without
+    memory, which is safe.
+    """
 
     def __init__(
         self, *, namespace: str, pods: Informer[Pod], nodes: NodeCache, topology: Topology, metrics: SyncerMetrics
@@ -58,7 +60,7 @@ class Collector:
         pods.add_handler(self._pod_changed)
 
     def view(self, name: str) -> View:
-        """All that is known now about one name."""
+        """Return the view of a name: its pod, its Slurm node, and what is remembered of it."""
         answer = self._answer(name)
         topology, place = self._topology.wish(name, answer.node if answer is not None else None)
         return View(
@@ -75,25 +77,27 @@ class Collector:
         )
 
     def names(self) -> set[str]:
-        """The names that Slurm or Kubernetes knows."""
+        """Return the names of all Slurm nodes and slurmd pods."""
         observation = self._nodes.observation
         return {pod.name for pod in filter(is_slurmd, self._pods.values())} | set(
             observation.nodes if observation else ()
         )
 
     def names_with_a_finding(self) -> list[str]:
-        """The names with a finding or a promise on the pod, which must go when Slurm cannot be read."""
+        """Return the names whose pods carry a receipt, or whose memory holds the first of two answers: both must be
+        withdrawn when Slurm cannot be read.
+        """
         noted = {name for name, memory in self._memories.items() if memory.drained or memory.deletable}
         return list(self._promising | noted)
 
     @property
     def slurm_node_count(self) -> int:
-        """How many nodes Slurm listed in its last answer."""
+        """The number of nodes in Slurm's last answer."""
         observation = self._nodes.observation
         return len(observation.nodes) if observation else 0
 
     def remember(self, name: str, memory: MirrorMemory) -> None:
-        """Keep this memory for the next view of the name; drop it when neither side knows the name."""
+        """Keep this memory for the next view of the name; drop it if neither Slurm nor Kubernetes knows the name."""
         observation = self._nodes.observation
         is_known = observation is not None and name in observation.nodes
         if is_known or self._pod(name) is not None:
@@ -102,20 +106,20 @@ class Collector:
             self._memories.pop(name, None)
 
     def remember_writes(self, name: str, actions: Iterable[MirrorAction], now_s: float) -> None:
-        """Slurm was written to: older answers about the name no longer count."""
+        """Note that the syncer has written to Slurm, so that older answers about the name no longer count."""
         memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_writing(memory, actions, now_s)
 
     def remember_jobs(self, name: str, question: ServiceQuestion, *, is_yes: bool, at_s: float) -> None:
-        """Slurm has answered the question about jobs that was sent at that time."""
+        """Note Slurm's answer to the question about the jobs of a node, which was sent at `at_s`."""
         memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_asking(memory, question, is_yes=is_yes, at_s=at_s)
 
     def judge_answer(self) -> bool:
-        """Decide whether the newest answer is trusted. True when that has changed: then every name has to be decided
-        again.
+        """Decide whether Slurm's newest answer is trusted. Return True if that has changed: then every name needs a new
+        decision.
 
-        Checked only when Slurm lists other names or other pods are expected there; both are rare.
+        It is decided again only when Slurm lists other names, or other pods should be listed; both are rare.
         """
         observation = self._nodes.observation
         judged = (observation.listing if observation else 0, self._expectations)
@@ -139,11 +143,11 @@ class Collector:
 
     @property
     def is_trusted(self) -> bool:
-        """True if the newest answer is trusted."""
+        """True if Slurm's newest answer is trusted."""
         return self._is_trusted
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Keep an index, so that nothing has to be searched among all pods."""
+        """Keep the indexes of pods that Slurm should list, and of pods with receipts."""
         pod = new or old
         if pod is None:
             return
@@ -157,7 +161,7 @@ class Collector:
         self._expectations += before != after
 
     def _pod(self, name: str) -> Pod | None:
-        """The slurmd pod of that name. A pod that only has the labels of one does not count."""
+        """Return the slurmd pod of that name. A pod that only has the labels of a slurmd pod does not count."""
         pod = self._pods.get(self._namespace, name)
         return pod if pod is not None and is_slurmd(pod) else None
 

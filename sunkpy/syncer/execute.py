@@ -1,9 +1,9 @@
-"""Carries out what the mirror decided. Each write may be repeated, and each is guarded.
+"""Carries out the mirror's actions on Slurm nodes and slurmd pods. Each write may be repeated, and each is guarded.
 
-The watch of pods may lag, so what would do harm (lifting a drain, draining or deleting for want of a pod) is checked
-with the apiserver itself. The poll of Slurm lags by up to a second, so the node is read again right before each write
-(`syncer.slurm_writer`) and before a receipt. Actions that nobody announced are limited by a budget, so a misread world
-does little harm. An action that was refused is given back to the budget.
+The watch of pods may lag, so the apiserver is asked before a drain is lifted, and before a node without a pod is
+drained or deleted. The poll of Slurm lags by up to a second, so the node is read again right before each write
+(`syncer.slurm_writer`) and before a receipt. A budget limits the actions that no removal or cordon has announced, so a
+wrong answer does little harm. An action that was not done is given back to the budget.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.slurm_writer import SlurmWriter, WriteOutcome
 
 _REQUESTS_AT_ONCE = 16
-"""At most so many requests go to the apiserver at once, however many names are at work."""
+"""The most requests to the apiserver at a time, for all names together."""
 _LOOKS_AT_ONCE = 4
-"""Reads of nodes before their receipts, at once; the rest of the connections is for the poll."""
+"""The most reads of Slurm nodes before receipts at a time, so that connections are left for the poll."""
 
 
 class Executor:
@@ -81,7 +81,7 @@ class Executor:
         self._log = structlog.get_logger("syncer")
 
     async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:
-        """True if the action may be done now. Actions that nobody announced are taken from the budget, or postponed."""
+        """True if the action may be done now. An unannounced action is taken from the budget, or postponed."""
         if isinstance(action, PatchPod) or not _is_budgeted(action):
             return True
         self._budget, is_allowed = self._budget.spend(nodes=nodes, now_s=self._clock())
@@ -90,10 +90,10 @@ class Executor:
         return is_allowed
 
     async def run(self, action: MirrorAction, pod: Pod | None) -> bool:
-        """Carry out one action. True when Slurm was written to, or has changed since the decision.
+        """Carry out one action. Return True if Slurm was written to, or has changed since the decision.
 
         Raises:
-            KubeError, SlurmError: not done; decide again later.
+            KubeError, SlurmError: the action was not done; decide again later.
         """
         if isinstance(action, PatchPod):
             if _gives_receipt(action) and not await self._is_drained(action.pod.name):
@@ -120,7 +120,7 @@ class Executor:
         return outcome is not WriteOutcome.REFUSED
 
     async def _has_consent(self, action: SlurmAction, pod: Pod | None) -> bool:
-        """The apiserver itself confirms it: the watch may lag."""
+        """True if the apiserver confirms the reason of a write to Slurm; the watch of pods may lag."""
         match action:
             case DrainNode(name=name) if pod is None:
                 return await self._pod(name) is None
@@ -163,7 +163,9 @@ class Executor:
                 await self._report(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 
     async def _may_lift(self, name: str, decided_on: Pod, *, leave: str | None = None) -> bool:
-        """The watch may lag: ask the apiserver whether no cause for the drain is left, and the leave still stands."""
+        """True if the apiserver's pod has no cause for the drain any more, and still has the annotation `leave`, if
+        given, by which the operator allows it.
+        """
         pod = await self._pod(name)
         if pod is None or pod.uid != decided_on.uid or drain_cause(pod, unready_for_s=0).want is not Want.LIFT:
             return False
@@ -177,8 +179,8 @@ class Executor:
             return None
 
     async def _is_drained(self, name: str) -> bool:
-        """Read the node itself: an answer about all nodes may be older than it seems, because slurmctld compares its
-        clock.
+        """True if Slurm says, when it is asked for this node alone, that the node is drained and idle. An answer about
+        all nodes may be older than it seems, because slurmctld compares clocks.
         """
         try:
             async with self._looks:
@@ -187,7 +189,7 @@ class Executor:
             return True
 
     async def _patch_pod(self, action: PatchPod) -> None:
-        """Annotations and conditions in one write: the status subresource of pods takes both."""
+        """Write annotations and conditions of a pod in one request: the status subresource of pods takes both."""
         pod = action.pod
         now = rfc3339(utc_now())
         annotations = action.annotations | _receipt_time(action)
@@ -206,7 +208,9 @@ class Executor:
         await self._report_unplaced(pod, action.annotations.get(names.ANNOTATION_TOPOLOGY) or "")
 
     async def _report_unkillable(self, pod: Pod, reason: str) -> None:
-        """Where processes wait that outlive SIGKILL: pod and Node show it while the drain lasts, an Event longer."""
+        """Write an Event about a node that is drained for processes which outlive SIGKILL, and where these wait. Pod
+        and Node show it only while the drain lasts.
+        """
         nodeset = nodeset_of(pod)
         if nodeset is None or not reason.startswith(UNKILLABLE):
             return
@@ -217,7 +221,7 @@ class Executor:
             )
 
     async def _report_unplaced(self, pod: Pod, told: str) -> None:
-        """The labels of the Node do not say where it stands, since now or in other words than before."""
+        """Write an Event if the Node's labels do not say its place in the topology."""
         if not (why := problem_told(told)):
             return
         note = f"Slurm node {pod.name} stays at {told.partition(' (')[0] or 'its place'} in the topology: {why}"
@@ -251,7 +255,7 @@ def _gives_receipt(action: PatchPod) -> bool:
 
 
 def _receipt_time(action: PatchPod) -> dict[str, str]:
-    """The time of Slurm's answer, not the time of the write."""
+    """Return the annotation with the time of Slurm's answer behind a receipt, not the time of the write."""
     if action.receipt_age_s is None:
         return {}
     return {action.receipt_time: rfc3339(utc_now() - timedelta(seconds=action.receipt_age_s))}

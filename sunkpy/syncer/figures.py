@@ -1,7 +1,7 @@
-"""The figures of the Slurm cluster, read and rendered from time to time, so that a scrape costs nothing.
+"""Reads the figures (metrics) of the Slurm cluster and renders them from time to time, so that a scrape costs nothing.
 
-One read serves all scrapes. The next read is sent only after ten times as long as the last one took. Work that grows
-with the number of nodes and jobs is done in a thread, and the event loop has its turn every few milliseconds.
+One read serves all scrapes. The pause between reads is at least ten times as long as the last read took. Work that
+grows with the number of nodes and jobs is done in a thread, so it holds the event loop for a few milliseconds at most.
 
 Figures that are too old are not shown: a gap in a graph says that nothing is known.
 """
@@ -35,15 +35,17 @@ from sunkpy.syncer.job_reader import JobReader
 from sunkpy.syncer.settings import FigureSettings
 
 _OLD_TURNS = 3.0
-"""Turns without an answer until nothing is shown."""
+"""After this many read intervals without an answer no figures are shown."""
 _UNBOUNDED = sys.maxsize
 _SOON_S = 5.0
 _SHARES_S = 60.0
-"""Fair share is read at most so often: slurmctld computes it each PriorityCalcPeriod, 5 minutes."""
+"""The shortest pause between reads of fair share: slurmctld computes it each PriorityCalcPeriod, 5 minutes."""
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of Slurm to all questions. `jobs`: None until all have been read once."""
+    """The answers of Slurm in one read, for all figures. `jobs`: None until all jobs have been read once;
+    `unread_jobs`: the number of jobs that were not read yet.
+    """
 
     nodes: Mapping[str, SlurmNode]
     jobs: Sequence[JobRow] | None
@@ -55,7 +57,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     shares: Sequence[Share] = ()
 
     def families(self) -> Iterator[MetricFamily]:
-        """All figures."""
+        """Yield all metrics that one read alone gives."""
         yield from node_families(self.nodes, gpus_alloc(self.jobs or ()))
         yield from partition_families(self.partitions, self.nodes)
         yield from statistics_families(self.statistics)
@@ -68,7 +70,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TermTotals:
-    """The figures that add up over a term."""
+    """The metrics that add up over a term of leadership: wait times, drain times, lost work."""
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._waits = WaitTimes()
@@ -76,7 +78,7 @@ class TermTotals:
         self._lost = LostWork(nodeset_of)
 
     def families(self, read: Read, now_s: float) -> Iterator[MetricFamily]:
-        """All figures that add up, with one more read."""
+        """Add one more read to the totals, and yield the metrics."""
         self._drains.add(read.nodes, now_s)
         slurm_s = int(read.statistics.figures.get("req_time", 0))
         jobs, is_whole = read.jobs or (), read.jobs is not None and not read.unread_jobs
@@ -89,14 +91,14 @@ class TermTotals:
 
 
 ReadListener = Callable[[Read], Awaitable[None]]
-"""Called with each answer, after it is rendered."""
+"""Called with each read, after it is rendered."""
 
 
 class FigureFeed:
-    """Keeps the page of figures.
+    """Reads the figures and keeps their text for scrapes.
 
-    `scheduler_user` is the Slurm user of the scheduler; `nodeset_of` says the NodeSet of a Slurm node; `with_waits`
-    whether somebody who listens asks what jobs ask of nodes.
+    `scheduler_user`: the Slurm user of the scheduler. `nodeset_of` returns the NodeSet of a Slurm node. `with_waits`
+    returns whether a listener needs what pending jobs request of nodes.
     """
 
     def __init__(
@@ -127,16 +129,16 @@ class FigureFeed:
         self._log = structlog.get_logger("syncer-figures")
 
     def add_listener(self, listener: ReadListener) -> None:
-        """Hear of each answer from now on."""
+        """Call a listener with each read from now on."""
         self._listeners.append(listener)
 
     @property
     def text(self) -> bytes:
-        """The figures as Prometheus reads them; empty when they are too old."""
+        """The figures as Prometheus reads them; empty if they are too old."""
         return self._text if self._clock() - self._at_s <= _OLD_TURNS * self._turn_s else b""
 
     async def run(self) -> None:
-        """Read until cancelled; at once when figures are off."""
+        """Read until cancelled; return at once if figures are turned off."""
         while self._settings.enabled:
             started_s = self._clock()
             try:
@@ -150,21 +152,21 @@ class FigureFeed:
             await asyncio.sleep(self.due_in_s(self._clock() - started_s))
 
     def read_soon(self) -> None:
-        """The next read is due in a few seconds: somebody who listens waits for it."""
+        """Let the next read come in a few seconds, because a listener waits for it."""
         self._is_due_soon = True
 
     def due_in_s(self, took_s: float) -> float:
-        """After how many seconds the next read is due, if the last one took `took_s`."""
+        """Return the seconds until the next read, if the last one took `took_s`."""
         self._turn_s = max(self._settings.seconds, SHARE * took_s)
         soon_s = max(min(_SOON_S, self._settings.seconds), SHARE * took_s)
         self._is_due_soon, is_soon = False, self._is_due_soon
         return (soon_s if is_soon else self._turn_s) - took_s
 
     async def refresh(self) -> None:
-        """Read Slurm and render; nothing before the first answer about nodes.
+        """Read Slurm, render the figures, and call the listeners; do nothing before the first answer about nodes.
 
         Raises:
-            SlurmError: nothing has changed.
+            SlurmError: Slurm could not be read; the figures stay as they were.
         """
         observation = self._nodes.observation
         if observation is None:
@@ -189,7 +191,7 @@ class FigureFeed:
             await listener(read)
 
     async def _read_shares(self) -> Sequence[Share]:
-        """None where Slurm has no accounting."""
+        """Return the fair shares as last read; empty if Slurm has no accounting."""
         if self._clock() - self._shares_at_s >= _SHARES_S:
             self._shares_at_s = self._clock()
             try:
@@ -200,7 +202,7 @@ class FigureFeed:
 
 
 def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[MetricFamily]:
-    """Figures that say how many series are not shown, and why."""
+    """Yield the metrics that say how many series and jobs the limits leave out."""
     yield single(
         "sunkpy_figures_series_limit",
         "The most series that the syncer shows of one metric of Slurm (syncer.metrics.seriesPerName)",

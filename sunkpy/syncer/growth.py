@@ -1,7 +1,7 @@
-"""Writes into the status of NodeSets which nodes jobs lack. It uses what is read of Slurm for the figures.
+"""Writes into the status of NodeSets how many more nodes pending jobs need (`status.growth`).
 
-No request to Slurm is its own. Jobs are looked at with each answer; between two answers only nodes that come and go are
-counted. What cannot be read changes nothing.
+It sends no request to Slurm, and uses the reads for the figures (`syncer.figures`). Jobs are judged with each read;
+between two reads only slurmd pods that come and go are counted. If Slurm cannot be read, nothing changes.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from sunkpy.syncer.figures import Read
 from sunkpy.syncer.metrics import SyncerMetrics
 
 JOINS_WITHIN: Final = timedelta(minutes=10)
-"""If a slurmd pod is older than this and Slurm cannot use its node, the node is no longer expected: another one is
-wanted, unless several have never registered.
+"""If a slurmd pod is older than this and Slurm cannot use its node, the node no longer counts as coming, and another
+one is wanted, unless several nodes have never registered.
 """
 _COUNT_EACH_S: Final = 1.0
 
 
 class GrowthWriter:
-    """Keeps `status.growth` of the NodeSets of a cluster.
+    """Keeps `status.growth` of the NodeSets of a Slurm cluster.
 
-    `offered`: by NodeSet what its nodes offered when it last had some, in words of slurm.conf(5). `read_soon`: called
-    when the next answer decides what is wanted.
+    `offered` returns for each NodeSet the resources of its nodes when it last had some, in the words of slurm.conf(5).
+    `read_soon` is called when the next read decides how many nodes are wanted.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class GrowthWriter:
 
     @property
     def is_on(self) -> bool:
-        """A NodeSet may grow, as far as NodeSets are known."""
+        """True if a NodeSet of the cluster may grow, or if NodeSets are not known yet."""
         return not self._nodesets.synced.is_set() or any(most_nodes(each) for each in self._own())
 
     async def run(self) -> None:
-        """Until cancelled, wish for fewer nodes as nodes come."""
+        """Lower the wanted numbers as slurmd pods come, until cancelled."""
         try:
             while True:
                 await self._came.wait()
@@ -98,7 +98,7 @@ class GrowthWriter:
             self._metrics.wanted_nodes.clear()
 
     async def check(self, read: Read) -> None:
-        """Look at one more answer of Slurm."""
+        """Judge the pending jobs of one more read of Slurm, and write the wanted nodes of each NodeSet."""
         members = self._members()
         if not any(each.potential for each in members.values()):
             self._wishes, self._lacks = {}, {}
@@ -126,7 +126,7 @@ class GrowthWriter:
         return recall(status)
 
     async def _tell(self, nodeset: NodeSet, before: Lack, now: Lack) -> None:
-        """Which jobs cannot be helped, if two answers say so; the same is not told again soon."""
+        """Write Events about jobs that no further node of the NodeSet would help, once two reads in a row say so."""
         for job, why in now.never.items():
             if job in before.never:
                 note = f"job {job} waits, and no node more of this NodeSet helps it: {why}"
@@ -140,7 +140,7 @@ class GrowthWriter:
         return [each for each in self._nodesets.values() if each.spec.cluster == self._cluster]
 
     def _members(self) -> dict[str, Members]:
-        """By uid."""
+        """Return by uid what each NodeSet has: its Slurm nodes, and which of them still join or return."""
         nodes: defaultdict[str, set[str]] = defaultdict(set)
         joining: defaultdict[str, set[str]] = defaultdict(set)
         late: defaultdict[str, set[str]] = defaultdict(set)
@@ -182,7 +182,7 @@ class GrowthWriter:
     # --------------------------------------------------------------------------------------------------------- writing
 
     async def _publish(self, members: Mapping[str, Members]) -> None:
-        """Write what differs."""
+        """Write `status.growth` of the NodeSets where it differs, and set the metric of wanted nodes."""
         self._written = {uid: status for uid, status in self._written.items() if uid in members}
         growing = {each.name for each in members.values() if each.potential}
         for gone in self._shown - growing:
@@ -235,5 +235,5 @@ def _find(read: Read, members: list[Members]) -> Mapping[str, Lack]:
 
 
 def _joins_within(pod: Pod) -> timedelta:
-    """The check of the machine comes before slurmd, and may take its time."""
+    """Return how long the node of a slurmd pod may take to join, with the time of the health check before slurmd."""
     return JOINS_WITHIN + timedelta(seconds=verify_s(pod) or 0)

@@ -1,7 +1,7 @@
-"""Starts checks of machines on which nothing runs. It uses what is read of Slurm for the figures.
+"""Starts health checks of idle machines, as Slurm jobs. It uses the reads of Slurm for the figures (`syncer.figures`).
 
-How a check stands is asked job by job, for as many as run at once. A new leader goes on where the last one was: what is
-under way stands in Slurm, and what has ended on the slurmd pods.
+The end of each check is read with a request for its job. A new leader goes on where the last one was: Slurm has the
+running checks, and annotations of slurmd pods have the ended ones.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from sunkpy.syncer.metrics import SyncerMetrics
 from sunkpy.syncer.settings import IdleCheckSettings
 
 _USER = "root"
-"""The user of the jobs. A check before slurmd runs as root as well."""
+"""The Slurm user of the checks' jobs. The health check before slurmd also runs as root."""
 
 
 class IdleChecks:
-    """Makes one pass for each answer of Slurm. `read_soon` is called while a check runs, because a failure must be read
-    quickly.
+    """Begins, reads and ends checks, with each read of Slurm. `read_soon` is called while a check runs, because a
+    failure must be noticed quickly.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class IdleChecks:
         self._log = structlog.get_logger("syncer")
 
     async def check(self, read: Read) -> None:
-        """Look at one more answer of Slurm."""
+        """Read ended checks, and begin or end checks, by one more read of Slurm."""
         rules = self._settings.node_sets
         if not rules or read.jobs is None:
             return
@@ -111,7 +111,7 @@ class IdleChecks:
             await self._begin(name, pods[name], read)
 
     def _open_rules(self) -> Mapping[str, IdleRule]:
-        """Those of NodeSets that are there, and in whose window it is."""
+        """Return the rules of NodeSets that exist and whose maintenance window is open now."""
         now = self._now()
         known = {each.name: each for each in self._nodesets.values() if not each.is_deleting}
         return {
@@ -121,7 +121,7 @@ class IdleChecks:
         }
 
     async def _begin(self, name: str, pod: Pod, read: Read) -> None:
-        """What it is not known of whether Slurm has taken it, the next answer shows."""
+        """Submit a check. If Slurm does not answer, the next read shows whether the job exists."""
         settings = self._settings
         qos = settings.node_sets[pod.labels[names.LABEL_NODESET]].qos
         job = make_job(pod, read.nodes[name], partition=settings.partition, qos=qos)
@@ -156,7 +156,7 @@ class IdleChecks:
             self._log.warning("the check of a node cannot be ended", job=job, error=str(error))
 
     async def _write(self, pod: Pod, check: IdleCheck) -> bool:
-        """True if it stands on the pod."""
+        """Write the outcome of a check on its slurmd pod. Return whether that succeeded."""
         body = {"metadata": {"uid": pod.uid, "annotations": {names.ANNOTATION_IDLE_CHECK: check.encode()}}}
         try:
             await self._kube.patch(paths.status(paths.pod(*pod.key)), body)

@@ -1,9 +1,9 @@
-"""All jobs of Slurm, read one by one as they change, so that slurmrestd never has to list them all.
+"""Reads all jobs of Slurm one by one as they change, so that slurmrestd never has to list all of them in full.
 
-A list of all jobs in full takes a quarter of a MiB of slurmrestd's memory for each. Their states alone take next to
-nothing, and say which jobs are new, have changed or are gone; these are read in full, up to a maximum in each turn.
-What is left of the turn goes to those that wait, whose reasons change, and to job arrays, whose states are reported for
-all tasks together: the longest unread first.
+A full list takes a quarter of a MiB of slurmrestd's memory for each job. The list of states is small, and says which
+jobs are new, have changed or are gone. New and changed jobs are read in full, up to a maximum in each turn. The rest of
+a turn goes to pending jobs, whose reasons change, and to job arrays, whose states are reported for all tasks together:
+first those that were not read for the longest time.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import NotFound
 
 _AT_ONCE = 4
-"""At most so many jobs are read at once, so that slurmrestd answers others meanwhile."""
+"""The most jobs that are read at a time, so that slurmrestd answers other requests meanwhile."""
 
 States = frozenset[str]
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """A job as last read: of an array all its tasks. Tens of thousands stay, which nothing needs to walk."""
+    """A job as last read, with all tasks if it is an array. Without garbage collection, which would walk tens of
+    thousands of them.
+    """
 
     states: States
     rows: Sequence[JobRow]
 
 
 class JobReader:
-    """`most`: how many jobs are read in a turn. `scheduler_user` is the Slurm user of the scheduler.
+    """Keeps all jobs of Slurm as rows for the figures. `most`: the most jobs that are read in full in a turn.
 
-    `with_waits`: whether somebody asks now what jobs that wait ask of nodes.
+    `scheduler_user`: the Slurm user of the scheduler. `with_waits` returns whether rows of pending jobs must say what
+    these request of nodes.
     """
 
     def __init__(
@@ -52,10 +55,11 @@ class JobReader:
         self.unread = 0
 
     async def refresh(self) -> list[JobRow] | None:
-        """The jobs; None until all have been read once. Then new ones above `most` are missing: `unread`.
+        """Read new and changed jobs, and return all jobs; None until all have been read once. New jobs above `most` are
+        missing, and counted in `unread`.
 
         Raises:
-            SlurmError: what was read until then stays read.
+            SlurmError: a job could not be read; earlier reads are kept.
         """
         states = await self._slurm.jobs_state()
         due = await asyncio.to_thread(self._plan, states)
@@ -66,9 +70,9 @@ class JobReader:
         return await asyncio.to_thread(self._rows, states) if self._is_whole else None
 
     def _rows(self, states: Mapping[JobId, States]) -> list[JobRow]:
-        """Each once, as last read: Slurm shows tasks that have started by themselves and with their array.
+        """Return the row of each job once, as last read: Slurm shows a started task both by itself and in its array.
 
-        A job that has moved on since, and is not read yet, may have nodes by now: it asks for none.
+        If a job's state has changed since it was read, it may have nodes by now. So its row requests none.
         """
         found: dict[int, JobRow] = {}
         for job, known in self._known.items():
@@ -78,13 +82,15 @@ class JobReader:
         return list(found.values())
 
     def _plan(self, states: dict[JobId, States]) -> list[JobId]:
-        """Forget what is gone; the jobs to be read in this turn."""
+        """Forget jobs that are gone, and return the jobs to read in this turn."""
         for gone in [job for job in self._known if job not in states]:
             del self._known[gone]
         return list(islice(self._due(states), self._most))
 
     def _due(self, states: dict[JobId, States]) -> Iterable[JobId]:
-        """What has changed, then what may have changed; `_known` is in the order of reading."""
+        """Yield the jobs that have changed, then those that may have, first those not read for the longest time (the
+        order of `_known`).
+        """
         changed = {job for job, now in states.items() if self._has_changed(job, now)}
         yield from changed
         for job, known in self._known.items():

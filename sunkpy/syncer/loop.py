@@ -1,9 +1,9 @@
-"""The loop: what changed on either side names a node, the node is decided on, the actions are carried out.
+"""The syncer's loop: a change in Kubernetes or Slurm enqueues a node's name, and a pass decides and acts on it.
 
-Who puts a name into the queue: a change of its pod; a change of its node in an answer of Slurm; the next answer, for a
-name that waits for one; a deadline of its own; what Slurm said of jobs on its node, when it was asked. All names come
-at the start, and when Slurm's answers are trusted again. When they are no longer trusted, or the last one is too old,
-the names with a promise on their pod come, so that it is withdrawn.
+A name is enqueued by a change of its pod, by a change of its node in an answer of Slurm, by the next answer if it waits
+for one, by a deadline of its own, and by Slurm's answer about the jobs on its node. All names are enqueued at the
+start, and when Slurm's answers are trusted again. When they are no longer trusted, or the last one is too old, the
+names whose pods carry a receipt are enqueued, so that it is withdrawn.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ _CAPPED_AGAIN_S = 10.0
 _FIRST_ANSWER_AGAIN_S = 0.5
 _AGE_EACH_S = 1.0
 _WORKERS = 1024
-"""With so many workers no name waits for one while a rack is drained and its Events are written."""
+"""The number of workers. With so many, no name waits for a worker while a rack is drained and its Events are
+written.
+"""
 _DECIDE_AT_ONCE = 8
 
 
 class MirrorLoop:
-    """Keys are Slurm node names, which are the names of slurmd pods."""
+    """Makes passes over names. A name is that of a Slurm node and of its slurmd pod."""
 
     def __init__(
         self,
@@ -62,7 +64,9 @@ class MirrorLoop:
         nodes.add_listener(self._on_answer)
 
     async def run(self) -> None:
-        """Mirror until cancelled. Starts when both sides are known, or Slurm has not answered for too long."""
+        """Mirror until cancelled. It starts when pods and Slurm nodes are known, or Slurm has not answered for too
+        long.
+        """
         await self._pods.synced.wait()
         await self._first_answer()
         self._enqueue(self._collector.names())
@@ -71,9 +75,11 @@ class MirrorLoop:
             group.create_task(self._watch_age())
 
     async def reconcile(self, name: str) -> float | None:
-        """Make one pass over one name: collect, decide, execute. It returns after how many seconds to look again."""
+        """Make one pass over a name: collect, decide, execute. Return the seconds until the next pass; None if only a
+        change leads to one.
+        """
         async with self._deciding:
-            await asyncio.sleep(0)  # when all names come at once, other tasks get a turn between them
+            await asyncio.sleep(0)  # when all names are enqueued at once, other tasks get a turn between them
             view = self._collector.view(name)
             decision = decide_mirror(view, self._clock())
             self._collector.remember(name, decision.memory)
@@ -89,14 +95,14 @@ class MirrorLoop:
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
     async def _execute(self, name: str, actions: Iterable[MirrorAction], pod: Pod | None) -> bool:
-        """True when Slurm was written to."""
+        """Carry out the actions on a name. Return True if Slurm was written to, or has changed since the decision."""
         try:
             wrote = [await self._executor.run(action, pod) for action in _pod_first(actions)]
         except NotFound:
-            self._nodes.hasten(full=True)  # deleted by somebody else: only a full read shows it
+            self._nodes.hasten(full=True)  # another program has deleted the node: only a full read shows that
             raise
         except Unreachable:
-            self._awaiting_answer.add(name)  # as soon as Slurm answers again, not when the back-off is over
+            self._awaiting_answer.add(name)  # the next pass comes as soon as Slurm answers, not after the back-off
             raise
         return any(wrote)
 
@@ -114,7 +120,7 @@ class MirrorLoop:
     # ------------------------------------------------------------------------------------------------ what changed
 
     def places_changed(self, slurm_nodes: Iterable[str]) -> None:
-        """Look again at these nodes, which may stand elsewhere now."""
+        """Enqueue these Slurm nodes, whose place in the topology may have changed."""
         self._enqueue(slurm_nodes)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -135,7 +141,7 @@ class MirrorLoop:
             self._queue.add(name)
 
     async def _first_answer(self) -> None:
-        """A new leader writes nothing before the first answer of Slurm, so that no condition flaps to Unknown."""
+        """Wait for the first answer of Slurm, for a while, so that a new leader does not set conditions to Unknown."""
         deadline_s = self._clock() + STALE_AFTER_S
         while self._nodes.observation is None and self._clock() < deadline_s:
             try:
@@ -144,7 +150,7 @@ class MirrorLoop:
                 await asyncio.sleep(_FIRST_ANSWER_AGAIN_S)
 
     async def _watch_age(self) -> None:
-        """An answer that grows too old changes what may be written, and no event reports that."""
+        """Check each second whether Slurm's last answer is too old, which changes what may be written."""
         was_stale = False
         while True:
             await asyncio.sleep(_AGE_EACH_S)
@@ -156,5 +162,5 @@ class MirrorLoop:
 
 
 def _pod_first(actions: Iterable[MirrorAction]) -> list[MirrorAction]:
-    """Pods first: what is known is written on them even if Slurm then refuses a write."""
+    """Return the actions with those on pods first: these are done even if Slurm then refuses a write."""
     return sorted(actions, key=lambda action: not isinstance(action, PatchPod))

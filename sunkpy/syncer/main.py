@@ -1,4 +1,4 @@
-"""Entry of `sunkpy syncer`: settings, connections and metrics, then the Lease."""
+"""Runs the syncer's process: settings, connections and metrics, then the Lease and terms of leadership."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sunkpy.syncer.term import Term
 
 
 def main(config_path: Path) -> None:
-    """Run the syncer until a signal.
+    """Run the syncer until the process gets a signal to end.
 
     Raises:
         BadSettings: the settings file cannot be used.

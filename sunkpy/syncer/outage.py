@@ -1,7 +1,7 @@
-"""Reports once for the cluster that Slurm cannot be read or is implausible, and not on each of thousands of pods.
+"""Reports once for the cluster, not on each pod, that Slurm cannot be read or that its answers are implausible.
 
-The pods keep their last state, so its age is one number: that of the last trusted answer. It is reported by Events on
-the NodeSets, at the beginning, every half hour, and at the end; and by the metrics
+All pods keep their last state, which is as old as the last trusted answer. It is reported by Events on the NodeSets, at
+the beginning, every half hour, and at the end; and by the metrics
 `sunkpy_slurm_cache_age_seconds`, `sunkpy_syncer_slurm_readable` and `sunkpy_syncer_slurm_believed`.
 """
 
@@ -24,8 +24,8 @@ _STRANGE = "Slurm no longer lists its registered nodes: did slurmctld lose its s
 
 
 class Outage:
-    """Watches for outages: it is called each second, and remembers since when Slurm cannot be read or
-    is implausible.
+    """Reports outages of Slurm: it is called each second, and remembers the last time when Slurm's answers were
+    good.
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class Outage:
         self._reported_at: datetime | None = None
 
     async def look(self, *, is_read: bool, is_trusted: bool) -> None:
-        """Report an outage that has begun, that lasts, or that is over."""
+        """Report an outage that has begun, that goes on, or that has ended. `is_read`: the last answer is recent;
+        `is_trusted`: it is plausible.
+        """
         now = self._now()
         self._metrics.readable.set(1 if is_read else 0)
         if is_read and is_trusted:
@@ -62,7 +64,7 @@ class Outage:
             await self._report(reason, f"{what}. {self._as_of()}", is_good=False)
 
     def _as_of(self) -> str:
-        """From when the state on the pods is. A new leader knows only that it is older than itself."""
+        """Return in words how old the state on the pods is. A new leader knows only that it is older than its term."""
         if self._well_at is None:
             return f"Pods and Nodes show the state of Slurm from before {rfc3339(self._begun_at)}"
         return f"Pods and Nodes show the state of Slurm as of {rfc3339(self._well_at)}"
@@ -73,6 +75,6 @@ class Outage:
             await say(nodeset, "NodeSet", reason=reason, action="ReadSlurm", note=note)
 
     def _nodesets(self) -> Iterable[KubeObject]:
-        """The NodeSets that have pods here."""
+        """Return the NodeSets that have slurmd pods in this cluster."""
         one_of_each = {pod.labels.get(names.LABEL_NODESET): pod for pod in self._pods.values()}
         return filter(None, map(nodeset_of, one_of_each.values()))

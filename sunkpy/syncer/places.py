@@ -1,6 +1,7 @@
-"""Where nodes stand: read from Nodes, from a Topology of Kueue, or from a ConfigMap of topograph.
+"""Reads the place of each node in the network topology: from Nodes, from Kueue's Topology, or from topograph's
+ConfigMap.
 
-What cannot be read changes nothing: the last answer stays.
+If the source cannot be read, the last places stay.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from sunkpy.runtime.settings import BadSettings, TopologySettings
 _READ_EACH_S: Final = 30.0
 
 Changed = Callable[[Iterable[str]], None]
-"""Called with Slurm nodes that may stand elsewhere now. Must not block or raise."""
+"""Called with the Slurm nodes whose place may have changed. Must not block or raise."""
 
 
 class ConfigMap(KubeObject, frozen=True, kw_only=True):
-    """Texts by name."""
+    """A Kubernetes ConfigMap. `data`: its texts by key."""
 
     data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Places:
-    """The place of each Slurm node. `layouts` is what the file of somebody else says, if there is one.
+    """Knows the place of each Slurm node. `layouts`: the topologies in topograph's file, if that is the source.
 
-    `changes` counts: while it is as it was, so are all places.
+    `changes`: a counter; while it stays the same, so do all places.
     """
 
     def __init__(self, kube: Kube, settings: TopologySettings, *, namespace: str, pods: Informer[Pod]) -> None:
@@ -60,15 +61,15 @@ class Places:
 
     @property
     def is_on(self) -> bool:
-        """True if somebody says where nodes stand."""
+        """True if the settings name a source of the topology."""
         return bool(self._settings.source)
 
     def on_change(self, changed: Changed) -> None:
-        """Call this function with nodes that may stand elsewhere now."""
+        """Call this function with the Slurm nodes whose place may have changed."""
         self._changed = changed
 
     def of(self, slurm_node: str) -> Place | None:
-        """The place of a node; None while it is not known."""
+        """Return the place of a Slurm node; None while it is unknown."""
         source = self._settings.source
         if source == "configMap":
             return files.place_in(self.layouts, slurm_node) if self.layouts else None
@@ -88,10 +89,10 @@ class Places:
 
     @staticmethod
     def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
-        """The sources of labels that are known from the start.
+        """Return the sources whose Node labels are known without reading anything.
 
         Raises:
-            BadSettings: nobody is known by that name.
+            BadSettings: no source has the name in `topology.source`.
         """
         if settings.source in ("", "kueue", "configMap", "slinky"):
             return ()
@@ -102,7 +103,7 @@ class Places:
         return found
 
     async def run(self) -> None:
-        """Follow the source until cancelled."""
+        """Follow the source of the topology until cancelled."""
         if not self.is_on:
             return
         async with asyncio.TaskGroup() as group:
@@ -141,7 +142,7 @@ class Places:
             self._tell(files.nodes_in(layouts))
 
     def _trim(self, node: Node) -> Node:
-        """Kueue's keys come later, so with it all labels stay."""
+        """Cut a Node to its topology labels. With Kueue all labels stay, because its keys are read later."""
         labels, notes = node.labels, node.annotations
         if self._settings.source != "kueue":
             labels = {key: text for key, text in labels.items() if key in self._keys}
@@ -153,7 +154,7 @@ class Places:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and self._on.get(old.spec.node_name) == slurm_node_of(old):
-            del self._on[old.spec.node_name]  # a pod of another name may have come there meanwhile
+            del self._on[old.spec.node_name]  # unless a pod of another name has come to the node meanwhile
         if new is not None and is_slurmd(new) and new.spec.node_name:
             self._on[new.spec.node_name] = slurm_node_of(new)
         if (old.spec.node_name if old is not None else "") != (new.spec.node_name if new is not None else ""):

@@ -1,6 +1,6 @@
-"""Keeps the text of the nodes that NodeSets may come to have, in a ConfigMap: slurmctld's pod makes records of it.
+"""Writes the nodes that NodeSets may grow to into a ConfigMap, from which slurmctld's pod makes node records.
 
-What cannot be read changes nothing. The text is also what is remembered of what the nodes of a NodeSet offered.
+If something cannot be read, nothing changes. The text also keeps which resources the nodes of a NodeSet last had.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from sunkpy.syncer.topology import Topology
 _LOOK_EACH_S: Final = 1.0
 _AGAIN_S: Final = 10.0
 _ALL_EACH_S: Final = 30.0
-"""All nodes are read again after so many seconds: what a node offers may change although none comes or goes."""
+"""Seconds until all nodes are judged again: the resources of a node may change although no node comes or goes."""
 _KEY: Final = "records"
 
 
 class Potential:
-    """Keeps the text in a ConfigMap, until cancelled; nothing without the name of a ConfigMap. `clock`:
-    that of `nodes`.
+    """Keeps the ConfigMap with the nodes that NodeSets may grow to; does nothing without its name. `clock`: the clock
+    of `nodes`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Potential:
 
     @property
     def offers(self) -> dict[str, str]:
-        """For each NodeSet, what one of its nodes offers, or offered when there was one, in words of slurm.conf(5)."""
+        """By NodeSet, the resources of one of its nodes, or of its last one, in the words of slurm.conf(5)."""
         return potential.read_offers(self._written or "")
 
     async def _try(self) -> None:
@@ -131,7 +131,7 @@ class Potential:
             self._changed()
 
     def _has(self) -> Mapping[str, potential.Has]:
-        """By NodeSet its nodes in Slurm."""
+        """Return by NodeSet its nodes in Slurm, and how many of them are about to go."""
         observation = self._nodes.observation
         nodes = observation.nodes if observation is not None else {}
         own: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,8 +1,8 @@
-"""Makes slurmctld look at its queue again when nodes become free for jobs.
+"""Makes slurmctld try to start pending jobs when nodes become free for jobs.
 
-slurmctld does not look when a new node registers. When a drain is lifted or a node is resumed, slurmctld looks at once.
-It may pass over the node, because its slurmd has not answered yet. Then jobs wait for backfill. It looks after any
-update of any node, also after an empty one.
+slurmctld does not try when a new node registers. It tries at once when a drain is lifted or a node is resumed, but may
+pass over the node, because its slurmd has not answered yet. Then jobs wait for backfill. slurmctld also tries after any
+update of any node, even an empty one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class QueueWaker:
-    """Makes slurmctld look at its queue: one update for all nodes that an answer of Slurm shows as open and the answer
-    before did not.
+    """Makes slurmctld try to start pending jobs: it sends one empty update of a node when an answer of Slurm shows
+    nodes as open that were not open in the answer before.
     """
 
     def __init__(self, slurm: Slurm, nodes: NodeCache) -> None:
@@ -30,7 +30,7 @@ class QueueWaker:
         nodes.add_listener(self._on_answer)
 
     async def run(self) -> None:
-        """Wake until cancelled. What fails is not repeated: backfill looks anyway."""
+        """Send such updates until cancelled. A failed one is not repeated, because backfill comes anyway."""
         while True:
             await self._is_due.wait()
             self._is_due.clear()
@@ -41,7 +41,7 @@ class QueueWaker:
 
     def _on_answer(self, changed: frozenset[str]) -> None:
         nodes = self._nodes.observation.nodes if self._nodes.observation is not None else {}
-        if self._open is None:  # a new leader has missed nothing
+        if self._open is None:  # the first answer of a new leader opens no nodes
             self._open = {name for name, node in nodes.items() if node.is_open}
             return
         now_open = {name for name in changed if name in nodes and nodes[name].is_open}

@@ -1,4 +1,4 @@
-"""Sends Events about NodeSets for whose nodes many jobs wait. It uses what is read of Slurm for the figures.
+"""Writes Events about NodeSets for whose nodes many jobs wait. It uses the reads of Slurm for the figures.
 
 NodeSets are listed only when such an Event is due: at most every ten minutes.
 """
@@ -25,7 +25,9 @@ from sunkpy.syncer.figures import Read
 
 
 class QueueWatch:
-    """Remembers by NodeSet since when many jobs wait, and the last report. `clock`: monotonic, in seconds."""
+    """Reports NodeSets for which many jobs wait. It remembers for each since when, and its last report. `clock`:
+    monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class QueueWatch:
         self._log = structlog.get_logger("syncer")
 
     async def check(self, read: Read) -> None:
-        """Report what is due."""
+        """Find the jobs that wait in one more read of Slurm, and write the Events that are due."""
         if read.jobs is None:
             return
         waiting = await asyncio.to_thread(find_waiting, read.jobs, read.partitions, read.nodes, self._names())
@@ -64,7 +66,7 @@ class QueueWatch:
                 )
 
     def _names(self) -> dict[str, set[str]]:
-        """The Slurm nodes of each NodeSet, without those that the operator removes or makes again."""
+        """Return the Slurm nodes of each NodeSet, without those that the operator removes or replaces."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         for pod in self._pods.values():
             if is_slurmd(pod) and not pod.is_deleting and names.ANNOTATION_PENDING_DELETION not in pod.annotations:

@@ -1,7 +1,7 @@
 """Asks Slurm which jobs are on a node that a roll waits for, and whether all of them are services.
 
-Few nodes are asked about at a time, job by job, up to the first job that is no service. So a roll that waits for batch
-jobs costs one request a minute for each node, less in clusters above 1,200 nodes.
+The jobs of a few nodes at a time are read one by one, up to the first job that is no service. So a roll that waits for
+batch jobs costs one request a minute for each node, less in clusters above 1,200 nodes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _NODES_AT_ONCE = 2
 
 
 class ServiceCheck:
-    """`scheduler_user` is the Slurm user of the scheduler.
+    """Asks Slurm about the jobs on nodes. `scheduler_user`: the Slurm user of the scheduler.
 
-    Until the answer, at most `timeout_s`, nothing else is decided about the node, not even to withdraw a receipt.
+    Until the answer, at most `timeout_s`, the syncer decides nothing else about the node, not even to withdraw a
+    receipt.
     """
 
     def __init__(self, slurm: Slurm, *, scheduler_user: str, timeout_s: float) -> None:
@@ -33,7 +34,7 @@ class ServiceCheck:
         node? Do they together hold all that Slurm has given away there?
 
         Raises:
-            SlurmError: nothing is known; ask again later.
+            SlurmError: Slurm did not answer; ask again later.
         """
         try:
             async with asyncio.timeout(self._timeout_s), self._asking:
@@ -44,7 +45,7 @@ class ServiceCheck:
         return are_services_alone(question, found, scheduler=self._user)
 
     async def _services(self, question: ServiceQuestion) -> list[SlurmJob]:
-        """The jobs asked for, up to the first that is no service."""
+        """Read the jobs in the question, up to the first that is no service; return those that were read."""
         found: list[SlurmJob] = []
         for job_id in question.jobs:
             try:

@@ -9,9 +9,9 @@ from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings, To
 
 
 class FigureSettings(Settings, frozen=True, kw_only=True):
-    """The figures of Slurm in addition to the process's own metrics: how often they are read, and their bounds.
+    """Settings of the figures: the metrics about the Slurm cluster. They are read each `seconds`.
 
-    `series_per_name`: most series of each metric. `job_reads`: how many jobs are read in full each time, at most.
+    `series_per_name`: the most series of each metric. `job_reads`: the most jobs that are read in full each time.
     """
 
     enabled: bool = True
@@ -21,19 +21,21 @@ class FigureSettings(Settings, frozen=True, kw_only=True):
 
 
 class IdleCheckSettings(Settings, frozen=True, kw_only=True):
-    """The checks of idle machines: the partition of their jobs, and the NodeSets that have some."""
+    """Settings of the checks of idle machines: the partition of their jobs, and the rules by NodeSet."""
 
     partition: str = ""
     node_sets: Mapping[str, IdleRule] = {}
 
 
 class SyncerSettings(ProcessSettings, frozen=True, kw_only=True):
-    """One syncer serves one Slurm cluster, whose slurmd pods all live in `namespace`.
+    """Settings of the syncer of one Slurm cluster, whose slurmd pods are all in `namespace`.
 
-    `cluster` is Slurm's ClusterName; `poll_seconds` how often the nodes are read (an idle cluster answers in 6 ms);
-    `scheduler_user` is the Slurm user of the scheduler, which owns the allocations of pods. `service_check_seconds` is
-    how long Slurm may take to report the jobs of a node; that node waits meanwhile. `potential_config_map`: the
-    ConfigMap in which slurmctld's pod reads of possible nodes.
+    Args:
+        cluster: Slurm's ClusterName.
+        poll_seconds: the pause between reads of all nodes (an idle cluster answers in 6 ms).
+        scheduler_user: the Slurm user of the scheduler, which owns placeholder jobs.
+        service_check_seconds: how long Slurm may take to report the jobs of a node, which has to wait meanwhile.
+        potential_config_map: the ConfigMap with the nodes that NodeSets may grow to, which slurmctld's pod reads.
     """
 
     cluster: str

@@ -1,12 +1,13 @@
-"""Writes to Slurm nodes: each node is read again right before, and equal changes go as one list.
+"""Writes to Slurm nodes. Each node is read again right before the write, and equal changes are sent as one list.
 
-A rack that is cordoned is dozens of drains with one reason. slurmctld takes its locks, saves its state and looks at all
-its reservations for each request, so they are sent together: while one list is being written the next one grows, up to
-`MOST_NAMES`; a single write goes at once. Each node of a list is read and decided on again (`core.mirror.recheck`). The
-list is short, so the time between that answer and the write is small: about 50 ms for a full list, 3 ms for a single
-node. If one answer comes late, the others are old by then: each node goes alone and is read again.
+When a rack is cordoned, dozens of nodes are drained with one reason. For each request slurmctld takes its locks, saves
+its state and checks all its reservations. So equal changes are sent together: while one list is being written, the next
+one grows, up to `MOST_NAMES`; a single write goes at once. Each node of a list is read and judged again
+(`core.mirror.recheck`). Lists are short, so the write follows soon: after about 50 ms for a full list, 3 ms for a
+single node. If one of these reads takes too long, the others are old by then: each node is read again and written
+alone.
 
-Slurm carries out a list node by node and stops at an unknown one. So after a refusal each node goes alone.
+Slurm carries out a list node by node, and stops at an unknown node. So after a refusal each node is written alone.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ from sunkpy.slurm.nodes import RESUME, UNDRAIN, drain
 MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
 _OWN_AT_ONCE = 3
-"""Both limits together leave one connection of the client free, so that the poll of all nodes never waits for one."""
+"""Both limits together leave one of the client's connections free for the poll of all nodes."""
 _LOOKS_HOLD_S = 1.0
-"""When a list is written, its first read may be at most so many seconds old."""
+"""The greatest age, in seconds, of the first read of a list when the list is written."""
 
 Consent = Callable[[], Awaitable[bool]]
-"""Asks the apiserver to confirm a write, right before the write."""
+"""Asks the apiserver, right before a write, whether its reason still holds."""
 
 
 class WriteOutcome(enum.Enum):
-    """The outcome of a write."""
+    """The outcome of a write to a Slurm node."""
 
     WRITTEN = "written"
-    CHANGED = "changed"  # somebody else was faster: decide on the next answer
-    REFUSED = "refused"  # the apiserver did not confirm it
+    CHANGED = "changed"  # the node has changed meanwhile: decide on the next answer
+    REFUSED = "refused"  # the apiserver did not confirm the reason of the write
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -67,18 +68,18 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 Results = dict[str, WriteOutcome | Exception]
-"""Slurm node → the outcome of the write, or why it failed."""
+"""Slurm node → the outcome of its write, or the error."""
 
 
 class _List(msgspec.Struct):
-    """Writes that make one change; whoever began it writes it, the others wait for `results`."""
+    """Writes with one equal change. The call that began the list sends it; all others wait for `results`."""
 
     writes: list[_Write]
     results: asyncio.Future[Results]
 
 
 class SlurmWriter:
-    """Writes one list at a time. A change of one node, such as its comment, is written at the same time and delays no
+    """Writes one list at a time. Changes that nodes cannot share, such as comments, are written beside it, and delay no
     drain.
     """
 
@@ -95,7 +96,7 @@ class SlurmWriter:
         """Write the action, together with equal changes of other nodes.
 
         Raises:
-            SlurmError, KubeError: not done, or it is not known.
+            SlurmError, KubeError: the write failed, or its outcome is unknown.
         """
         write, change = _Write(action, consent), _shared_change(action)
         if change is None:
@@ -113,7 +114,7 @@ class SlurmWriter:
         return result
 
     async def _begin(self, write: _Write, change: NodeChange) -> Results:
-        """Begin a list, and write it when the one before has been written."""
+        """Begin a list with this write, and send it when the list before has been written."""
         mine = _List(writes=[write], results=asyncio.get_running_loop().create_future())
         self._growing[change] = mine
         try:
@@ -123,7 +124,7 @@ class SlurmWriter:
             mine.results.set_result(results)
         except Exception as error:
             mine.results.set_exception(error)
-            mine.results.exception()  # it is raised here, in case no other write joined
+            mine.results.exception()  # mark it as retrieved: it is raised here, and perhaps no other write has joined
             raise
         finally:
             self._close(change, mine)
@@ -131,7 +132,7 @@ class SlurmWriter:
         return results
 
     def _close(self, change: NodeChange, done: _List) -> None:
-        """Take no more names. If the list was full, another one has been begun already."""
+        """Let no more writes join the list. If it was full, the next list may have been begun already."""
         if self._growing.get(change) is done:
             del self._growing[change]
 
@@ -157,7 +158,7 @@ class SlurmWriter:
     async def _one_of_a_list(
         self, step: Callable[[_Write], Awaitable[WriteOutcome]], write: _Write
     ) -> tuple[str, WriteOutcome | Exception]:
-        """An error concerns one name; all other writes go on."""
+        """Do a step for one write of a list. Its error is returned, so that the other writes go on."""
         async with self._listed:
             try:
                 return write.name, await step(write)
@@ -165,7 +166,7 @@ class SlurmWriter:
                 return write.name, error
 
     async def _recheck(self, write: _Write) -> WriteOutcome:
-        """WRITTEN: it may be written now. The Slurm node is read last."""
+        """Return WRITTEN if the write may be done now, else its outcome. The Slurm node is read last."""
         if not await write.consent():
             return WriteOutcome.REFUSED
         if still_holds(write.action, await self._slurm.node(write.name)):
@@ -174,7 +175,7 @@ class SlurmWriter:
         return WriteOutcome.CHANGED
 
     async def _repeat(self, write: _Write) -> WriteOutcome:
-        """A refused list may have been written for this node; if not, it is now."""
+        """Write one node of a refused list, unless Slurm has already changed this node."""
         if is_in_effect(write.action, await self._slurm.node(write.name)):
             return WriteOutcome.WRITTEN
         return await self._write_alone(write)
@@ -202,7 +203,7 @@ class SlurmWriter:
 
 
 def _shared_change(action: SlurmAction) -> NodeChange | None:
-    """The change that several nodes may share; None for a change of one node alone."""
+    """Return the change of an action, if several nodes may share it in a list; else None."""
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return drain(reason)

@@ -1,4 +1,4 @@
-"""One term of leadership: builds the parts, refuses the wrong Slurm, and mirrors until it is cancelled."""
+"""One term of the syncer's leadership: makes the parts, checks that this is the right Slurm cluster, and mirrors."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ from sunkpy.syncer.topology import Topology
 
 
 class Term:
-    """A term of leadership. It is built for each term; only the clients, and the cache that metrics
-    read, outlive it.
+    """A term of leadership. Only the clients, and the cache of nodes that metrics read, outlive it.
 
-    `clock` is that of `nodes`: monotonic, in seconds.
+    `clock`: the clock of `nodes`, monotonic, in seconds.
     """
 
     def __init__(
@@ -145,7 +144,7 @@ class Term:
         """Mirror until cancelled.
 
         Raises:
-            WrongCluster: acting on that Slurm would be wrong.
+            WrongCluster: slurmrestd belongs to another Slurm cluster than the settings name.
         """
         settings = self._settings
         await check_cluster(self._slurm, settings.cluster)

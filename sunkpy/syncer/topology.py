@@ -1,12 +1,12 @@
-"""Slurm's topology from labels in Kubernetes: the place of each node (26.05), and the topology file of slurmctld.
+"""Keeps Slurm's topology from labels in Kubernetes: the place of each node (26.05), and slurmctld's topology file.
 
-Slurm 26.05 is told of single nodes, at once (`wish`, by the mirror). The file goes into a ConfigMap, from which
-load_topology in slurmctld's pod tries and loads it: the whole tree for 24.11, the blocks for 26.05, a hand-written one
-again when other nodes have registered. `core.topology.pace` says when, and `core.topology.restart` which nodes the file
-of 26.05 has.
+Slurm 26.05 takes the place of a single node at once (`wish`, written by the mirror). The file goes into a ConfigMap,
+from which load_topology in slurmctld's pod tests and loads it: the whole tree for 24.11, the blocks for 26.05, and a
+hand-written file again after other nodes have registered. `core.topology.pace` decides when the file is written, and
+`core.topology.restart` which nodes the file of 26.05 has.
 
-A block stays in the file as long as the record of a node names it: slurmctld 26.05 ends on a record whose unit is not
-in its file.
+A block stays in the file as long as a node record names it: slurmctld 26.05 exits on a record whose unit is not in its
+file.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from sunkpy.syncer.places import Changed, ConfigMap, Places
 _LOOK_EACH_S: Final = 1.0
 _RELEASE_EACH_S: Final = 30.0
 _SINGLE_FROM: Final = "v0.0.43"
-"""The first version of slurmrestd's API with which a single node can be told where it stands."""
+"""The first version of slurmrestd's API that can set the place of a single node."""
 
 
 class Topology:
-    """Keeps Slurm's topology as wanted. `clock`: monotonic, in seconds."""
+    """Keeps the topology file, and answers which place each Slurm node should have. `clock`: monotonic, in seconds."""
 
     def __init__(
         self,
@@ -79,11 +79,13 @@ class Topology:
         self._layouts = self._read_file() if settings.file else ()
 
     def on_change(self, changed: Changed) -> None:
-        """Call this function with nodes that may have to be told something else now."""
+        """Call this function with the Slurm nodes whose wanted place may have changed."""
         self._changed = changed
 
     def _read_file(self) -> tuple[files.FileTopology, ...]:
-        """What a person has written. Slurm may understand more of it: then it is not read again for new nodes."""
+        """Read the topology file that a person has written. If only Slurm understands it, it is not reloaded when nodes
+        have registered.
+        """
         try:
             return files.read(self._settings.file_name, self._settings.file)
         except files.BadTopology as error:
@@ -93,7 +95,9 @@ class Topology:
     # ------------------------------------------------------------------------------------------------- single nodes
 
     def wish(self, name: str, node: SlurmNode | None) -> tuple[str | None, str | None]:
-        """Where a node should stand, first for Slurm, then for people; see `core.mirror.view.View`."""
+        """Return the wanted place of a node twice: as Slurm's topology string, and as a text for people. None: leave it
+        as it is (`core.mirror.view.View`).
+        """
         record = node.topology if node is not None else ""
         if not self._settings.source:
             return ("" if is_ours(record) else None), "/".join(files.path_in(self._layouts, name))
@@ -109,9 +113,7 @@ class Topology:
 
     @property
     def of_a_new_node(self) -> str | None:
-        """The place that Slurm gets for a new node of which nobody knows it yet; None until Slurm's
-        release is known.
-        """
+        """The topology string for a new node whose place is unknown; None until Slurm's release is known."""
         if not self._settings.source:
             return ""
         if self._takes_single is None:
@@ -119,7 +121,7 @@ class Topology:
         return topology_str_of(Place(), self._plugins) if self._takes_single else ""
 
     def refused(self, name: str, topology: str) -> None:
-        """Note that Slurm refuses this place, because its file lacks it. It is tried again later."""
+        """Note that Slurm refuses this place of a node, because its topology file lacks it. It is tried again later."""
         others, at_s = self._refused.get(name, (frozenset(), self._clock()))
         self._refused[name] = (others | {topology}, at_s)
 
@@ -128,7 +130,7 @@ class Topology:
         return () if self._settings.source == "slinky" else self._settings.plugins
 
     def _not_refused(self, name: str, wanted: str) -> str:
-        """Without its block, if Slurm has just refused all of it; empty, if that too."""
+        """Return the wanted place; without its block if Slurm has just refused the whole, empty if also the rest."""
         refused, _ = self._refused.get(name, (frozenset(), 0.0))
         tree = units_of(wanted).get(TREE, "")
         tried = (wanted, f"{TREE}:{tree}") if tree else (wanted,)
@@ -137,7 +139,7 @@ class Topology:
     # ----------------------------------------------------------------------------------------------------- the file
 
     async def run(self) -> None:
-        """Keep the file until cancelled."""
+        """Keep the topology file until cancelled."""
         while True:
             try:
                 await self._look()
@@ -150,7 +152,7 @@ class Topology:
             return
         await self._ask_release()
         if self._settings.source == "slinky":
-            return  # its users write the file
+            return  # with this source, users write the file
         if over := [name for name, (_, at_s) in self._refused.items() if self._clock() - at_s >= self._pace.again_s]:
             self._refused = {name: told for name, told in self._refused.items() if name not in over}
             self._changed(over)
@@ -175,14 +177,16 @@ class Topology:
             self._changed(observation.nodes)
 
     def _file_for(self, nodes: dict[str, SlurmNode]) -> tuple[str, str]:
-        """As `_file`, made anew only when something has changed, for with 10,000 nodes it takes a while."""
+        """Return the same as `_file`, cached until something changes: with 10,000 nodes it takes a while."""
         of = self._places.changes, self._takes_single, self._written_at
         if self._made is None or self._made[0] is not nodes or self._made[1] != of:
             self._made = nodes, of, self._file(nodes)
         return self._made[2]
 
     def _file(self, nodes: dict[str, SlurmNode]) -> tuple[str, str]:
-        """Name and text of the file for these Slurm nodes; no text when there is none to write."""
+        """Return name and text of the topology file for these Slurm nodes; the text is empty if there is none
+        to write.
+        """
         ours = {name: node.owner.uid for name, node in nodes.items() if node.owner is not None and node.is_registered}
         if self._layouts:
             named = files.nodes_in(self._layouts)
@@ -197,7 +201,7 @@ class Topology:
         return files.CONF, files.write_conf(places, records=records) if places else ""
 
     def _yaml(self, nodes: dict[str, SlurmNode], blocks: set[str]) -> str:
-        """One that is written anew has all nodes, if it has any."""
+        """Return the file of 26.05. If nodes have to be in it for a fast start, a changed file has all nodes."""
         sizes = self._settings.block_sizes
         records = restart.paths_of({name: node.topology for name, node in nodes.items()})
         enough_s = self._pace.start_s
@@ -208,14 +212,14 @@ class Topology:
         return files.write_yaml(self._plugins, blocks, sizes, paths=records)
 
     def _with_last(self, name: str, place: Place | None) -> Place:
-        """The place, or where the last file had the node."""
+        """Return this place, or, if it has no switches, the node's place in the last file."""
         if place is not None and place.switches:
             return place
         _, *last = files.path_in(self._kept, name) or ("",)
         return Place(switches=tuple(last), problem=place.problem if place is not None else "")
 
     async def _recall(self) -> None:
-        """What was written last, by whomever led then."""
+        """Read the file that was last written, perhaps by an earlier leader."""
         found = await self._kube.get(self._path, ConfigMap)
         at = found.metadata.annotations.get(names.ANNOTATION_TOPOLOGY_AT, "")
         self._keep(found.data, parse_rfc3339(at) if at else None)
@@ -231,7 +235,7 @@ class Topology:
         self._log.info("topology file written, slurmctld's pod loads it", file=name, hash=digest, why=why)
 
     def _why(self, name: str, text: str) -> str:
-        """How the file differs from the one before, in words for people."""
+        """Return in words for people how the file differs from the one before."""
         if self._layouts:
             return "nodes have registered"
         if name == files.YAML:
