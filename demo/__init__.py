@@ -1,5 +1,5 @@
-"""The story of sunkpy, told and checked on a real cluster: `python -m demo`.
+"""The demo: shows and checks on a real cluster what a user can do with sunkpy (`python -m demo`).
 
-`stack` brings the cluster, the images and both charts up; `story` is the seven steps; `report` shows and keeps what
-came of them. The end-to-end tests and the benches stand on the same `Stack`.
+`bring_up` starts the cluster, the images and both charts, and makes a `Stack`; `story` has the steps; `report` prints
+and stores their results. The end-to-end tests and the benches use the same `Stack`.
 """

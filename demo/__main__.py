@@ -1,4 +1,4 @@
-"""`python -m demo`: bring a cluster up and tell the story on it."""
+"""`python -m demo`: brings a cluster up and runs the demo's steps on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from demo.stack import ROOT, SUITES, Stack
 @click.option("--nodes", default=3, show_default=True, help="Nodes of the development cluster.")
 @click.option("--keep/--no-keep", default=True, show_default=True, help="Leave the cluster up at the end.")
 def main(suite: str, name: str, nodes: int, keep: bool) -> None:
-    """Tell the story of sunkpy on a real cluster: the one of $KUBECONFIG if set, else one made on this machine.
+    """Run the demo of sunkpy on a real cluster: that of $KUBECONFIG if set, else one made on this machine.
 
     On your own cluster the nodes need the images: set IMAGE_REGISTRY=registry.example/sunkpy to have them pushed there,
     or load build/images/*.tar on the nodes and set SUNKPY_IMAGES_LOADED=1. kubectl and helm must be on the PATH.
@@ -42,7 +42,7 @@ def main(suite: str, name: str, nodes: int, keep: bool) -> None:
         report.run("1 cluster, images, charts", first)
         for title, step in story.STEPS:
             report.run(title, partial(step, stacks[0]))
-    except StepFailed:  # told already
+    except StepFailed:  # the report has printed it
         console.print("The story stopped; the cluster is left as it is.", style="red")
         sys.exit(1)
     console.print(f"\nAll steps held, {report.seconds:.0f} s in all; build/reports/demo.json has the figures.\n")

@@ -1,8 +1,8 @@
-"""From a machine to a running stack: cluster, images, both charts. Everything is skipped that is so already.
+"""Brings up the demo's stack: cluster, images, both charts. What is already there is not made again.
 
-`$KUBECONFIG` set means "on this cluster": nothing of it is changed but by `helm install` and, in the story, cordons.
-Its nodes must be able to get the images: either `$IMAGE_REGISTRY` names a registry they are pushed to and pulled from,
-or `$SUNKPY_IMAGES_LOADED=1` says that the archives of build/images are loaded on the nodes already.
+If `$KUBECONFIG` is set, that cluster is used: the demo changes it only by `helm install`, and the story by cordons. Its
+nodes must be able to get the images: either `$IMAGE_REGISTRY` names a registry to which the demo pushes them, or
+`$SUNKPY_IMAGES_LOADED=1` says that the archives of build/images are already loaded on the nodes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sunkpy.core.model.objects import Node, Pod
 
 GPUS_PER_NODE: Final = 2
 PAGE_PORT: Final = 8017
-"""Where a person who looks forwards the page to."""
+"""The local port to which a user forwards the web page."""
 _IMAGES: Final = ROOT / "build" / "images"
 _OF_OTHER_CHARTS: Final = ("openldap",)
 
 
 class CannotStart(Exception):
-    """Something that the demo needs is not there; the text says what to do."""
+    """Something that the demo needs is missing; the text says what to do."""
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -49,12 +49,12 @@ class Image(msgspec.Struct, frozen=True):
 
 
 def bring_up(*, suite: str, name: str, nodes: int, gpus: int = GPUS_PER_NODE, tell: Tell) -> Stack:
-    """The stack of a suite, up and the only one that runs on the cluster.
+    """Bring up the stack of a Slurm suite, and return it. A stack of another suite on the cluster is scaled to zero.
 
-    The development cluster pretends so many `gpus` on each node; somebody's own has what it has.
+    `gpus`: the number of pretended GPUs on each node of a development cluster; a cluster of your own has its own.
 
     Raises:
-        CannotStart, DevclusterError, CommandFailed, NeverSo: with what is missing.
+        CannotStart, DevclusterError, CommandFailed, NeverSo: something is missing or fails; the text says what.
     """
     own = own_cluster(name)
     if own is None:
@@ -83,8 +83,8 @@ def bring_up(*, suite: str, name: str, nodes: int, gpus: int = GPUS_PER_NODE, te
 
 
 def build_beside(own: Cluster, suite: str, *, nodes: int, tell: Tell) -> Mapping[str, Image]:
-    """Build the images while the programs of the cluster are fetched or built and it comes up."""
-    # One after the other, as apt serves one caller at a time.
+    """Build the images while the development cluster gets its programs and starts."""
+    # Packages come first, because apt serves one caller at a time.
     packages.ensure({**packages.PACKAGES, **packages.FOR_IMAGES}, progress=tell)
     with ThreadPoolExecutor(max_workers=1) as pool:
         up = pool.submit(own.up, nodes)
@@ -94,7 +94,7 @@ def build_beside(own: Cluster, suite: str, *, nodes: int, tell: Tell) -> Mapping
 
 
 def own_cluster(name: str) -> Cluster | None:
-    """The development cluster to use, or None when `$KUBECONFIG` names somebody else's."""
+    """Return the development cluster to use; None if `$KUBECONFIG` names another cluster."""
     cluster, given = Cluster(name), os.environ.get("KUBECONFIG")
     return cluster if not given or Path(given) == cluster.kubeconfig else None
 
@@ -103,7 +103,7 @@ def own_cluster(name: str) -> Cluster | None:
 
 
 def build_images(suite: str, tell: Tell) -> Mapping[str, Image]:
-    """Build what has changed; seconds when nothing has."""
+    """Build the images that have changed, and return all. It takes seconds if none has changed."""
     _build(suite, tell)
     return read_images(suite)
 
@@ -113,7 +113,7 @@ def _build(suite: str, tell: Tell, *more: str) -> None:
 
 
 def read_images(suite: str) -> Mapping[str, Image]:
-    """What the last build made: sunkpy, mariadb, slurmctld, slurmdbd, slurmrestd, slurmd, login."""
+    """Return the images of the last build: sunkpy, mariadb, slurmctld, slurmdbd, slurmrestd, slurmd, login."""
     path = _IMAGES / "images.json"
     try:
         images = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Image]])[suite]
@@ -123,7 +123,9 @@ def read_images(suite: str) -> Mapping[str, Image]:
 
 
 def publish(images: Mapping[str, Image], suite: str, tell: Tell) -> Mapping[str, str]:
-    """References under which the nodes of somebody's cluster find the images; pushes them when a registry is named."""
+    """Return the references under which the nodes of your own cluster find the images; push these if a registry is
+    named.
+    """
     registry = os.environ.get("IMAGE_REGISTRY", "").rstrip("/")
     if not registry and os.environ.get("SUNKPY_IMAGES_LOADED") != "1":
         raise CannotStart(
@@ -142,9 +144,9 @@ def publish(images: Mapping[str, Image], suite: str, tell: Tell) -> Mapping[str,
 def install(
     stack: Stack, tell: Tell, *, slurm: Mapping[str, object] | None = None, operator: Mapping[str, object] | None = None
 ) -> None:
-    """Install or upgrade both charts, and wait until what they run is up.
+    """Install or upgrade both charts, and wait until their workloads are ready.
 
-    `slurm` are values in place of the demo's, `operator` values of the other chart beside the demo's.
+    `slurm`: values of charts/slurm in place of the demo's. `operator`: further values of charts/sunkpy.
     """
     charts = (
         ("sunkpy", OPERATOR_NAMESPACE, ROOT / "charts" / "sunkpy", {**operator_values(stack), **(operator or {})}),
@@ -167,7 +169,7 @@ def install(
 
 
 def take_back_unfinished(stack: Stack, release: str, namespace: str, tell: Tell) -> None:
-    """What a helm began that was killed: until then helm refuses whatever comes next."""
+    """Undo an install or upgrade of a release that was killed halfway: else helm refuses the next one."""
     status = release_info(stack, release, namespace).status
     if status == "pending-install":
         stack.helm("uninstall", release, "--namespace", namespace, "--wait")
@@ -179,7 +181,9 @@ def take_back_unfinished(stack: Stack, release: str, namespace: str, tell: Tell)
 
 
 def describe_unready(stack: Stack, namespace: str) -> str:
-    """The pods of a namespace, the last words of those that are not ready, and its last warnings."""
+    """Return, for an error, the pods of a namespace, its last warnings, and the last log lines of pods that are not
+    ready.
+    """
     what = (
         ["get", "pods", "--output=wide"],
         ["get", "events", "--field-selector=type=Warning", "--sort-by=.lastTimestamp"],
@@ -194,7 +198,7 @@ def describe_unready(stack: Stack, namespace: str) -> str:
         if pod.status.phase != "Succeeded"
         and (not (containers := pod.status.container_statuses) or not all(each.ready for each in containers))
     )
-    # Of a pod with a container that has not started, kubectl would else tell nothing of the others.
+    # Without --ignore-errors kubectl prints no log of a pod if one of its containers has not started.
     logs = (["logs", name, "--all-containers", "--prefix", "--tail=20", "--ignore-errors"] for name in unready)
     told = []
     for args in (*what, *logs):
@@ -206,13 +210,13 @@ def describe_unready(stack: Stack, namespace: str) -> str:
 
 
 def operator_values(stack: Stack) -> Mapping[str, object]:
-    """Values of charts/sunkpy."""
+    """Return the demo's values of charts/sunkpy."""
     return {"image": stack.images["sunkpy"]}
 
 
 def slurm_values(stack: Stack, *, gpus: int = GPUS_PER_NODE) -> Mapping[str, object]:
-    """Values of charts/slurm; `gpus`: of each node, where they are pretended."""
-    # Pretend device files are only made where the real ones are not there.
+    """Return the demo's values of charts/slurm. `gpus`: the number of pretended GPUs on each node."""
+    # Pretended device files are made only on nodes without real ones.
     nodes = {"gpu": {"resource": GPU, "type": "h100"}, "fakeGpus": True}
     open_to = {key: ["*"] for key in ("partitions", "accounts", "qos", "reservations")}
     scheduler: dict[str, object] = {"access": [{"namespaces": ["default"], **open_to}, person.access()]}
@@ -226,13 +230,13 @@ def slurm_values(stack: Stack, *, gpus: int = GPUS_PER_NODE) -> Mapping[str, obj
         **person.values(),
     }
     if stack.bin_dir is not None:
-        # The nodes of a devcluster are this machine: each would pin its first job to the same cpu.
+        # All nodes of a devcluster are this machine: each would pin its first job to the same CPU.
         values["slurmConfig"] = {"cgroup": "disabled"}
     return values
 
 
 def fingerprint(chart: Path, values: Mapping[str, object]) -> str:
-    """Changes when a file of the chart (links followed) or a value does."""
+    """Return a hash of the chart's files (links followed) and the values."""
     digest = hashlib.sha256(msgspec.json.encode(values, order="deterministic"))
     for folder, folders, files in os.walk(chart, followlinks=True):
         folders.sort()
@@ -252,7 +256,7 @@ class _Release(msgspec.Struct, frozen=True):
 
 
 def release_info(stack: Stack, release: str, namespace: str) -> _Info:
-    """What helm knows of a release; empty where there is none."""
+    """Return status and description of a helm release; empty if there is none."""
     try:
         out = stack.helm("status", release, "--namespace", namespace, "--output", "json")
     except CommandFailed:
@@ -261,13 +265,13 @@ def release_info(stack: Stack, release: str, namespace: str) -> _Info:
 
 
 def is_installed(stack: Stack, release: str, namespace: str, mark: str) -> bool:
-    """This very chart with these very values is deployed, and nobody has put it to sleep."""
+    """True if the release is deployed with this fingerprint, and not scaled to zero."""
     info = release_info(stack, release, namespace)
     return info.status == "deployed" and info.description == mark and not is_asleep(stack, namespace)
 
 
 def is_asleep(stack: Stack, namespace: str) -> bool:
-    """Some of its workloads are scaled to zero."""
+    """True if a Deployment or StatefulSet of the namespace is scaled to zero."""
     return (
         "0"
         in stack.kubectl(
@@ -277,11 +281,11 @@ def is_asleep(stack: Stack, namespace: str) -> bool:
 
 
 def put_to_sleep(other: Stack, tell: Tell) -> None:
-    """Free the nodes of the demo's other Slurm cluster and stop its daemons; its state stays on its volumes."""
+    """Scale the demo's other Slurm cluster to zero, so that its nodes are free; its state stays on its volumes."""
     found = other.kubectl("get", "namespace", other.namespace, "--ignore-not-found", "-o", "name").strip()
     if not found or is_asleep(other, other.namespace):
         return
-    # What the demo itself left would never end, and its nodes never drain.
+    # Jobs and pods that the demo left would never end, and keep the nodes from draining.
     other.admin("scancel", "--quiet", f"--name={JOBS}")
     other.kubectl("delete", "deployment", INFERENCE, "-n", DEMO, "--ignore-not-found", "--wait")
     other.kubectl("scale", "nodesets", "--all", "-n", other.namespace, "--replicas=0")
@@ -294,27 +298,27 @@ def put_to_sleep(other: Stack, tell: Tell) -> None:
 
     wait(pods_gone, timeout_s=120, what=f"slurmd pods of {other.release} gone")
     other.kubectl("scale", "deploy,statefulset", "--all", "-n", other.namespace, "--replicas=0")
-    # The other cluster's hands out the same resource. The next `helm upgrade` makes both anew.
+    # The other cluster's device plugin hands out the same resource. The next `helm upgrade` makes these objects again.
     plugin = f"app.kubernetes.io/instance={other.release},app.kubernetes.io/component=device-plugin"
     kinds = "daemonset,validatingadmissionpolicybinding"
     other.kubectl("delete", kinds, "-n", other.namespace, "-l", plugin, "--ignore-not-found", "--wait")
-    # A backup that has ended stays to be looked at.
+    # Ended pods, such as those of backups, stay.
     lives = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
     other.kubectl("wait", "pods", "--all", lives, "-n", other.namespace, "--for=delete", "--timeout=90s", timeout_s=100)
     tell(f"Slurm cluster {other.release} sleeps, its nodes are free")
 
 
 def offered_gpus(stack: Stack) -> Mapping[str, int]:
-    """How many each node of the cluster offers."""
+    """Return the number of GPUs that each Kubernetes node offers."""
     nodes = stack.kubectl.list(Node, "nodes")
     return {node.name: quantity.whole(node.status.allocatable.get(GPU, "0")) for node in nodes}
 
 
 def all_offer_gpus(stack: Stack, nodes: Collection[str], *, gpus: int) -> bool:
-    """Whether the device plugin of each of these nodes has registered so many.
+    """True if each of these nodes offers `gpus` GPUs, because its device plugin has registered.
 
     Raises:
-        NotYet: with what they offer.
+        NotYet: a node offers another number.
     """
     offered = {name: count for name, count in offered_gpus(stack).items() if name in nodes}
     if set(offered.values()) != {gpus}:
@@ -323,10 +327,10 @@ def all_offer_gpus(stack: Stack, nodes: Collection[str], *, gpus: int) -> bool:
 
 
 def check_gpus(stack: Stack) -> None:
-    """The story asks for one GPU per node.
+    """Check that the cluster has GPUs, because the demo's pods request one each.
 
     Raises:
-        CannotStart: no node has one.
+        CannotStart: no node offers a GPU.
     """
     if not any(offered_gpus(stack).values()):
         raise CannotStart(
@@ -336,14 +340,14 @@ def check_gpus(stack: Stack) -> None:
 
 
 def take_down(name: str) -> None:
-    """Remove the development cluster; somebody else's is left as it is."""
+    """Remove the development cluster; a cluster of your own stays as it is."""
     own = own_cluster(name)
     if own is not None:
         own.down()
 
 
 def how_to_use(stack: Stack, *, name: str) -> str:
-    """What a person may type now."""
+    """Return the commands with which a user can try the cluster now."""
     own = own_cluster(name)
     forward = f"kubectl -n {stack.namespace} port-forward svc/{stack.release}-page {PAGE_PORT}:80"
     login = f"kubectl -n {stack.namespace} exec -it {stack.release}-login-0 -- bash -l"

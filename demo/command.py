@@ -1,4 +1,4 @@
-"""Programs that take long: told line by line, or begun early and asked for a time at their end."""
+"""Runs programs that take long: with each line printed at once, or in the background until they print a time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from devcluster.shell import CommandFailed, failed
 
 
 def follow(*command: str, tell: Callable[[str], None]) -> None:
-    """Run a program that may take long, telling each line it prints.
+    """Run a program, and pass each line that it prints to `tell` at once.
 
     Raises:
-        CommandFailed: it ended with an error.
+        CommandFailed: the program ended with an error.
     """
     last: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -26,13 +26,15 @@ def follow(*command: str, tell: Callable[[str], None]) -> None:
 
 
 class Remote:
-    """A program that runs meanwhile and tells a time at its end. It says `ready` first, so that nothing is missed."""
+    """A program in the background that prints a time at its end. It prints `ready` first: from then on it misses
+    nothing.
+    """
 
     def __init__(self, *command: str, env: Mapping[str, str], timeout_s: float) -> None:
         self._command = command
         self._timeout_s = timeout_s
         whole_env = dict(os.environ) | dict(env)
-        # Unbuffered, so that reading the first line takes nothing of what follows.
+        # Unbuffered, so that reading the first line reads no more than that.
         self._process = subprocess.Popen(
             command, env=whole_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
@@ -41,10 +43,10 @@ class Remote:
             self.time_s()
 
     def time_s(self) -> float:
-        """Wait for its end; the seconds since the epoch that it printed.
+        """Wait for the program's end; return the seconds since the epoch that it printed.
 
         Raises:
-            CommandFailed: it failed or timed out.
+            CommandFailed: the program failed or timed out.
         """
         try:
             out, errors = self._process.communicate(timeout=self._timeout_s)

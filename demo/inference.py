@@ -1,6 +1,6 @@
-"""The inference server of the demo: answers who it is, and takes its time to finish when it is told to stop.
+"""The inference server of the demo: answers with its pod, node and GPU, and ends some time after SIGTERM.
 
-Runs alone inside the pod, with nothing but the standard library.
+It runs in a pod, from the standard library alone.
 """
 
 import json
@@ -14,7 +14,7 @@ FAREWELL_S = float(os.environ.get("FAREWELL_S", "1.5"))
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET anything: which pod answers, on which node, with which GPU."""
+    """Answers each GET with the pod's name, its node and its GPU."""
 
     def do_GET(self) -> None:
         """Answer one request."""
@@ -28,11 +28,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """No line per request."""
+        """Log nothing."""
 
 
 def main() -> None:
-    """Serve until SIGTERM, then finish what runs."""
+    """Serve until SIGTERM, and then end after `FAREWELL_S`."""
     server = ThreadingHTTPServer(("", 8080), Handler)
 
     def stop(_signal: int, _frame: object) -> None:

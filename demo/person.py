@@ -1,4 +1,4 @@
-"""Ann, a person of this Slurm cluster: who she is in the values, her key, and her way in by ssh."""
+"""Ann, a user of the demo's Slurm cluster: her entry in the values, her key, and her ssh login."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from devcluster.waiting import wait
 NAME: Final = "ann"
 ACCOUNT: Final = "chem"
 NAMESPACE: Final = "chem"
-"""Whose pods are hers."""
+"""The namespace whose pods belong to Ann in Slurm."""
 CLIENT: Final = {"ssh": "openssh-client"}
 _FOLDER: Final = ROOT / "build" / "demo"
 
 Say = Callable[[str], str]
-"""Output of a shell command of a person, in the home directory; CommandFailed if it fails."""
+"""Runs a shell command as a user in the home directory and returns its output; raises CommandFailed if it fails."""
 
 
 class Key:
-    """A person's key pair, made once. `public` is a line as values take it."""
+    """A user's ssh key pair in a file; it is made if the file does not exist."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -48,18 +48,18 @@ class Key:
 
     @property
     def public(self) -> str:
-        """`ssh-ed25519 AAAA…`."""
+        """The public key as values take it: `ssh-ed25519 AAAA…`."""
         key = load_ssh_private_key(self.file.read_bytes(), password=None)
         return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def key() -> Key:
-    """Hers."""
+    """Return Ann's key pair."""
     return Key(_FOLDER / NAME)
 
 
 def values() -> Mapping[str, object]:
-    """Values of charts/slurm: she may log in, submit under her account, and own the pods of a namespace."""
+    """Return values of charts/slurm that let Ann log in and submit jobs under her account."""
     person = {"uid": 2001, "groups": [ACCOUNT], "sshKeys": [key().public]}
     return {
         "users": {"people": {NAME: person}, "groups": {ACCOUNT: {"gid": 5001}}},
@@ -68,13 +68,13 @@ def values() -> Mapping[str, object]:
 
 
 def access() -> Mapping[str, object]:
-    """The entry of scheduler.access for her namespace."""
+    """Return the entry of `scheduler.access` that makes the pods of Ann's namespace hers in Slurm."""
     return {"namespaces": [NAMESPACE], "users": [NAME], "accounts": [ACCOUNT], "partitions": ["*"]}
 
 
 @contextmanager
 def logged_in(stack: Stack) -> Iterator[Say]:
-    """Her shell on the login pod, through its Service, while the block lasts."""
+    """Yield a function that runs commands as Ann in the login pod, by ssh through its Service."""
     packages.ensure(CLIENT, progress=print)
     with forwarded(stack) as port:
         say = shell_of(NAME, key(), port)
@@ -83,26 +83,26 @@ def logged_in(stack: Stack) -> Iterator[Say]:
 
 
 def shell_of(name: str, key_: Key, port: int) -> Say:
-    """What somebody says at a port of this machine; each time they log in anew."""
+    """Return a function that runs a command as a user, with a new ssh login at a port of this machine each time."""
     argv = ssh(key_, "-p", str(port), f"{name}@127.0.0.1")
     return lambda command: shell.run([*argv, command], timeout_s=60).strip()
 
 
 def ssh_to_own(name: str, key_: Key, port: int) -> Sequence[str]:
-    """Words that log somebody in to a login pod of their own, through a shared one at a port of this machine."""
+    """Return the ssh command that logs a user in to a personal login pod, through the shared one at a local port."""
     shared = shlex.join([*ssh(key_, "-p", str(port), f"{name}@127.0.0.1"), "my-login"])
     return ssh(key_, f"-oProxyCommand={shared}", f"{name}@mine")
 
 
 def ssh(key_: Key, *words: str) -> Sequence[str]:
-    """The command with a key, at a place whose host key may be any."""
+    """Return the ssh command with a key, that accepts any host key."""
     options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
     return ["ssh", "-F", "none", *(f"-o{option}" for option in options), "-i", str(key_.file), *words]
 
 
 @contextmanager
 def forwarded(stack: Stack, part: str = "login", to: int = 22) -> Iterator[int]:
-    """A port of this machine that leads to one of a part's Service."""
+    """Yield a port of this machine that is forwarded to port `to` of the Service of a part, such as the login pods."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = int(held.getsockname()[1])
     program = str(stack.bin_dir / "kubectl") if stack.bin_dir else "kubectl"

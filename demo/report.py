@@ -1,4 +1,4 @@
-"""Show the story while it happens and keep what came of it in `build/reports/demo.json`."""
+"""Prints the demo's steps while they run, and stores their results in `build/reports/demo.json`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from rich.console import Console
 
 Tell = Callable[[str], None]
-"""Says one line of what just happened."""
+"""Prints one line about what has just happened."""
 
 
 class StepFailed(Exception):
-    """A step of the story was not as it has to be."""
+    """A step of the demo failed."""
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one step."""
+    """The result of one step. `detail`: its summary, or the error."""
 
     step: str
     ok: bool
@@ -28,7 +28,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report:
-    """Runs steps one after another; each result is on disk as soon as it is known."""
+    """Runs steps one after another, prints them, and writes each result to disk at once."""
 
     def __init__(self, path: Path, console: Console, *, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class Report:
         """Run one step. Its result is the line that `action` returns.
 
         Raises:
-            StepFailed: `action` raised anything; the story cannot go on.
+            StepFailed: `action` raised an error; the demo cannot go on.
         """
         start_s = self._clock_s()
         console = self._console
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Time of all steps together."""
+        """The time of all steps together, in seconds."""
         return sum(result.seconds for result in self.results)
 
     def _since(self, start_s: float) -> float:

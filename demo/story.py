@@ -1,4 +1,4 @@
-"""The story: what a person can do, done and checked. Each step says what happened and raises when it is not so."""
+"""The steps of the demo: each does what a user can do, checks the result, and returns a summary."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _FOLDER: Final = "demo"
 
 
 class NotSo(Exception):
-    """A check of the story failed."""
+    """A check of the demo failed."""
 
 
 Step = Callable[[Stack, Tell], str]
 
 
 def check(true: bool, otherwise: str) -> None:
-    """Fail loudly.
+    """Check a condition.
 
     Raises:
-        NotSo: `true` is false.
+        NotSo: `true` is false; the text is `otherwise`.
     """
     if not true:
         raise NotSo(otherwise)
@@ -69,16 +69,16 @@ def _pods_all_ready(stack: Stack) -> Sequence[Pod]:
 
 
 def is_idle(node: Mapping[str, str]) -> bool:
-    """The Slurm node responds, runs nothing and is not drained.
+    """True if the Slurm node responds, runs nothing and is not drained.
 
-    `scontrol` marks dynamic nodes as DYNAMIC_NORM, and as PLANNED those that backfill had kept for a job, up to half a
+    `scontrol` marks dynamic nodes as DYNAMIC_NORM, and nodes that backfill has kept for a job as PLANNED, up to half a
     minute after that job is gone.
     """
     return slurm_text.node_flags(node) - {"DYNAMIC_NORM", "PLANNED"} == {"IDLE"} and "*" not in node["State"]
 
 
 def is_live(job: Mapping[str, str]) -> bool:
-    """The job waits, runs, or its epilog still holds nodes."""
+    """True if the job waits, runs, or its Epilog still holds nodes."""
     return job["JobState"] in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING")
 
 
@@ -109,10 +109,10 @@ def step_sbatch(stack: Stack, tell: Tell) -> str:
 
 
 def check_srun(stack: Stack, tell: Tell) -> None:
-    """A step started by hand in the login pod answers from every node, and its nodes are free again at once.
+    """Run srun on all nodes from the login pod, and check that each node answers and is free again at once.
 
     Raises:
-        NotSo, NeverSo: it does not, or Slurm cannot reach the login pod and holds the nodes.
+        NotSo, NeverSo: a node does not answer, or stays busy, because Slurm cannot reach the login pod.
     """
     wanted = sorted(stack.slurm_nodes())
     start_s = time.time()
@@ -123,7 +123,7 @@ def check_srun(stack: Stack, tell: Tell) -> None:
 
 
 def _completed(stack: Stack, ids: Sequence[int]) -> Sequence[Mapping[str, str]]:
-    """All records of these jobs, array tasks included, once each of them has completed."""
+    """Return the records of these jobs with their array tasks; raise NotYet until each has completed."""
     mine = [job for id_, job in stack.jobs().items() if id_ in ids or int(job.get("ArrayJobId", "0").split()[0]) in ids]
     open_ = [f"{job['JobId']} {job['JobState']} {job.get('Reason')}" for job in mine if job["JobState"] != "COMPLETED"]
     if open_ or not mine:
@@ -139,7 +139,7 @@ def _sbatch(stack: Stack, *args: str, script: str) -> int:
 
 
 def step_deployment(stack: Stack, tell: Tell) -> str:
-    """Inference pods with Slurm as their scheduler run where Slurm placed their jobs, with the GPUs of these."""
+    """Inference pods with Slurm as their scheduler run where Slurm placed their jobs, with the GPUs of these jobs."""
     replicas = replicas_for(stack)
     start_s = time.time()
     stack.kubectl.apply(
@@ -162,15 +162,17 @@ def step_deployment(stack: Stack, tell: Tell) -> str:
 
 
 def replicas_for(stack: Stack) -> int:
-    """One more than there are nodes, so that two pods share one; where pods get whole nodes, one for each."""
+    """Return the number of inference pods: one more than nodes, so that two share a node; or one per node, if pods get
+    whole nodes.
+    """
     return len(stack.slurm_nodes()) + stack.has_device_plugin
 
 
 def check_gpus(given: Mapping[str, Sequence[int]], seen: Mapping[str, str]) -> None:
-    """Each pod says that it has the GPUs that Slurm gave its job.
+    """Check that each pod reports the GPUs (`seen`) that Slurm gave its job (`given`).
 
     Raises:
-        NotSo: one says something else.
+        NotSo: a pod reports other GPUs.
     """
     for name, indices in given.items():
         wanted = ",".join(f"gpu{index}" for index in indices)
@@ -178,10 +180,10 @@ def check_gpus(given: Mapping[str, Sequence[int]], seen: Mapping[str, str]) -> N
 
 
 def check_sharing(pods: Sequence[Pod], given: Mapping[str, Sequence[int]]) -> Sequence[str]:
-    """Names of pods on one node, which have different GPUs.
+    """Return the names of pods that share a node, after a check that no GPU has two pods.
 
     Raises:
-        NotSo: one GPU has two owners, or no node has two pods.
+        NotSo: two pods have the same GPU, or no node has two pods.
     """
     on: dict[str, list[str]] = {}
     for pod in pods:
@@ -195,7 +197,7 @@ def check_sharing(pods: Sequence[Pod], given: Mapping[str, Sequence[int]]) -> Se
 
 
 def ready_inference(stack: Stack, replicas: int) -> Sequence[Pod]:
-    """The inference pods once exactly that many are there and Ready."""
+    """Return the inference pods; raise NotYet unless exactly `replicas` exist and all are Ready."""
     pods = stack.kubectl.list(Pod, "pods", "-n", workload.NAMESPACE, "-l", f"app={workload.INFERENCE}")
     pods = [pod for pod in pods if not pod.is_deleting and not pod.is_finished]
     up = [pod for pod in pods if pod.is_condition_true("Ready")]
@@ -211,7 +213,7 @@ def _pod_line(pod: Pod) -> str:
 
 
 def check_placement(stack: Stack, pods: Sequence[Pod], tell: Tell) -> Mapping[str, Sequence[int]]:
-    """Each pod is where its job is; pod → the GPUs of that node that its job holds, by index.
+    """Check that each pod is on the node of its Slurm job; return the GPU indices of each pod's job.
 
     Raises:
         NotSo: Slurm and Kubernetes disagree.
@@ -239,7 +241,7 @@ def check_placement(stack: Stack, pods: Sequence[Pod], tell: Tell) -> Mapping[st
 
 
 def _who_answers(stack: Stack, pods: Sequence[Pod]) -> Mapping[str, str]:
-    """Pod → the GPUs that it says it has, once all have answered."""
+    """Return the GPUs that each pod reports over HTTP; raise NotYet until all pods have answered."""
     url = f"http://{workload.INFERENCE}.{workload.NAMESPACE}/"
     many = " ".join([url] * 4 * len(pods))
     out = stack.login(f"curl -sS --fail --max-time 5 --no-keepalive -w '\\n' {many}")
@@ -271,7 +273,7 @@ def step_preemption(stack: Stack, tell: Tell) -> str:
             script="date +%s.%N\nsleep 4",
         )
         tell(f"job {job_id} in partition high asks for all {wide} nodes")
-        # The kubelet takes the object away last, after containers, sandbox, cgroups and volumes.
+        # The kubelet removes the pod object last, after containers, sandbox, cgroups and volumes.
         ends = [watch.end_of(pod.name, timeout_s=60) for pod in before]
         for pod, end in zip(before, ends, strict=True):
             _check_eviction(stack, pod, end.object, job_id)
@@ -292,9 +294,9 @@ def step_preemption(stack: Stack, tell: Tell) -> str:
 
 
 def _check_eviction(stack: Stack, pod: Pod, last: Pod, job_id: int) -> None:
-    """The pod says that it was disrupted, and an Event names the job that took its place."""
+    """Check that the evicted pod has the condition DisruptionTarget, and an Event that names the preempting job."""
     check(last.is_condition_true("DisruptionTarget"), f"evicted pod {pod.name} has no condition DisruptionTarget")
-    # Which job that was is found out after the hand-over.
+    # The scheduler finds that job after the hand-over.
     wait(lambda: _names_job(stack, pod, job_id), timeout_s=20, what=f"an Event of {pod.name} that names job {job_id}")
 
 
@@ -313,7 +315,7 @@ def _first_number(stack: Stack, file: str) -> float:
 
 
 def step_drains(stack: Stack, tell: Tell) -> str:
-    """A cordon shows in Slurm as a drain of ours; a drain in Slurm shows on pod and node; both lift again."""
+    """A cordon becomes a drain in Slurm; a drain in Slurm shows on pod and node; both are lifted again."""
     pod = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)[0]
     cordon_s, uncordon_s = _cordon_and_uncordon(stack, pod, tell)
     drain_s, resume_s = _drain_and_resume(stack, pod, tell)
@@ -432,7 +434,7 @@ def _left(stack: Stack, count: int) -> set[str]:
 
 
 def step_person(stack: Stack, tell: Tell) -> str:
-    """Ann comes by ssh with her key; her batch job and her pod are both hers, in sacct and in her fair share."""
+    """Ann logs in by ssh with her key; her batch job and her pod are both hers, in sacct and in her fair share."""
     errand = workload.errand(
         person.NAMESPACE, image=stack.images["sunkpy"], account=person.ACCOUNT, scheduler_name=stack.scheduler_name
     )
@@ -462,7 +464,7 @@ def _finished(stack: Stack, namespace: str) -> Pod:
 
 
 def _accounted(ann: person.Say, jobs: Sequence[int]) -> Sequence[str]:
-    """What sacct shows her of these jobs, once all have completed."""
+    """Return Ann's sacct lines of these jobs; raise NotYet until all have completed."""
     listed = ann(f"sacct -nXP -o jobid,user,account,state -j {','.join(map(str, jobs))}").splitlines()
     wanted = {f"{job}|{person.NAME}|{person.ACCOUNT}|COMPLETED" for job in jobs}
     if set(listed) != wanted:
@@ -471,12 +473,12 @@ def _accounted(ann: person.Say, jobs: Sequence[int]) -> Sequence[str]:
 
 
 def _usage_s(ann: person.Say) -> int:
-    """Seconds of cpu that her fair share counts."""
+    """Return the CPU seconds that Ann's fair share counts."""
     return int(ann(f"sshare -nPU --format=account,rawusage -A {person.ACCOUNT}").split("|")[-1])
 
 
 def leave(stack: Stack) -> None:
-    """Take her pod away."""
+    """Delete Ann's pod."""
     stack.kubectl("delete", "pod", workload.ERRAND, "-n", person.NAMESPACE, "--ignore-not-found", "--wait")
 
 
@@ -484,7 +486,7 @@ def leave(stack: Stack) -> None:
 
 
 def stop_inference(stack: Stack) -> None:
-    """Take the inference pods away; their jobs end with them."""
+    """Delete the inference pods; their jobs end with them."""
     stack.kubectl("delete", "deployment", workload.INFERENCE, "-n", workload.NAMESPACE, "--ignore-not-found", "--wait")
 
     def none_left() -> bool:
@@ -498,7 +500,7 @@ def stop_inference(stack: Stack) -> None:
 
 
 def restore(stack: Stack) -> None:
-    """Let the NodeSet have every feasible node again, and wait until all are Ready and idle."""
+    """Let the NodeSet use every feasible node again, and wait until all are Ready and idle."""
     stack.kubectl(
         "patch", "nodeset", stack.nodeset, "-n", stack.namespace, "--type=merge", "-p", '{"spec":{"replicas":null}}'
     )
@@ -506,7 +508,7 @@ def restore(stack: Stack) -> None:
 
 
 def reset(stack: Stack) -> None:
-    """Take away what an earlier, perhaps broken, telling has left: its jobs, pods, cordons and drains."""
+    """Remove jobs, pods, cordons and drains that an earlier run of the demo has left."""
     stack.admin("scancel", "--quiet", f"--name={JOBS}")
     for node in stack.nodes():
         if node.spec.unschedulable and names.ANNOTATION_CORDONED_BY not in node.annotations:

@@ -1,4 +1,4 @@
-"""Watch objects and keep when each change was seen: the evidence for "first this, then that"."""
+"""Watches Kubernetes objects and records the time of each change, to check the order of changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _List(msgspec.Struct, frozen=True):
 
 
 class Seen(NamedTuple, Generic[O]):
-    """A change and when it was seen, in seconds since the epoch. `type` is ADDED, MODIFIED or DELETED."""
+    """A change of an object, and when it was seen, in seconds since the epoch. `type`: ADDED, MODIFIED or DELETED."""
 
     at_s: float
     type: str
@@ -39,7 +39,7 @@ class Seen(NamedTuple, Generic[O]):
 
 
 class Watch(Generic[O]):
-    """Every change of the objects under a collection path, from the state at its start on."""
+    """Records every change of the objects under a collection path, from their state at its start on."""
 
     def __init__(self, process: subprocess.Popen[bytes], type_: type[O], *, start: Sequence[O] = ()) -> None:
         self._process = process
@@ -57,10 +57,10 @@ class Watch(Generic[O]):
             return list(self._seen)
 
     def first(self, matches: Callable[[Seen[O]], bool], *, timeout_s: float, what: str) -> Seen[O]:
-        """First change that matches, waiting for it.
+        """Wait for the first change that matches, and return it.
 
         Raises:
-            NeverSo: none has, after `timeout_s`.
+            NeverSo: no change has matched within `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         read = 0
@@ -76,10 +76,10 @@ class Watch(Generic[O]):
                     raise NeverSo(f"{what}: not seen after {timeout_s:.0f} s, among {read} changes")
 
     def end_of(self, name: str, *, timeout_s: float) -> Seen[O]:
-        """The change that says an object is no more.
+        """Wait until an object is deleted, and return that change.
 
         Raises:
-            NeverSo: it is still there after `timeout_s`.
+            NeverSo: it still exists after `timeout_s`.
         """
         return self.first(
             lambda seen: seen.type == "DELETED" and seen.object.name == name,
@@ -110,7 +110,7 @@ class Watch(Generic[O]):
 
 @contextmanager
 def watching(stack: Stack, type_: type[O], path: str, *, label_selector: str = "") -> Iterator[Watch[O]]:
-    """Watch a collection path such as `/api/v1/namespaces/x/pods` meanwhile; begins with what is there."""
+    """Yield a watch of a collection path such as `/api/v1/namespaces/x/pods`; it begins with the existing objects."""
     query = f"labelSelector={quote(label_selector)}"
     listed = msgspec.json.decode(stack.kubectl("get", "--raw", f"{path}?{query}"), type=_List)
     decoder = msgspec.json.Decoder(type_)

@@ -1,4 +1,4 @@
-"""Manifests of the demo: a Deployment of inference pods whose scheduler is Slurm."""
+"""The demo's manifests: a Deployment of inference pods, and a single pod, all scheduled by Slurm."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _SERVER: Final = Path(__file__).with_name("inference.py")
 
 
 def namespace(name: str) -> dict[str, object]:
-    """A namespace."""
+    """Return the manifest of a namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def inference(*, image: str, replicas: int, scheduler_name: str) -> Sequence[Mapping[str, object]]:
-    """ConfigMap with the server, Deployment and Service. Each pod asks for half a cpu, 128 MiB and one GPU."""
+    """Return a ConfigMap with the server, a Deployment and a Service. Each pod requests half a CPU, 128 MiB and
+    a GPU.
+    """
     labels = {"app": INFERENCE}
     container = {
         "name": "server",
@@ -58,7 +60,7 @@ def inference(*, image: str, replicas: int, scheduler_name: str) -> Sequence[Map
 
 
 def errand(namespace: str, *, image: str, account: str, scheduler_name: str) -> Mapping[str, object]:
-    """A pod that runs once, for two seconds."""
+    """Return a pod that runs once, for two seconds, under a Slurm account."""
     container = {
         "name": "main",
         "image": image,
@@ -77,7 +79,7 @@ def errand(namespace: str, *, image: str, account: str, scheduler_name: str) -> 
 
 
 def requests(*, cpu: str, memory: str, gpus: int) -> dict[str, object]:
-    """Resources of a container; what cannot be overcommitted is a limit as well."""
+    """Return the resources of a container; GPUs, which cannot be overcommitted, are also limits."""
     gpu = {GPU: str(gpus)} if gpus else {}
     return {"requests": {"cpu": cpu, "memory": memory} | gpu, "limits": gpu}
 

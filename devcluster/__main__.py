@@ -1,4 +1,4 @@
-"""``python -m devcluster``."""
+"""Runs the command line for ``python -m devcluster``."""
 
 from devcluster.cli import main
 

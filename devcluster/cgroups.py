@@ -1,4 +1,4 @@
-"""The cluster's cgroups, on version 1 (one tree per controller), version 2 (one tree) and the hybrid of both."""
+"""Makes and removes the cluster's cgroups, on version 1 (a tree per controller), version 2 (one tree) and hybrids."""
 
 import contextlib
 import errno
@@ -26,7 +26,7 @@ class Hierarchy(msgspec.Struct, frozen=True):
 
 
 def parse_hierarchies(mountinfo: str) -> list[Hierarchy]:
-    """Trees below /sys/fs/cgroup of a /proc/self/mountinfo, proc_pid_mountinfo(5)."""
+    """Return the cgroup trees below /sys/fs/cgroup in a /proc/self/mountinfo, proc_pid_mountinfo(5)."""
     found: dict[Path, Hierarchy] = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -40,12 +40,12 @@ def parse_hierarchies(mountinfo: str) -> list[Hierarchy]:
 
 
 def working(trees: list[Hierarchy]) -> list[Hierarchy]:
-    """The trees that have controllers: on a hybrid machine those of version 1, and nobody else's business."""
+    """Return the trees with controllers: on a hybrid machine, those of version 1."""
     return [tree for tree in trees if tree.version == 1] or trees
 
 
 def hierarchies() -> list[Hierarchy]:
-    """All trees of this machine; runc leaves folders in every one of them, so clean-up needs every one too."""
+    """Return all cgroup trees of this machine; runc leaves folders in each, so the clean-up needs all of them."""
     trees = parse_hierarchies(Path("/proc/self/mountinfo").read_text())
     if not trees:
         raise DevclusterError(
@@ -55,13 +55,15 @@ def hierarchies() -> list[Hierarchy]:
 
 
 def tracking(trees: list[Hierarchy]) -> Hierarchy:
-    """The tree in which our processes are counted: one without side effects on version 1."""
+    """Return the tree that lists the cluster's processes: on version 1, one whose controller has no side effects."""
     ranked = [tree for wish in ("pids", "freezer") for tree in trees if wish in tree.controllers]
     return (ranked or working(trees))[0]
 
 
 def create(path: str, trees: list[Hierarchy], *, write: Write = _write) -> None:
-    """Make cgroup ``path`` (relative, nested) in every working tree, usable by a kubelet. Idempotent."""
+    """Make cgroup ``path`` (relative, nested) in every tree with controllers, so that a kubelet can use it.
+    Idempotent.
+    """
     for tree in working(trees):
         folder = tree.mount
         for part in Path(path).parts:
@@ -74,7 +76,7 @@ def create(path: str, trees: list[Hierarchy], *, write: Write = _write) -> None:
 
 
 def delegate(path: str, trees: list[Hierarchy], *, write: Write = _write) -> None:
-    """Hand all controllers on to the children of ``path`` (version 2 only)."""
+    """Enable all controllers for the children of cgroup ``path`` (version 2 only)."""
     for tree in working(trees):
         if tree.version == 2:
             _delegate(tree.mount / path, is_root=False, write=write)
@@ -108,7 +110,7 @@ def _delegate(folder: Path, *, is_root: bool, write: Write) -> None:
 
 
 def pids(path: str, trees: list[Hierarchy]) -> set[int]:
-    """Every process in cgroup ``path`` or below it, in any tree."""
+    """Return every process in cgroup ``path`` or below, in any tree."""
     found: set[int] = set()
     for folder in folders(path, trees):
         with contextlib.suppress(FileNotFoundError, OSError):
@@ -117,14 +119,14 @@ def pids(path: str, trees: list[Hierarchy]) -> set[int]:
 
 
 def folders(path: str, trees: list[Hierarchy]) -> Iterator[Path]:
-    """Folders of cgroup ``path`` in every tree, children first."""
+    """Yield the folders of cgroup ``path`` in every tree, children first."""
     for tree in trees:
         for folder, _, _ in os.walk(tree.mount / path, topdown=False):
             yield Path(folder)
 
 
 def remove(path: str, trees: list[Hierarchy]) -> list[Path]:
-    """Remove cgroup ``path`` with its children; returns what is still there (it still holds processes)."""
+    """Remove cgroup ``path`` with its children; return the folders that remain because they have processes."""
     left = []
     for folder in folders(path, trees):
         try:

@@ -1,4 +1,4 @@
-"""What may stand in the way of a cluster, as a pure function over facts read from the machine."""
+"""Checks whether a cluster can run on this machine: a pure function over facts that are read from it."""
 
 import os
 import shutil
@@ -16,14 +16,14 @@ PORTS = frozenset({6443, 2379, 2380, 10257, 10259, 53})
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A listening TCP socket; ``address`` is as in /proc/net/tcp, all zeros for any address."""
+    """A listening TCP socket. ``address``: as in /proc/net/tcp, all zeros for any address."""
 
     address: str
     port: int
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What the checks look at."""
+    """The facts of the machine that the checks use."""
 
     uid: int
     is_linux: bool
@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def parse_listeners(table: str) -> frozenset[Listener]:
-    """Listening sockets of a /proc/net/tcp or /proc/net/tcp6, proc_pid_net(5)."""
+    """Return the listening sockets in a /proc/net/tcp or /proc/net/tcp6, proc_pid_net(5)."""
     found = set()
     for line in table.splitlines()[1:]:
         fields = line.split()
@@ -47,12 +47,12 @@ def parse_listeners(table: str) -> frozenset[Listener]:
 
 
 def wildcard_ports(listeners: frozenset[Listener]) -> frozenset[int]:
-    """Ports somebody listens on at every address: nobody else can have them."""
+    """Return the ports on which a program listens at every address, so that no other program can."""
     return frozenset(listener.port for listener in listeners if not listener.address.strip("0"))
 
 
 def problems(facts: Facts, layout: Layout, *, is_running: bool) -> list[str]:
-    """Everything that makes `up` impossible, each with what to do; the empty list means go."""
+    """Return what makes `up` impossible, each with what to do; empty if nothing does."""
     if not facts.is_linux:
         return ["this is not Linux: a cluster needs network namespaces and cgroups; use a Linux VM"]
     found = []
@@ -65,7 +65,7 @@ def problems(facts: Facts, layout: Layout, *, is_running: bool) -> list[str]:
             f"no disk: {facts.free_bytes / 1024**3:.1f} GiB free below {layout.root}, "
             f"{MIN_FREE_BYTES / 1024**3:.0f} GiB needed; free some or set SUNKPY_DEVCLUSTER_HOME to a larger disk"
         )
-    # On its own addresses nobody can be in the cluster's way; on every address somebody may.
+    # Only a program that listens at every address can block the cluster, which has its own addresses.
     taken = wildcard_ports(facts.listeners) & PORTS if not is_running else frozenset()
     found.extend(
         f"port {port} is taken: a program listens on it at every address; stop it (`ss -ltnp 'sport = :{port}'`)"

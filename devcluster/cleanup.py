@@ -1,8 +1,8 @@
-"""Taking a cluster down, whatever state it is in. Nothing here asks the apiserver: it may be long dead.
+"""Takes a cluster down in any state, without the apiserver, which may be dead.
 
-Order matters: first nothing may run, then nothing may be mounted, then the kernel's objects go, the folder last. The
-folder holds the slot number, so an interrupted clean-up can be run again. Of the kernel's objects the bridge goes last:
-who has it has the slot, and with the slot the names of all others.
+The order matters: processes end first, then mounts, then the kernel's objects, and the folder last. The folder has the
+slot number, so an interrupted clean-up can be repeated. The bridge is the last of the kernel's objects: the cluster
+that has it has the slot, and the slot gives the names of all other objects.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ SHORT_LIVED = frozenset({"openssl", "mount", "umount", "unshare", "nsenter", "ct
 
 
 def take_down(layout: Layout) -> None:
-    """Remove every trace of the cluster, and nothing of another that has its slot by now."""
+    """Remove every trace of the cluster, but nothing of another cluster that has its slot by now."""
     trees = cgroups.hierarchies() if network.hold_slot(layout) else []
     kill_all(layout, trees)
     mounts.remove_all(layout.home)
@@ -38,9 +38,9 @@ def take_down(layout: Layout) -> None:
 
 
 def kill_all(layout: Layout, trees: list[cgroups.Hierarchy]) -> None:
-    """SIGKILL every process in the cluster's cgroup or with its mark.
+    """Kill (SIGKILL) every process in the cluster's cgroup or with its mark in the environment.
 
-    A killed `up` may have left a program behind that is about to mount something: such orphans go too.
+    A killed `up` may have left a program that is about to mount something: such orphans are killed too.
     """
     kill_until_gone(
         lambda: cgroups.pids(layout.cgroup, trees) | set(marked_pids(layout.home)) | set(orphans(layout.home)),
@@ -49,7 +49,7 @@ def kill_all(layout: Layout, trees: list[cgroups.Hierarchy]) -> None:
 
 
 def kill_until_gone(find: Callable[[], set[int]], *, of: str) -> None:
-    """SIGKILL every process that is found, again and again until there is none."""
+    """Kill (SIGKILL) every process that ``find`` returns, until it returns none. ``of``: the name for errors."""
 
     def gone() -> bool:
         alive = {pid for pid in find() if pid != os.getpid() and start_ticks(pid) is not None}
@@ -63,7 +63,7 @@ def kill_until_gone(find: Callable[[], set[int]], *, of: str) -> None:
 
 
 def power_off(node: NodeLayout, daemons: Daemons) -> None:
-    """End all that runs on ``node``, after its network, so that no peer hears of it; only its disk stays."""
+    """End all that runs on ``node``, after its network was cut, so that no peer notices; only its disk stays."""
     trees = cgroups.hierarchies()
     network.cut(node)
     kill_until_gone(lambda: cgroups.pids(node.cgroup, trees) | in_network(node.netns), of=node.name)
@@ -73,7 +73,7 @@ def power_off(node: NodeLayout, daemons: Daemons) -> None:
 
 
 def in_network(netns: Path) -> set[int]:
-    """Every process in the network namespace bound to ``netns``: the programs of a node, and the shims of its pods."""
+    """Return every process in the network namespace of ``netns``: programs of the node, and shims of its pods."""
     wanted, found = netns.stat(), set()
     for link in Path("/proc").glob("[0-9]*/ns/net"):
         with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def in_network(netns: Path) -> set[int]:
 
 
 def orphans(home: Path) -> list[int]:
-    """Short-lived programs of `up` at work on a path below ``home``."""
+    """Return the running short-lived programs of `up` with a path below ``home`` in their arguments."""
     found = []
     for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -96,7 +96,7 @@ def orphans(home: Path) -> list[int]:
 def remove_mount_points(layout: Layout) -> None:
     """Remove the folders over which nodes mounted their own, if they are empty and no other cluster needs them.
 
-    While the slot is ours, every other cluster has a bridge of another name.
+    Other clusters are known by their bridges, which have other names while this cluster has its slot.
     """
     with state.locked(state.machine_lock()):
         if network.other_bridges(layout):

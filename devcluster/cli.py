@@ -1,4 +1,4 @@
-"""The command line: ``python -m devcluster``."""
+"""The command line of ``python -m devcluster``."""
 
 import sys
 import time
@@ -21,7 +21,7 @@ OUT = Console(highlight=False, soft_wrap=True)
 
 
 class _Progress:
-    """Plain lines with the time since the start."""
+    """Prints progress as plain lines with the time since the start."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()
@@ -32,7 +32,7 @@ class _Progress:
 
 
 class _Group(click.Group):
-    """Turns our errors into one line and exit code 1."""
+    """Turns a DevclusterError into lines on stderr and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """``node-1=key=value`` ... -> {node: {key: value}}."""
+    """Return the labels of options ``node-1=key=value`` as {node: {key: value}}."""
     found: dict[str, dict[str, str]] = {}
     for label in labels:
         parts = label.split("=", 2)
@@ -66,9 +66,9 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 @name_option
 @click.option("--nodes", type=int, help="Number of real nodes; 3 for a new cluster.")
 @click.option("--gpus", type=int, help="Fake nvidia.com/gpu per node.")
-@click.option("--cpus", type=int, help="Cpus that each node believes to have; those of the machine for 0.")
-@click.option("--dra", type=int, help="Pretend GPUs per node by Dynamic Resource Allocation, of gpu.example.com.")
-@click.option("--kwok", type=int, help="Number of simulated nodes beside the real ones.")
+@click.option("--cpus", type=int, help="CPUs that each node offers; 0 for those of the machine.")
+@click.option("--dra", type=int, help="Pretend GPUs of gpu.example.com per node, by Dynamic Resource Allocation.")
+@click.option("--kwok", type=int, help="Number of simulated nodes in addition to the real ones.")
 @click.option("--policies/--no-policies", default=None, help="Whether NetworkPolicies are enforced.")
 @click.option("--vm", "vms", type=int, help="Number of virtual machines that are nodes, with a kernel of their own.")
 @click.option(
@@ -92,7 +92,7 @@ def up(
     labels: tuple[str, ...],
     archives: tuple[Path, ...],
 ) -> None:
-    """Make the cluster, or start what is dead of it."""
+    """Make the cluster, or start its dead processes."""
     cluster = Cluster(name, progress=_Progress())
     cluster.up(
         nodes, gpus=gpus, cpus=cpus, dra_gpus=dra, kwok_nodes=kwok, policies=policies, vms=vms,
@@ -111,7 +111,7 @@ def down(name: str) -> None:
 @main.command()
 @name_option
 def status(name: str) -> None:
-    """Processes and nodes of the cluster; exit code 1 when something is dead."""
+    """Print the processes and nodes of the cluster; exit code 1 if a process is dead."""
     cluster = Cluster(name)
     processes = cluster.processes()
     table = Table("process", "pid", box=None)
@@ -135,7 +135,7 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
 @main.command()
 @name_option
 def env(name: str) -> None:
-    """Print what a shell needs to use the cluster: eval "$(... env)"."""
+    """Print the variables with which a shell uses the cluster: eval "$(... env)"."""
     cluster = Cluster(name)
     _ = cluster.spec
     click.echo(f"export KUBECONFIG={cluster.kubeconfig} PATH={cluster.bin}:$PATH")
@@ -144,7 +144,7 @@ def env(name: str) -> None:
 @main.command()
 @name_option
 def doctor(name: str) -> None:
-    """Say what stands in the way of a cluster on this machine."""
+    """Say what prevents a cluster on this machine."""
     root = state.default_root()
     known = state.load_spec(root, name)
     facts = checks.read_facts(root)
@@ -160,7 +160,7 @@ def doctor(name: str) -> None:
 @main.command()
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 def programs(names: tuple[str, ...]) -> None:
-    """Get or build programs of clusters and tests into the cache; all of them without NAMES."""
+    """Download or build programs of clusters and tests into the cache; all of them without NAMES."""
     known = {product.name: product for product in PRODUCTS}
     if unknown := sorted(set(names) - set(known)):
         raise DevclusterError(f"no program is called {', '.join(unknown)}: there are {', '.join(known)}")
@@ -169,7 +169,7 @@ def programs(names: tuple[str, ...]) -> None:
 
 @main.group()
 def operators() -> None:
-    """Real workload operators (jobset, kueue, kuberay …): built, installed, removed."""
+    """Build, install and remove real workload operators (jobset, kueue, kuberay …)."""
 
 
 @operators.command("build")
@@ -184,7 +184,7 @@ def operators_build(names: tuple[str, ...]) -> None:
 @name_option
 @click.argument("names", nargs=-1, required=True)
 def operators_install(name: str, names: tuple[str, ...]) -> None:
-    """Install operators and those that they need."""
+    """Install operators, and the operators that they need."""
     install(Cluster(name, progress=_Progress()), catalog.select(names))
 
 

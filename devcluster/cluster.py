@@ -1,4 +1,4 @@
-"""A cluster by name: the Python interface of this package."""
+"""The Python interface of this package: `Cluster`, a development cluster by name."""
 
 import contextlib
 import time
@@ -42,7 +42,7 @@ def _quiet(_line: str) -> None:
 
 
 class Cluster:
-    """One cluster. Making the object touches nothing; ``up`` and ``down`` do."""
+    """A development cluster. The constructor changes nothing; ``up`` and ``down`` do."""
 
     def __init__(
         self,
@@ -61,7 +61,9 @@ class Cluster:
 
     @property
     def spec(self) -> Spec:
-        """What the cluster was last asked to be; raises when there is none."""
+        """The size and options of the cluster, as last requested. Raises DevclusterError if there is no such
+        cluster.
+        """
         spec = state.load_spec(self.root, self.name)
         if spec is None:
             raise DevclusterError(
@@ -71,22 +73,22 @@ class Cluster:
 
     @property
     def layout(self) -> Layout:
-        """Paths and addresses."""
+        """The paths and addresses of the cluster."""
         return Layout(root=self.root, name=self.name, slot=self.spec.slot)
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
+        """The path of the administrator's kubeconfig."""
         return self.root / self.name / "admin.conf"
 
     @property
     def bin(self) -> Path:
-        """Folder with kubectl and helm."""
+        """The folder with kubectl and helm."""
         return self.root / self.name / "bin"
 
     @property
     def api(self) -> Api:
-        """A client with the administrator's rights."""
+        """An API client with the administrator's rights."""
         return Api(self.kubeconfig)
 
     @property
@@ -97,21 +99,21 @@ class Cluster:
 
     @property
     def fault(self) -> Faults:
-        """Ways to break the cluster and to mend it."""
+        """The faults that can be made in the cluster, and their repair."""
         return Faults(self.layout, self.binaries, self.daemons, self.spec)
 
     def nodes(self) -> list[NodeLayout]:
-        """The nodes that are processes."""
+        """Return the nodes that are processes of this machine."""
         layout = self.layout
         return [layout.node(number) for number in range(1, self.spec.nodes + 1)]
 
     def machines(self) -> list[NodeLayout]:
-        """The nodes that are virtual machines."""
+        """Return the nodes that are virtual machines."""
         layout = self.layout
         return [layout.machine(number) for number in range(1, self.spec.vms + 1)]
 
     def processes(self) -> dict[str, int | None]:
-        """Process name -> pid, None for one that should run and does not."""
+        """Return the pid of each process of the cluster by name; None for a process that is dead."""
         daemons = self.daemons
         return {name: daemons.pid(name) for name in expected_processes(self.spec, self.layout)}
 
@@ -130,9 +132,9 @@ class Cluster:
         labels: Labels | None = None,
         archives: Sequence[Path] = (),
     ) -> None:
-        """Make the cluster, or start what is dead of it; what is not given stays as it was (first time: 3 nodes).
+        """Make the cluster, or start its dead processes. Arguments that are None stay as before; a new one has 3 nodes.
 
-        New virtual machines have the images of ``archives``: loaded later, they take minutes.
+        New virtual machines get the images of ``archives`` on their disks; to load them later takes minutes.
         """
         with self._locked():
             self._preflight()
@@ -152,7 +154,7 @@ class Cluster:
             self._start(spec, archives)
 
     def down(self) -> None:
-        """Remove every trace of the cluster; does nothing when there is none."""
+        """Remove every trace of the cluster; do nothing if there is none."""
         with self._locked():
             spec = state.load_spec(self.root, self.name)
             if spec is not None:
@@ -161,7 +163,9 @@ class Cluster:
             state.remove_lock(self.root, self.name)
 
     def load(self, archives: list[Path]) -> dict[str, list[str]]:
-        """Load image archives into every node; node -> tags imported (those it had are skipped)."""
+        """Load image archives into every node, and return the imported tags by node; a node skips images that
+        it has.
+        """
         loaded = images.load(self.nodes(), archives, self.binaries)
         return loaded | {each.name: machine.load_into(each, archives, self.binaries) for each in self.machines()}
 
@@ -244,7 +248,7 @@ class Cluster:
 
 
 def link_programs(layout: Layout, binaries: Binaries) -> None:
-    """What people use, in the cluster's folder."""
+    """Link kubectl and helm into the cluster's `bin` folder."""
     for folder, program in ((binaries.kubernetes, "kubectl"), (binaries.helm, "helm")):
         link = layout.bin / program
         link.unlink(missing_ok=True)
@@ -252,7 +256,7 @@ def link_programs(layout: Layout, binaries: Binaries) -> None:
 
 
 def settle_kwok(cluster: Cluster, api: Api, daemons: Daemons) -> None:
-    """As many simulated nodes as the cluster is to have."""
+    """Bring the number of simulated nodes to that of the spec, and start or stop kwok."""
     spec = cluster.spec
     if spec.kwok:
         daemons.start(kwok.controller(cluster.layout, cluster.binaries))
@@ -264,7 +268,7 @@ def settle_kwok(cluster: Cluster, api: Api, daemons: Daemons) -> None:
 
 
 def settle_policies(cluster: Cluster, daemons: Daemons) -> None:
-    """The process nodes enforce NetworkPolicies, or none does."""
+    """Start or stop the enforcement of NetworkPolicies on the nodes that are processes, as the spec says."""
     if cluster.spec.policies:
         enforcer.start(cluster.layout, cluster.nodes(), daemons)
     elif enforcer.PROGRAM in daemons.names():
@@ -272,7 +276,7 @@ def settle_policies(cluster: Cluster, daemons: Daemons) -> None:
 
 
 def expected_processes(spec: Spec, layout: Layout) -> list[str]:
-    """Names of all processes that make up the cluster."""
+    """Return the names of all processes that the cluster should have."""
     nodes = [layout.node(number) for number in range(1, spec.nodes + 1)]
     programs = [*node.PROGRAMS, *([dra.PROGRAM] if spec.dra else [])]
     return [
@@ -286,7 +290,7 @@ def expected_processes(spec: Spec, layout: Layout) -> list[str]:
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` was asked for; None: as it is."""
+    """The arguments of `up`; None leaves a setting as it is."""
 
     nodes: int | None = None
     gpus: int | None = None
@@ -299,7 +303,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def change(spec: Spec, asked: Asked) -> Spec:
-    """``spec`` with what was asked for; a cluster grows, it does not shrink."""
+    """Return the spec with the arguments of `up`. Raises DevclusterError for a change that a cluster cannot make, such
+    as fewer nodes.
+    """
     wanted = spec.nodes if asked.nodes is None else asked.nodes
     if not 1 <= wanted <= MAX_NODES:
         raise DevclusterError(f"--nodes {wanted}: give 1 to {MAX_NODES}")

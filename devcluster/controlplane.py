@@ -1,4 +1,6 @@
-"""etcd, kube-apiserver, kube-controller-manager, kube-scheduler and CoreDNS as processes of this machine."""
+"""The control plane as processes of this machine: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
+CoreDNS.
+"""
 
 from pathlib import Path
 
@@ -13,14 +15,14 @@ from devcluster.waiting import wait_until
 
 APISERVER = "kube-apiserver"
 PROGRAMS = ("etcd", APISERVER, "kube-controller-manager", "kube-scheduler", "coredns")
-# Half a minute of silence is a dead node on a machine this small: faults show within a test's patience.
+# Shorter than Kubernetes' default, so that faults show before tests time out.
 NODE_MONITOR_GRACE_S = 16
 WORKLOADS = {"1.35": "v1alpha1", "1.37": "v1beta1"}
-"""Minor of Kubernetes to the version of its groups of pods (scheduling.k8s.io), which are behind a gate."""
+"""Minor of Kubernetes -> version of its Workload API (scheduling.k8s.io), which needs a feature gate."""
 
 
 def etcd(layout: Layout) -> Daemon:
-    """A single member that trusts the page cache: a crash of the machine may lose it, a crash of etcd does not."""
+    """Return etcd as a single member without fsync: a crash of the machine may lose data, a crash of etcd does not."""
     return Daemon(
         name="etcd",
         argv=[
@@ -41,7 +43,7 @@ def etcd(layout: Layout) -> Daemon:
 
 
 def workload_flags(version: str) -> list[str]:
-    """What turns the Workload API of Kubernetes ``version`` on: nothing where there is none."""
+    """Return the flags that turn on the Workload API of Kubernetes ``version``; none if it has no such API."""
     served = WORKLOADS.get(version.rpartition(".")[0])
     return (
         [f"--runtime-config=scheduling.k8s.io/{served}=true", "--feature-gates=GenericWorkload=true"] if served else []
@@ -49,7 +51,7 @@ def workload_flags(version: str) -> list[str]:
 
 
 def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
-    """kube-apiserver on the bridge address."""
+    """Return kube-apiserver, which listens on the bridge's address."""
     return Daemon(
         name=APISERVER,
         argv=[
@@ -67,17 +69,17 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             f"--service-account-key-file={layout.pki}/sa.pub",
             f"--service-account-signing-key-file={layout.pki}/sa.key",
             "--allow-privileged=true",
-            # Without it `logs` and `exec` look node names up in DNS.
+            # Without this, `logs` and `exec` look node names up in DNS.
             "--kubelet-preferred-address-types=InternalIP",
-            # Webhooks are called at the pod's address: this machine has routes to pods of every node.
+            # The apiserver calls webhooks at the pod's address: this machine has routes to pods of every node.
             "--enable-aggregator-routing=true",
-            # etcd 3.4 cannot report progress, which streaming lists need: clients are told to list at once.
-            # The DRA driver sets a field behind the second gate. Where it is dropped a restarted driver writes its
-            # slices anew, and forgets them if a kubelet deletes them within the next minute.
-            # Behind the third, taints of devices are kept.
+            # etcd 3.4 cannot report progress, which streaming lists need, so WatchList is off.
+            # The DRA driver sets a field of DRAConsumableCapacity. If the apiserver drops it, a restarted driver writes
+            # its slices again, and forgets them if a kubelet deletes them within the next minute.
+            # With DRADeviceTaints, the apiserver keeps taints of devices.
             "--feature-gates=WatchList=false,DRAConsumableCapacity=true,DRADeviceTaints=true,"
             f"{CLAIMS_FOR_RESOURCES}=true",
-            # What Kubernetes itself has for gangs.
+            # Kubernetes' own API for gangs.
             *workload_flags(KUBERNETES_VERSION),
             "--event-ttl=4h",
             "--profiling=false",
@@ -86,7 +88,7 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
 
 
 def controller_manager(layout: Layout, binaries: Binaries) -> Daemon:
-    """kube-controller-manager with all its default controllers."""
+    """Return kube-controller-manager with all its default controllers."""
     return Daemon(
         name="kube-controller-manager",
         argv=[
@@ -110,7 +112,7 @@ def controller_manager(layout: Layout, binaries: Binaries) -> Daemon:
 
 
 def scheduler(layout: Layout, binaries: Binaries) -> Daemon:
-    """kube-scheduler."""
+    """Return kube-scheduler as a process of the cluster."""
     return Daemon(
         name="kube-scheduler",
         argv=[
@@ -128,12 +130,12 @@ def scheduler(layout: Layout, binaries: Binaries) -> Daemon:
 
 
 def coredns(layout: Layout, binaries: Binaries) -> Daemon:
-    """Cluster DNS on the bridge address: without one every Slurm command waits 5 s for a resolver."""
+    """Return CoreDNS on the bridge's address; without cluster DNS each Slurm command waits 5 s for a resolver."""
     return Daemon(name="coredns", argv=[str(binaries.coredns / "coredns"), f"-conf={layout.home}/Corefile"])
 
 
 def corefile(layout: Layout) -> str:
-    """CoreDNS configuration."""
+    """Return the configuration of CoreDNS."""
     return f""".:53 {{
     bind {layout.host_ip}
     errors
@@ -165,7 +167,7 @@ def _role(name: str, user: str, rules: list[dict[str, list[str]]]) -> list[tuple
 
 
 def rbac() -> list[tuple[str, dict[str, object]]]:
-    """``(path, object)`` of the rights of our own clients."""
+    """Return ``(path, object)`` of the roles and bindings for the cluster's own clients."""
     read = ["get", "list", "watch"]
     dns: list[dict[str, list[str]]] = [
         {"apiGroups": [""], "resources": ["services", "pods", "namespaces", "endpoints"], "verbs": read},
@@ -187,7 +189,7 @@ def rbac() -> list[tuple[str, dict[str, object]]]:
 
 
 def start_apiserver(layout: Layout, binaries: Binaries, daemons: Daemons, *, node_names: list[str]) -> Api:
-    """etcd and the apiserver, ready to answer."""
+    """Start etcd and the apiserver, wait until the apiserver is ready, and return a client."""
     daemons.start(etcd(layout))
     daemons.start(apiserver(layout, binaries))
     client: list[Api] = []
@@ -207,7 +209,7 @@ def start_apiserver(layout: Layout, binaries: Binaries, daemons: Daemons, *, nod
 
 
 def start_rest(layout: Layout, binaries: Binaries, daemons: Daemons, api: Api) -> None:
-    """Everything that needs a ready apiserver."""
+    """Start the parts of the control plane that need a ready apiserver, and write their configuration."""
     for path, body in rbac():
         api.apply(path, body)
     write_atomically(layout.home / "Corefile", corefile(layout).encode())
@@ -218,7 +220,7 @@ def start_rest(layout: Layout, binaries: Binaries, daemons: Daemons, api: Api) -
 
 
 def await_namespace(api: Api) -> None:
-    """Wait until the default namespace takes pods: its service account is made a moment after the namespace."""
+    """Wait until pods can be made in the default namespace: its ServiceAccount appears a moment after the namespace."""
 
     def there() -> bool:
         try:

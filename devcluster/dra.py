@@ -1,7 +1,7 @@
 """Pretend GPUs by Dynamic Resource Allocation: the example driver of Kubernetes, a process on each node.
 
-It publishes a ResourceSlice of devices gpu-0 … with a uuid each, and gives a container of a claim on them no device
-files but the environment `GPU_DEVICE_<n>=gpu-<n>`, by the Container Device Interface.
+It publishes a ResourceSlice with devices gpu-0 …, each with a uuid. A container with a claim on them gets no device
+files, only the environment `GPU_DEVICE_<n>=gpu-<n>`, by the Container Device Interface.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ from devcluster.waiting import wait_until
 
 PROGRAM = "dra-driver"
 DRIVER = "gpu.example.com"
-"""Name of the driver and of the DeviceClass of its devices."""
+"""The name of the driver, and of the DeviceClass of its devices."""
 
 RESOURCE = "example.com/dra-gpu"
-"""As which a pod may ask for such devices without a claim."""
+"""The extended resource by which a pod may request such devices without a claim."""
 
 API = "/apis/resource.k8s.io/v1"
 SLICES = f"{API}/resourceslices"
@@ -29,7 +29,7 @@ MAX_SOCKET = 107
 
 
 def device_class() -> tuple[str, dict[str, object]]:
-    """``(path, object)`` of the DeviceClass."""
+    """Return ``(path, object)`` of the driver's DeviceClass."""
     return f"{API}/deviceclasses/{DRIVER}", {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -42,7 +42,7 @@ def device_class() -> tuple[str, dict[str, object]]:
 
 
 def driver(layout: Layout, node: NodeLayout, binaries: Binaries, *, devices: int) -> Daemon:
-    """The node's driver, which speaks to the apiserver as the node."""
+    """Return the driver's process on a node; it has the rights of the node's kubelet."""
     return Daemon(
         name=node.daemon(PROGRAM),
         argv=[
@@ -59,7 +59,9 @@ def driver(layout: Layout, node: NodeLayout, binaries: Binaries, *, devices: int
 
 
 def check_sockets(layout: Layout) -> None:
-    """Raise when the driver's sockets on the last node that could ever join have names too long for the kernel."""
+    """Raise DevclusterError if the paths of the driver's sockets on the last possible node are too long for the
+    kernel.
+    """
     longest = layout.node(MAX_NODES).kubelet_root / "plugins_registry" / f"{DRIVER}-reg.sock"
     if len(str(longest)) > MAX_SOCKET:
         raise DevclusterError(
@@ -69,9 +71,9 @@ def check_sockets(layout: Layout) -> None:
 
 
 def expect_wipe(api: Api, nodes: Iterable[NodeLayout]) -> None:
-    """Mark nodes whose kubelet is about to start: it begins by deleting all ResourceSlices of its node.
+    """Make a ResourceSlice as a mark on each node whose kubelet is about to start: it first deletes all slices there.
 
-    A driver looks after its slices half a minute later, so it is better started when that is done.
+    The mark shows when that is done. A driver that started before would publish its slices only half a minute later.
     """
     for each in nodes:
         spec = {"driver": MARK, "nodeName": each.name, "pool": {"name": each.name, "resourceSliceCount": 1}}
@@ -84,7 +86,7 @@ def _mark(node: NodeLayout) -> str:
 
 
 def start(layout: Layout, nodes: Sequence[NodeLayout], binaries: Binaries, daemons: Daemons, *, devices: int) -> None:
-    """Start the drivers that are dead, and wait until the devices of all ``nodes`` are published; needs kubelets."""
+    """Start the dead drivers, and wait until the devices of all ``nodes`` are published. The kubelets must run."""
     api = Api(layout.kubeconfig)
     api.apply(*device_class())
     marks = {_mark(each) for each in nodes}
@@ -109,7 +111,7 @@ def _name(item: dict[str, object]) -> str:
 
 
 def published(api: Api) -> dict[str, int]:
-    """Node -> number of devices in the ResourceSlices of the driver."""
+    """Return the number of devices in the driver's ResourceSlices by node."""
     found: dict[str, int] = {}
     for item in api.items(SLICES):
         spec = cast("dict[str, object]", item["spec"])

@@ -1,5 +1,5 @@
-"""The one error of this package: what was tried, on what, and what to do next."""
+"""The error of this package. Its text says what was tried, on what, and what to do next."""
 
 
 class DevclusterError(Exception):
-    """Something a person can act on; the command line prints it without a traceback."""
+    """An error that a person can act on; the command line prints it without a traceback."""

@@ -1,4 +1,4 @@
-"""Ways to break a cluster on purpose, and to mend it."""
+"""Breaks a cluster on purpose, for tests, and repairs it."""
 
 import signal
 
@@ -13,7 +13,7 @@ from devcluster.vm import machine
 
 
 class Faults:
-    """Faults of one cluster. Nodes are named as Kubernetes names them."""
+    """Makes and repairs faults of one cluster. Nodes have the names that Kubernetes shows."""
 
     def __init__(self, layout: Layout, binaries: Binaries, daemons: Daemons, spec: Spec) -> None:
         self._layout = layout
@@ -28,7 +28,7 @@ class Faults:
     def kubelet_start(self, name: str) -> None:
         """Start the kubelet of ``name``, wait until the node is Ready and give it its fake GPUs again.
 
-        Those of a DRA driver are published again within a minute: the kubelet deletes its node's ResourceSlices.
+        The kubelet deletes its node's ResourceSlices; a DRA driver publishes its devices again within a minute.
         """
         each = self._node(name)
         api = Api(self._layout.kubeconfig)
@@ -44,15 +44,15 @@ class Faults:
         dra.start(self._layout, [self._driven(name)], self._binaries, self._daemons, devices=self._spec.dra)
 
     def cut(self, name: str) -> None:
-        """Cut ``name`` off the network."""
+        """Cut node ``name`` off the network."""
         network.cut(self._any(name))
 
     def mend(self, name: str) -> None:
-        """Connect ``name`` again."""
+        """Connect node ``name`` to the network again."""
         network.mend(self._any(name))
 
     def power_off(self, name: str) -> None:
-        """Switch ``name`` off, without a word to anybody: its processes, network and mounts are gone at once."""
+        """Switch node ``name`` off without notice: its processes, network and mounts are gone at once."""
         each = self._any(name)
         if each in self._machines():
             self._daemons.stop(each.daemon(machine.PROGRAM), sig=signal.SIGKILL)
@@ -60,7 +60,7 @@ class Faults:
             cleanup.power_off(each, self._daemons)
 
     def power_on(self, name: str) -> None:
-        """Switch ``name`` on again, with the disk that it had, and wait until its node is Ready."""
+        """Switch node ``name`` on again with its old disk, and wait until it is Ready."""
         each = self._any(name)
         if each in self._nodes():
             node.start(self._layout, each, self._binaries, self._daemons)
@@ -82,9 +82,10 @@ class Faults:
         controlplane.start_apiserver(self._layout, self._binaries, self._daemons, node_names=names)
 
     def revive_controllers(self) -> list[str]:
-        """Start what ended by itself of the control plane, as a kubelet would elsewhere; the names of what had.
+        """Start the parts of the control plane that have exited, as a kubelet would for static pods; return their
+        names.
 
-        kube-scheduler does: a pod of the same name on another node than its cache says is a reason to exit.
+        kube-scheduler may exit: it does if a pod of the same name is on another node than its cache says.
         """
         dead = [name for name in controlplane.PROGRAMS if self._daemons.pid(name) is None]
         if dead and controlplane.APISERVER not in dead:

@@ -1,4 +1,4 @@
-"""Images: the pause image, made here, and archives loaded into every node's containerd."""
+"""Makes the pause image, and loads image archives into every node's containerd."""
 
 import hashlib
 import io
@@ -43,7 +43,7 @@ def _tar(files: Mapping[str, tuple[bytes, int]], links: Mapping[str, str] | None
 
 
 class OneFile(msgspec.Struct, frozen=True, kw_only=True):
-    """An image that is one program: where it is, who runs it, and which other names lead to it."""
+    """An image with one program: its path, the user who runs it, and links to it."""
 
     tag: str
     path: str
@@ -52,12 +52,12 @@ class OneFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def architecture() -> str:
-    """What images call the architecture of this machine."""
+    """Return the architecture of this machine as images name it."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 def one_file_image(image: OneFile, program: bytes, *, architecture: str) -> bytes:
-    """A docker-archive of an image that is one program and nothing else; the same input gives the same bytes."""
+    """Return a docker-archive of an image with one program and nothing else; the same input gives the same bytes."""
     links = {link.lstrip("/"): image.path for link in image.links}
     layer = _tar({image.path.lstrip("/"): (program, 0o755)}, links)
     config = json.dumps(
@@ -74,7 +74,7 @@ def one_file_image(image: OneFile, program: bytes, *, architecture: str) -> byte
 
 
 def pause_archive(binaries: Binaries) -> Path:
-    """The pause image as an archive in the cache."""
+    """Return the archive of the pause image in the cache; make it if it is missing."""
     archive = binaries.pause / "pause.tar"
     if not archive.exists():
         write_archive(archive, OneFile(tag=PAUSE_IMAGE, path="/pause"), binaries.pause / "pause")
@@ -82,12 +82,12 @@ def pause_archive(binaries: Binaries) -> Path:
 
 
 def write_archive(archive: Path, image: OneFile, program: Path) -> None:
-    """Make the image of a program, for this machine."""
+    """Write the archive of an image with one program, for this machine's architecture."""
     write_atomically(archive, one_file_image(image, program.read_bytes(), architecture=architecture()))
 
 
 def read_identity(archive: Path) -> dict[str, str]:
-    """Tag -> id of the images in a docker-archive or OCI archive, read from its index without unpacking layers."""
+    """Return the tags and ids of the images in a docker-archive or OCI archive, read from its index."""
     try:
         with tarfile.open(archive) as tar:
             names = tar.getnames()
@@ -116,7 +116,7 @@ def _member(tar: tarfile.TarFile, name: str) -> io.BufferedReader:
 
 
 def load_into(node: NodeLayout, archives: list[Path], binaries: Binaries) -> list[str]:
-    """Import what the node does not have yet; returns the tags imported."""
+    """Import the images that the node does not have yet; return the imported tags."""
     ctr = [str(binaries.containerd / "ctr"), "-a", str(node.containerd_socket), "-n", "k8s.io", "images"]
     record = node.home / "images.json"
     known = msgspec.json.decode(record.read_bytes(), type=dict[str, str]) if record.exists() else {}
@@ -126,7 +126,7 @@ def load_into(node: NodeLayout, archives: list[Path], binaries: Binaries) -> lis
         identity = read_identity(archive)
         if identity and all(known.get(tag) == digest and tag in present for tag, digest in identity.items()):
             continue
-        # Unpacked by ctr itself: a containerd 1.x, which a cluster made earlier may still run, cannot.
+        # ctr unpacks it itself (--local): an older cluster may still run containerd 1.x, which cannot.
         run([*ctr, "import", "--local", str(archive)], timeout_s=900)
         known |= identity
         imported.extend(identity)
@@ -135,7 +135,7 @@ def load_into(node: NodeLayout, archives: list[Path], binaries: Binaries) -> lis
 
 
 def load(nodes: list[NodeLayout], archives: list[Path], binaries: Binaries) -> dict[str, list[str]]:
-    """Load ``archives`` into all ``nodes`` at once; node name -> tags imported."""
+    """Load ``archives`` into all ``nodes`` at the same time; return the imported tags by node name."""
     for archive in archives:
         read_identity(archive)
     with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:

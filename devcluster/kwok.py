@@ -1,6 +1,6 @@
-"""Simulated nodes beside the real ones, for scale: KWOK plays their kubelets.
+"""Simulated nodes in addition to the real ones, for tests of scale: KWOK acts as their kubelets.
 
-They are tainted, so nothing lands on them by accident, and have addresses and GPUs like the real ones.
+They have a taint, so that no pod gets there by accident, and addresses and GPUs like real nodes.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ NODES = "/api/v1/nodes"
 
 
 def controller(layout: Layout, binaries: Binaries) -> Daemon:
-    """The kwok controller, in charge of nodes with its annotation and no others."""
+    """Return the kwok controller's process; it manages only nodes with its annotation."""
     return Daemon(
         name="kwok",
         argv=[
@@ -37,22 +37,22 @@ def controller(layout: Layout, binaries: Binaries) -> Daemon:
 
 
 def node_network(layout: Layout) -> ipaddress.IPv4Network:
-    """Addresses of simulated nodes: they exist on paper."""
+    """Return the addresses of simulated nodes, to which no interface belongs."""
     return next(layout.spare_network.subnets())
 
 
 def pod_network(layout: Layout) -> ipaddress.IPv4Network:
-    """Addresses of pods on simulated nodes."""
+    """Return the addresses of pods on simulated nodes."""
     return list(layout.spare_network.subnets())[1]
 
 
 def node_name(number: int) -> str:
-    """Name of simulated node ``number`` (from 1)."""
+    """Return the name of simulated node ``number`` (from 1)."""
     return f"kwok-{number}"
 
 
 def node_object(number: int) -> dict[str, object]:
-    """Node ``number`` without its status."""
+    """Return the Node object of simulated node ``number``, without status."""
     name = node_name(number)
     return {
         "apiVersion": "v1",
@@ -72,7 +72,7 @@ def node_object(number: int) -> dict[str, object]:
 
 
 def node_status(layout: Layout, number: int, *, gpus: int) -> dict[str, object]:
-    """Addresses and size of node ``number``; KWOK fills in the rest."""
+    """Return the status of simulated node ``number``: addresses and size. KWOK fills in the rest."""
     size = {"cpu": "32", "memory": "256Gi", "pods": "110"} | ({GPU_RESOURCE: str(gpus)} if gpus else {})
     addresses = [
         {"type": "InternalIP", "address": str(node_network(layout)[number])},
@@ -82,7 +82,7 @@ def node_status(layout: Layout, number: int, *, gpus: int) -> dict[str, object]:
 
 
 def settle_nodes(api: Api, layout: Layout, *, count: int, gpus: int) -> None:
-    """Make nodes up to ``count`` and delete those beyond."""
+    """Make simulated nodes up to ``count``, and delete those above it."""
     listed = api.items(f"{NODES}?labelSelector={MARK}%3Dfake")
     present = {cast("dict[str, str]", item["metadata"])["name"] for item in listed}
     wanted = {node_name(number): number for number in range(1, count + 1)}

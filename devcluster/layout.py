@@ -1,7 +1,7 @@
-"""Where a cluster lives: its folder, its addresses and the names of its kernel objects. Pure.
+"""The paths, addresses and names of kernel objects of a cluster. Pure.
 
-A cluster owns one slot. Slot ``i`` has the four /16 networks from ``10.(64+4i)``: nodes, pods, services, spare; so
-one /14 covers a cluster, and sixteen clusters fit into 10.64.0.0/10. Every kernel object carries the slot in its name.
+A cluster has one slot. Slot ``i`` has the four /16 networks from ``10.(64+4i)``: nodes, pods, services, spare; so one
+/14 covers a cluster, and sixteen clusters fit into 10.64.0.0/10. Every kernel object has the slot in its name.
 """
 
 import ipaddress
@@ -15,14 +15,14 @@ SLOTS = 16
 MAX_NODES = 64
 MAX_MACHINES = 4
 CLUSTER_DOMAIN = "cluster.local"
-# The gate by which kubelets know claims that a scheduler made for resources of a pod.
+# The feature gate by which Kubernetes knows claims that a scheduler made for a pod's extended resources.
 CLAIMS_FOR_RESOURCES = "DRAExtendedResource"
 # The longest socket below the folder is the kubelet's pod-resources socket; sockaddr_un holds 107 bytes.
 MAX_ROOT_LENGTH = 36
 
 
 class NodeLayout(msgspec.Struct, frozen=True):
-    """Paths, addresses and names of node ``number`` (from 1)."""
+    """The paths, addresses and names of node ``number`` (from 1)."""
 
     name: str
     number: int
@@ -34,17 +34,19 @@ class NodeLayout(msgspec.Struct, frozen=True):
 
     @property
     def netns(self) -> Path:
-        """File on which the node's network namespace is bound."""
+        """The file on which the node's network namespace is bound."""
         return self.home / "netns"
 
     @property
     def machine(self) -> Path:
-        """What the kubelet sees instead of the machine's own cpus, when it is to believe in more; else not there."""
+        """The folder that the kubelet sees in place of the machine's CPUs; it exists only if their number is
+        pretended.
+        """
         return self.home / "machine"
 
     @property
     def containerd_socket(self) -> Path:
-        """Socket of the node's own containerd."""
+        """The socket of the node's own containerd."""
         return self.home / "run" / "containerd.sock"
 
     @property
@@ -59,9 +61,9 @@ class NodeLayout(msgspec.Struct, frozen=True):
 
     @property
     def own(self) -> dict[Path, Path]:
-        """Folders of a machine with fixed names -> what the node's programs and its pods see in their place.
+        """Folders with fixed names -> the folders that the node's programs and pods see in their place.
 
-        A key is a value of the charts that nobody gave, or is compiled into a program.
+        A fixed name is a default of the charts' values, or is compiled into a program.
         """
         return {
             Path("/run/containerd"): self.home / "run" / "shims",
@@ -73,16 +75,16 @@ class NodeLayout(msgspec.Struct, frozen=True):
 
     @property
     def cdi(self) -> Path:
-        """Where drivers say what a device is for a container, in files of the Container Device Interface."""
+        """The folder of the drivers' Container Device Interface (CDI) files."""
         return self.home / "cdi"
 
     def daemon(self, program: str) -> str:
-        """Name under which ``program`` of this node is started, stopped and logged."""
+        """Return the process name of ``program`` on this node, under which it is started, stopped and logged."""
         return f"{self.name}-{program}"
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Paths, addresses and names of one cluster; ``root`` holds all clusters of this machine's user."""
+    """The paths, addresses and names of one cluster. ``root``: the folder with all clusters of the user."""
 
     root: Path
     name: str
@@ -90,32 +92,32 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> Path:
-        """The run folder: everything the cluster writes is below it."""
+        """The cluster's folder, to which all its files belong."""
         return self.root / self.name
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
+        """The path of the administrator's kubeconfig."""
         return self.home / "admin.conf"
 
     @property
     def pki(self) -> Path:
-        """Keys, certificates and tokens."""
+        """The folder with keys, certificates and tokens."""
         return self.home / "pki"
 
     @property
     def logs(self) -> Path:
-        """One log file per process."""
+        """The folder with one log file per process."""
         return self.home / "log"
 
     @property
     def bin(self) -> Path:
-        """kubectl and helm of this cluster's version."""
+        """The folder with kubectl and helm of this cluster's version."""
         return self.home / "bin"
 
     @property
     def volumes(self) -> Path:
-        """Folders behind the provisioned PersistentVolumes."""
+        """The folder with one folder per provisioned PersistentVolume."""
         return self.home / "volumes"
 
     def _network(self, part: int) -> ipaddress.IPv4Network:
@@ -128,65 +130,67 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def node_network(self) -> ipaddress.IPv4Network:
-        """Addresses of the bridge and the nodes."""
+        """The addresses of the bridge and the nodes."""
         return self._network(0)
 
     @property
     def pod_network(self) -> ipaddress.IPv4Network:
-        """Addresses of the pods, a /24 per node."""
+        """The addresses of the pods, a /24 per node."""
         return self._network(1)
 
     @property
     def service_network(self) -> ipaddress.IPv4Network:
-        """ClusterIPs."""
+        """The addresses of Services (ClusterIPs)."""
         return self._network(2)
 
     @property
     def spare_network(self) -> ipaddress.IPv4Network:
-        """Addresses that exist on paper only."""
+        """Addresses without an interface, for simulated nodes and their pods."""
         return self._network(3)
 
     @property
     def host_ip(self) -> ipaddress.IPv4Address:
-        """This machine as the nodes see it: bridge, apiserver and DNS."""
+        """The address of this machine on the bridge, where apiserver and DNS listen."""
         return self.node_network[1]
 
     @property
     def etcd_url(self) -> str:
-        """etcd is reachable from this machine alone; every slot has a loopback address of its own."""
+        """The URL of etcd, on a loopback address of the slot: only this machine reaches it."""
         return f"http://127.64.{self.slot}.1:2379"
 
     @property
     def etcd_peer_url(self) -> str:
-        """Unused by a single member, yet etcd insists on one."""
+        """The peer URL of etcd, which etcd requires although a single member does not use it."""
         return f"http://127.64.{self.slot}.1:2380"
 
     @property
     def server(self) -> str:
-        """URL of the apiserver."""
+        """The URL of the apiserver."""
         return f"https://{self.host_ip}:6443"
 
     @property
     def bridge(self) -> str:
-        """Name of the bridge all nodes hang on."""
+        """The name of the bridge that connects all nodes."""
         return f"skd{self.slot}"
 
     @property
     def cgroup(self) -> str:
-        """Path of the cluster's cgroup, the same in every hierarchy."""
+        """The path of the cluster's cgroup, the same in every cgroup tree."""
         return f"sunkpy-devcluster-{self.slot}"
 
     @property
     def daemon_cgroup(self) -> str:
-        """Where the processes started by us live; pods are in ``cgroup`` beside it."""
+        """The path of the cgroup with the cluster's processes; pods are elsewhere below ``cgroup``."""
         return f"{self.cgroup}/daemons"
 
     def node(self, number: int) -> NodeLayout:
-        """Layout of node ``number``, 1 to MAX_NODES."""
+        """Return the layout of node ``number``, 1 to MAX_NODES."""
         return self._node(f"node-{number}", number)
 
     def machine(self, number: int) -> NodeLayout:
-        """Layout of virtual machine ``number``, 1 to MAX_MACHINES: a node behind all the others."""
+        """Return the layout of virtual machine ``number``, 1 to MAX_MACHINES; its node number is after all other
+        nodes'.
+        """
         return self._node(f"vm-{number}", MAX_NODES + number)
 
     def _node(self, name: str, number: int) -> NodeLayout:
@@ -202,7 +206,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` when it is usable as a cluster name, else say why not."""
+    """Return ``name`` if a cluster can have it, else raise DevclusterError with the reason."""
     if not name or len(name) > 20 or not all(c.isascii() and (c.isalnum() or c == "-") for c in name) or name[0] == "-":
         raise DevclusterError(
             f"cluster name {name!r} cannot be used: give 1 to 20 letters, digits or '-', not starting with '-'"
@@ -211,7 +215,7 @@ def check_name(name: str) -> str:
 
 
 def check_root(root: Path) -> Path:
-    """Return ``root`` when unix sockets below it stay within the kernel's limit."""
+    """Return ``root`` if unix sockets below it are within the kernel's limit, else raise DevclusterError."""
     if not root.is_absolute() or len(str(root)) > MAX_ROOT_LENGTH:
         raise DevclusterError(
             f"SUNKPY_DEVCLUSTER_HOME={root} cannot be used: give an absolute path of at most {MAX_ROOT_LENGTH} "

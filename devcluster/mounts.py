@@ -1,4 +1,4 @@
-"""The run folder as a mount of its own, so that one recursive unmount takes everything below with it."""
+"""Makes the cluster's folder a mount of its own, and unmounts everything at and below it."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from devcluster.waiting import wait_until
 
 
 def parse_mounts_below(mountinfo: str, folder: Path) -> list[Path]:
-    """Mount points at or below ``folder`` in the order they were mounted; octal escapes of proc(5) undone."""
+    """Return the mount points at or below ``folder`` in the order of mounting; octal escapes of proc(5) are decoded."""
     points = [
         re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[4]) for line in mountinfo.splitlines()
     ]
@@ -17,7 +17,7 @@ def parse_mounts_below(mountinfo: str, folder: Path) -> list[Path]:
 
 
 def below(folder: Path) -> list[Path]:
-    """Current mounts at or below ``folder``."""
+    """Return the current mount points at or below ``folder``."""
     return parse_mounts_below(Path("/proc/self/mountinfo").read_text(), folder)
 
 
@@ -26,13 +26,13 @@ def make_own(folder: Path) -> None:
     if folder in below(folder):
         return
     run(["mount", "--bind", str(folder), str(folder)])
-    # Private first: else it would stay in the peer group of the parent and every mount would show up twice.
+    # Private first: else it would stay in the parent's peer group, and every mount would appear twice.
     run(["mount", "--make-private", str(folder)])
     run(["mount", "--make-shared", str(folder)])
 
 
 def remove_all(folder: Path) -> None:
-    """Unmount everything at and below ``folder``; raises when something stays."""
+    """Unmount everything at and below ``folder``; raise DevclusterError if a mount stays."""
 
     def gone() -> bool:
         for point in reversed(below(folder)):

@@ -1,6 +1,7 @@
-"""Bridge, veth pairs, network namespaces, routes and the one masquerading rule of a cluster. All idempotent.
+"""Makes the bridge, veth pairs, network namespaces, routes and firewall rules of a cluster. All functions are
+idempotent.
 
-A node's namespace is bound to a file in the node's folder, not to /run/netns: so it goes with the folder's mounts.
+A node's namespace is bound to a file in the node's folder, not in /run/netns, so it goes with the folder's mounts.
 """
 
 import ipaddress
@@ -17,7 +18,7 @@ from devcluster.shell import run, succeeds
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What other clusters and the machine itself use."""
+    """The networks, links and slots that other clusters and the machine itself use."""
 
     networks: frozenset[ipaddress.IPv4Network]
     links: frozenset[str]
@@ -25,7 +26,9 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 def parse_routes(routes_json: str) -> frozenset[ipaddress.IPv4Network]:
-    """Destinations of ``ip -j -4 route show table all``; the default route covers everything and takes nothing."""
+    """Return the destinations in ``ip -j -4 route show table all``, without the default route, which uses no
+    addresses.
+    """
     return frozenset(
         ipaddress.IPv4Network(route["dst"], strict=False)
         for route in json.loads(routes_json or "[]")
@@ -34,12 +37,12 @@ def parse_routes(routes_json: str) -> frozenset[ipaddress.IPv4Network]:
 
 
 def parse_links(links_json: str) -> frozenset[str]:
-    """Names of ``ip -j link``."""
+    """Return the names in ``ip -j link``."""
     return frozenset(link["ifname"] for link in json.loads(links_json or "[]"))
 
 
 def read_taken(slots: Iterable[int]) -> Taken:
-    """Read routes and links of this machine; ``slots`` are those of known clusters."""
+    """Read the routes and links of this machine. ``slots``: the slots of known clusters."""
     return Taken(
         networks=parse_routes(run(["ip", "-j", "-4", "route", "show", "table", "all"])),
         links=parse_links(run(["ip", "-j", "link"])),
@@ -48,7 +51,9 @@ def read_taken(slots: Iterable[int]) -> Taken:
 
 
 def free_slot(taken: Taken) -> int:
-    """The first slot whose addresses and bridge nobody uses; a route for all of 10.0.0.0/8 yields to narrower ones."""
+    """Return the first slot whose addresses and bridge are free. A route for all of 10.0.0.0/8 does not count, because
+    narrower ones take precedence.
+    """
     for slot in range(SLOTS):
         layout = Layout(root=Path("/"), name="x", slot=slot)
         clash = any(layout.network.overlaps(network) for network in taken.networks if network.prefixlen > 8)
@@ -61,25 +66,25 @@ def free_slot(taken: Taken) -> int:
 
 
 def parse_owner(links_json: str, bridge: str) -> str | None:
-    """Folder of the cluster that ``bridge`` belongs to, from its alias in ``ip -j link``; None when nobody has it."""
+    """Return the folder of the cluster that has ``bridge``, from its alias in ``ip -j link``; None if there is none."""
     aliases = [link.get("ifalias") for link in json.loads(links_json or "[]") if link["ifname"] == bridge]
     return aliases[0] if aliases else None
 
 
 def foreign_owner(layout: Layout) -> str | None:
-    """The cluster of another folder that took our slot, as can happen after a reboot; None when there is none."""
+    """Return the folder of another cluster that has this cluster's slot, as may happen after a reboot; None if none."""
     owner = parse_owner(run(["ip", "-j", "link"]), layout.bridge)
     return None if owner in (None, str(layout.home)) else owner
 
 
 def other_bridges(layout: Layout) -> frozenset[str]:
-    """The bridges of all other clusters of this machine."""
+    """Return the bridges of all other clusters of this machine."""
     bridges = {Layout(root=layout.root, name=layout.name, slot=slot).bridge for slot in range(SLOTS)}
     return parse_links(run(["ip", "-j", "link"])) & bridges - {layout.bridge}
 
 
 def up_bridge(layout: Layout) -> None:
-    """The bridge, with this machine's address on it, forwarding to the world."""
+    """Bring up the bridge with this machine's address, and forward traffic of the nodes to the outside."""
     owner = foreign_owner(layout)
     if owner:
         raise DevclusterError(
@@ -97,7 +102,7 @@ def up_bridge(layout: Layout) -> None:
 
 
 def hold_slot(layout: Layout) -> bool:
-    """Keep the slot of ``layout`` from everybody else until `down_bridge`; False: another cluster has it by now."""
+    """Reserve the cluster's slot until `down_bridge`; False if another cluster has it by now."""
     with state.locked(state.machine_lock()):
         if foreign_owner(layout):
             return False
@@ -112,7 +117,7 @@ def _own_bridge(layout: Layout) -> None:
 
 
 def firewall_rules(layout: Layout) -> list[list[str]]:
-    """``[table, chain, match...]``: let the nodes out and, where forwarding is denied by default, through."""
+    """Return the iptables rules ``[table, chain, match...]`` that let nodes reach the outside and each other."""
     mark = ["-m", "comment", "--comment", layout.cgroup]
     outside = ["-s", str(layout.network), "!", "-d", str(layout.network)]
     return [
@@ -123,7 +128,7 @@ def firewall_rules(layout: Layout) -> list[list[str]]:
 
 
 def down_bridge(layout: Layout) -> None:
-    """Remove rules, veth ends and last the bridge (its routes go with it); whatever is missing is fine."""
+    """Remove firewall rules, veth ends and last the bridge, with its routes; missing ones cause no error."""
     for table, chain, *match in firewall_rules(layout):
         while succeeds(["iptables", "-w", "-t", table, "-D", chain, *match]):
             pass
@@ -133,7 +138,7 @@ def down_bridge(layout: Layout) -> None:
 
 
 def netns_exists(path: Path) -> bool:
-    """Whether a network namespace is bound to ``path``."""
+    """True if a network namespace is bound to ``path``."""
     return any(
         line.split(" - ")[0].split()[4] == str(path) and line.split(" - ")[1].startswith("nsfs")
         for line in Path("/proc/self/mountinfo").read_text().splitlines()
@@ -141,7 +146,7 @@ def netns_exists(path: Path) -> bool:
 
 
 def up_node(layout: Layout, node: NodeLayout) -> None:
-    """Namespace, veth pair, addresses and routes of ``node``."""
+    """Make the network namespace, veth pair, addresses and routes of ``node``."""
     if not netns_exists(node.netns):
         node.home.mkdir(parents=True, exist_ok=True)
         node.netns.touch()
@@ -161,7 +166,7 @@ def up_node(layout: Layout, node: NodeLayout) -> None:
         run(command.split(), netns=inside)
     route_pods(layout, node)
     if node.number == 1:
-        # ClusterIPs are reachable from this machine too: kube-proxy of the first node translates them.
+        # This machine reaches ClusterIPs too: kube-proxy of the first node translates them.
         run(["ip", "route", "replace", str(layout.service_network), "via", str(node.ip), "dev", layout.bridge])
 
 
@@ -171,10 +176,10 @@ def route_pods(layout: Layout, node: NodeLayout) -> None:
 
 
 def cut(node: NodeLayout) -> None:
-    """Pull the node's cable."""
+    """Cut the node off the network: its veth end goes down."""
     run(["ip", "link", "set", node.veth, "down"])
 
 
 def mend(node: NodeLayout) -> None:
-    """Plug the node's cable in again."""
+    """Connect the node again: its veth end comes up."""
     run(["ip", "link", "set", node.veth, "up"])

@@ -1,4 +1,4 @@
-"""One node: containerd, kubelet and kube-proxy in the node's network namespace."""
+"""Runs a node: containerd, kubelet and kube-proxy in the node's network namespace."""
 
 import json
 import os
@@ -25,7 +25,7 @@ SYSTEM = Path("/sys/devices/system")
 
 
 def cni_folder() -> Path:
-    """Where the CNI plugins are installed."""
+    """Return the folder where the CNI plugins are installed."""
     for folder in CNI_FOLDERS:
         if (folder / "ptp").exists():
             return folder
@@ -35,9 +35,10 @@ def cni_folder() -> Path:
 
 
 def cni_config(node: NodeLayout) -> dict[str, object]:
-    """ptp: every pod is routed, so replies from a Service pass connection tracking on the same node too.
+    """Return the CNI configuration. The plugin ptp routes every pod, so replies from a Service on the same node pass
+    connection tracking too.
 
-    With the bridge plugin that takes br_netfilter, which not every kernel has.
+    The plugin bridge would need br_netfilter for that, which not every kernel has.
     """
     ipam = {
         "type": "host-local",
@@ -56,9 +57,9 @@ def cni_config(node: NodeLayout) -> dict[str, object]:
 
 
 def containerd_config(node: NodeLayout, *, systemd: bool = False) -> str:
-    """containerd keeps everything below the node's folder, pod network namespaces included.
+    """Return the configuration of a containerd that has all its files in the node's folder.
 
-    With ``systemd`` it is that of a machine which has it, and the cgroups of containers are units.
+    ``systemd``: for a virtual machine with systemd, where the cgroups of containers are its units.
     """
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     return f"""version = 2
@@ -92,7 +93,9 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 
 
 def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
-    """KubeletConfiguration v1beta1. The machine's disk may be full of other things: it never makes a node evict."""
+    """Return a KubeletConfiguration v1beta1. A full disk does not make the node evict pods, because others use
+    it too.
+    """
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -125,7 +128,7 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
         "nodeStatusReportFrequency": "1m",
         "nodeLeaseDurationSeconds": 20,
         "syncFrequency": "10s",
-        # A program that tests kill again and again comes back soon, not after minutes.
+        # A program that tests kill often is restarted soon, not after minutes.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "5s"},
         "shutdownGracePeriod": "0s",
         "enableServer": True,
@@ -134,7 +137,7 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, object]:
 
 
 def containerd(node: NodeLayout, binaries: Binaries) -> Daemon:
-    """The node's containerd. It looks for its shim on PATH, where this machine may have one of another version."""
+    """Return the node's containerd. It finds its shim on PATH, on which its own folder comes first."""
     return Daemon(
         name=node.daemon("containerd"),
         argv=[str(binaries.containerd / "containerd"), "-c", f"{node.home}/containerd.toml"],
@@ -145,7 +148,7 @@ def containerd(node: NodeLayout, binaries: Binaries) -> Daemon:
 
 
 def kubelet(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
-    """The node's kubelet, which speaks as ``system:node:<name>``."""
+    """Return the node's kubelet, whose Kubernetes user is ``system:node:<name>``."""
     return Daemon(
         name=node.daemon("kubelet"),
         argv=[
@@ -164,13 +167,13 @@ def kubelet(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
 
 
 def pretended(node: NodeLayout) -> dict[Path, Path]:
-    """Folders of this machine to those with the cpus that the kubelet is to count."""
+    """Return the machine's folders of CPUs -> the folders that the kubelet sees in their place; empty if none."""
     seen = [SYSTEM / part for part in ("cpu", "node") if (SYSTEM / part).is_dir()]
     return {path: node.machine / path.name for path in seen} if node.machine.exists() else {}
 
 
 def kube_proxy(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
-    """The node's kube-proxy."""
+    """Return the node's kube-proxy."""
     return Daemon(
         name=node.daemon("kube-proxy"),
         argv=[
@@ -179,7 +182,7 @@ def kube_proxy(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
             f"--hostname-override={node.name}",
             f"--cluster-cidr={layout.pod_network}",
             "--proxy-mode=iptables",
-            # The machine's connection tracking is not ours to tune.
+            # The settings of the machine's connection tracking stay as they are.
             "--conntrack-max-per-core=0",
             "--conntrack-tcp-timeout-established=0",
             "--conntrack-tcp-timeout-close-wait=0",
@@ -189,7 +192,7 @@ def kube_proxy(layout: Layout, node: NodeLayout, binaries: Binaries) -> Daemon:
 
 
 def write_configs(layout: Layout, node: NodeLayout) -> None:
-    """All files the node's programs read."""
+    """Write all configuration files of the node's programs."""
     (node.home / "cni").mkdir(parents=True, exist_ok=True)
     (node.home / "run").mkdir(exist_ok=True)
     for folder in (node.cdi, *node.own, *node.own.values()):
@@ -200,9 +203,9 @@ def write_configs(layout: Layout, node: NodeLayout) -> None:
 
 
 def pretend_cpus(node: NodeLayout, cpus: int) -> None:
-    """Have the kubelet count ``cpus`` cpus: it counts folders, when it finds neither NUMA nodes nor cores in them.
+    """Let the kubelet count ``cpus`` CPUs: it counts folders, if it finds neither NUMA nodes nor cores in them.
 
-    The kubelet itself then offers them, and admits pods to them; the pods share what cpus there are.
+    The kubelet then offers that many CPUs; the pods share the real ones.
     """
     (node.machine / "node").mkdir(parents=True, exist_ok=True)
     for number in range(cpus):
@@ -210,7 +213,7 @@ def pretend_cpus(node: NodeLayout, cpus: int) -> None:
 
 
 def answers(path: Path) -> bool:
-    """Whether somebody listens on the unix socket ``path``; a killed process leaves the file without a listener."""
+    """True if a process listens on the unix socket ``path``; a killed process leaves the file without a listener."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))
@@ -220,9 +223,9 @@ def answers(path: Path) -> bool:
 
 
 def start(layout: Layout, node: NodeLayout, binaries: Binaries, daemons: Daemons) -> None:
-    """Bring up what is missing of ``node``, up to a running containerd."""
+    """Start the network and the containerd of ``node``, if they do not run."""
     if not network.netns_exists(node.netns):
-        # Whatever still runs does so in a namespace nobody can reach any more; sandboxes in it are lost as well.
+        # Programs that still run are in a namespace which cannot be reached any more; its sandboxes are lost too.
         for program in reversed(PROGRAMS):
             daemons.stop(node.daemon(program))
         shutil.rmtree(node.home / "run", ignore_errors=True)
@@ -245,7 +248,7 @@ def start(layout: Layout, node: NodeLayout, binaries: Binaries, daemons: Daemons
 
 
 def ready_heartbeat(api: Api, name: str) -> str | None:
-    """When the kubelet of ``name`` last said Ready; None when it is not registered or not Ready."""
+    """Return the last heartbeat of node ``name`` with Ready; None if it is not registered or not Ready."""
     try:
         status = api.get(f"/api/v1/nodes/{name}")["status"]
     except ApiError:
@@ -258,9 +261,9 @@ def ready_heartbeat(api: Api, name: str) -> str | None:
 def start_kubelets(
     layout: Layout, nodes: list[NodeLayout], binaries: Binaries, daemons: Daemons, api: Api, *, timeout_s: float = 120
 ) -> None:
-    """Start kubelets and kube-proxies that are dead and wait until their nodes are Ready; needs running containerds.
+    """Start dead kubelets and kube-proxies, and wait until their nodes are Ready. The containerds must run.
 
-    A node stays Ready in the API for a while after its kubelet died: a started kubelet must report anew.
+    A node stays Ready in the API for a while after its kubelet died, so a new heartbeat is awaited.
     """
     old: dict[str, str | None] = {}
     for each in nodes:
@@ -283,7 +286,7 @@ def start_kubelets(
 
 
 def dress(api: Api, name: str, *, labels: dict[str, str], gpus: int) -> None:
-    """Labels and fake GPUs of node ``name``. The kubelet forgets GPUs without a device plugin when it restarts."""
+    """Set the labels and fake GPUs of node ``name``. A kubelet that restarts removes GPUs without a device plugin."""
     if labels:
         api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
     if gpus:

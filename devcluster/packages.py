@@ -1,4 +1,4 @@
-"""Debian packages: which are missing, and installing them."""
+"""Finds missing Debian packages, and installs them."""
 
 import os
 import shutil
@@ -25,25 +25,25 @@ PACKAGES = {
     "openssl": "openssl",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
 }
-# What slurm-images/build runs.
+# Programs that slurm-images/build runs -> their Debian packages.
 FOR_IMAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
 OTHER_PLACES = {"/usr/lib/cni/ptp": ("/opt/cni/bin/ptp", "/usr/libexec/cni/ptp")}
 
 
 def is_there(program: str) -> bool:
-    """Whether ``program`` (a name or an absolute path) is installed."""
+    """True if ``program`` (a name or an absolute path) is installed."""
     if program.startswith("/"):
         return any(Path(path).exists() for path in (program, *OTHER_PLACES.get(program, ())))
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}") is not None
 
 
 def missing_packages(is_installed: Callable[[str], bool], wanted: Mapping[str, str] = PACKAGES) -> list[str]:
-    """Debian packages to install, each once, in a stable order."""
+    """Return the missing Debian packages, each once, in a stable order."""
     return sorted({package for program, package in wanted.items() if not is_installed(program)})
 
 
 def ensure(wanted: Mapping[str, str] = PACKAGES, *, progress: Callable[[str], None]) -> None:
-    """Install what is missing through apt; without apt or root, name it exactly."""
+    """Install missing packages by apt; without apt or root, raise DevclusterError with their names."""
     if missing_packages(is_there, wanted):
         with locked(default_cache() / "packages.lock"):  # apt fails when another one runs
             _install(wanted, progress)

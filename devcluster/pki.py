@@ -1,6 +1,6 @@
-"""Keys, tokens and kubeconfigs.
+"""Makes the cluster's keys, tokens and kubeconfigs.
 
-Tokens name real Kubernetes users, so RBAC and the Node authorizer apply to everybody.
+Each token belongs to a Kubernetes user, so RBAC and the Node authorizer apply to all clients.
 """
 
 import base64
@@ -27,12 +27,12 @@ USERS = {
 
 
 def node_client(node_name: str) -> str:
-    """Client name of the kubelet on ``node_name``."""
+    """Return the client name of the kubelet on ``node_name``."""
     return f"kubelet-{node_name}"
 
 
 def all_users(layout: Layout) -> dict[str, tuple[str, str]]:
-    """Client -> (user, groups); every node that could ever join is there, as the file is read once by the apiserver."""
+    """Return client -> (user, groups), for every node that may ever join: the apiserver reads the token file once."""
     nodes = [layout.node(number) for number in range(1, MAX_NODES + 1)]
     machines = [layout.machine(number) for number in range(1, MAX_MACHINES + 1)]
     names = [each.name for each in (*nodes, *machines)]
@@ -41,12 +41,12 @@ def all_users(layout: Layout) -> dict[str, tuple[str, str]]:
 
 
 def token_line(token: str, client: str, user: str, groups: str) -> str:
-    """One line of a ``--token-auth-file``."""
+    """Return a line of a ``--token-auth-file``."""
     return f'{token},{user},{client},"{groups}"'
 
 
 def write_keys(layout: Layout) -> None:
-    """Service-account key pair and token file, made once."""
+    """Make the service-account key pair and the token file, if they do not exist."""
     layout.pki.mkdir(parents=True, exist_ok=True)
     layout.pki.chmod(0o700)
     key = layout.pki / "sa.key"
@@ -65,23 +65,23 @@ def write_keys(layout: Layout) -> None:
 
 
 def read_tokens(csv: str) -> dict[str, str]:
-    """Client -> token of a token file written by us."""
+    """Return client -> token of a token file that `write_keys` wrote."""
     rows = [line.split(",") for line in csv.splitlines() if line]
     return {row[2]: row[0] for row in rows}
 
 
 def certificate(layout: Layout) -> Path:
-    """The serving certificate the apiserver makes for itself on its first start, and the CA that signed it."""
+    """Return the path of the certificate, with its CA, that the apiserver makes for itself on its first start."""
     return layout.pki / "apiserver.crt"
 
 
 def kubeconfig_path(layout: Layout, client: str) -> Path:
-    """Where the kubeconfig of ``client`` is."""
+    """Return the path of a client's kubeconfig."""
     return layout.kubeconfig if client == "admin" else layout.pki / f"{client}.conf"
 
 
 def render_kubeconfig(*, cluster: str, server: str, ca: str, user: str, token: str) -> str:
-    """A kubeconfig with one context; ``ca`` is PEM."""
+    """Return the text of a kubeconfig with one context; ``ca`` is PEM."""
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
@@ -104,7 +104,7 @@ def render_kubeconfig(*, cluster: str, server: str, ca: str, user: str, token: s
 
 
 def write_kubeconfigs(layout: Layout, node_names: list[str]) -> None:
-    """Kubeconfigs of all clients and of the nodes given; needs the apiserver's certificate."""
+    """Write the kubeconfigs of all clients and of the given nodes; the apiserver's certificate must exist."""
     ca = certificate(layout).read_text()
     tokens = read_tokens((layout.pki / "tokens.csv").read_text())
     for client in [*USERS, *map(node_client, node_names)]:

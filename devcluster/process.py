@@ -1,7 +1,7 @@
-"""Long-lived processes of a cluster: started once, recorded, found again by a later command.
+"""Starts the long-lived processes of a cluster and records them, so that a later command finds them.
 
-A process is known by its pid and its start time (a pid alone may be somebody else's by now). All of them carry the
-cluster's folder in their environment and live in the cluster's cgroup, so none can be lost.
+A process is known by its pid and its start time, because another process may get the same pid. All processes have the
+cluster's folder in their environment and are in the cluster's cgroup, so none can be lost.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from devcluster.waiting import wait_until
 RUN_MARK = "SUNKPY_DEVCLUSTER_RUN"
 
 
-# What a folder is mounted over becomes private first: it is this process's alone. All other mounts stay shared, so the
-# volumes that a kubelet mounts for its pods still reach containerd.
+# The mount that contains a bind's target becomes private first, so only this process sees the bind. All other mounts
+# stay shared, so the volumes that a kubelet mounts for its pods still reach containerd.
 _BIND = """while [ "$1" != -- ]; do
   mount --make-private "$(stat --format=%m "$1")" && mount --bind "$2" "$1" || exit
   shift 2
@@ -31,9 +31,9 @@ exec "$@"
 
 
 class Daemon(msgspec.Struct, frozen=True):
-    """A program to keep running, in the network namespace bound to ``netns`` when that is set.
+    """A program to keep running, in the network namespace bound to ``netns`` if that is set.
 
-    ``binds`` maps folders of this machine to those that it sees in their place.
+    ``binds``: folders of this machine -> the folders that the program sees in their place.
     """
 
     name: str
@@ -44,20 +44,22 @@ class Daemon(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A started process; ``start_ticks`` is field 22 of /proc/pid/stat."""
+    """The record of a started process. ``start_ticks``: its start time, field 22 of /proc/pid/stat."""
 
     pid: int
     start_ticks: int
 
 
 def parse_stat(stat: str) -> tuple[str, int]:
-    """State letter and start time of a /proc/pid/stat line, proc_pid_stat(5); the command may hold any character."""
+    """Return state letter and start time in a /proc/pid/stat line, proc_pid_stat(5). The command in it may contain any
+    character.
+    """
     fields = stat[stat.rindex(")") + 1 :].split()
     return fields[0], int(fields[19])
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start time of a living process; None for one that is gone or only waits to be reaped."""
+    """Return the start time of a living process; None if it is gone or a zombie."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
@@ -68,7 +70,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def find_running(home: Path, argv: Sequence[str]) -> int | None:
-    """A process of the cluster in ``home`` with exactly this command line, whoever started it."""
+    """Return the pid of a process of the cluster in ``home`` with exactly this command line; None if there is none."""
     wanted = b"\0".join(map(os.fsencode, argv)) + b"\0"
     for pid in marked_pids(home):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -78,7 +80,7 @@ def find_running(home: Path, argv: Sequence[str]) -> int | None:
 
 
 def marked_pids(home: Path) -> list[int]:
-    """Every process that inherited the mark of the cluster in ``home``."""
+    """Return every process with the mark of the cluster in ``home`` in its environment."""
     mark = f"{RUN_MARK}={home}".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -91,7 +93,7 @@ def marked_pids(home: Path) -> list[int]:
 
 
 class Daemons:
-    """The processes of one cluster. ``join_file`` is the cgroup.procs they are put into."""
+    """The processes of one cluster. ``join_file``: the cgroup.procs that every process joins."""
 
     def __init__(self, home: Path, join_file: Path) -> None:
         self.home = home
@@ -100,7 +102,7 @@ class Daemons:
         self.join_file = join_file
 
     def pid(self, name: str) -> int | None:
-        """Pid of ``name`` when it is running."""
+        """Return the pid of process ``name``; None if it does not run."""
         try:
             record = msgspec.json.decode((self.records / name).read_bytes(), type=Record)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -108,16 +110,16 @@ class Daemons:
         return record.pid if start_ticks(record.pid) == record.start_ticks else None
 
     def names(self) -> list[str]:
-        """Every process ever started and not stopped by us."""
+        """Return the names of all processes that were started and not stopped since."""
         return sorted(path.name for path in self.records.glob("[!.]*"))
 
     def start(self, daemon: Daemon) -> bool:
-        """Start ``daemon`` unless it runs; True when it was started."""
+        """Start ``daemon`` unless it runs; return whether it was started."""
         if self.pid(daemon.name) is not None:
             return False
         self.records.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
-        # A command killed between starting and recording leaves a process without a record: adopt it.
+        # A command that was killed between start and record leaves a process without a record: it is adopted.
         orphan = find_running(self.home, daemon.argv)
         pid = self._spawn(daemon) if orphan is None else orphan
         record = Record(pid=pid, start_ticks=start_ticks(pid) or 0)
@@ -150,7 +152,7 @@ class Daemons:
             os.close(null)
 
     def kill(self, name: str, sig: signal.Signals) -> bool:
-        """Send ``sig`` to ``name``; False when it does not run."""
+        """Send ``sig`` to process ``name``; False if it does not run."""
         pid = self.pid(name)
         if pid is None:
             return False
@@ -159,7 +161,7 @@ class Daemons:
         return True
 
     def stop(self, name: str, *, sig: signal.Signals = signal.SIGTERM, timeout_s: float = 10) -> None:
-        """End ``name`` and forget it; after ``timeout_s`` it is killed."""
+        """End process ``name`` by ``sig``, after ``timeout_s`` by SIGKILL, and delete its record."""
         self.kill(name, sig)
         if not wait_until(lambda: self.pid(name) is None, timeout_s=timeout_s):
             self.kill(name, signal.SIGKILL)
@@ -170,7 +172,7 @@ class Daemons:
         (self.records / name).unlink(missing_ok=True)
 
     def tail(self, name: str, lines: int = 12) -> str:
-        """End of the log of ``name``, for an error message."""
+        """Return the end of the log of process ``name``, for an error message."""
         try:
             text = (self.logs / f"{name}.log").read_text(errors="replace")
         except FileNotFoundError:
@@ -178,7 +180,7 @@ class Daemons:
         return "\n".join(text.splitlines()[-lines:])
 
     def require(self, name: str) -> None:
-        """Raise with the end of its log when ``name`` has died."""
+        """Raise DevclusterError with the end of its log if process ``name`` does not run."""
         if self.pid(name) is None:
             raise DevclusterError(
                 f"{name} ended right after its start; the end of {self.logs / name}.log:\n{self.tail(name)}"

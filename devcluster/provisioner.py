@@ -1,7 +1,7 @@
-"""``python -m devcluster.provisioner KUBECONFIG FOLDER``: a claim becomes a folder, a released volume's folder goes.
+"""``python -m devcluster.provisioner KUBECONFIG FOLDER``: makes a folder and a PersistentVolume for each claim.
 
-Two watches, one thread each; nothing is asked of the apiserver while nothing changes. The external-provisioner
-contract is that of kubernetes-sigs/sig-storage-lib-external-provisioner.
+It removes the folder of a released volume. It has two watches, one thread each. It follows the contract of external
+provisioners in kubernetes-sigs/sig-storage-lib-external-provisioner.
 """
 
 import shutil
@@ -19,12 +19,12 @@ from devcluster.storage import LOCAL_CLASS, PROVISIONER, STORAGE_CLASS
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""What the scheduler of a claim's first pod writes on it."""
+"""The annotation with the node that the scheduler of a claim's first pod writes on the claim."""
 BACK_OFF_S = 1.0
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """Object metadata."""
+    """The metadata of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -34,7 +34,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a claim asks for."""
+    """The spec of a claim."""
 
     storage_class_name: str | None = None
     volume_name: str = ""
@@ -57,14 +57,14 @@ class HostPath(msgspec.Struct, frozen=True):
 
 
 class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What we read of a volume."""
+    """The parts of a volume's spec that the provisioner reads."""
 
     host_path: HostPath | None = None
     persistent_volume_reclaim_policy: str = "Retain"
 
 
 class VolumeStatus(msgspec.Struct, frozen=True):
-    """Phase of a volume."""
+    """The status of a volume."""
 
     phase: str = ""
 
@@ -78,16 +78,15 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 def wants_volume(claim: Claim) -> bool:
-    """Whether ``claim`` is ours and still without a volume."""
+    """True if the claim has one of the provisioner's StorageClasses and no volume yet."""
     spec, has_node = claim.spec, SELECTED_NODE in claim.metadata.annotations
     is_ours = spec.storage_class_name == STORAGE_CLASS or (spec.storage_class_name == LOCAL_CLASS and has_node)
     return is_ours and not spec.volume_name and spec.volume_mode == "Filesystem"
 
 
 def plan_volume(claim: Claim, folder: Path) -> dict[str, object]:
-    """The volume for ``claim``, already tied to it.
-
-    Its name follows from the claim's uid, so a retry makes no second one.
+    """Return the PersistentVolume for a claim, bound to it. Its name has the claim's uid, so a retry makes no second
+    one.
     """
     name = f"pvc-{claim.metadata.uid}"
     is_local = claim.spec.storage_class_name == LOCAL_CLASS
@@ -120,7 +119,7 @@ def _only_on(node: str) -> dict[str, object]:
 
 
 def is_to_delete(volume: Volume, folder: Path) -> bool:
-    """Whether ``volume`` is ours, released, and meant to go with its claim."""
+    """True if the volume is the provisioner's, released, and has the reclaim policy Delete."""
     return (
         volume.metadata.annotations.get("pv.kubernetes.io/provisioned-by") == PROVISIONER
         and volume.status.phase == "Released"
@@ -131,7 +130,7 @@ def is_to_delete(volume: Volume, folder: Path) -> bool:
 
 
 def provision(api: Api, claim: Claim, folder: Path) -> None:
-    """Make folder and volume for ``claim``."""
+    """Make the folder and the PersistentVolume of a claim."""
     path = folder / f"pvc-{claim.metadata.uid}"
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o777)
@@ -145,7 +144,7 @@ def provision(api: Api, claim: Claim, folder: Path) -> None:
 
 
 def reclaim(api: Api, volume: Volume) -> None:
-    """Delete the folder, then the volume: a crash between the two is finished by the next pass."""
+    """Delete a volume's folder, then the volume. If it crashes between both, the next pass finishes."""
     assert volume.spec.host_path is not None
     shutil.rmtree(volume.spec.host_path.path, ignore_errors=True)
     try:
@@ -157,7 +156,7 @@ def reclaim(api: Api, volume: Volume) -> None:
 
 
 def follow(api: Api, path: str, handle: Callable[[object], None]) -> None:
-    """List, then watch, for ever; any trouble means listing again after a short wait."""
+    """List and watch a collection for ever, and call ``handle`` with each object. After an error, list again soon."""
     while True:
         try:
             answer = api.get(path)
@@ -175,7 +174,7 @@ def follow(api: Api, path: str, handle: Callable[[object], None]) -> None:
 
 
 def main(kubeconfig: str, folder: str) -> None:
-    """Serve until killed."""
+    """Provision and reclaim volumes until killed."""
     api, root = Api(Path(kubeconfig)), Path(folder)
 
     def on_claim(item: object) -> None:

@@ -1,7 +1,7 @@
-"""Programs as their makers released them: one archive, fetched over HTTP and held against a pinned sum.
+"""Downloads a release archive of programs over HTTP, and checks it against a pinned checksum.
 
-The sum does not come from the server of the archive. So it protects against a broken download, a proxy that answers
-something else, and another archive on the server. What does not match is not unpacked.
+The checksum does not come from the archive's server. So it protects against a broken download, a proxy that answers
+something else, and a replaced archive. An archive that does not match is not unpacked.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ from devcluster.errors import DevclusterError
 
 MIB = 1 << 20
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
-"""What Linux calls a processor, and what Go and release archives do."""
+"""Name of an architecture in Linux -> its name in Go and in release archives."""
 SUMS: Mapping[int, str] = {64: "sha256", 128: "sha512"}
-"""The kind of a sum, by the number of its digits."""
+"""The hash of a checksum by its number of digits."""
 
 
 class Release(msgspec.Struct, frozen=True):
-    """An archive below an address. The programs lie in its `folder`; none is the root of the archive.
+    """A release archive, below an address. `folder`: the programs' folder in the archive; empty for its root.
 
-    `{arch}` in both names is a key of `sums`: SHA-256 or SHA-512, as the makers publish it. The address is that of the
-    environment variable `setting`, if it is set.
+    `{arch}` in `archive` and `folder` is a key of `sums`, the published SHA-256 or SHA-512. The environment variable
+    `setting` replaces the address.
     """
 
     address: str
@@ -41,17 +41,17 @@ class Release(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The archive for this machine."""
+        """The URL of the archive for this machine."""
         address = os.environ.get(self.setting) or self.address
         return f"{address.rstrip('/')}/{self.archive.format(arch=_architecture())}"
 
     def member(self, program: str) -> str:
-        """What the archive calls a program."""
+        """Return the path of a program in the archive."""
         return "/".join(filter(None, (self.folder.format(arch=_architecture()), program)))
 
 
 class Unavailable(DevclusterError):
-    """The programs cannot be had from the release."""
+    """The programs cannot be downloaded from the release."""
 
 
 def fetch(
@@ -63,11 +63,11 @@ def fetch(
     silence_s: float = 10,
     limit_s: float = 600,
 ) -> None:
-    """Put the programs into a folder.
+    """Download a release, and unpack the programs into a folder.
 
     Raises:
-        Unavailable: there is no archive for this machine, the server cannot be reached or said nothing for `silence_s`,
-            the archive did not come within `limit_s`, or it is not the one that was pinned.
+        Unavailable: there is no archive for this machine, the server cannot be reached or sent nothing for `silence_s`,
+            the download took longer than `limit_s`, or the checksum differs.
     """
     pinned, url, archive = release.sums.get(_architecture()), release.url, into / "archive"
     if pinned is None:
@@ -96,7 +96,7 @@ def _architecture() -> str:
 def _download(
     url: str, target: Path, *, progress: Callable[[str], None], silence_s: float, limit_s: float, every_s: float = 10
 ) -> None:
-    """Write the answer to a file."""
+    """Download a URL into a file."""
     begin = told = time.monotonic()
     with urllib.request.urlopen(url, timeout=silence_s) as answer, target.open("wb") as file:
         size, so_far = int(answer.headers.get("Content-Length") or 0), "nothing"

@@ -1,4 +1,4 @@
-"""Short-lived programs: run, and raise with what they said when they fail."""
+"""Runs short-lived programs, and raises an error with their output if they fail."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from devcluster.errors import DevclusterError
 
 
 class CommandFailed(DevclusterError):
-    """A program ended with an error (`code`), or did not end in time (`code` is None)."""
+    """A program failed with exit code `code`, or did not end in time (`code` is None)."""
 
     def __init__(self, argv: Sequence[str], how: str, *, code: int | None, output: str = "") -> None:
         self.argv = tuple(argv)
@@ -21,7 +21,7 @@ class CommandFailed(DevclusterError):
 
 
 def failed(argv: Sequence[str], code: int, output: str) -> CommandFailed:
-    """A program that ended with another code than 0."""
+    """Return the error for a program that ended with another exit code than 0."""
     return CommandFailed(argv, f"failed with exit code {code}", code=code, output=output)
 
 
@@ -34,12 +34,12 @@ def run(
     netns: Path | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Run ``argv``, in the network namespace bound to ``netns`` and in the folder ``cwd`` when given; its stdout.
+    """Run a program and return its stdout. ``netns``: the network namespace; ``cwd``: the folder.
 
     ``env`` is added to the environment of this process.
 
     Raises:
-        CommandFailed: it is not there, ended with an error, or ran for more than ``timeout_s``.
+        CommandFailed: the program is missing, failed, or ran longer than ``timeout_s``.
     """
     enter = ["nsenter", f"--net={netns}"] if netns else []
     try:
@@ -65,6 +65,6 @@ def run(
 
 
 def succeeds(argv: Sequence[str], *, netns: Path | None = None) -> bool:
-    """Whether ``argv`` ends with 0; for questions, where failing is an answer."""
+    """Run a program, and return whether its exit code is 0; for checks, where a failure is an answer."""
     enter = ["nsenter", f"--net={netns}"] if netns else []
     return subprocess.run([*enter, *argv], capture_output=True, check=False).returncode == 0

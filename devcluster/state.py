@@ -1,4 +1,4 @@
-"""What is remembered of a cluster between commands, and the locks commands take on it."""
+"""The stored settings of a cluster, and the locks of commands on it."""
 
 import contextlib
 import fcntl
@@ -16,10 +16,17 @@ DEFAULT_NAME = "sunkpy"
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What was asked for. ``labels`` is node name -> labels.
+    """The stored settings of a cluster, as `up` was last asked.
 
-    ``gpus``, ``cpus`` and ``dra`` are per node; 0 cpus: as it has, 0 dra: no driver of devices. ``policies``:
-    whether NetworkPolicies are enforced. ``vms`` are beside ``nodes``.
+    Args:
+        nodes: the number of nodes that are processes.
+        gpus: fake GPUs per node.
+        cpus: CPUs per node; 0 for those of the machine.
+        kwok: the number of simulated nodes.
+        dra: pretend GPUs per node by the DRA driver; 0 for no driver.
+        policies: whether NetworkPolicies are enforced.
+        vms: the number of nodes that are virtual machines.
+        labels: node name -> labels.
     """
 
     name: str
@@ -35,22 +42,22 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 def default_root() -> Path:
-    """Folder of all clusters: ``$SUNKPY_DEVCLUSTER_HOME``."""
+    """Return the folder of all clusters: ``$SUNKPY_DEVCLUSTER_HOME``, or its default."""
     return Path(os.environ.get("SUNKPY_DEVCLUSTER_HOME") or "/var/lib/sunkpy-devcluster")
 
 
 def default_cache() -> Path:
-    """Folder of built binaries: ``$SUNKPY_CACHE``."""
+    """Return the folder of the cache: ``$SUNKPY_CACHE``, or its default."""
     return Path(os.environ.get("SUNKPY_CACHE") or Path.home() / ".cache" / "sunkpy")
 
 
 def spec_path(root: Path, name: str) -> Path:
-    """Where the spec of cluster ``name`` is kept."""
+    """Return the path of a cluster's spec."""
     return root / name / "cluster.json"
 
 
 def load_spec(root: Path, name: str) -> Spec | None:
-    """Read the spec of ``name``; None when there is no such cluster."""
+    """Read the spec of cluster ``name``; None if there is no such cluster."""
     path = spec_path(root, name)
     try:
         return msgspec.json.decode(path.read_bytes(), type=Spec)
@@ -61,7 +68,7 @@ def load_spec(root: Path, name: str) -> Spec | None:
 
 
 def save_spec(root: Path, spec: Spec) -> None:
-    """Write the spec so that a crash leaves the old or the new one, never half of it."""
+    """Write a cluster's spec in one step, so that a crash leaves the old or the new one."""
     path = spec_path(root, spec.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, msgspec.json.format(msgspec.json.encode(spec)))
@@ -76,14 +83,14 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 def list_specs(root: Path) -> list[Spec]:
-    """Every cluster below ``root``."""
+    """Return the specs of all clusters below ``root``."""
     names = sorted(path.parent.name for path in root.glob("*/cluster.json"))
     return [spec for name in names if (spec := load_spec(root, name)) is not None]
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``; it ends with the process, however that ends."""
+    """Hold an exclusive lock on the file ``path``; the kernel releases it if the process dies."""
     file = None
     while file is None:
         file = _lock(path)
@@ -92,7 +99,9 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _lock(path: Path) -> TextIO | None:
-    """The locked file; None when who had it before has removed it: then it locks nothing any more."""
+    """Lock a file and return it; None if the last holder has removed the file, because then the lock protects
+    nothing.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack, contextlib.suppress(FileNotFoundError):
         file = stack.enter_context(path.open("w"))
@@ -104,18 +113,20 @@ def _lock(path: Path) -> TextIO | None:
 
 
 def cluster_lock(root: Path, name: str) -> Path:
-    """One command at a time per cluster."""
+    """Return the path of a cluster's lock, which lets one command at a time change the cluster."""
     return root / f".{name}.lock"
 
 
 def remove_lock(root: Path, name: str) -> None:
-    """Whoever holds the lock of a cluster that is gone removes its file, and the folder of clusters after the last."""
+    """Remove the lock file of a cluster that is gone, and the folder of clusters if it is empty; the caller has the
+    lock.
+    """
     cluster_lock(root, name).unlink()
     with contextlib.suppress(OSError):  # not empty
         root.rmdir()
 
 
 def machine_lock() -> Path:
-    """Held while a slot is chosen: slots are shared by all users' clusters on the machine."""
+    """Return the path of the lock for choosing a slot: the clusters of all users of the machine share the slots."""
     folder = Path("/run/lock")
     return (folder if folder.is_dir() else Path(tempfile.gettempdir())) / "sunkpy-devcluster.lock"

@@ -1,7 +1,7 @@
-"""The StorageClasses and the process behind them.
+"""The StorageClasses of a cluster, and their provisioner's process.
 
-All nodes share this machine, so a folder of it is a volume every node can mount: ReadWriteOnce and ReadWriteMany alike.
-Capacity is not enforced. `local` waits for its first consumer, and its volumes can be mounted on that node alone.
+All nodes are on this machine, so each node can mount a folder of it as a volume, ReadWriteOnce and ReadWriteMany alike.
+Capacity is not enforced. The class `local` waits for its first consumer, and only that node can mount its volumes.
 """
 
 import sys
@@ -14,13 +14,13 @@ from devcluster.process import Daemon
 
 PROVISIONER = "devcluster.sunkpy.dev/folder"
 STORAGE_CLASS = "standard"
-"""The default one."""
+"""The default StorageClass."""
 
 LOCAL_CLASS = "local"
 
 
 def storage_class(name: str) -> tuple[str, dict[str, object]]:
-    """``(path, object)`` of a StorageClass."""
+    """Return ``(path, object)`` of a StorageClass."""
     is_default = name == STORAGE_CLASS
     return f"/apis/storage.k8s.io/v1/storageclasses/{name}", {
         "apiVersion": "storage.k8s.io/v1",
@@ -36,7 +36,7 @@ def storage_class(name: str) -> tuple[str, dict[str, object]]:
 
 
 def provisioner(layout: Layout) -> Daemon:
-    """The process that turns claims into folders."""
+    """Return the provisioner's process, which makes folders for claims."""
     return Daemon(
         name="provisioner",
         argv=[
@@ -51,6 +51,6 @@ def provisioner(layout: Layout) -> Daemon:
 
 
 def apply(api: Api) -> None:
-    """Create the StorageClasses."""
+    """Create the StorageClasses of the cluster."""
     for name in (STORAGE_CLASS, LOCAL_CLASS):
         api.apply(*storage_class(name))

@@ -1,4 +1,4 @@
-"""Wait until something is so. The one place of devcluster, demo and tests that sleeps in a loop."""
+"""Waits until a condition is true: the only code of devcluster, demo and tests that sleeps in a loop."""
 
 import time
 from collections.abc import Callable, Collection
@@ -13,17 +13,17 @@ _OF_WAITED = 0.1
 
 
 class NotYet(Exception):
-    """Raised by a check: the text is the state that was seen."""
+    """Raised by a check that does not hold yet; the text is the state that it saw."""
 
 
 class NeverSo(Exception):
-    """What was waited for did not happen in time."""
+    """A condition did not become true in time."""
 
 
 def wait_until(condition: Callable[[], T], *, timeout_s: float, every_s: float | None = None) -> T | None:
-    """First true value of ``condition``; None when ``timeout_s`` have passed. What it raises ends the wait.
+    """Wait for the first true value of ``condition``, and return it; None after ``timeout_s``. Its errors end the wait.
 
-    Without ``every_s`` it looks less often the longer it waits, down to once a second: each look takes processor time.
+    Without ``every_s`` the pauses grow, up to a second, because each check takes CPU time.
     """
     begun = time.monotonic()
     while not (found := condition()):
@@ -36,13 +36,12 @@ def wait_until(condition: Callable[[], T], *, timeout_s: float, every_s: float |
 
 
 def wait(until: Callable[[], T], *, timeout_s: float, what: str, every_s: float | None = None) -> T:
-    """First true value that ``until`` returns.
+    """Wait for the first true value of ``until``, and return it.
 
-    A check says "not yet" by a false value, or better by raising ``NotYet`` with what it saw; a command that fails
-    counts as not yet, because a pod may be starting just now.
+    A false value, ``NotYet`` and ``CommandFailed`` mean "not yet": a command may fail while a pod starts.
 
     Raises:
-        NeverSo: still not so after ``timeout_s``; says what was seen last.
+        NeverSo: no true value came within ``timeout_s``; the text has the last state.
     """
     seen = ""
 
@@ -63,14 +62,14 @@ def wait(until: Callable[[], T], *, timeout_s: float, what: str, every_s: float 
 
 
 def persist(step: Callable[[], T], *, timeout_s: float, what: str) -> T:
-    """Do a step, each second again while its command fails; what it returned."""
+    """Do a step, again each second while its command fails, and return its result."""
     return wait(lambda: (step(),), timeout_s=timeout_s, what=what, every_s=1.0)[0]
 
 
 def wait_until_none(
     read: Callable[[], Collection[str]], *, timeout_s: float, what: str, every_s: float | None = None
 ) -> bool:
-    """Wait until a read finds nothing any more, and show what is left when it never does."""
+    """Wait until ``read`` returns an empty collection; the error shows what is left."""
 
     def check() -> bool:
         if left := read():
@@ -81,7 +80,7 @@ def wait_until_none(
 
 
 def wait_until_equal(read: Callable[[], T], wanted: T, *, timeout_s: float, what: str) -> None:
-    """Wait until a read gives the wanted value, and show the last one when it never does."""
+    """Wait until ``read`` returns the wanted value; the error shows the last one."""
 
     def check() -> bool:
         got = read()

@@ -1,6 +1,6 @@
-"""Real workload operators on a development cluster: built from their modules, installed as their makers say.
+"""Real workload operators on a development cluster, built from their Go modules.
 
-An operator is one program in an image of its own (`build`), and the manifests in its module, with what an
-administrator would edit (`catalog`, `manifests`). It runs as its makers have it run, in pods: its ServiceAccount,
-roles, Services, certificates and webhooks are the real ones. `install` brings it in and takes it away whole.
+An operator is a program in an image of its own (`build`), and the manifests of its module with the edits that an
+administrator would make (`catalog`, `manifests`). It runs in pods with its real ServiceAccount, roles, Services,
+certificates and webhooks. `install` installs it, and removes it completely.
 """

@@ -1,4 +1,4 @@
-"""Operators from their modules into images, kept in the cache beside Kubernetes."""
+"""Builds operators from their modules, and makes their images in the cache."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ TOOLS_PACKAGE = {"busybox": "busybox-static"}
 
 
 def product(operator: Operator) -> Product:
-    """What is built for an operator: its programs, in a module of their own that pins its version alone."""
+    """Return the product of an operator: its programs, built in a Go module that pins only the operator's version."""
     return pinned(
         operator.name,
         operator.version,
@@ -26,7 +26,7 @@ def product(operator: Operator) -> Product:
 
 
 def build(binaries: Binaries, operators: list[Operator], *, progress: Progress) -> list[Path]:
-    """Build what is missing; the archives of their images."""
+    """Build the missing operators, and return the archives of all their images."""
     binaries.ensure([product(operator) for operator in operators], progress=progress)
     packages.ensure(TOOLS_PACKAGE, progress=progress)
     return [
@@ -45,7 +45,7 @@ def _archive(binaries: Binaries, operator: Operator, program: Program) -> Path:
 
 
 def _tools_archive(binaries: Binaries) -> Path:
-    """busybox under the names of all its tools, as in its makers' image."""
+    """Return the archive of an image with busybox under the names of all its tools, as in the official image."""
     archive = binaries.cache / "bin" / "busybox.tar"
     if not archive.exists():
         program = shutil.which("busybox")

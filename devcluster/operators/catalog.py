@@ -1,4 +1,4 @@
-"""Which operators there are: module, version, what is edited in their manifests, and why."""
+"""The list of operators: module, version, and the edits of their manifests with the reasons."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ Json = Mapping[str, object]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """In a file of the module: text as it is there, and as an administrator would have it."""
+    """An edit of a file in an operator's module, such as an administrator would make: `old` becomes `new`."""
 
     file: str
     old: str
@@ -19,11 +19,16 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator: the one place where its version stands.
+    """An operator and its pinned version.
 
-    ``manifests`` are kustomize folders or files of the module. ``without`` leaves objects out (``Kind/name``), ``args``
-    and ``env`` are added to its container, ``extra`` to its objects. ``certificate`` is ``(secret, service)`` for an
-    operator that does not make its own. ``needs`` names operators that must be there, ``clashes`` such that must not.
+    Args:
+        manifests: kustomize folders or files of the module.
+        without: objects that are left out (``Kind/name``).
+        args, env: additions to its container.
+        extra: additional objects.
+        certificate: ``(secret, service)``, if the operator does not make its own certificate.
+        needs: operators that must be installed before it.
+        clashes: operators that must not be installed with it.
     """
 
     name: str
@@ -200,7 +205,7 @@ SCHEDULER_PLUGINS = Operator(
     name="scheduler-plugins",
     module="sigs.k8s.io/scheduler-plugins",
     version="0.31.8",
-    # The kind PodGroup alone: what its scheduler does is Slurm's business here.
+    # Only the kind PodGroup is installed: Slurm takes the place of its scheduler.
     programs=(),
     manifests=("config/crd/bases/scheduling.x-k8s.io_podgroups.yaml",),
 )
@@ -221,10 +226,10 @@ OPERATORS = (
 
 
 def select(names: tuple[str, ...]) -> list[Operator]:
-    """The operators of these names and those that they need, in the order in which they can be installed.
+    """Return the operators with these names and the operators that they need, in the order of installation.
 
     Raises:
-        DevclusterError: there is none of that name, or two of them cannot be on one cluster.
+        DevclusterError: a name is unknown, or two of them cannot be on one cluster.
     """
     known = {each.name: each for each in OPERATORS}
     unknown = sorted(set(names) - set(known))

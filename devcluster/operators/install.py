@@ -1,4 +1,4 @@
-"""Operators into a running cluster, and out of it again without a trace."""
+"""Installs operators on a running cluster, and removes them without a trace."""
 
 import base64
 import tempfile
@@ -21,11 +21,11 @@ READY_S = 120
 
 
 def install(cluster: Cluster, operators: Sequence[Operator]) -> None:
-    """Build, load and start ``operators`` in their order; each is ready, webhooks included, before the next one.
+    """Build, load and start ``operators`` in their order; each is ready, with its webhooks, before the next one starts.
 
     Raises:
-        DevclusterError: one that cannot be beside them is there.
-        NeverSo: one does not become ready; the text says what its pods say.
+        DevclusterError: an operator that clashes with one of them is installed.
+        NeverSo: an operator does not become ready; the text has the end of its log.
     """
     kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
     present = installed(kubectl)
@@ -41,7 +41,7 @@ def install(cluster: Cluster, operators: Sequence[Operator]) -> None:
 
 
 def remove(cluster: Cluster, operators: Sequence[Operator]) -> None:
-    """Take ``operators`` away, last first: their objects while they still look after them, then themselves."""
+    """Remove ``operators``, last first: their custom objects while they still run, then the operators themselves."""
     kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
     for operator in reversed(operators):
         documents = _documents(cluster, operator)
@@ -55,7 +55,7 @@ def remove(cluster: Cluster, operators: Sequence[Operator]) -> None:
 
 
 def installed(kubectl: Kubectl) -> set[str]:
-    """Names of the operators on the cluster, those half installed included."""
+    """Return the names of the operators on the cluster, also of those that are only partly installed."""
     out = kubectl("get", "configmaps", "-n", "kube-system", "-l", _LABEL, "-o", "name")
     return {line.rpartition(f"/{_PREFIX}")[2] for line in out.split()}
 
@@ -101,10 +101,10 @@ def _apply(kubectl: Kubectl, documents: Sequence[Json]) -> None:
 
 
 def _are_known(kubectl: Kubectl, crds: Sequence[str]) -> bool:
-    """The apiserver serves these kinds.
+    """Return True once the apiserver serves these CRDs.
 
     Raises:
-        CommandFailed: not yet; `kubectl wait` also fails on a CRD without any status.
+        CommandFailed: it does not yet; `kubectl wait` also fails on a CRD without any status.
     """
     if crds:
         kubectl("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in crds))
@@ -112,10 +112,10 @@ def _are_known(kubectl: Kubectl, crds: Sequence[str]) -> bool:
 
 
 def _is_ready(kubectl: Kubectl, documents: Sequence[Json]) -> bool:
-    """Its Deployments are available, and its webhooks have a certificate to be checked by.
+    """Return True once the operator's Deployments are available, and its webhooks have a CA bundle.
 
     Raises:
-        NotYet: with what is missing, and the end of its log.
+        NotYet: something is missing; the text says what.
     """
     for namespace, name in manifests.deployments(documents):
         path = "jsonpath={.status.availableReplicas}"
@@ -137,7 +137,7 @@ def _tail(kubectl: Kubectl, namespace: str, name: str) -> str:
 
 
 def certificate(secret: str, namespace: str, *, host: str) -> Json:
-    """A Secret with a key and a certificate for ``host`` that is its own authority."""
+    """Return a Secret with a key and a self-signed certificate for ``host``."""
     with tempfile.TemporaryDirectory() as folder:
         key, crt = Path(folder) / "tls.key", Path(folder) / "tls.crt"
         run(

@@ -1,4 +1,4 @@
-"""The manifests of an operator, as an administrator of this cluster would have edited them. Pure but for kustomize."""
+"""Reads the manifests of an operator, and edits them for a development cluster. Pure, except for kustomize."""
 
 import shutil
 import tempfile
@@ -13,16 +13,16 @@ from devcluster.operators.program import image_ref
 from devcluster.shell import run
 
 Json = dict[str, object]
-# What others refer to goes first.
+# Kinds to which other objects refer are applied first.
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap")
 
 
 def read(operator: Operator, module: Path, *, kubectl: Path) -> list[Json]:
-    """The objects that install ``operator``, whose module is in the folder ``module``."""
+    """Return the objects that install ``operator``, from its manifests in the folder ``module``."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for top in {path.split("/")[0] for path in operator.manifests}:
-            # Go's copy is read-only and everybody's.
+            # Go's copy in the module cache is read-only and shared.
             shutil.copytree(module / top, work / top, copy_function=shutil.copy, ignore=_only_manifests)
         for edit in operator.edits:
             apply_edit(work, edit)
@@ -31,7 +31,7 @@ def read(operator: Operator, module: Path, *, kubectl: Path) -> list[Json]:
 
 
 def _only_manifests(folder: str, names: list[str]) -> set[str]:
-    """What is not copied: files that kustomize does not read."""
+    """Return the files that are not copied, because kustomize does not read them."""
     return {
         name
         for name in names
@@ -40,10 +40,10 @@ def _only_manifests(folder: str, names: list[str]) -> set[str]:
 
 
 def apply_edit(folder: Path, edit: Edit) -> None:
-    """Replace a text that must be there.
+    """Replace the text ``edit.old`` in a file of ``folder``.
 
     Raises:
-        DevclusterError: it is not, so this version wants another edit.
+        DevclusterError: the file lacks this text, so this version needs another edit.
     """
     path = folder / edit.file
     text = path.read_text()
@@ -59,7 +59,7 @@ def _documents(path: Path, kubectl: Path) -> list[Json]:
 
 
 def prepare(operator: Operator, documents: Sequence[Json]) -> list[Json]:
-    """``documents`` and the operator's own extra ones, with the images on the nodes, in the order to apply them."""
+    """Return the objects to apply, in their order: ``documents`` and the operator's extra ones, with local images."""
     kept = [document for document in documents if _title(document) not in operator.without]
     for document in kept:
         if document["kind"] == "Deployment":
@@ -73,7 +73,7 @@ def _title(document: Mapping[str, object]) -> str:
 
 
 def _at(document: Mapping[str, object], *path: str) -> Json:
-    """The mapping at a path that every such document has."""
+    """Return the mapping at a path of keys, which the document must have."""
     value: object = document
     for key in path:
         assert isinstance(value, Mapping)
@@ -83,7 +83,7 @@ def _at(document: Mapping[str, object], *path: str) -> Json:
 
 
 def _dress(operator: Operator, deployment: Json) -> None:
-    """One replica of each operator, with the image that is on the nodes, and nothing kept from the workloads."""
+    """Give a Deployment one replica, the image on the nodes, and no resource requests."""
     _at(deployment, "spec")["replicas"] = 1
     containers = _at(deployment, "spec", "template", "spec")["containers"]
     assert isinstance(containers, list)
@@ -99,10 +99,10 @@ def _dress(operator: Operator, deployment: Json) -> None:
 
 
 def image_for(operator: Operator, image: str) -> str:
-    """Our image for one that the manifests name.
+    """Return the local image in place of one that the manifests name.
 
     Raises:
-        DevclusterError: nothing is built for it.
+        DevclusterError: no program of the operator is built for this image.
     """
     name = image.split("@")[0]
     name = name.rpartition(":")[0] if ":" in name.rsplit("/", 1)[-1] else name
@@ -113,14 +113,14 @@ def image_for(operator: Operator, image: str) -> str:
 
 
 def webhook_configurations(documents: Sequence[Json]) -> Iterator[tuple[str, str]]:
-    """Kind and name of those among ``documents``."""
+    """Yield kind and name of each webhook configuration among ``documents``."""
     for document in documents:
         if document["kind"] in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
             yield str(document["kind"]), str(_at(document, "metadata")["name"])
 
 
 def deployments(documents: Sequence[Json]) -> Iterator[tuple[str, str]]:
-    """Namespace and name of those among ``documents``."""
+    """Yield namespace and name of each Deployment among ``documents``."""
     for document in documents:
         if document["kind"] == "Deployment":
             metadata = _at(document, "metadata")
@@ -128,7 +128,7 @@ def deployments(documents: Sequence[Json]) -> Iterator[tuple[str, str]]:
 
 
 def resources(documents: Sequence[Json]) -> Iterator[str]:
-    """Names of the CRDs among ``documents``."""
+    """Yield the names of the CRDs among ``documents``."""
     for document in documents:
         if document["kind"] == "CustomResourceDefinition":
             yield str(_at(document, "metadata")["name"])

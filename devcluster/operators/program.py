@@ -1,4 +1,4 @@
-"""A program of an operator, and the image that is made of it."""
+"""The programs of operators, and their images."""
 
 import msgspec
 
@@ -6,13 +6,15 @@ from devcluster.binaries import program_of
 from devcluster.images import OneFile
 
 TOOLS_IMAGE = "docker.io/sunkpy/busybox:1"
-"""Stands in for the small images that operators put into pods themselves: a shell, nslookup, wget."""
+"""The image in place of small images that operators put into pods: it has a shell, nslookup and wget."""
 USER = "65532"
-"""Operators insist on not being root; this is nobody's number in most of their images."""
+"""The uid of operators, which refuse to run as root: the unprivileged user of most of their images."""
 
 
 class Program(msgspec.Struct, frozen=True):
-    """``package`` is relative to the module; the manifests run it as ``path`` of ``image`` (its name without tag)."""
+    """A program of an operator. ``package``: its Go package, relative to the module; ``image`` (without tag) and
+    ``path``: where the manifests expect it.
+    """
 
     package: str
     image: str
@@ -20,23 +22,23 @@ class Program(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The last part of its path, as in its makers' image."""
+        """The name of the program in the image: the last part of ``path``."""
         return self.path.rsplit("/", 1)[-1]
 
     def full_package(self, module: str) -> str:
-        """The Go package."""
+        """Return the program's full Go package."""
         return f"{module}/{self.package}".rstrip("/")
 
     def built_as(self, module: str) -> str:
-        """Name of the program that Go builds."""
+        """Return the name under which Go builds the program."""
         return program_of(self.full_package(module))
 
 
 def image_ref(operator: str, program: Program, version: str) -> str:
-    """Under which name the image of a program is on the nodes."""
+    """Return the name of a program's image on the nodes."""
     return f"docker.io/sunkpy/{operator}-{program.name}:{version}"
 
 
 def image_of(operator: str, program: Program, version: str) -> OneFile:
-    """The image of a program."""
+    """Return the description of a program's image."""
     return OneFile(tag=image_ref(operator, program, version), path=program.path, user=USER)

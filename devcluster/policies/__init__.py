@@ -1,1 +1,1 @@
-"""NetworkPolicies, enforced by nftables in the network namespace of each node."""
+"""Enforces NetworkPolicies by nftables in the network namespace of each node."""

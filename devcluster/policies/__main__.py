@@ -1,4 +1,6 @@
-"""``python -m devcluster.policies KUBECONFIG NODE=NETNS…``: three watches, and each node's rules when they change."""
+"""``python -m devcluster.policies KUBECONFIG NODE=NETNS…``: loads each node's rules when pods, namespaces or policies
+change.
+"""
 
 import sys
 import threading
@@ -17,11 +19,11 @@ T = TypeVar("T")
 
 BACK_OFF_S = 1.0
 TOGETHER_S = 0.02
-"""Changes that come within this time are one."""
+"""Changes within this time lead to one update of the rules."""
 
 
 class Mirror(Generic[T]):
-    """What the apiserver has of a kind."""
+    """A copy of all objects of a kind, kept by a watch."""
 
     def __init__(self, api: Api, path: str, kind: type[T], changed: threading.Event) -> None:
         self._api, self._path, self._kind, self._changed = api, path, kind, changed
@@ -30,7 +32,7 @@ class Mirror(Generic[T]):
         threading.Thread(target=self._follow, daemon=True).start()
 
     def items(self) -> list[T]:
-        """All that there are."""
+        """Return all objects of the kind."""
         return list(self._items.values())
 
     def _follow(self) -> None:
@@ -64,7 +66,7 @@ def _key(item: dict[str, object]) -> str:
 
 
 def main(kubeconfig: str, nodes: dict[str, Path]) -> None:
-    """Serve until killed; what is loaded then stays."""
+    """Keep the rules of the nodes until killed; the last rules stay loaded."""
     api, changed = Api(Path(kubeconfig)), threading.Event()
     pods = Mirror(api, "/api/v1/pods", Pod, changed)
     namespaces = Mirror(api, "/api/v1/namespaces", Namespace, changed)

@@ -1,4 +1,4 @@
-"""The process that enforces NetworkPolicies, started and stopped."""
+"""Starts and stops the process that enforces NetworkPolicies."""
 
 import sys
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ PACKAGES = {"nft": "nftables"}
 
 
 def start(layout: Layout, nodes: Sequence[NodeLayout], daemons: Daemons) -> None:
-    """Enforce them from now on; all nodes have their rules when it returns."""
+    """Start the enforcement of NetworkPolicies, and return when all nodes have their rules."""
     argv = [sys.executable, "-m", "devcluster.policies", str(pki.kubeconfig_path(layout, PROGRAM))]
     daemons.start(
         Daemon(
@@ -36,7 +36,7 @@ def start(layout: Layout, nodes: Sequence[NodeLayout], daemons: Daemons) -> None
 
 
 def stop(nodes: Sequence[NodeLayout], daemons: Daemons) -> None:
-    """Everybody may talk to everybody again."""
+    """Stop the enforcement, and remove the rules of all nodes."""
     daemons.stop(PROGRAM)
     for each in nodes:
         run(["nft", "-f", "-"], stdin=f"table {TABLE}\ndelete table {TABLE}\n", netns=each.netns)

@@ -1,4 +1,4 @@
-"""What of pods, namespaces and NetworkPolicies (networking.k8s.io/v1) says who may talk to whom."""
+"""The parts of pods, namespaces and NetworkPolicies (networking.k8s.io/v1) that decide which traffic is allowed."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ Direction = Literal["ingress", "egress"]
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """Object metadata."""
+    """The metadata of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -19,14 +19,14 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Expression(msgspec.Struct, frozen=True):
-    """One of `matchExpressions`."""
+    """An entry of a LabelSelector's `matchExpressions`."""
 
     key: str
     operator: str
     values: list[str] = []
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """As LabelSelectorRequirement says; NotIn holds where the label is not there."""
+        """True if the expression matches these labels; NotIn also matches if the label is missing."""
         match self.operator:
             case "In":
                 return labels.get(self.key) in self.values
@@ -45,26 +45,26 @@ class Selector(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: list[Expression] = []
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether all of it holds."""
+        """True if the whole selector matches these labels."""
         return self.match_labels.items() <= labels.items() and all(
             each.matches(labels) for each in self.match_expressions
         )
 
 
 class IpBlock(msgspec.Struct, frozen=True, rename={"excluded": "except"}):
-    """Addresses, and those among them that are not meant."""
+    """A range of addresses, without the `excluded` ranges in it."""
 
     cidr: str
     excluded: list[str] = []
 
     @property
     def is_v4(self) -> bool:
-        """The cluster has no others."""
+        """True for IPv4; the cluster has no IPv6."""
         return ipaddress.ip_network(self.cidr, strict=False).version == 4
 
 
 class Peer(msgspec.Struct, frozen=True, rename="camel"):
-    """One of `from` or `to`."""
+    """An entry of a rule's `from` or `to`."""
 
     pod_selector: Selector | None = None
     namespace_selector: Selector | None = None
@@ -72,7 +72,7 @@ class Peer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Port(msgspec.Struct, frozen=True, rename="camel"):
-    """One of `ports`; without `port` it is every port of the protocol."""
+    """An entry of a rule's `ports`; without `port` it means every port of the protocol."""
 
     protocol: str = "TCP"
     port: int | str | None = None
@@ -80,7 +80,7 @@ class Port(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Rule(msgspec.Struct, frozen=True, rename={"sources": "from", "targets": "to"}):
-    """One of `ingress` or `egress`; no peers are all, and no ports are all."""
+    """An entry of a policy's `ingress` or `egress`; no peers means all peers, and no ports means all ports."""
 
     sources: list[Peer] = []
     targets: list[Peer] = []
@@ -88,12 +88,12 @@ class Rule(msgspec.Struct, frozen=True, rename={"sources": "from", "targets": "t
 
     @property
     def peers(self) -> list[Peer]:
-        """Whichever of the two it has."""
+        """The rule's peers: its `from` or its `to`."""
         return self.sources or self.targets
 
 
 class PolicySpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a policy says."""
+    """The spec of a NetworkPolicy."""
 
     pod_selector: Selector = Selector()
     policy_types: list[str] = []
@@ -101,7 +101,7 @@ class PolicySpec(msgspec.Struct, frozen=True, rename="camel"):
     egress: list[Rule] = []
 
     def rules(self, direction: Direction) -> list[Rule] | None:
-        """Those of a direction; None: it says nothing about it."""
+        """Return the policy's rules for a direction; None if it does not restrict that direction."""
         rules = self.ingress if direction == "ingress" else self.egress
         types = self.policy_types or ["Ingress", *(["Egress"] if self.egress else [])]
         return rules if direction.capitalize() in types else None
@@ -121,7 +121,7 @@ class Namespace(msgspec.Struct, frozen=True):
 
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
-    """A port that a container names."""
+    """A port in a container's spec."""
 
     container_port: int
     name: str = ""
@@ -135,7 +135,7 @@ class Container(msgspec.Struct, frozen=True):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a pod is, and what it listens on."""
+    """The spec of a pod: its node and its ports."""
 
     node_name: str = ""
     host_network: bool = False
@@ -144,7 +144,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename={"pod_ip": "podIP"}):
-    """Its address."""
+    """The status of a pod: its phase and address."""
 
     phase: str = ""
     pod_ip: str = ""
@@ -159,17 +159,17 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def has_address(self) -> bool:
-        """Whether it has one of its own; one that has ended has given it back."""
+        """True if the pod has an address of its own; an ended pod has none any more."""
         return bool(self.status.pod_ip) and not self.spec.host_network and self.status.phase in ("Pending", "Running")
 
     def numbers(self, port: Port) -> list[int]:
-        """What a port by name is on this pod."""
+        """Return the port numbers that a named port has on this pod."""
         named = (each for part in (*self.spec.init_containers, *self.spec.containers) for each in part.ports)
         return [each.container_port for each in named if (each.name, each.protocol) == (port.port, port.protocol)]
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """All that counts."""
+    """All objects that decide which traffic is allowed."""
 
     pods: list[Pod] = []
     namespaces: list[Namespace] = []

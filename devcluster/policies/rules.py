@@ -1,7 +1,7 @@
-"""From NetworkPolicies to a ruleset of nftables for each node. Pure.
+"""Computes a ruleset of nftables for each node from NetworkPolicies. Pure.
 
-Ingress is enforced at the node of the pod that is called, egress at the node of the pod that calls. Traffic of a node
-to its own pods (probes) passes no chain here. A new pod is open until its address is known, as with most plugins.
+Ingress is enforced on the node of the pod that is called, egress on the node of the pod that calls. Traffic of a node
+to its own pods (probes) is not filtered. A new pod is open until its address is known, as with most plugins.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,9 @@ TABLE = "inet devcluster_policies"
 
 
 class Allowed(msgspec.Struct, frozen=True, order=True):
-    """A way that is open at one pod: with whom, and over what. Empty: everybody, every protocol; ports are from, to."""
+    """Traffic that is allowed at a pod. Empty `addresses` mean all, an empty `protocol` means all; `ports`: first,
+    last.
+    """
 
     addresses: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
@@ -23,7 +25,7 @@ class Allowed(msgspec.Struct, frozen=True, order=True):
 
 
 def allowed(cluster: Cluster, pod: Pod, direction: Direction) -> list[Allowed] | None:
-    """The open ways of a pod in a direction; None: no policy concerns it, and all are."""
+    """Return the traffic that is allowed at a pod in a direction; None if no policy selects the pod, so all is."""
     found: set[Allowed] = set()
     concerned = False
     for policy in cluster.policies:
@@ -49,7 +51,7 @@ def _ways(cluster: Cluster, policy: Policy, rule: Rule, pod: Pod, direction: Dir
 def _by_name(
     cluster: Cluster, policy: Policy, rule: Rule, pod: Pod, direction: Direction, port: Port
 ) -> Iterator[Allowed]:
-    """A name is of the containers of the pod that is called."""
+    """Yield the allowed traffic for a named port; the called pod's containers give its number."""
     if direction == "ingress":
         for number in pod.numbers(port):
             for addresses, excluded in _peers(cluster, policy, rule):
@@ -69,7 +71,7 @@ def _over(port: Port | None) -> tuple[str, tuple[int, int] | None]:
 
 
 def _peers(cluster: Cluster, policy: Policy, rule: Rule) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Addresses, and those among them that are not meant."""
+    """Yield the addresses of a rule's peers, with excluded ones."""
     if not rule.peers:
         yield (), ()
         return
@@ -101,7 +103,7 @@ def _is_meant(policy: Policy, peer: Peer | None, pod: Pod, namespace: dict[str, 
 
 
 def ruleset(cluster: Cluster, node: str) -> str:
-    """What `nft -f` takes, in place of what was there before."""
+    """Return the input of `nft -f` that replaces a node's rules."""
     here = [pod for pod in cluster.pods if pod.has_address and pod.spec.node_name == node]
     chains: list[str] = []
     calls: dict[Direction, list[str]] = {"ingress": [], "egress": []}
@@ -119,7 +121,7 @@ def ruleset(cluster: Cluster, node: str) -> str:
     begin = "    ct state established,related accept"
     hooks = (("forward", [*calls["egress"], *calls["ingress"]]), ("input", calls["egress"]))
     for hook, jumps in hooks:
-        # After kube-proxy has put the address of a pod in place of a Service's.
+        # The priority is after kube-proxy has replaced a Service's address by a pod's.
         head = [f"  chain {hook} {{", f"    type filter hook {hook} priority 10; policy accept;", begin]
         chains.append("\n".join([*head, *jumps, "  }"]))
     return "\n".join([f"table {TABLE}", f"delete table {TABLE}", f"table {TABLE} {{", *chains, "}", ""])

@@ -1,4 +1,4 @@
-"""Nodes that are machines of their own: a kernel with cgroup v2 in QEMU, emulated, as it needs nothing of this machine.
+"""Nodes that are virtual machines: QEMU emulates them, with a kernel and cgroup v2 of their own.
 
-`base` makes the disk that all of them boot from, `guest` what is one machine's own, `machine` runs them.
+`base` makes the disk from which all of them boot, `guest` a machine's own disk, and `machine` runs them.
 """

@@ -1,4 +1,4 @@
-"""The system that all virtual machines boot: kernel, initrd and a disk that nobody writes to, made once a version."""
+"""Makes the system that all virtual machines boot, once per version: kernel, initrd and a read-only disk."""
 
 import hashlib
 import lzma
@@ -33,45 +33,45 @@ PACKAGES = (
 )
 LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/info/*")
 DISK_SIZE = "2G"
-# Not built into the kernel, and needed before its modules can be read.
+# Modules that are not built into the kernel, and that are needed before it can read modules from the disk.
 MODULES = ("drivers/block/virtio_blk", "fs/overlayfs/overlay")
 SCRIPT, FOLDER = 0o100755, 0o040755
 
 
 class Base(msgspec.Struct, frozen=True):
-    """Where the parts of the system are."""
+    """The folder with the system of virtual machines."""
 
     folder: Path
 
     @property
     def kernel(self) -> Path:
-        """The kernel."""
+        """The path of the kernel."""
         return self.folder / "vmlinuz"
 
     @property
     def initrd(self) -> Path:
-        """What mounts the disks."""
+        """The path of the initrd, which mounts the disks."""
         return self.folder / "initrd"
 
     @property
     def disk(self) -> Path:
-        """The system, ext4."""
+        """The path of the disk with the system, ext4."""
         return self.folder / "system.img"
 
 
 def find(cache: Path) -> Base:
-    """The system of this version of ours, made or not."""
+    """Return the system of this version, which may not be made yet."""
     parts = [SUITE, DISK_SIZE, *PACKAGES, *((HERE / name).read_text() for name in ("kernel.sh", "init.sh"))]
     return Base(cache / "vm" / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12])
 
 
 def ensure(cache: Path, *, progress: Callable[[str], None]) -> Base:
-    """The system, made of Debian packages where it is not there yet; older ones go."""
+    """Return the system; make it from Debian packages if it is missing, and delete those of older versions."""
     base = find(cache)
     with locked(cache / "vm.lock"):
         if not base.folder.exists():
             progress(f"making the disk of virtual machines from Debian {SUITE}")
-            # Machines that run keep the files that they have open.
+            # Running machines keep the files that they have open.
             shutil.rmtree(base.folder.parent, ignore_errors=True)
             _make(base)
     return base
@@ -112,7 +112,7 @@ def _bootstrap(root: Path) -> None:
 
 
 def make_disk(disk: Path, folder: Path, size: str) -> None:
-    """A file system with what is in ``folder``, and a journal, which makes it whole after a power cut."""
+    """Make an ext4 file system with the content of ``folder``, and a journal, which repairs it after a power cut."""
     run(["mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(disk), size], timeout_s=600)
 
 
@@ -129,7 +129,7 @@ def _initrd(root: Path) -> bytes:
 
 
 def cpio(files: Mapping[str, bytes]) -> bytes:
-    """An archive of programs for a kernel: format newc of cpio(5), the folders first."""
+    """Return an archive of programs for an initrd: format newc of cpio(5), folders first."""
     folders = sorted({str(parent) for name in files for parent in Path(name).parents if parent.name})
     entries = [(name, FOLDER, b"") for name in folders] + [(name, SCRIPT, data) for name, data in files.items()]
     return b"".join(_entry(number, *entry) for number, entry in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1))

@@ -1,4 +1,4 @@
-"""What is one machine's own: its disk, with the programs and settings of its node, and commands that it runs."""
+"""Makes the own disk of a virtual machine, with the programs and settings of its node, and runs commands in it."""
 
 import hashlib
 import shlex
@@ -28,17 +28,17 @@ SERVE = ("socat", "-t", "86400", f"TCP-LISTEN:{PORT},reuseaddr,fork", "EXEC:/bin
 
 
 def disk(machine: NodeLayout) -> Path:
-    """The machine's own disk."""
+    """Return the path of the machine's own disk."""
     return machine.home / "disk.img"
 
 
 def make(
     layout: Layout, machine: NodeLayout, binaries: Binaries, daemons: Daemons, *, archives: Sequence[Path]
 ) -> None:
-    """The disk of ``machine`` with images, unless it has one; needs the kubeconfigs.
+    """Make the disk of ``machine`` with images, unless it exists. The kubeconfigs must exist.
 
-    It has everything at the path that it has on this machine. The node's folder is on the disk itself (``home``), the
-    rest lies above the system (``upper``).
+    Each file has the same path as on this machine. The node's folder is on the disk itself (``home``); the other files
+    are in the overlay above the system (``upper``).
     """
     if disk(machine).exists():
         return
@@ -56,12 +56,12 @@ def make(
 
 
 def kubelet_config(layout: Layout, machine: NodeLayout) -> dict[str, object]:
-    """A kubelet with a machine of its own has all of its cgroups, from systemd."""
+    """Return the kubelet's configuration: in a virtual machine it has the root cgroup, and uses systemd."""
     return node.kubelet_config(layout, machine) | {"cgroupRoot": "/", "cgroupDriver": "systemd"}
 
 
 def _unpack(machine: NodeLayout, binaries: Binaries, daemons: Daemons, archives: Sequence[Path]) -> None:
-    """Have its containerd run here for as long as images take, which is minutes less than in the machine."""
+    """Unpack the images of ``machine``: its containerd runs here for that, minutes faster than in the machine."""
     daemon = msgspec.structs.replace(node.containerd(machine, binaries), netns=None)
     daemons.start(daemon)
     try:
@@ -96,7 +96,7 @@ def _write_content(content: Path, layout: Layout, machine: NodeLayout, binaries:
 
 
 def programs(layout: Layout, machine: NodeLayout, binaries: Binaries) -> list[Daemon]:
-    """What makes the machine a node, as on every other node."""
+    """Return the programs of the node in the machine, the same as on other nodes."""
     return [
         node.containerd(machine, binaries),
         node.kubelet(layout, machine, binaries),
@@ -105,7 +105,7 @@ def programs(layout: Layout, machine: NodeLayout, binaries: Binaries) -> list[Da
 
 
 def read_by_programs(layout: Layout, machine: NodeLayout, binaries: Binaries) -> list[Path]:
-    """Files of this machine that the programs need beside those in the node's folder."""
+    """Return the files of this machine that the programs need in addition to those in the node's folder."""
     clients = (pki.node_client(machine.name), "kube-proxy")
     return [
         *(binaries.containerd / name for name in ("ctr", "containerd-shim-runc-v2")),
@@ -115,27 +115,27 @@ def read_by_programs(layout: Layout, machine: NodeLayout, binaries: Binaries) ->
 
 
 def script(daemon: Daemon) -> str:
-    """The shell lines that become ``daemon``."""
+    """Return a shell script that starts ``daemon``."""
     exports = [f"export {name}={shlex.quote(value)}\n" for name, value in daemon.env.items()]
     return f"{''.join(exports)}exec {shlex.join(daemon.argv)}\n"
 
 
 def settings(layout: Layout, machine: NodeLayout) -> str:
-    """What ``boot.sh`` reads."""
+    """Return the settings that ``boot.sh`` reads."""
     values = {"name": machine.name, "home": machine.home, "ip": machine.ip, "gateway": layout.host_ip}
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
 
 
 def machine_id(machine: NodeLayout) -> str:
-    """As machine-id(5) wants it: the same after each boot, and no other machine's."""
+    """Return a machine-id(5): the same after each boot, and different for each machine."""
     return hashlib.sha256(str(machine.home).encode()).hexdigest()[:32]
 
 
 def run(machine: NodeLayout, command: str, *, stdin: Path | None = None, timeout_s: float = 300) -> str:
-    """Run a line of shell on ``machine``, with a file as its standard input; what it wrote to both outputs.
+    """Run a shell line on ``machine``, with a file as standard input; return its stdout and stderr together.
 
     Raises:
-        CommandFailed: it ended with an error.
+        CommandFailed: the line failed.
         OSError: the machine does not answer.
     """
     with socket.create_connection((str(machine.ip), PORT), timeout=10) as connection:

@@ -1,4 +1,4 @@
-"""Virtual machines as processes of a cluster: QEMU without acceleration, at the cluster's bridge by a tap device."""
+"""Runs virtual machines as processes of a cluster: QEMU without acceleration, with a tap device on the bridge."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from devcluster.waiting import wait_until
 
 PROGRAM = "machine"
 CPUS = "4,sockets=2,cores=1,threads=2"
-# Of an AMD, which is emulated otherwise, QEMU warns that its cores have no threads.
+# By default QEMU emulates an AMD, and warns that its cores have no threads.
 CPU = "max,vendor=GenuineIntel"
 MEMORY_MIB = 3072
 SYSTEMD = f"systemd.unit={guest.UNIT} systemd.show_status=false"
-# An emulated machine is a tenth as fast as this one, and slower while others work here.
+# An emulated machine has a tenth of this machine's speed, or less while other programs run here.
 BOOT_TIMEOUT_S = 1800
 
 # Program -> Debian package that has it.
@@ -32,7 +32,7 @@ PACKAGES = {"qemu-system-x86_64": "qemu-system-x86", "mmdebstrap": "mmdebstrap",
 
 
 def qemu(layout: Layout, machine: NodeLayout, system: base.Base) -> Daemon:
-    """The machine. Its disk trusts the page cache, which outlives the death of QEMU."""
+    """Return the QEMU process of a machine. Its disks use the page cache, which survives if QEMU is killed."""
     drive = "if=virtio,format=raw,cache=unsafe"
     mac = f"52:54:00:00:{layout.slot:02x}:{machine.number:02x}"
     return Daemon(
@@ -52,7 +52,7 @@ def qemu(layout: Layout, machine: NodeLayout, system: base.Base) -> Daemon:
 
 
 def prepare(cache: Path, *, progress: Callable[[str], None]) -> None:
-    """What machines of any cluster need."""
+    """Install the packages and make the system that the virtual machines of all clusters need."""
     packages.ensure(PACKAGES, progress=progress)
     base.ensure(cache, progress=progress)
 
@@ -65,9 +65,10 @@ class Machines(msgspec.Struct, frozen=True):
     daemons: Daemons
 
     def start(self, machine: NodeLayout, *, archives: Sequence[Path] = ()) -> str | None:
-        """Switch ``machine`` on, unless it is; it becomes a node by itself. A new disk has the images of ``archives``.
+        """Switch ``machine`` on, unless it runs; it becomes a node by itself. A new disk has the images of
+        ``archives``.
 
-        Needs the kubeconfigs. The answer is the heartbeat that its node has from before, for `await_ready`.
+        The kubeconfigs must exist. Return the last heartbeat of its node, for `await_ready`; None if it has none.
         """
         is_off = self.daemons.pid(machine.daemon(PROGRAM)) is None
         old = node.ready_heartbeat(Api(self.layout.kubeconfig), machine.name) if is_off else None
@@ -80,7 +81,7 @@ class Machines(msgspec.Struct, frozen=True):
         return old
 
     def await_ready(self, machine: NodeLayout, *, old: str | None) -> None:
-        """Wait until the node has another heartbeat than ``old``: after its death it counts as Ready for a while."""
+        """Wait until the node has another heartbeat than ``old``: a dead node still counts as Ready for a while."""
         api = Api(self.layout.kubeconfig)
 
         def ready() -> bool:
@@ -101,7 +102,7 @@ def _last_words(machine: NodeLayout) -> str:
 
 
 def load_into(machine: NodeLayout, archives: list[Path], binaries: Binaries) -> list[str]:
-    """Import the images that ``machine`` does not have yet; returns the tags imported."""
+    """Import the images that ``machine`` does not have yet; return the imported tags."""
     ctr = f"{binaries.containerd}/ctr -a {machine.containerd_socket} -n k8s.io images"
 
     def listening() -> bool:
