@@ -1,6 +1,6 @@
-"""Images as an OCI layout on disk: filled from archives, joined over platforms, and copied to a registry by skopeo.
+"""An OCI layout of images on disk: filled from archives, with an index of platforms, and pushed by skopeo.
 
-Layers in the layout are compressed as the registry will have them, so each digest is known before anything is pushed.
+Layers in the layout are compressed as in the registry, so each digest is known before anything is pushed.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ PROGRAMS = {"skopeo": "skopeo"}  # program -> Debian package
 INDEX = "application/vnd.oci.image.index.v1+json"
 NAME = "org.opencontainers.image.ref.name"
 NOT_THERE = ("manifest unknown", "name unknown", "denied")
-"""What registries answer about a tag that they do not have; `denied` is what some say of a repository that is new."""
+"""Registries' answers for a tag that they do not have; `denied` is some registries' answer for a new repository."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A folder of images by name."""
+    """A folder with an OCI layout: images by name."""
 
     folder: Path
 
     def take(self, name: str, *, archive: Path, ref: str) -> None:
-        """Add an image of a docker-archive, under this name; one that is there is replaced."""
+        """Add an image of a docker-archive under this name, or replace the one that has it."""
         _skopeo("copy", "--quiet", f"docker-archive:{archive}:{ref}", self._source(name))
 
     def join(self, name: str, parts: Sequence[str]) -> None:
-        """Add an index of images that are there, one for each platform."""
+        """Add an index of images in the layout, one for each platform."""
         found = self._named()
         manifests = [
             {key: found[part][key] for key in ("mediaType", "digest", "size")} | {"platform": self._platform(part)}
@@ -46,11 +46,11 @@ class Layout:
         (self.folder / "index.json").write_text(json.dumps(index))
 
     def digest(self, name: str) -> str:
-        """Of the image or index of this name."""
+        """Return the digest of the image or index with this name."""
         return str(self._named()[name]["digest"])
 
     def push(self, name: str, ref: str, *, plain_http: bool) -> None:
-        """Copy it to a registry as it is here, with the images of an index."""
+        """Push the image or index with this name to a registry unchanged, with all images of an index."""
         tls = ("--dest-tls-verify=false",) if plain_http else ()
         _skopeo("copy", "--quiet", "--all", "--preserve-digests", *tls, self._source(name), f"docker://{ref}")
 
@@ -71,7 +71,7 @@ class Layout:
 
 
 def manifest_in(ref: str, *, plain_http: bool) -> bytes | None:
-    """The manifest that a registry has under a reference, as it is there; None if it has none.
+    """Return the unchanged manifest that a registry has under a reference; None if it has none.
 
     Raises:
         CommandFailed: the registry did not answer, or with another error.
@@ -86,10 +86,10 @@ def manifest_in(ref: str, *, plain_http: bool) -> bytes | None:
 
 
 def digest_of(manifest: bytes) -> str:
-    """As a registry names it."""
+    """Return the digest of a manifest, as registries compute it."""
     return f"sha256:{hashlib.sha256(manifest).hexdigest()}"
 
 
 def _skopeo(*arguments: str) -> str:
-    # The policy of the machine says whose signatures images need that come from elsewhere; these were made here.
+    # The machine's policy demands signatures of images from elsewhere; these were made here.
     return run(["skopeo", "--insecure-policy", *arguments], timeout_s=3600)

@@ -1,7 +1,8 @@
-"""What other people's files and scripts name: keys of values, names on objects, metrics, commands (docs/versions.md).
+"""The promised names, on which users' files and scripts depend: values, annotations, metrics, commands
+(docs/versions.md).
 
-They are the first column of the pages of the reference that are made from the code. Those of the last release are in
-`RELEASED`, which `make release RELEASE="VERSION --prepare"` writes; a test asks that what is gone since was announced.
+They are the first column of the generated reference pages. `RELEASED` has those of the last release, and
+`make release RELEASE="VERSION --prepare"` writes it; a test checks that each name that is gone since was announced.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ Names = Mapping[str, Sequence[str]]
 
 
 def names(root: Path) -> Names:
-    """Page of the reference → what it promises."""
+    """Return the promised names by reference page, as the pages are now."""
     pages = {page: (root / "docs/reference" / f"{page}.md").read_text() for page in PAGES}
     return {page: sorted(set(_FIRST.findall(text))) for page, text in pages.items()}
 
 
 def released(root: Path) -> Names:
-    """The same of the last release; nothing before the first."""
+    """Return the promised names of the last release by reference page; empty before the first release."""
     file = root / RELEASED
     read: Names = yaml.safe_load(file.read_text())["names"] if file.exists() else {}
     return read
 
 
 def record(root: Path, version: str) -> None:
-    """Write those of today as the ones of this release."""
+    """Write the present names into `RELEASED`, as those of this release."""
     (root / RELEASED).write_text(yaml.safe_dump({"version": version, "names": dict(names(root))}))
 
 
 def broken(before: Names, now: Names, changelog: str) -> list[str]:
-    """A line for each name that is gone without a word, or that no release before has called deprecated."""
+    """Return a line for each name that is gone without a note in the changelog, or was never deprecated before."""
     _, *parts = _SECTIONS.split(changelog)
     unreleased = "".join(text for title, text in zip(parts[::2], parts[1::2], strict=True) if " - " not in title)
     earlier = "".join(text for title, text in zip(parts[::2], parts[1::2], strict=True) if " - " in title)

@@ -1,7 +1,7 @@
-"""Makes docs/ a site: properdocs calls `on_…` while it builds (properdocs.yml).
+"""Makes a web site of docs/: properdocs calls the functions `on_…` while it builds (properdocs.yml).
 
-The navigation is what docs/README.md links, in its order. Links and anchors in pages are those of a forge; in the site
-a file beside docs/ lies under `repository/`, and a folder is a page that lists its files.
+The navigation has the links of docs/README.md in their order. Links and anchors in the pages are written for a forge.
+In the site, a file outside docs/ is under `repository/`, and a folder is a page that lists its files.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
 Entry: TypeAlias = "str | dict[str, str | list[Entry]]"
-"""Of a navigation: a page, or a title with its page or its entries."""
+"""An entry of the navigation: a page, or a title with its page or its entries."""
 LINK = re.compile(r"\[([^]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: ProperDocsConfig) -> ProperDocsConfig:
-    """Navigation and anchors."""
+    """Set the site's navigation and the form of its anchors."""
     config.nav = navigation(INDEX.read_text())
     config.mdx_configs["toc"] = {"slugify": anchor}
     return config
 
 
 def on_files(files: Files, config: ProperDocsConfig) -> Files:
-    """Add what pages link and docs/ does not have."""
+    """Add files and folders of the repository that pages link and that are not in docs/."""
     waiting = list(DOCS.rglob("*.md"))
     seen = set(waiting)
     while waiting:
@@ -48,7 +48,7 @@ def on_files(files: Files, config: ProperDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files: Files) -> str:
-    """Links of a file of the repository, as they lead in the site."""
+    """Return a page's text with its links changed to their place in the site."""
     if page.file.abs_src_path is None:
         return markdown
     source = Path(page.file.abs_src_path)
@@ -64,7 +64,9 @@ def on_page_markdown(markdown: str, page: Page, config: ProperDocsConfig, files:
 
 
 def navigation(index: str) -> list[Entry]:
-    """The links before the first section of the index, then each section; a line `* Name: …` is a group in it."""
+    """Return the navigation: the links before the index's first section, then each section; a line `* Name: …` in it is
+    a group.
+    """
     first, *sections = re.split(r"^## ", index, flags=re.MULTILINE)
     return [{"Documentation": INDEX.name}, {"Questions": _entries(first)}, *(_section(each) for each in sections)]
 
@@ -77,7 +79,7 @@ def _section(text: str) -> Entry:
 
 
 def _entries(text: str) -> list[Entry]:
-    """A page for each link; for the index of a folder that folder's pages, too."""
+    """Return an entry for each link; the index of a folder brings the folder's pages, too."""
     found: list[Entry] = []
     for title, page in _pages(text, DOCS):
         below = _pages(page.read_text(), page.parent) if page.name == INDEX.name else ()
@@ -90,7 +92,7 @@ def _entries(text: str) -> list[Entry]:
 
 
 def _pages(text: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Title and file of each page that a text in a folder links."""
+    """Yield title and file of each page that a text links; `folder`: the folder of the text."""
     for name, path, _ in LINK.findall(text):
         target = (folder / path).resolve()
         if target.suffix == ".md":
@@ -98,31 +100,31 @@ def _pages(text: str, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def linked_from(page: Path) -> set[Path]:
-    """Files and folders of the repository."""
+    """Return the files and folders of the repository that a page links."""
     targets = (target_of(page, path) for _, path, _ in LINK.findall(page.read_text()))
     return {target for target in targets if target is not None}
 
 
 def target_of(page: Path, path: str) -> Path | None:
-    """What a link leads to, unless that is elsewhere or nowhere; for the latter the build fails."""
+    """Return the file or folder of a link; None if it is outside the repository or missing (then the build fails)."""
     target = (page.parent / path).resolve()
     return target if "://" not in path and target.exists() and ROOT in target.parents else None
 
 
 def place_of(target: Path) -> str:
-    """Where a file or folder is in the site."""
+    """Return the place of a file or folder in the site."""
     inside = DOCS in target.parents
     path = target.relative_to(DOCS).as_posix() if inside else f"repository/{target.relative_to(ROOT).as_posix()}"
     return f"{path}/index.md" if target.is_dir() else path
 
 
 def listing(folder: Path) -> str:
-    """A page with the files of a folder, which the site has if the folder is in docs/."""
+    """Return a page that lists the files of a folder; they are links if the folder is in docs/."""
     files = sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file())
     lines = [f"[{each}]({each})" if DOCS in folder.parents else f"`{each}`" for each in files]
     return "\n".join([f"# {folder.relative_to(ROOT)}", "", *(f"* {each}" for each in lines)]) + "\n"
 
 
 def anchor(heading: str, separator: str) -> str:
-    """As a forge makes it."""
+    """Return the anchor of a heading, as a forge makes it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", separator)

@@ -1,13 +1,13 @@
 """Makes the values.schema.json of a chart from its values.yaml and its values.rules.yaml.
 
-The type of a key is inferred from its default. A map that is not empty is a section: it has these keys and no others.
-What a default cannot tell is a rule, by the dotted path of the key:
+The type of a key is inferred from its default. A map that is not empty is a section: it allows these keys and no
+others. A rule in values.rules.yaml adds what the default cannot tell; its key is the dotted path of the value:
 
-* `*` in a path stands for any text, and `.` is the whole. Of several rules that fit a key, the last one holds.
-* A word is a type of JSON, or a definition: of the same file, or of charts/definitions.yaml.
-* `^…` is the pattern of a string. A list is the values that are allowed.
-* Keywords of JSON schema are added to what is inferred. With `type` among them, nothing is inferred.
-* `properties` are all keys of a map, unless `additionalProperties` stands beside them.
+* `*` in a path matches any text, and `.` is the whole file. If several rules match a key, the last one counts.
+* A word is a JSON type, or a definition in the same file or in charts/definitions.yaml.
+* `^…` is the pattern of a string. A list gives the allowed values.
+* Keywords of JSON schema are added to the inferred schema. With `type` among them, nothing is inferred.
+* `properties` gives all keys of a map, unless the rule also has `additionalProperties`.
 * `define: NAME` on a section makes it a definition.
 """
 
@@ -25,21 +25,21 @@ Node = dict[str, object]
 TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 KEYWORDS = Draft7Validator.META_SCHEMA["properties"].keys()
 ONE = ("additionalProperties", "items", "not", "propertyNames")
-"""Keywords that have a schema."""
+"""Keywords of JSON schema whose value is a schema."""
 SEVERAL = ("allOf", "anyOf", "oneOf")
-"""Keywords that have a list of schemas."""
+"""Keywords of JSON schema whose value is a list of schemas."""
 IMPLIED: Mapping[str, Node] = {
     "additionalProperties": {"type": "object"},
     "items": {"type": "array"},
     "properties": {"type": "object", "additionalProperties": False},
 }
-"""What a keyword says besides."""
+"""Keyword of JSON schema → the schema that it implies."""
 OF_HELM: Node = {"global": {"type": "object"}}
-"""Keys that helm itself gives to a chart."""
+"""Keys that helm itself passes to a chart."""
 
 
 class _Chart:
-    """Rules of one chart, and which of them something needs."""
+    """The rules of one chart; it notes which of them were used."""
 
     def __init__(self, rules: Mapping[str, object], definitions: Mapping[str, object]) -> None:
         self._rules = rules
@@ -49,11 +49,11 @@ class _Chart:
         self.definitions: Node = {}
 
     def unused(self) -> list[str]:
-        """Rules that hold for no key."""
+        """Return the rules that match no key."""
         return [path for path in self._rules if path not in self._used]
 
     def key(self, path: str, default: object) -> Node:
-        """Schema of a key, from its default and its rule."""
+        """Return the schema of a key, from its default and its rule."""
         rule = self._rule(path)
         if not isinstance(rule, dict) or "type" in rule:
             return self._shape(rule)
@@ -116,7 +116,7 @@ def _reference(name: str) -> Node:
 
 
 def schema(values: Node, rules: Node, shared: Node) -> Node:
-    """The schema of values with these defaults; `shared` are the definitions of all charts.
+    """Return the schema of values with these defaults. `shared`: the definitions of all charts.
 
     Raises:
         ValueError: a rule has no key, a definition no use, or something has no meaning.
@@ -137,7 +137,7 @@ def schema(values: Node, rules: Node, shared: Node) -> Node:
 
 
 def of_chart(folder: Path) -> Node:
-    """The schema of the chart in a folder."""
+    """Return the values' schema of the chart in a folder."""
     files = (folder / "values.yaml", folder / "values.rules.yaml", folder.parent / "definitions.yaml")
     try:
         return schema(*(yaml.safe_load(file.read_text()) for file in files))
