@@ -1,4 +1,4 @@
-"""Docker-archives of images: written with each layer once, and read for what the images hold."""
+"""Writes docker-archives of images, with each layer once, and reads which packages the images have."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import IO, Any
 
 SBOM = "usr/share/sunkpy/sbom.spdx.json"
-"""Where `write-sbom` leaves the list of packages."""
+"""The path in an image where `write-sbom` writes the list of packages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """An image of an archive: the bytes of its layers, compressed, and the versions of its packages."""
+    """An image in an archive: its reference, the compressed size of its layers in bytes, and its packages' versions."""
 
     ref: str
     size: int
@@ -23,7 +23,7 @@ class Contents:
 
 
 def write_docker_archive(layout: Path, archive: Path, refs: Mapping[str, str]) -> None:
-    """One docker-archive of all images of an OCI layout; a layer that several share is in it once.
+    """Write all images of an OCI layout into one docker-archive; a layer that several images share is in it once.
 
     `refs` maps the name of an image in the layout to its reference in the archive.
     """
@@ -59,7 +59,7 @@ def _add(tar: tarfile.TarFile, name: str, file: Path) -> None:
 
 
 def packages_in(layout: Path) -> dict[str, Mapping[str, str]]:
-    """The packages of each image of an OCI layout."""
+    """Return the packages of each image in an OCI layout: package → version."""
     found = {}
     for name, manifest in _manifests(layout).items():
         blobs = (_blob(layout, layer["digest"]) for layer in reversed(manifest["layers"]))
@@ -68,13 +68,13 @@ def packages_in(layout: Path) -> dict[str, Mapping[str, str]]:
 
 
 def refs_in(archive: Path) -> dict[str, str]:
-    """Image → reference, of a docker-archive."""
+    """Return image → reference of all images in a docker-archive."""
     with tarfile.open(archive) as tar:
         return {_name(ref): ref for entry in _entries(tar) for ref in entry["RepoTags"]}
 
 
 def contents_of(archive: Path) -> dict[str, Contents]:
-    """Image → what it is, of a docker-archive."""
+    """Return image → its size and packages, of all images in a docker-archive."""
     found = {}
     with tarfile.open(archive) as tar:
         for entry in _entries(tar):
@@ -86,7 +86,9 @@ def contents_of(archive: Path) -> dict[str, Contents]:
 
 
 def sboms_in(archive: Path) -> dict[str, bytes]:
-    """Image → its list of packages as SPDX, of a docker-archive; empty for an image without one."""
+    """Return image → its list of packages as SPDX, of all images in a docker-archive; empty for an image
+    without one.
+    """
     with tarfile.open(archive) as tar:
         return {_name(ref): _sbom_in(tar, entry) for entry in _entries(tar) for ref in entry["RepoTags"]}
 
@@ -96,7 +98,7 @@ def _sbom_in(tar: tarfile.TarFile, entry: Mapping[str, Any]) -> bytes:
 
 
 def _topmost(layers: Iterable[IO[bytes]]) -> bytes:
-    """The first list of packages in layers, of which the topmost comes first."""
+    """Return the list of packages from the topmost layer that has one. `layers`: topmost first."""
     for layer in layers:
         with layer, tarfile.open(fileobj=layer, mode="r|*") as files:
             for member in files:

@@ -1,4 +1,4 @@
-"""What an image is made of, as its tag: the lines and files of a Dockerfile, and the versions of packages."""
+"""Computes the tags of images: hashes of the lines and files of a Dockerfile, and of the versions of packages."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage of a Dockerfile: what it is made from, and its lines."""
+    """A stage of a Dockerfile: its base (the word after FROM), and its lines."""
 
     base: str
     lines: tuple[str, ...]
 
     @property
     def copied(self) -> list[str]:
-        """The files that it copies, from the context."""
+        """The files that the stage copies from the build context."""
         copies = [line.split() for line in self.lines if line.startswith("COPY ")]
         return [source for words in copies if not words[1].startswith("--") for source in words[1:-1]]
 
     @property
     def taken_from(self) -> list[str]:
-        """The stages of whose files it copies some."""
+        """The other stages from which the stage copies files."""
         return [line.split()[1].removeprefix("--from=") for line in self.lines if line.startswith("COPY --from=")]
 
 
 def fingerprint(inputs: Iterable[Path], *, root: Path, salt: str = "") -> str:
-    """Twelve hex digits that change with the path, mode or content of any file in or below the inputs."""
+    """Return twelve hex digits that change with the path, mode or content of any file in or below the inputs."""
     digest = hashlib.sha256(salt.encode())
     for file in sorted(files_in(inputs)):
         executable = os.access(file, os.X_OK)
@@ -39,7 +39,7 @@ def fingerprint(inputs: Iterable[Path], *, root: Path, salt: str = "") -> str:
 
 
 def files_in(inputs: Iterable[Path]) -> Iterator[Path]:
-    """The inputs that are files, and those below the folders among them."""
+    """Yield the inputs that are files, and all files below the inputs that are folders."""
     for path in inputs:
         if path.is_dir():
             yield from (file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
@@ -48,7 +48,7 @@ def files_in(inputs: Iterable[Path]) -> Iterator[Path]:
 
 
 def read_stages(dockerfile: str) -> dict[str, Stage]:
-    """By name; what stands before the first belongs to each. Comments count for nothing."""
+    """Return the stages of a Dockerfile by name. Lines before the first stage belong to each; comments are left out."""
     lines = [line for line in dockerfile.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
     stages: dict[str, Stage] = {}
     head: list[str] = []
@@ -66,7 +66,7 @@ def read_stages(dockerfile: str) -> dict[str, Stage]:
 
 
 def final_ref(ref: str, packages: Mapping[str, str]) -> str:
-    """The reference of an image that has these packages: of other versions it is another image."""
+    """Return the final reference of an image with these packages; other versions give another reference."""
     name, _, inputs = ref.rpartition("-")
     versions = [f"{package}={version}" for package, version in sorted(packages.items())]
     return f"{name}-{hashlib.sha256(chr(10).join([inputs, *versions]).encode()).hexdigest()[:12]}"
