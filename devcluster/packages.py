@@ -43,7 +43,7 @@ def missing_packages(is_installed: Callable[[str], bool], wanted: Mapping[str, s
 
 
 def ensure(wanted: Mapping[str, str] = PACKAGES, *, progress: Callable[[str], None]) -> None:
-    """Install missing packages by apt; without apt or root, raise DevclusterError with their names."""
+    """Install what is missing through apt; without apt or root, name it exactly."""
     if missing_packages(is_there, wanted):
         with locked(default_cache() / "packages.lock"):  # apt fails when another one runs
             _install(wanted, progress)

@@ -279,7 +279,9 @@ class GangRecord:
                 member.refusal = member.refusal if uid in refused else None
 
     def note_refusal(self, pod: Pod, why: str, *, now: float, first_s: float) -> None:
-        """Note that a member's node refused it. It is tried there again, each time after a longer pause."""
+        """Note that the node of a gang's pod refused the pod. It is tried there again, after a longer pause
+        each time.
+        """
         member = self.member(pod)
         since, times = (member.refusal.since, member.refusal.times) if member.refusal is not None else (now, 0)
         again_at = now + backoff_s(times, first_s=first_s, last_s=_NODE_AGAIN_LAST_S)

@@ -110,7 +110,7 @@ class RowNodes(msgspec.Struct, frozen=True):
 
 
 class RowPriority(msgspec.Struct, frozen=True):
-    """PriorityTier of slurm.conf(5)."""
+    """A partition's PriorityTier, slurm.conf(5)."""
 
     tier: int = 0
 

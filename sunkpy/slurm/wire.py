@@ -402,7 +402,7 @@ class PartitionNodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionPriority(msgspec.Struct, frozen=True, kw_only=True):
-    """PriorityTier of slurm.conf(5): jobs of a higher tier go first, and preempt where that is configured."""
+    """A partition's PriorityTier, slurm.conf(5): jobs of a higher tier go first, and preempt if that is configured."""
 
     tier: int = 0
 
@@ -422,7 +422,7 @@ class PartitionsReply(Reply, frozen=True, kw_only=True):
 
 
 class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
-    """How long slurmctld worked on one type of message, in microseconds, as in sdiag(1)."""
+    """The time that slurmctld has worked on one type of message, in microseconds, as in sdiag(1)."""
 
     message_type: str = ""
     total_time: int = 0

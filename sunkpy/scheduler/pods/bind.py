@@ -98,7 +98,7 @@ class Binder:
             await self._send_all(record, _noted(action, placed, plan))
 
     async def bind_directly(self, record: GangRecord, action: act.BindDirectly) -> None:
-        """Bind a pod that has no job to its own node.
+        """Bind a pod that never queues, such as a DaemonSet's, to the node that it names itself.
 
         Raises:
             Refused: the pod cannot be bound to its node now.

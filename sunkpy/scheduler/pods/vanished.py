@@ -132,9 +132,7 @@ class Vanished:
         self._question.set()
 
     def _job_of(self, pod: Pod) -> JobId | None:
-        """Return the job under which the pod ran, by its gang's record first: a user may have removed the pod's
-        note.
-        """
+        """Return the job under which the pod ran. Its gang's record counts first: a user may have removed its note."""
         record = self._leader.ledger.get(self._find_id(pod))
         return (record.bound_to if record is not None else None) or noted_job(pod)
 
