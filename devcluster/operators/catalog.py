@@ -68,7 +68,7 @@ TRAINING_OPERATOR = Operator(
     version="1.8.1",
     programs=(Program("cmd/training-operator.v1", "kubeflow/training-operator", "/manager"),),
     manifests=("manifests/overlays/standalone",),
-    # What it puts into pods itself: a wait for the master, and for MPIJob v1 a copy of kubectl.
+    # The images that it puts into pods itself: one waits for the master, and one copies kubectl for MPIJob v1.
     args=(f"--pytorch-init-container-image={TOOLS_IMAGE}", f"--mpi-kubectl-delivery-image={TOOLS_IMAGE}"),
     clashes=("mpi-operator",),
 )
@@ -87,7 +87,7 @@ KUBERAY = Operator(
     programs=(Program("", "quay.io/kuberay/operator", "/manager"),),
     manifests=("config/default",),
     edits=(Edit("config/default/kustomization.yaml", "namespace: default", "namespace: ray-system"),),
-    # Both run `ray`, which the stand-in image does not have.
+    # The injected init container and probes run `ray`, which the tests' image does not have.
     env={"ENABLE_INIT_CONTAINER_INJECTION": "false", "ENABLE_PROBES_INJECTION": "false"},
     extra=({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ray-system"}},),
 )
@@ -127,7 +127,7 @@ VOLCANO = Operator(
         Program("cmd/webhook-manager", "docker.io/volcanosh/vc-webhook-manager", "/vc-webhook-manager"),
     ),
     manifests=("installer/volcano-development.yaml",),
-    # Its scheduler is what Slurm stands in for; admission-init makes the certificate in a shell.
+    # Slurm takes the place of its scheduler; admission-init would make the certificate in a shell.
     without=frozenset(
         {
             "Deployment/volcano-scheduler",
@@ -172,12 +172,12 @@ ARGO_WORKFLOWS = Operator(
     programs=(Program("cmd/workflow-controller", "quay.io/argoproj/workflow-controller", "/bin/workflow-controller"),),
     manifests=("manifests/cluster-install",),
     without=frozenset({"Deployment/argo-server", "Service/argo-server"}),
-    # Its executor does not build: signal_linux.go is not in the module. So steps get their pods, and do not finish.
+    # Its executor does not build: the module lacks signal_linux.go. So steps get their pods, but do not finish.
     args=(f"--executor-image={TOOLS_IMAGE}", "--executor-image-pull-policy=IfNotPresent"),
     extra=(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argo"}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "argo-jobset", "namespace": "argo"}},
-        # What a step's pod writes is given out per namespace by Argo's users; here all of them may.
+        # Argo's users grant the rights of a step's pod per namespace; here all ServiceAccounts have them.
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",

@@ -115,7 +115,7 @@ class LeaseOver(SlurmError):
 
 _UNREACHABLE = frozenset({
     1001, 1002, 1003, 1004,  # cannot connect, send, receive, shut down
-    1800, 1801, 1802, 1803,  # the same towards slurmctld
+    1800, 1801, 1802, 1803,  # the same for a connection to slurmctld
     2027,                    # ESLURM_IN_STANDBY_MODE
     5004,                    # SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT
     7000, 7008,              # ESLURM_DB_CONNECTION, ESLURM_DB_CONNECTION_INVALID: slurmdbd, or its database
