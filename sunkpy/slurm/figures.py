@@ -29,7 +29,7 @@ _SHARED: Final = "v0.0.44"
 
 
 class NodeName(msgspec.Struct, frozen=True):
-    """A node of a job in slurmrestd's answer."""
+    """The name of a job's node in slurmrestd's answer."""
 
     name: str = ""
 

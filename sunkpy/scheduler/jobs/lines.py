@@ -56,7 +56,7 @@ class SubmitLines:
         self._lines: dict[_Limit, _Line] = {}
 
     async def run(self) -> None:
-        """Give turns until cancelled."""
+        """Call `next_turn` each `again_s`, until cancelled."""
         while True:
             await asyncio.sleep(self._leader.settings.times.again_s)
             self.next_turn()
