@@ -1,4 +1,4 @@
-"""Accounts as values: what an administrator wants, what slurmdbd has, and what has to be changed."""
+"""Slurm's accounts: what an admin wants in the values, what slurmdbd has, and the changes between them."""
 
 from sunkpy.core.accounts.batches import in_batches
 from sunkpy.core.accounts.changes import Change

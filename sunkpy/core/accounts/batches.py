@@ -1,8 +1,8 @@
-"""Batches of changes of users, one request each: slurmdbd needs as long for one user as for ten.
+"""Batches of changes for users, one request each: slurmdbd needs as long for one user as for ten.
 
-A batch has equal new members of one account, or changes of members of any kind. The order for each user is kept, so
-that the first account of a new user is still the default. All other changes go alone and in order: accounts from the
-root down, QoS before those that preempt them.
+A batch has new members of one account with equal settings, or changes of existing members of any account. The order for
+each user is kept, so that the first account of a new user is still the default. All other changes go alone and in
+order: accounts from the root down, QoS before those that preempt them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from sunkpy.core.accounts.changes import Change, ChangeAssociation, MakeMembership
 
 AT_MOST: Final = 100
-"""Half a second of work for slurmdbd, in which others wait."""
+"""The most changes in a batch: half a second of work for slurmdbd, in which other clients wait."""
 
 
 def in_batches(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
-    """The changes as batches, each with changes of one kind."""
+    """Yield the changes in batches; each batch has changes of one kind and is sent as one request."""
     waiting: dict[bytes, list[Change]] = {}
     users: set[str] = set()
     for change in changes:
@@ -36,7 +36,7 @@ def in_batches(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
 
 
 def _likeness(change: Change) -> bytes | None:
-    """Equal for changes that go together; None for a change that goes alone."""
+    """Return a value that is equal for changes of one batch; None for a change that goes alone."""
     match change:
         case MakeMembership():
             alike = msgspec.structs.replace(change.association, user="")

@@ -1,4 +1,4 @@
-"""What to change in slurmdbd, as values. None of them deletes anything: see `sunkpy.core.accounts.plan`."""
+"""The changes of slurmdbd that a plan may contain. None of them deletes anything: see `sunkpy.core.accounts.plan`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, QosRe
 
 
 class MakeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """A QoS that does not exist yet."""
+    """Make a QoS that slurmdbd does not have."""
 
     name: str
     after: QosRecord
 
 
 class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes a QoS of ours that differs from the values. `closes`: the values no longer have it."""
+    """Change a QoS that sunkpy made and that differs from the values. `closes`: the values no longer have it."""
 
     name: str
     after: QosRecord
@@ -24,14 +24,14 @@ class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """An account that is not in the tree."""
+    """Make an account that is not in the tree of this cluster, and its association."""
 
     after: AccountRecord
     association: AssociationRecord
 
 
 class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Description or organization of an account of ours."""
+    """Change the description or organization of an account that sunkpy made."""
 
     name: str
     after: AccountRecord
@@ -39,9 +39,9 @@ class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
-    """Puts a user into an account. If the user does not exist, they are made, and the first account is their default.
+    """Put a user into an account. If slurmdbd has no such user, it makes one, with this account as the default.
 
-    `is_default`: of a user who is there already, and who gets this one as the default in this cluster.
+    `is_default`: for an existing user, make this account their default in this cluster.
     """
 
     association: AssociationRecord
@@ -49,7 +49,10 @@ class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
-    """Place, shares, QoS or limits of an account or of a user in it. `closes` as of a QoS."""
+    """Change the parent, shares, QoS or limits of an account, or of a user in it.
+
+    `closes`: the values no longer have the account or user.
+    """
 
     after: AssociationRecord
     before: AssociationRecord
@@ -57,9 +60,7 @@ class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetDefaultAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Sets the account of a user's jobs that name none. The user is in this account. `before`: the account until now;
-    empty if there was none.
-    """
+    """Set the default account of a user who is in this account already. `before`: the old default; may be empty."""
 
     association: AssociationRecord
     before: str

@@ -1,4 +1,4 @@
-"""Errors in the values for accounts, by name: found before anything is changed.
+"""Errors in the values for accounts, QoS and users, found before anything in slurmdbd is changed.
 
 slurmdbd accepts almost anything and drops parts without an error: a name with a quote, a default QoS that does not
 exist, a TRES that it does not count. So all values are checked here first.
@@ -15,14 +15,14 @@ from sunkpy.core.accounts.tree import Tree
 from sunkpy.core.accounts.wanted import Membership, WantedAccount, WantedUser, default_account
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,59}")
-"""Names of accounts and QoS. Only small letters, because for MariaDB `Chem` and `chem` are the same name."""
+"""A valid name of an account or QoS: only lower-case letters, because `Chem` and `chem` are equal for MariaDB."""
 
 _USER = re.compile(r"[a-z0-9_][a-z0-9_.@-]{0,59}\$?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def find_contradictions(tree: Tree) -> list[str]:
-    """Everything that is wrong with these values in this slurmdbd, a sentence each; empty when they can be applied."""
+    """Return one sentence for each error in the values for this slurmdbd; empty if they can be applied."""
     parts = (_in_names, _upper_case_twins, _in_texts, _in_qos, _in_accounts, _in_users)
     return list(chain.from_iterable(part(tree) for part in parts))
 
@@ -40,13 +40,13 @@ def _in_names(tree: Tree) -> Iterator[str]:
             elif name == ROOT and kind != "QoS":
                 yield f"{kind} root belongs to Slurm"
             elif name == CLOSED and kind == "QoS":
-                yield f"QoS {CLOSED} is reserved for what has been closed"
+                yield f"QoS {CLOSED} is reserved for accounts and users that sunkpy has closed"
     if wanted.pods.account and wanted.pods.user in wanted.users:
         yield f"user {wanted.pods.user} submits the jobs of pods and is in every account: remove it from users"
 
 
 def _upper_case_twins(tree: Tree) -> Iterator[str]:
-    """sacctmgr writes lower case, but others may write to slurmdbd: then the same name would be theirs."""
+    """Find wanted names that slurmdbd has with upper-case letters: sacctmgr writes none, but other clients may."""
     wanted, now = tree.wanted, tree.now
     for kind, names, present in (
         ("account", wanted.accounts, now.accounts),
@@ -55,7 +55,7 @@ def _upper_case_twins(tree: Tree) -> Iterator[str]:
     ):
         for name in present:
             if name != name.lower() and name.lower() in names:
-                yield f"{kind} {name.lower()}: slurmdbd has {name}, and its database ignores case"
+                yield f"{kind} {name.lower()}: slurmdbd has {name}, and for its database both are the same name"
 
 
 def _in_texts(tree: Tree) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _in_qos(tree: Tree) -> Iterator[str]:
     known = _known_qos(tree)
     for name, qos in tree.wanted.qos.items():
         if tree.now.is_guest:
-            yield f"QoS {name}: the QoS of a slurmdbd are for all its clusters: make it where the slurmdbd is"
+            yield f"QoS {name}: all clusters of a slurmdbd share its QoS: set it in the release that runs the slurmdbd"
         for other in qos.preempts:
             if other not in known:
                 yield f"QoS {name} preempts {other}, which does not exist"
@@ -86,7 +86,7 @@ def _in_qos(tree: Tree) -> Iterator[str]:
 
 
 def _preemption_circle(start: str, tree: Tree) -> list[str]:
-    """A chain of preemption from a QoS back to itself; empty when there is none."""
+    """Return a chain of preemptions from a QoS back to itself; empty if there is none."""
     preempts: dict[str, Iterable[str]] = {name: qos.preempts for name, qos in tree.now.qos.items() if not qos.is_ours}
     preempts |= {name: qos.preempts for name, qos in tree.wanted.qos.items()}
     ways = [[start, other] for other in preempts.get(start, ())]
@@ -141,7 +141,7 @@ def _in_default(name: str, user: WantedUser) -> Iterator[str]:
 
 def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: Tree) -> Iterator[str]:
     if own.qos == ():
-        yield f"{who} has no QoS at all: leave `qos` out for those above it"
+        yield f"{who} has no QoS at all: to inherit the QoS of the account above, leave `qos` out"
         return
     for qos in own.qos or ():
         if qos not in _known_qos(tree):
@@ -153,7 +153,7 @@ def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: T
 
 
 def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
-    """Slurm drops the limit of a TRES that it does not count, without an error."""
+    """Find limits of TRES that Slurm does not count: slurmdbd drops them without an error."""
     named: set[str] = set()
     for limit in limits:
         tables: list[Mapping[str, int]] = [limit.tres]
@@ -165,7 +165,7 @@ def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
 
 
 def _known_qos(tree: Tree) -> set[str]:
-    """The QoS of the values and of others, without those that are being closed."""
+    """Return the QoS that the values or somebody else made, without those that sunkpy closes."""
     now = tree.now
     others = (name for name, qos in now.qos.items() if now.is_guest or not qos.is_ours)
     return {*tree.wanted.qos, *others} - {CLOSED}

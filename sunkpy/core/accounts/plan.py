@@ -1,24 +1,23 @@
-"""Plans the changes of slurmdbd from the values and from what slurmdbd has.
+"""Plans the changes of slurmdbd from the chart's values and from what slurmdbd has.
 
-Ours is what carries our mark: accounts and QoS in their description, users' associations in their comment. So the mark
-lasts as long as the object, also after a restore, and needs no memory here. What others made is left alone, and named
-if it is in the way.
+sunkpy changes only objects with its mark: the description of an account or QoS, or the comment of an association,
+begins with `k8s: `. The mark lasts as long as the object, also after a restore of the database. What somebody else made
+is left alone, and named if it is in the way.
 
-Accounts and QoS are one for all clusters of a slurmdbd, associations and default accounts are of one cluster. So the
-release with the slurmdbd keeps QoS and what accounts are. Releases of other clusters, its guests, only make an account
-that is missing, and what is theirs is the association with a marked comment.
+All clusters of a slurmdbd share its accounts and QoS; each cluster has its own associations and default accounts. So
+the release that runs the slurmdbd keeps QoS and account records. Releases of other clusters, its guests, only make
+accounts that are missing, and change only their own marked associations.
 
-Nothing is deleted. Slurm forgets the usage of a deleted association, and with it who had used their share. What is no
-longer in the values is closed: it takes no more jobs, running jobs continue, and usage still counts. When it is in the
-values again, it is opened as before. A limit on the association alone would not close it, because a limit on the job's
-QoS replaces it. So a closed association has only a QoS that takes no jobs.
+Nothing is deleted, because Slurm forgets the usage of a deleted association, and so who has used their share. What is
+no longer in the values is closed: it takes no more jobs, running jobs continue, and usage still counts. If it is in the
+values again later, it is opened. A limit on the association alone would not close it, because a limit on the job's QoS
+replaces it. So a closed association has only a QoS that takes no jobs.
 
-Each association gets its QoS and its default QoS explicitly, also inherited ones. Slurm refuses a change above that
-leaves an association below without its default, and its API cannot empty a list.
+Each association gets its QoS and its default QoS explicitly, also inherited ones: Slurm refuses to change an account if
+that would leave an association below without its default, and its API cannot empty a list.
 
-Changes are in an order in which each is possible after those before it: QoS, those that others preempt first; accounts
-from the root down; users, all in their default accounts first, account by account. The caller may stop
-anywhere and plan again.
+Each change is possible after those before it. The order: QoS, preempted ones first; accounts from the root down; users,
+first in their default accounts, account by account. The caller may stop anywhere and plan again.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from sunkpy.core.accounts.tree import Tree, grow_tree
 from sunkpy.core.accounts.wanted import Membership, WantedAccounts, count_shares, default_account, limits_of
 
 COMMENT: Final = mark("values")
-"""Comment of an association: set when it is made, because Slurm's API cannot change it."""
+"""The comment of an association that sunkpy makes. It is set at once, because Slurm's API cannot change it later."""
 
 _CLOSED_QOS: Final = QosRecord(
     description=mark("nothing can be submitted"), limits=Limits(submitted=0), per_user=Ceiling(submitted=0)
@@ -61,8 +60,9 @@ _CLOSED_QOS: Final = QosRecord(
 
 
 class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes. If there are `contradictions`, nothing is done. `left_alone`: objects that others made, and that
-    they have to change themselves.
+    """The changes of slurmdbd that bring it in line with the values; none if there are `contradictions`.
+
+    `left_alone`: a text for each wanted change that sunkpy cannot make, with the sacctmgr command for it.
     """
 
     changes: tuple[Change, ...] = ()
@@ -71,7 +71,7 @@ class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_accounts(wanted: WantedAccounts, now: Accounting) -> AccountsPlan:
-    """Plan what brings slurmdbd in line with these values."""
+    """Return the changes that bring slurmdbd in line with these values, or the errors in the values."""
     tree = grow_tree(wanted, now)
     contradictions = find_contradictions(tree)
     if contradictions:
@@ -96,14 +96,14 @@ def _qos(tree: Tree) -> Iterator[Change | str]:
         else:
             if before.preempts and not after.preempts:
                 others, command = ", ".join(before.preempts), f"sacctmgr modify qos {name} set preempt=''"
-                yield f"QoS {name} preempts {others} still: Slurm's API cannot take the last one away. {command}"
+                yield f"QoS {name} still preempts {others}, because Slurm's API cannot remove the last one: {command}"
                 after = msgspec.structs.replace(after, preempts=before.preempts)
             if after != before:
                 yield ChangeQos(name=name, after=after, before=before)
 
 
 def _preempted_first(wanted: WantedAccounts) -> list[str]:
-    """All QoS, each after those that it preempts."""
+    """Return the names of all wanted QoS, each after the QoS that it preempts."""
     ordered: dict[str, None] = {}
     waiting = [(name, False) for name in reversed(list(wanted.qos))]
     while waiting:
@@ -201,7 +201,7 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
 
 
 def _defaults(tree: Tree) -> Iterator[Change | str]:
-    """Default accounts of users who are in them already; in a new one they are made with it."""
+    """Yield changes of default accounts, for users who are in the new one already; `MakeMembership` does the others."""
     for name, user in sorted(tree.wanted.members.items()):
         before, after = tree.now.default_accounts.get(name), default_account(user)
         if before is None or before == after:
@@ -216,16 +216,19 @@ def _defaults(tree: Tree) -> Iterator[Change | str]:
 
 
 def _becomes_default(name: str, account: str, tree: Tree) -> bool:
-    """A new user's first account is the default anyway."""
+    """True if this new membership has to become the user's default account.
+
+    False for a user who is new to slurmdbd, because Slurm makes their first account the default anyway.
+    """
     before = tree.now.default_accounts.get(name)
     is_wanted = default_account(tree.wanted.members[name]) == account
     return before is not None and before != account and is_wanted and _is_free(name, tree)
 
 
 def _is_free(name: str, tree: Tree) -> bool:
-    """Has the user no default account here that others made?
+    """True if sunkpy may change the user's default account: there is none, or sunkpy made the user's membership in it.
 
-    A user without an association there is in it by partitions, which others made.
+    A user without an association in their default account has associations by partition, which others made.
     """
     before = tree.now.default_accounts[name]
     association = tree.now.associations.get((before, name))
@@ -236,7 +239,7 @@ def _is_free(name: str, tree: Tree) -> bool:
 
 
 def _closing(tree: Tree) -> Iterator[Change | str]:
-    """What is ours and no longer in the values."""
+    """Yield the changes that close marked associations and QoS which are no longer in the values."""
     wanted, now = tree.wanted, tree.now
     unwanted, closed = list(_unwanted(tree)), now.qos.get(CLOSED)
     if closed is None and unwanted:

@@ -1,4 +1,4 @@
-"""A plan in words: what `--dry-run` prints, and what is logged of each change."""
+"""An accounts plan as text: what `--dry-run` prints, and the log line of each change."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _CLOSED = "closed: takes no more jobs and keeps its usage"
 
 
 def describe_plan(plan: AccountsPlan) -> str:
-    """Lines that begin with `+` (made), `~` (changed), `-` (closed), `!` (left alone, or wrong)."""
+    """Return the plan as lines that begin with `+` (made), `~` (changed), `-` (closed), `!` (left alone, or wrong)."""
     lines = [f"! {text}" for text in (*plan.contradictions, *plan.left_alone)]
     lines += [describe_change(change) for change in plan.changes]
     if plan.contradictions:
-        lines.append("Nothing is changed while the values contradict themselves.")
+        lines.append("Nothing is changed until the errors in the values are corrected.")
     elif not plan.changes:
         lines.append("Nothing to change.")
     return "\n".join(lines)
 
 
 def describe_change(change: Change) -> str:
-    """The change in one line of text."""
+    """Return one change of slurmdbd as a line of text."""
     match change:
         case MakeQos():
             return f"+ QoS {change.name}{_facts(change.after)}"
@@ -78,7 +78,7 @@ def _difference(before: msgspec.Struct, after: msgspec.Struct) -> str:
 
 
 def _words(record: msgspec.Struct) -> Iterator[tuple[str, str]]:
-    """Fields and their values, each limit by itself, without the name and the mark."""
+    """Yield a record's field names and values as text, each limit separately, without account, user and comment."""
     for field in record.__struct_fields__:
         value = getattr(record, field)
         name = field.replace("_", " ").replace("qos", "QoS")

@@ -1,10 +1,10 @@
-"""What slurmdbd keeps of accounts, QoS and associations, as far as values may say it.
+"""Slurm's accounts, QoS and associations as slurmdbd keeps them: the fields that the chart's values may set.
 
 The tree of accounts is made of associations: one for each account, with its parent, and one for each user in an
-account. Limits and shares stand on associations and on QoS (https://slurm.schedmd.com/resource_limits.html).
+account. Limits and shares are fields of associations and of QoS (https://slurm.schedmd.com/resource_limits.html).
 
-Units: TRES by Slurm's name of it (`cpu`, `mem` in MiB, `node`, `billing`, `gres/gpu`); times in minutes; None is no
-limit.
+Units: TRES by Slurm's name for it (`cpu`, `mem` in MiB, `node`, `billing`, `gres/gpu`); times in minutes; None means
+no limit.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Tres = Mapping[str, Count]
 
 ROOT: Final = "root"
-"""The account at the top of the tree, and the user who is always there. Both are Slurm's own."""
+"""The name of the account at the top of the tree, and of the user in it. Slurm makes both itself."""
 
 CLOSED: Final = "sunkpy-closed"
-"""The QoS of associations that are closed. Made when something is closed for the first time."""
+"""The QoS of closed associations. The process makes it when it closes the first one."""
 
 SHARES_OF_PARENT: Final = 2**31 - 1
-"""Shares that say "those of the account": Slurm's FAIRSHARE_PARENT."""
+"""The number of shares by which a user takes part in the account's own shares: Slurm's FAIRSHARE_PARENT."""
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Limits at one time: jobs running, jobs queued or running, TRES of the running ones."""
+    """Limits at any one moment: running jobs, queued and running jobs (`submitted`), TRES of running jobs."""
 
     jobs: Count | None = None
     submitted: Count | None = None
@@ -38,9 +38,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class Limits(Ceiling, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Limits of all jobs below together (`tres_minutes`: over all time), and of each job (`job_tres`,
-    `job_minutes`).
-    """
+    """Limits of an association or QoS: on all its jobs together (`tres_minutes`: over all time), and on each job."""
 
     tres_minutes: Tres = {}
     job_tres: Tres = {}
@@ -48,7 +46,7 @@ class Limits(Ceiling, frozen=True, kw_only=True, rename="camel", forbid_unknown_
 
 
 class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A QoS. `preempt_mode` is empty if the mode is that of the cluster. `flags` are those of sacctmgr(1)."""
+    """A QoS in slurmdbd. `preempt_mode`: empty if the cluster's mode applies. `flags`: as in sacctmgr(1)."""
 
     description: str = ""
     priority: int = 0
@@ -61,24 +59,27 @@ class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """True if values made this QoS: the process changes it with them."""
+        """True if `sunkpy accounts` made this QoS from values, so that it may change it."""
         return is_made_by_values(self.description)
 
 
 class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of an account, without its place in the tree."""
+    """An account in slurmdbd, without its place in the tree, which is an `AssociationRecord`."""
 
     description: str = ""
     organization: str = ""
 
     @property
     def is_ours(self) -> bool:
-        """True if values made this account: the process changes it with them, and its association, too."""
+        """True if `sunkpy accounts` made this account from values, so that it may change it and its association."""
         return is_made_by_values(self.description)
 
 
 class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An account in the tree (no `user`), or a user in an account (no `parent`), without what it inherits."""
+    """An association in slurmdbd: an account in the tree (no `user`), or a user in an account (no `parent`).
+
+    It holds only its own settings, not those that it inherits.
+    """
 
     account: str
     user: str = ""
@@ -91,20 +92,21 @@ class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Account and user."""
+        """The account and the user, empty for an account's association: the key in `Accounting.associations`."""
         return self.account, self.user
 
     @property
     def is_ours(self) -> bool:
-        """True if values made this association of a user. For that of an account: `Accounting.is_ours`."""
+        """True if the comment says that values made this association. For an account's, see `Accounting.is_ours`."""
         return is_made_by_values(self.comment)
 
 
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):
     """All that slurmdbd has about one Slurm cluster. `tres`: the resources that Slurm counts.
 
-    `default_accounts` are those of this cluster, by user; empty for one who has none here. `is_guest`: the slurmdbd is
-    another release's. Then what it has once for all clusters is not ours: QoS, and what an account is.
+    `default_accounts`: each user's default account in this cluster; empty if the user has none. `is_guest`: another
+    Helm release runs the slurmdbd. Then sunkpy changes only this cluster's associations, not QoS and account records,
+    which slurmdbd has once for all clusters.
     """
 
     cluster: str = ""
@@ -116,14 +118,14 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
     is_guest: bool = False
 
     def is_ours(self, association: AssociationRecord) -> bool:
-        """True if values made this association."""
+        """True if `sunkpy accounts` made this association from values, so that it may change it."""
         if association.user or self.is_guest:
             return association.is_ours
         account = self.accounts.get(association.account)
         return account is not None and account.is_ours
 
     def is_of_others(self, account: str) -> bool:
-        """True if somebody else made this account; for a guest: if somebody else put the account into this cluster."""
+        """True if somebody else made this account; for a guest (`is_guest`), if they put it into this cluster."""
         if self.is_guest:
             place = self.associations.get((account, ""))
             return place is not None and not place.is_ours
@@ -132,17 +134,17 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_made_by_values(text: str) -> bool:
-    """Does this description or comment say that values made its object?"""
+    """True if this description or comment says that `sunkpy accounts` made its object from values."""
     return text.startswith(names.REASON_PREFIX)
 
 
 def mark(text: str) -> str:
-    """The description or comment of an object that values make: one line, as Slurm returns it."""
+    """Return the description or comment that marks an object as made from values: one line that begins with `k8s: `."""
     return names.REASON_PREFIX + " ".join(text.split())
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as slurmdbd describes it."""
+    """A job in slurmdbd: its state, and the nodes that it ran on."""
 
     state: frozenset[str]
     nodes: tuple[str, ...] = ()

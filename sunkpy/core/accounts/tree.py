@@ -1,4 +1,4 @@
-"""The tree of accounts after the plan: what the values describe, and what others made next to it and above it."""
+"""The tree of accounts as it is after the plan: accounts from the values, and accounts that somebody else made."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from sunkpy.core.accounts.records import ROOT, Accounting
 from sunkpy.core.accounts.wanted import Membership, WantedAccounts
 
 QOS_OF_ROOT = ("normal",)
-"""The QoS of an account when no account above it names any."""
+"""The QoS of an account if neither it nor any account above it names one."""
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """`parents` by account, of the values and of others, without accounts that are being closed."""
+    """The tree of accounts. `parents`: account → its parent, without the accounts that the plan closes."""
 
     wanted: WantedAccounts
     now: Accounting
     parents: Mapping[str, str]
 
     def above(self, account: str) -> Iterator[str]:
-        """The account and those above it up to the root, each once, even in a circle."""
+        """Yield the account and all accounts above it up to the root; each once, even if they form a circle."""
         seen: set[str] = set()
         while account and account not in seen:
             yield account
@@ -29,11 +29,11 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
             account = self.parents.get(account, "")
 
     def depth(self, account: str) -> int:
-        """How many accounts are above this one."""
+        """Return how many accounts are above this one."""
         return sum(1 for _ in self.above(account)) - 1
 
     def qos_of(self, account: str) -> tuple[str, ...]:
-        """The QoS that an account has: its own, or those of the nearest above it."""
+        """Return the QoS that an account has: its own, or those of the nearest account above that names some."""
         for name in self.above(account):
             own = self._own_qos(name)
             if own is not None:
@@ -41,10 +41,10 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return QOS_OF_ROOT
 
     def default_qos_of(self, account: str, own: Membership | None = None) -> str:
-        """The QoS of jobs that name none: that of the account, or `own` of an account or user below it. Empty if none
-        is known.
+        """Return the default QoS of an account, or of a user in it (`own`); empty if it is not clear.
 
-        The nearest one that is among its QoS; else what Slurm would take: `normal`, or the only one.
+        It is the nearest default, from the user upwards, if it is one of their QoS. Otherwise it is the one that Slurm
+        takes: `normal`, or the only one.
         """
         has = self.qos_below(account, own)
         said = own.default_qos if own is not None else ""
@@ -55,13 +55,13 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return QOS_OF_ROOT[0] if QOS_OF_ROOT[0] in has else has[0] if len(has) == 1 else ""
 
     def qos_below(self, account: str, own: Membership | None) -> tuple[str, ...]:
-        """The QoS of a user in an account."""
+        """Return the QoS of a user in an account: their own, or the account's."""
         if own is None or own.qos is None:
             return self.qos_of(account)
         return tuple(sorted(set(own.qos)))
 
     def organization_of(self, account: str) -> str:
-        """The organization of an account: its own, that of the nearest account above it, or its own name."""
+        """Return the organization of an account: its own, that of the nearest account above, or the account's name."""
         for name in self.above(account):
             own = "" if name == ROOT else self._own_organization(name)
             if own:
@@ -87,7 +87,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grow_tree(wanted: WantedAccounts, now: Accounting) -> Tree:
-    """The tree of these values in this slurmdbd."""
+    """Return the tree of accounts that these values describe, with the accounts in slurmdbd that others made."""
     of_others = {
         association.account: association.parent
         for association in now.associations.values()

@@ -1,4 +1,4 @@
-"""Accounts, QoS and users as an administrator writes them in values: decoded as written; unknown keys are refused."""
+"""Accounts, QoS and users as an admin writes them in the chart's values. Unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sunkpy.core.accounts.records import ROOT, SHARES_OF_PARENT, Ceiling, Count,
 Shares = Count | Literal["parent"]
 
 PreemptMode = Literal["", "CANCEL", "REQUEUE"]
-"""How jobs of a QoS give way to others; empty: as slurm.conf says. Slurm's other modes are not offered, because they
-start the next job beside the stopped one.
+"""How jobs of a QoS are preempted; empty: as slurm.conf says. Slurm's other modes only stop a job, so that the next one
+would run on the same node with it.
 """
 
 QosFlag = Literal[
@@ -23,11 +23,11 @@ QosFlag = Literal[
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A map in the values: camelCase keys, unknown ones refused."""
+    """A map in the values with camelCase keys; unknown keys are refused."""
 
 
 class WantedQos(_Section, frozen=True, kw_only=True):
-    """A QoS. `preempts` names the QoS whose jobs give way to its own."""
+    """A QoS in the values. `preempts`: the QoS whose jobs this QoS's jobs may preempt."""
 
     description: str = ""
     priority: Count = 0
@@ -40,7 +40,10 @@ class WantedQos(_Section, frozen=True, kw_only=True):
 
 
 class WantedAccount(_Section, frozen=True, kw_only=True):
-    """An account. Without `qos` it has those of its parent, without `organization` its parent's, or its own name."""
+    """An account in the values. Without `qos` it inherits its parent's.
+
+    Without `organization` it has the one of the nearest account above that has one, or else its own name.
+    """
 
     description: str = ""
     organization: str = ""
@@ -52,7 +55,7 @@ class WantedAccount(_Section, frozen=True, kw_only=True):
 
 
 class Membership(_Section, frozen=True, kw_only=True):
-    """A user in an account. Without `qos` those of the account."""
+    """The settings of a user in one account. Without `qos` the user inherits the account's."""
 
     shares: Shares = 1
     qos: tuple[str, ...] | None = None
@@ -61,16 +64,17 @@ class Membership(_Section, frozen=True, kw_only=True):
 
 
 class WantedUser(_Section, frozen=True, kw_only=True):
-    """A user, by account. `default_account` may be left out where there is one account only."""
+    """A user in the values. `accounts`: account → membership. `default_account` may be left out for a single account.
+    """
 
     accounts: Mapping[str, Membership] = {}
     default_account: str = ""
 
 
 class PodUser(_Section, frozen=True, kw_only=True):
-    """The Slurm user who submits the jobs of pods. They are a member of every account, with the account's own shares.
+    """The Slurm user who submits the jobs of pods: a member of every account, with the account's own shares.
 
-    `account` is for the jobs of pods that name none.
+    `account`: the account for jobs of pods that name no account.
     """
 
     user: str = "k8s"
@@ -80,8 +84,8 @@ class PodUser(_Section, frozen=True, kw_only=True):
 class WantedAccounts(_Section, frozen=True, kw_only=True):
     """All that the values say about accounts. `organizations`: the organizations that accounts may name.
 
-    `submitted_per_user`: most jobs of a user in an account that are queued or running, where their own limits say
-    nothing of it. What bounds a person does not bound the jobs of all pods.
+    `submitted_per_user`: the most queued and running jobs of a user in an account, unless their own limits say
+    otherwise. It does not apply to the user of pods.
     """
 
     organizations: tuple[str, ...] = ()
@@ -102,17 +106,17 @@ class WantedAccounts(_Section, frozen=True, kw_only=True):
 
 
 def limits_of(wanted: WantedAccounts, user: str, membership: Membership) -> Limits:
-    """The limits of a user in an account."""
+    """Return the limits of a user in an account, with the default for `submitted`."""
     if membership.limits.submitted is not None or user not in wanted.users:
         return membership.limits
     return msgspec.structs.replace(membership.limits, submitted=wanted.submitted_per_user)
 
 
 def count_shares(shares: Shares) -> int:
-    """Shares as Slurm counts them."""
+    """Return shares as Slurm's number: `parent` becomes FAIRSHARE_PARENT."""
     return SHARES_OF_PARENT if shares == "parent" else shares
 
 
 def default_account(user: WantedUser) -> str:
-    """The account of jobs that name none; empty when it is not given."""
+    """Return the user's default account; empty if the values do not name it and there are several."""
     return user.default_account or (next(iter(user.accounts)) if len(user.accounts) == 1 else "")

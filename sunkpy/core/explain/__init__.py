@@ -1,5 +1,5 @@
-"""Explains a pod or gang to a person, by running the same decisions as the scheduler.
+"""Explains a pod, gang, NodeSet or node to a person, with the same functions that the scheduler and operator decide by.
 
-`Facts` go in, an `Explanation` comes out. `decide_gang` reports why a gang waits. Here are only the words around it,
-and what a person can do about it.
+For a gang, `Facts` go in and an `Explanation` comes out. `decide_gang` says why the gang waits; this package adds the
+words, and what a person can do about it.
 """

@@ -1,5 +1,6 @@
-"""Who has each device of a node, by Slurm's jobs, by the notes on pods, and by claims. It also says how the node itself
-is: held by Slurm, sick, below which switches.
+"""Builds the explanation of a node: who has each of its devices, by Slurm's jobs, the annotations of pods and claims.
+
+It also says whether Slurm has closed the node, its health, and its place in the network.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A Kubernetes node, and what both sides say of its devices.
+    """A Kubernetes node, and what Slurm and Kubernetes know about its devices.
 
     Args:
-        slurm: its Slurm node; None when Slurm was not asked or did not answer, and then `jobs` says nothing.
-        jobs: all of Slurm.
-        offered: what drivers offer there now.
-        claims: all of the cluster.
-        pods: those on the node.
-        health: where it stands on its way back from a signal; None if it never had one, or the Node was not read.
+        slurm: its Slurm node; None when Slurm was not asked or did not answer, and then `jobs` is empty.
+        jobs: all jobs that Slurm has.
+        offered: the devices that drivers offer on the node, from ResourceSlices.
+        claims: all ResourceClaims of the cluster.
+        pods: the pods on the node.
+        health: the Node's health record; None if it has none, or the Node was not read.
         unread: what could not be read, and why.
-        now: the time of day.
+        now: the present time.
     """
 
     node: str
@@ -70,15 +71,16 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceOwner(msgspec.Struct, frozen=True):
-    """The owner of a device, in words. `uid`: that of the pod, if the owner is a pod."""
+    """A pod, job or claim that has a device, in words. `uid`: the pod's uid, if the owner is a pod."""
 
     text: str
     uid: str = ""
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A device: `name` by Slurm's index or the driver's name, what is known of it, and who has it. `is_driver_known`: a
-    driver offers it. `is_odd`: one side does not know it, and should.
+    """A device of a node. `name`: Slurm's GRES and index, or the driver's name. `known`: its type, address and so on.
+
+    `is_driver_known`: a driver offers it. `is_odd`: Slurm or the driver does not know the device, but should.
     """
 
     name: str
@@ -94,8 +96,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_node(facts: NodeFacts) -> Explanation:
-    """Say who has each device of a node, and what to do if two have the same one, or if Slurm and Kubernetes do not
-    agree.
+    """Return who has each device of a node, and what to do if a device has two owners or Slurm and the driver differ.
     """
     rows = list(find_rows(facts))
     by_what = ", as far as could be read" if facts.unread else ""
@@ -106,14 +107,14 @@ def explain_node(facts: NodeFacts) -> Explanation:
     held = _held(facts)
     what_to_do = how_to_read(facts.unread) if facts.unread else "Nothing."
     if facts.health is not None and facts.health.state is State.PERSON:
-        what_to_do = f"Of its health: {what_comes_next(facts.health, facts.node)}"
+        what_to_do = f"About its health: {what_comes_next(facts.health, facts.node)}"
     elif held:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
     elif why := problem_told(_told(facts)):
         labels = f"kubectl get node {facts.node} --show-labels"
-        what_to_do = f"Label the Node: {why}. Until then Slurm keeps it where it was. What it has: {labels}"
+        what_to_do = f"Label the Node: {why}. Until then Slurm keeps it where it was. See its labels: {labels}"
     if any(row.is_odd for row in rows):
-        standing += "; Slurm and the driver do not know the same ones"
+        standing += "; Slurm and the driver do not know the same devices"
         what_to_do = (
             f"See whether the driver runs there: kubectl get pods -A --field-selector spec.nodeName={facts.node}; then "
             f"have a new slurmd pod list the devices: kubectl sunk drain {facts.node} --reason devices, delete the pod"
@@ -121,7 +122,7 @@ def explain_node(facts: NodeFacts) -> Explanation:
     if any(len(row.owners) > 1 for row in rows):
         standing = "has a device with two owners"
         events = "kubectl get events -A --sort-by=.lastTimestamp"
-        what_to_do = f"End one of the two; then find who gave the device twice: {events}"
+        what_to_do = f"End one of the two owners; then find out who gave the device twice: {events}"
     return Explanation(
         subject=f"Node {facts.node}" + (f" (Slurm node {slurm})" if slurm else ""),
         standing=standing,
@@ -139,14 +140,14 @@ def explain_node(facts: NodeFacts) -> Explanation:
 
 
 def _health(facts: NodeFacts) -> tuple[str, ...]:
-    """Where the node stands on its way back to health, and what comes next."""
+    """Return the node's health state, and what happens next."""
     if facts.health is None:
         return ()
     return (standing(facts.health), f"next: {what_comes_next(facts.health, facts.node)}")
 
 
 def _checked(facts: NodeFacts) -> tuple[str, ...]:
-    """How the last check ended while nothing ran there (`compute.verify.idle`)."""
+    """Return how the last check of the idle machine ended (value `compute.verify.idle`)."""
     check = read_idle_check(next(filter(is_slurmd, facts.pods), None))
     if check is None:
         return ()
@@ -157,7 +158,7 @@ def _checked(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _topology(facts: NodeFacts) -> tuple[str, ...]:
-    """The switches above the node: as the syncer noted them on the slurmd pod, and as Slurm has them."""
+    """Return the node's place in the network, as the syncer wrote it on the slurmd pod, and as Slurm has it."""
     told, record = _told(facts), facts.slurm.topology if facts.slurm is not None else ""
     return (*((told,) if told else ()), *((f"in Slurm: {record}",) if record else ()))
 
@@ -168,7 +169,7 @@ def _told(facts: NodeFacts) -> str:
 
 
 def _held(facts: NodeFacts) -> tuple[str, ...]:
-    """How Slurm has the node, where no new job starts."""
+    """Return the node's state and reason in Slurm; empty if new jobs can start on it."""
     slurm = facts.slurm
     if slurm is None or not slurm.state or not (slurm.is_closed or slurm.is_down or slurm.is_not_responding):
         return ()
@@ -176,7 +177,7 @@ def _held(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _unproved(facts: NodeFacts) -> tuple[str, ...]:
-    """Why no pod gets a device here now, as far as the slurmd pod could be read."""
+    """Return why no pod gets a device of this node now; empty if pods do, or if the slurmd pod could not be read."""
     slurmd = next(filter(is_slurmd, facts.pods), None)
     if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
         return ()
@@ -185,7 +186,7 @@ def _unproved(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
-    """The devices of one pod; those of its claims as they were noted on it, where no more could be read."""
+    """Return the devices of one pod as lines of text; from the pod's annotation if no driver's device could be read."""
     rows = [row for row in find_rows(facts) if any(owner.uid == pod.uid for owner in row.owners)]
     noted = pod.annotations.get(names.ANNOTATION_DEVICES, "")
     is_known = any(row.is_driver_known for row in rows)
@@ -193,7 +194,7 @@ def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
 
 
 def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
-    """First by Slurm's indices, then what only a driver knows."""
+    """Yield a row for each device of the node: first those that Slurm knows, by index, then those of drivers only."""
     left, is_asked = dict(facts.offered), facts.slurm is not None
     drivers = set[str]()
     types = gres_types(facts.slurm.gres) if facts.slurm is not None else {}
@@ -216,13 +217,14 @@ def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
     for id, device in sorted(left.items(), key=_order):
         known = [device.attribute(UUID, id.driver), device.attribute(PCI_ADDRESS, id.driver), *_taints(device)]
         known += [_NOT_SLURMS] if is_asked else []
-        # Drivers of other things than Slurm counts are none of its business.
+        # A device is odd only if Slurm knows other devices of the same driver: Slurm does not count all kinds.
         is_odd = is_asked and id.driver in drivers
         yield DeviceRow(name=f"device {id}", known=_words(known), owners=_merged(_by_claim(facts, id)), is_odd=is_odd)
 
 
 def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
-    """Each index of a GRES that Slurm knows there; without Slurm those of pods without claims, as they are noted."""
+    """Yield each GRES and index that Slurm has on the node; without Slurm, those in annotations of pods without claims.
+    """
     if facts.slurm is not None:
         listed = read_extra(facts.slurm.extra)
         counts = gres_counts(facts.slurm.gres)
@@ -239,7 +241,7 @@ def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
 
 
 def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[DeviceOwner]:
-    """Jobs that Slurm gave this index, and pods on which it is noted."""
+    """Yield the jobs to which Slurm gave this index, and the pods whose annotation names it."""
     node = facts.slurm.name if facts.slurm is not None else ""
     jobs: dict[JobId | None, SlurmJob] = {
         job.id: job
@@ -255,7 +257,7 @@ def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[DeviceOwner]:
 
 
 def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[DeviceOwner]:
-    """Pods, or else claims, to which a device is allocated."""
+    """Yield the pods to which claims give this device, or else the claims that have it."""
     pods = {pod.uid: pod for pod in _holding(facts)}
     for claim in (claim for claim in facts.claims if device in claim.held):
         users = _users(claim)
@@ -279,7 +281,7 @@ def _job(job: SlurmJob) -> str:
 
 
 def _job_lost(facts: NodeFacts, pod: Pod) -> str:
-    """What to add about a pod whose job does not have the device, as far as Slurm was asked."""
+    """Return the pod's job in words, if that job does not have the device by Slurm's record."""
     job = noted_job(pod)
     if job is None:
         return "no Slurm job"
@@ -287,7 +289,7 @@ def _job_lost(facts: NodeFacts, pod: Pod) -> str:
 
 
 def _merged(owners: Iterable[DeviceOwner]) -> tuple[DeviceOwner, ...]:
-    """Each pod once, as Slurm's side shows it."""
+    """Return the owners with each pod only once: the first time, which is by Slurm's index."""
     found: dict[str, DeviceOwner] = {}
     for owner in owners:
         found.setdefault(owner.uid or owner.text, owner)
@@ -311,5 +313,5 @@ def _taints(device: Device) -> list[str]:
 
 
 def _order(item: tuple[DeviceId, Device]) -> list[str | int]:
-    """gpu-2 before gpu-10."""
+    """Return a sort key by which gpu-2 comes before gpu-10."""
     return [int(part) if part.isdigit() else part for part in _DIGITS.split(str(item[0]))]

@@ -1,4 +1,4 @@
-"""An explanation, and how it looks on a terminal."""
+"""The answer of `kubectl sunk explain`, and its text for a terminal."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ _TITLE_WIDTH = 16
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Lines of text under one title."""
+    """A part of an explanation: its title, and the lines below it."""
 
     title: str
     texts: tuple[str, ...]
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """About `subject`: its state in half a sentence, the details, and what a person can do now.
+    """The state of one pod, gang, NodeSet, node or job (`subject`), and what a person can do about it.
 
-    `is_absent`: there is no such thing to explain.
+    `standing`: the state in half a sentence, after the subject. `lines`: details. `is_absent`: the subject does not
+    exist.
     """
 
     subject: str
@@ -30,18 +31,18 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer to a question of `sunkpy explain`: about one thing, the gangs of one name, or a job and its pod."""
+    """The answer to one question of `kubectl sunk explain`: one explanation, or several if the name means several."""
 
     explanations: tuple[Explanation, ...]
 
     @property
     def text(self) -> str:
-        """The explanation as one text for people."""
+        """All explanations as one text for a terminal."""
         return "\n\n".join(map(render, self.explanations))
 
 
 def render(explanation: Explanation) -> str:
-    """The explanation as people read it: the answer first, what to do last."""
+    """Return the explanation as text for a terminal: the state first, what to do last."""
     return "\n".join(_rows(explanation))
 
 

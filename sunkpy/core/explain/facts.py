@@ -1,4 +1,4 @@
-"""What an explanation is made from."""
+"""The facts that the explanation of a gang or pod is made from."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from sunkpy.core.placement.admission import Admission
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang as it is known, and what surrounds it.
+    """A gang as the scheduler would see it, and what else its explanation needs.
 
     Args:
-        family: the one that took its pods.
-        asked: name of the pod that the question is about; empty when it is about the gang.
-        beyond: names of pods for which the gang has no seat: jobs of their own.
+        family: the family of workloads to which its pods belong.
+        asked: the name of the pod that the person asks about; empty if they ask about the gang.
+        beyond: the names of pods for which the gang has no seat, and which have jobs of their own.
         states: Slurm node → its state by the last report of Slurm.
-        places: Slurm node → where it stands in the network, if anybody knows.
-        admissions: what the kubelet of its node would say, by uid of a pod that is to be bound.
-        devices: those of the pods that have some, in words.
-        growth: NodeSet → which nodes more are wanted of it; only while a job waits.
+        places: Slurm node → its place in the network, if it is known.
+        admissions: uid of a pod that is to be bound → what the kubelet of its node would answer.
+        devices: the devices of the pods, in words.
+        growth: NodeSet → how many more nodes it wants; only while a job waits.
         unread: what could not be read, and why.
-        is_slurm_asked: the jobs are from Slurm itself; else from what the scheduler wrote on the pods.
+        is_slurm_asked: the jobs come from Slurm itself; if False, from what the scheduler wrote on the pods.
     """
 
     snapshot: Snapshot
@@ -45,5 +45,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pod(self) -> Pod | None:
-        """The pod that the question is about, if it is about one."""
+        """The pod that the person asks about; None if they ask about the gang."""
         return next((pod for pod in self.snapshot.pods if pod.name == self.asked), None)

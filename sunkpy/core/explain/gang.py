@@ -1,4 +1,4 @@
-"""The explanation of a gang, or of one of its pods."""
+"""Builds the explanation of a gang, or of one of its pods, for `kubectl sunk explain` and the page."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _PAST = (Stage.OVER, Stage.ENDING, Stage.POD_OVER, Stage.HANDING_OVER)
 _TO_ITS_CLAIMS = "See what its claims wait for: kubectl -n {namespace} describe pvc"
 
 MOST_MEMBERS = 16
-"""At most this many pods of a role are listed."""
+"""The most pods of a role that an explanation lists."""
 
 
 def explain_gang(facts: Facts) -> Explanation:
-    """Explain a gang, or a pod of it, and what to do about it."""
+    """Return why a gang, or one of its pods, is in its state, and what a person can do about it."""
     snapshot, found = facts.snapshot, why(facts)
     words = WORDS[found.cause]
     lines: tuple[Line, ...] = ()
@@ -81,7 +81,7 @@ def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
 
 
 def _because(facts: Facts, found: Why) -> tuple[str, ...]:
-    """The reason of the decision, the meaning of Slurm's reason, and the scheduler's last message if it differs."""
+    """Return why the gang waits, what Slurm's reason means, and the scheduler's last message if it differs."""
     snapshot = facts.snapshot
     passing = pending_reason(snapshot.live_jobs[0].slurm.state_reason) if found.cause is WaitCause.IN_QUEUE else ""
     texts = [found.text + (f" ({passing})" if passing else "")]
@@ -140,7 +140,8 @@ def _beyond(facts: Facts) -> tuple[str, ...]:
 
 
 def _role(role: Role) -> str:
-    """`role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come when others run`."""
+    """Return a line such as `role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come when others run`.
+    """
     living = [member.index for member in role.members if not is_over(member.pod)]
     taken = {index for index in living if 0 <= index < role.seats}
     is_numbered = ANY_SEAT not in living
@@ -205,12 +206,12 @@ def _job(job: Job) -> str:
 
 
 def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
-    """Where it may go, as long as some pod has no node yet."""
+    """Return which nodes the gang may use, and why not others; empty once all its pods have nodes."""
     eligibility = facts.snapshot.eligibility
     if gang.never_queues or eligibility is None or all(pod.spec.node_name or is_over(pod) for pod in gang.members):
         return ()
     texts = [f"may use {names}{_state(state)}" for state, names in _grouped(facts)]
-    of_nodes = {name: why for name, why in eligibility.refused.items() if name}  # else it is about the pods
+    of_nodes = {name: why for name, why in eligibility.refused.items() if name}  # an empty name: about the pods
     texts += [f"not {names}: {why}" for why, names in _by_value(of_nodes)]
     texts += ["one pod on each node"] if gang.one_per_node and gang.seats > 1 else []
     texts += [f"all within one {gang.one_domain}"] if gang.one_domain else []
@@ -218,7 +219,7 @@ def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
 
 
 def _state(text: str) -> str:
-    """The state as Slurm writes it, and what it means for a waiting job."""
+    """Return the node's state as Slurm writes it, and whether a job can start on the node."""
     if not text:
         return ""
     node = SlurmNode(name="", state=frozenset(text.split("+")))
@@ -231,7 +232,7 @@ def _grouped(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _by_value(values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Value → the nodes that have it, in Slurm's range syntax; the most frequent first."""
+    """Return each value with the nodes that have it, in Slurm's range syntax; the most frequent value first."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for name, value in values.items():
         names[value].append(name)

@@ -1,7 +1,7 @@
-"""Which rights a person lacks, read from the texts with which the apiserver refused requests.
+"""Which Kubernetes rights a person lacks, read from the texts with which the apiserver refused requests.
 
-Its words are those of a Forbidden (apiserver: pkg/endpoints/handlers/responsewriters/errors.go): `User "ann" cannot
-list resource "nodes" in API group "" at the cluster scope`.
+Source of these texts (apiserver: pkg/endpoints/handlers/responsewriters/errors.go): `User "ann" cannot list resource
+"nodes" in API group "" at the cluster scope`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ROLE: Final = "sunk-reader"
 
 
 def how_to_read(unread: Iterable[str]) -> str:
-    """What this person needs to read what is missing, with the commands for an admin if the right is known."""
+    """Return which right the person has to ask an admin for, with the admin's commands if the texts name the right."""
     refused = [found for text in unread if (found := _REFUSED.search(text))]
     if not refused:
-        return "Ask as somebody who may read this; what you may: kubectl auth can-i --list"
+        return "Ask as somebody who may read this; to see your own rights: kubectl auth can-i --list"
     rights = ", ".join(_rights(refused))
     everywhere = [each for each in refused if not each["namespace"]]
     if not everywhere:
@@ -37,7 +37,7 @@ def how_to_read(unread: Iterable[str]) -> str:
 
 
 def _rights(refused: Iterable[re.Match[str]]) -> Iterator[str]:
-    """`list nodes and pods`, `get jobs.batch in namespace slurm`."""
+    """Yield the refused rights in words, such as `list nodes and pods` or `get jobs.batch in namespace slurm`."""
     resources: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for each in refused:
         resources[each["verb"], each["namespace"] or ""][_resource(each)] = None

@@ -1,4 +1,4 @@
-"""Explains pods that are in no gang of this scheduler, or whose gang is not known."""
+"""Explains names that mean no object, and pods that belong to no known gang of this scheduler."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sunkpy.core.model.objects import Pod
 
 
 def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] = (), command: str = "") -> Explanation:
-    """The answer if there is no object of that name. `kind`: Pod, Gang, NodeSet or Node. Without a namespace, no
-    namespace has such an object.
+    """Return the answer for a name that no object has. `kind`: Pod, Gang, NodeSet or Node.
 
-    `elsewhere`: namespaces that have one of that name, where the person should repeat `command`.
+    An empty `namespace` means that no namespace has such an object. `elsewhere`: other namespaces that have one, where
+    the person should repeat `command`.
     """
     if elsewhere:
         first, *others = sorted(elsewhere)
@@ -38,7 +38,8 @@ def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] =
 
 
 def ambiguous(kind: str, name: str, namespaces: Collection[str], *, command: str) -> Explanation:
-    """Objects of that name are in several namespaces, and `command` names none."""
+    """Return the answer for a name that objects in several namespaces have; the person's `command` names none of them.
+    """
     first, *_ = listed = sorted(namespaces)
     return Explanation(
         subject=f"{kind} {name}",
@@ -49,22 +50,23 @@ def ambiguous(kind: str, name: str, namespaces: Collection[str], *, command: str
 
 
 def not_in_cluster(name: str, namespace: str, *, elsewhere: Collection[str], command: str) -> Explanation:
-    """The answer about a node of other Slurm clusters than the one in the namespace. `command`: with which the person
-    asked.
+    """Return the answer for a node of another Slurm cluster than the one in `namespace`.
+
+    `elsewhere`: the namespaces of its clusters. `command`: the command with which the person asked.
     """
     first, *others = sorted(elsewhere)
     return Explanation(
         subject=f"Node {name}",
-        standing=f"is none of the Slurm cluster in namespace {namespace}, but of that in {', '.join((first, *others))}",
+        standing=(
+            f"is no node of the Slurm cluster in namespace {namespace}, but of the one in {', '.join((first, *others))}"
+        ),
         what_to_do=f"Ask there: {command} -n {first}",
         is_absent=True,
     )
 
 
 def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanation:
-    """The answer about a Kubernetes node without a Slurm node. `nodesets`: namespace and name of NodeSets that could
-    have it.
-    """
+    """Return the answer for a Kubernetes node without a slurmd pod. `nodesets`: namespace and name of each NodeSet."""
     namespace, nodeset = min(nodesets, default=("NAMESPACE", "NODESET"))
     return Explanation(
         subject=f"Node {name}",
@@ -75,7 +77,7 @@ def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanat
 
 
 def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
-    """The answer if nobody can tell whether there is an object of that name. `unread`: what could not be read."""
+    """Return the answer if the object could not be looked up. `unread`: what could not be read, and why."""
     return Explanation(
         subject=f"{kind} {name}",
         standing="cannot be looked for",
@@ -85,7 +87,7 @@ def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
 
 
 def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
-    """The pod names another scheduler."""
+    """Return the answer for a pod that names another scheduler than `scheduler_names`."""
     other = pod.spec.scheduler_name or "default-scheduler"
     ours = " or ".join(sorted(scheduler_names))
     if pod.spec.node_name and (job := noted_job(pod)) is not None:
@@ -103,24 +105,24 @@ def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
         standing="is not for Slurm",
         lines=(Line(title="scheduler", texts=(other,)),),
         what_to_do=(
-            f"For Slurm to schedule it, set schedulerName: {ours} in its template; a pod keeps its scheduler. Who made "
-            f"it: kubectl -n {pod.metadata.namespace} describe pod {pod.name}"
+            f"For Slurm to schedule it, set schedulerName: {ours} in its template; a pod keeps its scheduler. To see "
+            f"who made it: kubectl -n {pod.metadata.namespace} describe pod {pod.name}"
         ),
     )
 
 
 def unplaced(pod: Pod, above: Above, *, unreadable: str = "") -> Explanation:
-    """The gang of the pod is not known; `unreadable`: why its owner's kind cannot be read."""
+    """Return the answer for a pod whose gang is not known. `unreadable`: why its owner's kind cannot be read."""
     cures = {
         Absence.UNREADABLE: (
-            "Install the CRD, or give the right, by scheduler.extraRules of chart slurm. What is there: "
-            "kubectl api-resources"
+            "Install the CRD, or give the scheduler the right to read it: scheduler.extraRules of chart slurm. To see "
+            "which kinds exist: kubectl api-resources"
         ),
         Absence.GONE: (
-            "Make the object that it names, or delete the pod: "
+            "Create the object that it names, or delete the pod: "
             f"kubectl -n {pod.metadata.namespace} delete pod {pod.name}"
         ),
-        Absence.UNKNOWN: "Nothing: it is looked up again automatically.",
+        Absence.UNKNOWN: "Nothing: the scheduler looks it up again by itself.",
     }
     return Explanation(
         subject=_subject(pod),

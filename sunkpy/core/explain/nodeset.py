@@ -1,4 +1,4 @@
-"""The explanation of a NodeSet, by the functions that the operator decides with."""
+"""Builds the explanation of a NodeSet, with the same functions that the operator decides by."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _SHOWN: Final = 16
 
 
 class NodeSetFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeSet, and what its decision reads; `world` None: that could not be read, or `problem` says what is wrong."""
+    """A NodeSet, and all that its explanation needs.
+
+    `world`: the value that the operator decides on; None if it could not be read, or if the spec is wrong (`problem`).
+    `views`: the nodes that the NodeSet may or may not use. `unread`: what could not be read, and why.
+    """
 
     nodeset: NodeSet
     world: World | None = None
@@ -45,7 +49,7 @@ _WORDS: Final = {
         "cannot be read, and nothing is changed", "Correct the template: kubectl -n {namespace} edit nodeset {name}"
     ),
     "CreateFailed": _Words(
-        "has a template whose pods the apiserver refuses; no pod is rolled for it",
+        "has a template whose pods the apiserver refuses, so no pod is rolled",
         "Correct the template, or what refuses it, which the message names: kubectl -n {namespace} edit nodeset {name}",
     ),
     "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous"),
@@ -64,19 +68,19 @@ _WORDS: Final = {
         "is paused, with pods of an older template", "To roll them: kubectl sunk roll {name} resume -n {namespace}"
     ),
     "WaitsForWindow": _Words(
-        "has pods of an older template, which wait for a window",
+        "has pods of an older template, which wait for a maintenance window",
         "Nothing; to roll them before: kubectl sunk roll {name} now -n {namespace}",
     ),
     "OnDelete": _Words(
         "has pods of an older template",
         "Delete them one by one (kubectl -n {namespace} delete pod POD), or set updateStrategy: RollingUpdate.",
     ),
-    "Complete": _Words("is as it is wanted", "Nothing."),
+    "Complete": _Words("has all pods that it wants", "Nothing."),
 }
 _NEW: Final = _Words("has no status yet", _OPERATOR)
 _UNKNOWN: Final = _Words(
     "has no status that could be read",
-    "Ask as somebody who may read nodes and pods; what you may: kubectl auth can-i --list",
+    "Ask as somebody who may read nodes and pods; to see your own rights: kubectl auth can-i --list",
 )
 _NO_NODE: Final = _Words(
     "fits no node",
@@ -89,12 +93,12 @@ _TOO_FEW: Final = _Words(
 )
 _HELD: Final = _Words(
     "would lose too many pods at once, and keeps them",
-    "RemovalHeld says how to confirm it: kubectl -n {namespace} describe nodeset {name}",
+    "Condition RemovalHeld says how to confirm it: kubectl -n {namespace} describe nodeset {name}",
 )
 
 
 def explain_nodeset(facts: NodeSetFacts) -> Explanation:
-    """Say how many pods a NodeSet wants and has, which nodes cannot carry a pod and why, and what a roll waits for."""
+    """Return how many pods a NodeSet wants and has, which nodes it cannot use and why, and what a roll waits for."""
     nodeset, world = facts.nodeset, facts.world
     plan = decide_nodeset(world) if world is not None else None
     status = make_status(world, plan) if world is not None and plan is not None else nodeset.status
@@ -141,14 +145,14 @@ def _counts(status: NodeSetStatus) -> str:
 
 
 def _conditions(status: NodeSetStatus) -> Iterator[str]:
-    """The conditions that say something that no other says."""
+    """Yield the NodeSet's conditions as text, without those that only repeat others for kstatus."""
     for each in status.conditions:
         if each.type not in OF_KSTATUS:
             yield f"{each.type}={each.status}, {each.reason}: {each.message}"
 
 
 def _infeasible(facts: NodeSetFacts) -> Iterator[str]:
-    """The nodes by the rule that excludes them, the most frequent first."""
+    """Yield the nodes that the NodeSet cannot use, with the rule that excludes them; the most frequent rule first."""
     if facts.world is None:
         return
     found: defaultdict[str, list[str]] = defaultdict(list)
@@ -161,7 +165,7 @@ def _infeasible(facts: NodeSetFacts) -> Iterator[str]:
 
 
 def _going(world: World, plan: Plan) -> Iterator[str]:
-    """What each pod that has to go waits for, equal ones together."""
+    """Yield what each slurmd pod that is to be removed waits for; pods that wait for the same are one line."""
     found: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
     marked, answered = world.survey.those(Trait.MARKED), world.survey.those(Trait.ANSWERED)
     for uid, cause in plan.wanted_gone.items():
@@ -184,7 +188,7 @@ def _cause(cause: RemovalCause) -> str:
 
 
 def _next(world: World, plan: Plan) -> Iterator[str]:
-    """What comes when there is room for it."""
+    """Yield what the operator does later: outdated pods that it will replace, and pods that it will create."""
     left = [judged.pod for judged in world.survey.outdated if judged.pod.uid not in plan.wanted_gone]
     outdated = [pod for pod in left if not pod.is_deleting]
     if outdated and world.nodeset.spec.update_strategy.type == "RollingUpdate":
@@ -202,4 +206,4 @@ def _named(pods: Iterable[Pod]) -> str:
 def _operator(nodeset: NodeSet) -> tuple[str, ...]:
     if nodeset.status.observed_generation >= nodeset.metadata.generation:
         return ()
-    return ("it has not seen the last change",)
+    return ("the operator has not seen the last change of the NodeSet",)

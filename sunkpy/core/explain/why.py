@@ -1,6 +1,6 @@
-"""Why a gang is in its state: the cause that `decide_gang` reports, or else its stage.
+"""Why a gang or pod is in its state: the cause that `decide_gang` reports, or else its stage.
 
-No rule about gangs is here: only which pods the question is about.
+This module has no rules about gangs. It only chooses the pods that the person asks about.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from sunkpy.core.placement.admission import Verdict
 
 
 class Stage(enum.Enum):
-    """Where a gang stands if `decide_gang` reports nothing for which it waits."""
+    """The stage of a gang or pod if `decide_gang` reports nothing that it waits for."""
 
     GONE = "its pods are gone"
     POD_OVER = "the pod has ended, others of its gang have not"
-    GATED = "a scheduling gate is there"
-    DELETED = "deleted before it was bound"
-    NODES_UNKNOWN = "it is not known which nodes there are"
-    TO_SUBMIT = "nothing is in the way of its job"
-    QUEUED = "it has a job, and no more is known of it"
+    GATED = "a scheduling gate holds it"
+    DELETED = "it was deleted before it was bound"
+    NODES_UNKNOWN = "the nodes cannot be read"
+    TO_SUBMIT = "its job can be submitted"
+    QUEUED = "it has a job, whose state is not known"
     STARTING = "its job starts"
     MUST_WAIT = "its node has no room before other pods have ended"
-    TO_BIND = "nothing is in the way of its binding"
-    DIRECT = "bound without a job"
-    BOUND = "bound, and no container runs"
-    STUCK = "bound, and the kubelet cannot start it"
+    TO_BIND = "it can be bound"
+    DIRECT = "it is bound without a job"
+    BOUND = "it is bound, and no container runs"
+    STUCK = "it is bound, and the kubelet cannot start it"
     RUNS = "a container runs"
-    JOB_LOST = "it has a node, and Slurm no longer knows why"
-    NO_JOB = "somebody else gave it its node, and it has no job"
+    JOB_LOST = "it has a node, and Slurm has lost its job"
+    NO_JOB = "somebody else bound it, and it has no job"
     HANDING_OVER = "its job has lost the nodes"
     ENDING = "the pods have ended, the job not yet"
     OVER = "pods and job have ended"
@@ -48,14 +48,14 @@ Cause = WaitCause | Stage
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The cause, and the decision's message; empty if the cause says everything."""
+    """Why a gang or pod is in its state. `text`: the message of `decide_gang` or Kubernetes about it; may be empty."""
 
     cause: Cause
     text: str = ""
 
 
 def why(facts: Facts) -> Why:
-    """The cause for the pod of the question, or for the gang."""
+    """Return why the pod that the person asks about is in its state; for a question about a gang, why the gang is."""
     snapshot, gang, pod = facts.snapshot, facts.snapshot.gang, facts.pod
     if gang is None:
         return Why(cause=Stage.GONE)
@@ -87,7 +87,7 @@ def _ended(facts: Facts, pod: Pod | None) -> Why | None:
 
 
 def _how_ended(pods: Sequence[Pod]) -> str:
-    """The phases, and the message of a pod about its end."""
+    """Return the phases of the ended pods, and their messages about the end."""
     phases = {pod.status.phase: pod for pod in pods}
     told = [eviction_message(pod) or pod.status.message for pod in phases.values()]
     return "; ".join([", ".join(sorted(phases)), *filter(None, told)])
@@ -133,7 +133,7 @@ def _why_without(facts: Facts, waiting: Sequence[Pod], actions: Sequence[GangAct
 
 
 def _why_not_bound(facts: Facts, waiting: Sequence[Pod]) -> Why:
-    """The pods are about to be bound: what the kubelets would answer."""
+    """Return why pods that can be bound are not bound yet, by what their kubelets would answer."""
     verdicts = [facts.admissions[pod.uid] for pod in waiting if pod.uid in facts.admissions]
     refused = next((each for each in verdicts if each.verdict is Verdict.REFUSE), None)
     if refused is not None:

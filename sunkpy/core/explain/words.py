@@ -1,4 +1,4 @@
-"""The words for each cause: the state of the pod, and what a person can do about it."""
+"""The texts for each cause why a pod or gang is in its state, and what a person can do about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from sunkpy.core.gang.actions import WaitCause
 
 
 class Words(msgspec.Struct, frozen=True):
-    """The state in half a sentence, and what to do: with the command, if there is one, and no full stop behind it. In
-    braces: `kind` of the workload, `namespace`, `pod` (the first one concerned) and `job`.
+    """The state in half a sentence after the pod's name, and what to do. After a command there is no full stop.
+
+    `what_to_do` may have the fields {kind} (of the workload), {namespace}, {pod} (the first one concerned) and {job}.
     """
 
     standing: str
@@ -22,7 +23,7 @@ class Words(msgspec.Struct, frozen=True):
 WORDS: Final[dict[Cause, Words]] = {
     WaitCause.NO_NAMED_NODE: Words(
         "cannot be bound",
-        "Name its node in its node affinity (matchFields metadata.name), as a DaemonSet does; what it has: "
+        "Name its node in its node affinity (matchFields metadata.name), as a DaemonSet does; see what it has: "
         "kubectl -n {namespace} get pod {pod} -o yaml",
     ),
     WaitCause.REFUSED: Words(
@@ -40,7 +41,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.GATED: Words(
         "waits for a pod of its gang that a scheduling gate holds",
-        "Nothing here: whoever set the gate has to remove it; for one of Kueue: kubectl -n {namespace} get workloads",
+        "Nothing here: whoever set the gate has to remove it; if Kueue did: kubectl -n {namespace} get workloads",
     ),
     WaitCause.MEMBERS: Words(
         "waits for pods that are not there",
@@ -49,8 +50,8 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.NOT_SUBMITTED: Words(
         "is not submitted: Slurm did not take its job",
-        "Correct what Slurm's message says; it is tried again at least every 5 minutes, and at once when the pod's "
-        "annotations change: kubectl -n {namespace} edit pod {pod}",
+        "Correct what Slurm's message says; the scheduler tries again at least every 5 minutes, and at once when the "
+        "pod's annotations change: kubectl -n {namespace} edit pod {pod}",
     ),
     WaitCause.NO_NODE: Words(
         "is not submitted: no node fits",
@@ -66,23 +67,23 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.SEATS_TAKEN: Words(
         "waits for a seat: the job of its gang has none free",
-        "Nothing if another pod of the gang is ending; otherwise there is one too many: "
+        "Nothing if another pod of the gang is ending; otherwise the gang has a pod too many: "
         "kubectl -n {namespace} delete pod {pod}",
     ),
     WaitCause.VOLUME: Words(
         "is not bound: its volume is being made",
-        "Nothing for some minutes; then see what the claim says: kubectl -n {namespace} describe pvc",
+        "Nothing for some minutes; then see what its volume claim says: kubectl -n {namespace} describe pvc",
     ),
     WaitCause.KUBELET: Words(
         "is not bound: the kubelet of its node would refuse it",
-        "Make room there, or wait: its job is given back, and another job gets another node. What takes the node: "
-        "kubectl describe node NODE",
+        "Make room on that node, or wait: the scheduler gives the node back and submits a job for another one. See "
+        "what uses the node: kubectl describe node NODE",
     ),
     Stage.GONE: Words("has no pods any more", "Nothing: its job, if there is one left, is cancelled."),
     Stage.POD_OVER: Words("has ended; others of its gang have not", "Nothing: the job ends when all have ended."),
     Stage.GATED: Words(
         "is held by a scheduling gate",
-        "Nothing here: whoever set the gate has to remove it; for one of Kueue: kubectl -n {namespace} get workloads",
+        "Nothing here: whoever set the gate has to remove it; if Kueue did: kubectl -n {namespace} get workloads",
     ),
     Stage.DELETED: Words(
         "was deleted before it was bound",
@@ -101,7 +102,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.QUEUED: Words(
         "has a Slurm job that has not started, as far as is known",
-        "Nothing yet; how it stands: scontrol show job {job}",
+        "Nothing yet; see the state of the job: scontrol show job {job}",
     ),
     Stage.STARTING: Words(
         "is about to be bound: its Slurm job starts",
@@ -129,16 +130,17 @@ WORDS: Final[dict[Cause, Words]] = {
     Stage.RUNS: Words("runs", "Nothing."),
     Stage.JOB_LOST: Words(
         "has its node, and Slurm has lost its job",
-        "Nothing: it keeps running and another job is submitted for its node; see why Slurm lost it: sinfo -R",
+        "Nothing: the pod keeps running, and another job is submitted for its node; see why Slurm lost the job: "
+        "sinfo -R",
     ),
     Stage.NO_JOB: Words(
-        "has its node from somebody else, past Slurm",
-        "Nothing: a job is submitted for its node. Leave out spec.nodeName, and Slurm chooses one that is free.",
+        "was bound by somebody else, without a Slurm job",
+        "Nothing: a job is submitted for its node. Next time leave out spec.nodeName, and Slurm chooses a free node.",
     ),
     Stage.HANDING_OVER: Words(
         "has to leave its node",
-        "Nothing: the next owner starts when it is gone; if a container does not end, look at its grace period and "
-        "finalizers: kubectl -n {namespace} get pod {pod} -o yaml",
+        "Nothing: the next job starts when the pod is gone; if a container does not end, look at the pod's grace "
+        "period and finalizers: kubectl -n {namespace} get pod {pod} -o yaml",
     ),
     Stage.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if the job stays: scontrol show job {job}"),
     Stage.OVER: Words("is over", "Nothing."),
@@ -146,8 +148,8 @@ WORDS: Final[dict[Cause, Words]] = {
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
-    "PartitionConfig": "If sinfo shows too few nodes there, add some: it starts then. Otherwise ask for fewer nodes or "
-    "less time, or name another partition: sunkpy.dev/partition.",
+    "PartitionConfig": "If sinfo shows too few nodes in the partition, add some: the job starts then. Otherwise ask for "
+    "fewer nodes or less time, or name another partition: sunkpy.dev/partition.",
     "PartitionNodeLimit": "Ask for fewer nodes, or name another partition: sunkpy.dev/partition.",
     "PartitionTimeLimit": "Lower sunkpy.dev/time-limit, or name a partition that allows as much.",
     "PartitionDown": "Name another partition: sunkpy.dev/partition. Or an administrator brings it up: "
@@ -156,17 +158,15 @@ CURES: Final = {
     "scontrol update partitionname=… state=up",
     "AccountNotAllowed": "Name an account that may use the partition: sunkpy.dev/account.",
     "QOSNotAllowed": "Name a QoS that the partition allows: sunkpy.dev/qos.",
-    "InvalidAccount": "Name an account that exists: sunkpy.dev/account. Those are listed by: sacctmgr show account",
-    "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos. Those are listed by: sacctmgr show qos",
+    "InvalidAccount": "Name an account that exists: sunkpy.dev/account. To list them: sacctmgr show account",
+    "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos. To list them: sacctmgr show qos",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
-    "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. This one did not end as asked.",
+    "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. The present one did not end as asked.",
     "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}",
     "JobHeldUser": "Release it: scontrol release {job}",
     "JobHoldMaxRequeue": "Find out why it does not start, then release it: scontrol release {job}",
 }
-"""For each pending reason with which a job never starts, what to do about it. While the job waits, it follows the
-annotations of its pods.
-"""
+"""Slurm's reasons with which a waiting job never starts → what to do. A waiting job follows its pods' annotations."""
 
 PENDING_REASONS: Final = {
     "Resources": "the nodes that it may use are taken",
@@ -193,13 +193,13 @@ PENDING_REASONS: Final = {
     "FedJobLock": "the clusters of its federation agree on who runs it",
     "AccountingPolicy": "a limit of its account or QoS is reached",
 }
-"""Reasons that pass by themselves (man squeue, JOB REASON CODES)."""
+"""Slurm's reasons for waiting that pass by themselves → their meaning (man squeue, JOB REASON CODES)."""
 
 
 def pending_reason(reason: str) -> str:
-    """Slurm's reason in words; empty when there are none."""
+    """Return the meaning of Slurm's reason for waiting; empty if this module does not know it."""
     if reason.startswith("QOSMin"):
-        return "it asks for less than its QoS wants"
+        return "it asks for less than the minimum of its QoS"
     if reason.startswith(("Assoc", "QOS")) or (reason.startswith("Max") and reason.endswith(("PerAccount", "PerUser"))):
         return "a limit of its account or QoS is reached"
     return PENDING_REASONS.get(reason, "")

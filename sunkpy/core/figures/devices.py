@@ -1,4 +1,4 @@
-"""Which job has which GPU: one series for each, to be joined with those of DCGM by uuid."""
+"""Metric `sunkpy_job_gpu`, which says which job has which GPU: one series for each GPU, to be joined with DCGM's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABELS: Final = ("job", "user", "account", "partition", "node", "index", "uuid"
 
 
 def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
-    """For each node, how many of its GPUs running jobs have. Only jobs whose devices Slurm names count."""
+    """Return node → how many of its GPUs running jobs have. Only jobs count for which Slurm names the devices."""
     found: Counter[str] = Counter()
     for job in jobs:
         for node, indices in job.devices.items():
@@ -26,7 +26,7 @@ def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
 
 
 def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> MetricFamily:
-    """`sunkpy_job_gpu`. For a gang of several pods, `pod` is the object that makes them a gang."""
+    """Return metric `sunkpy_job_gpu`. For a gang of several pods, label `pod` is the object that makes them a gang."""
     known: dict[str, Sequence[SlurmDevice]] = {}
     samples = []
     for job in jobs:

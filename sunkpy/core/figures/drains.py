@@ -1,6 +1,6 @@
-"""How many seconds nodes were draining (jobs were on them) and drained (no job was), added up from read to read.
+"""Metric `sunkpy_node_drain_seconds_total`: for how long each node was draining (with jobs) and drained (without).
 
-The time between two reads counts where a node was in the same state at both.
+The time between two reads of a node counts if it was in the same state at both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sunkpy.core.model.states import SlurmNode
 
 
 class DrainTimes:
-    """The counters of a term. `nodeset_of`: the NodeSet of a Slurm node, empty when it has none now."""
+    """The drain times that one leader counts. `nodeset_of`: returns the NodeSet of a Slurm node; empty if none."""
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._nodeset_of = nodeset_of
@@ -23,7 +23,7 @@ class DrainTimes:
         self._at_s = 0.0
 
     def add(self, nodes: Mapping[str, SlurmNode], now_s: float) -> None:
-        """Add another read. `now_s` is monotonic. Nodes that are gone from Slurm are forgotten."""
+        """Add the time since the last read for each node. `now_s` is monotonic. Nodes that Slurm lacks are dropped."""
         now = {name: state for name, node in nodes.items() if (state := _state(node))}
         for name, state in now.items():
             self._nodesets[name] = self._nodeset_of(name) or self._nodesets.get(name, "")
@@ -35,7 +35,7 @@ class DrainTimes:
 
     @property
     def family(self) -> MetricFamily:
-        """`sunkpy_node_drain_seconds_total`."""
+        """The metric `sunkpy_node_drain_seconds_total`."""
         return MetricFamily(
             name="sunkpy_node_drain_seconds_total",
             help="Seconds for which a Slurm node was drained, by `state`: `draining` while jobs were on it, `drained` "

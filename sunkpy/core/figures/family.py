@@ -1,4 +1,4 @@
-"""Named figures as text for Prometheus, with a bound on how many series one name may have."""
+"""Metrics as text for Prometheus, with a bound on how many series one metric may have."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Sample(NamedTuple):
-    """One series of a family: the values of its labels, in the order of the family, and the figure."""
+    """One series of a metric: the values of its labels, in the order of the metric's labels, and its figure."""
 
     labels: tuple[str, ...]
     value: float
 
 
 class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
-    """All series of one metric name. If the figure only rises it is a counter: its name ends with `_total`.
+    """One metric with all its series. A metric whose name ends with `_total` is a counter.
 
-    `lines`: how many series belong together; more than one only in a histogram. Its last label is
-    `le`, where its `_sum` and `_count` have these words.
+    `lines`: how many samples belong together; more than one only in a histogram. The last label of a histogram is `le`;
+    it is `_sum` or `_count` in the samples of its sum and count.
     """
 
     name: str
@@ -38,20 +38,21 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(NamedTuple):
-    """Figures as text, and how many series of a name the bound left out."""
+    """Metrics as text for Prometheus. `cut`: metric → how many of its series the bound left out."""
 
     text: bytes
     cut: Mapping[str, int]
 
 
 def single(name: str, help_text: str, value: float) -> MetricFamily:
-    """A figure without labels."""
+    """Return a metric with one series and no labels."""
     return MetricFamily(name=name, help=help_text, samples=(Sample((), value),))
 
 
 def render(families: Iterable[MetricFamily], *, most: int) -> Page:
-    """Render in the text format of Prometheus. `most`: the most series of each name; the first ones by their labels are
-    kept.
+    """Return the metrics in the text format of Prometheus.
+
+    `most`: the most series of one metric; those whose labels come first in sorted order are kept.
     """
     lines: list[str] = []
     cut: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Jobs by state, and what they have: of all, of each user, account and partition.
+"""Metrics of jobs: how many are in each state and what is allocated to them, in all and by user, account and partition.
 
-As slurmctld counts: each record is one, but of a waiting job array each task that waits; `jobs` of all counts those
-tasks, that of a user or account the records, that of a partition the records that have not ended. A job that is
-suspended still has its resources. Memory is in MiB, whatever slurmctld's help says.
+They count as slurmctld does. A job record counts as one job; a job array that waits counts as its waiting tasks. The
+total `slurm_jobs` counts these tasks; the total of a user or account counts records, and that of a partition the
+records that have not ended. A suspended job still has its resources. Memory is in MiB, whatever slurmctld's help says.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ States = frozenset[str]
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What figures need of a job. `tasks`: how many tasks of a job array wait; 1 for any other job.
+    """What metrics need to know of a job. `tasks`: how many tasks of a job array wait; 1 for any other job.
 
-    `cpus`, `memory_mib` and `gpus` are allocated, so 0 while it waits. `devices`: node → its indices there, while it
-    runs. `comment`: that which only the scheduler can have written. `partition`: several, with commas, while it waits.
-    `started_s`: since 1970, 0 of one that has not; `waited_s`: until then, since it could have started. `waits`: what
-    it asks of nodes, while it has none.
+    `cpus`, `memory_mib`, `gpus`: what is allocated, so 0 while the job waits. `devices`: node → the indices of the
+    job's GRES there, while it runs. `comment`: the job's comment if the scheduler wrote it. `partition`: may name
+    several, with commas, while the job waits. `started_s`: seconds since 1970, 0 if it has not started. `waited_s`:
+    seconds from when it could have started until it started. `waits`: what it asks of nodes, while it has none.
     """
 
     id: int
@@ -51,7 +51,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_held(self) -> bool:
-        """Somebody holds the job back."""
+        """True if the job's user or an admin holds it (`scontrol hold`)."""
         return self.reason in _HELD
 
 
@@ -103,7 +103,7 @@ _HELP: Final = {
 
 
 class Tally:
-    """The sums over some jobs."""
+    """Counts and sums over the jobs that are added to it: all jobs, or those of one user, account or partition."""
 
     def __init__(self) -> None:
         self._records: Counter[States] = Counter()
@@ -115,7 +115,7 @@ class Tally:
         self._over_limit = 0
 
     def add(self, job: JobRow) -> None:
-        """Count one more job."""
+        """Add one job to the counts and sums."""
         self._records[job.state] += 1
         self._over_limit += job.reason == _NODE_LIMIT
         if is_job_pending(job.state):
@@ -136,35 +136,33 @@ class Tally:
 
     @property
     def common(self) -> dict[str, int]:
-        """The figures that slurmctld gives for all, for each user, each account and each partition, by the end of their
-        names.
-        """
+        """The figures that exist for the cluster, users, accounts and partitions: end of the metric's name → figure."""
         counts = {name: sum(n for s, n in self._records.items() if test(s)) for name, test in _STATES.items()}
         return counts | self._sums
 
     @property
     def of_all(self) -> dict[str, int]:
-        """Figures of the whole cluster."""
+        """The figures of the whole cluster: end of the metric's name → figure."""
         waiting = sum(count for state, count in self._records.items() if is_job_pending(state))
         tasks = self._records.total() - waiting + self._sums["pending"]
         return self.common | {"": tasks, "nodes_alloc": len(self._nodes)}
 
     @property
     def of_person(self) -> dict[str, int]:
-        """Figures of a user or an account."""
+        """The figures of a user or an account: end of the metric's name → figure."""
         return self.common | {"": self._records.total(), "nodes_alloc": len(self._nodes)}
 
     @property
     def of_partition(self) -> dict[str, int]:
-        """Figures of a partition."""
+        """The figures of a partition: end of the metric's name → figure."""
         open_ = sum(n for s, n in self._records.items() if not is_job_ended(s) or "COMPLETING" in s)
         return self.common | self._waiting | {"": open_, "wait_part_node_limit": self._over_limit}
 
 
 def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[MetricFamily]:
-    """All figures of jobs. `tiers`: partition → its PriorityTier. A partition without jobs has figures of 0.
+    """Yield all metrics of jobs. `tiers`: partition → its PriorityTier. A partition without jobs has figures of 0.
 
-    A job that waits for several partitions counts in that of the highest tier, which slurmctld tries first.
+    A job that waits for several partitions counts in the one with the highest tier, which slurmctld tries first.
     """
     whole = Tally()
     users: defaultdict[str, Tally] = defaultdict(Tally)

@@ -1,9 +1,8 @@
-"""The work that jobs lost because nodes failed under them: for each job its run until it was last seen, in seconds of
-CPUs and GPUs.
+"""Metrics of the work that jobs lost because their nodes failed, in CPU and GPU seconds.
 
-Slurm ends a job whose node fails (NODE_FAIL), or queues it again. A job that writes checkpoints has lost less than its
-run. A job counts as queued again because of its nodes if one of them is down, or gone,
-when that is seen. What starts and fails between two reads is not seen.
+A lost run counts from its start until it was last read. Slurm ends a job whose node fails (NODE_FAIL), or requeues it.
+A requeued job counts if one of its nodes is down or gone when its new run is seen. Runs that start and fail between two
+reads do not count. A job that writes checkpoints has lost less than its run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _Key = tuple[str, str]
 
 
 class LostWork:
-    """The counters of a term. `nodeset_of`: the NodeSet of a Slurm node, empty when it has none now."""
+    """The counters of lost work of one leader. `nodeset_of`: returns the NodeSet of a Slurm node; empty if none."""
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._nodeset_of = nodeset_of
@@ -33,8 +32,9 @@ class LostWork:
         self._seconds: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode], slurm_s: int, *, is_whole: bool) -> None:
-        """Add another read. `slurm_s`: Slurm's time, 0 if it did not say. `is_whole`: jobs that are not in this read
-        are gone.
+        """Compare these jobs with those of the last read, and count the runs that were lost.
+
+        `slurm_s`: Slurm's time, 0 if it did not say. `is_whole`: these are all jobs that Slurm has.
         """
         if not slurm_s:
             return
@@ -60,7 +60,7 @@ class LostWork:
 
     @property
     def families(self) -> Iterator[MetricFamily]:
-        """`sunkpy_jobs_lost_total` and `sunkpy_job_lost_seconds_total`."""
+        """The metrics `sunkpy_jobs_lost_total` and `sunkpy_job_lost_seconds_total`."""
         yield MetricFamily(
             name="sunkpy_jobs_lost_total",
             help="Runs of jobs that ended because a node failed, by `how`: the job `failed` or was `requeued`",
@@ -77,7 +77,7 @@ class LostWork:
 
 
 def _how_lost(was: JobRow, job: JobRow, nodes: Mapping[str, SlurmNode]) -> str:
-    """Of a job that ran: how its run was lost; empty if it was not."""
+    """Return how a job that ran at the last read (`was`) lost its run since; empty if it did not."""
     if job.state & _FAILED:
         return _ENDED
     is_another_run = job.started_s != was.started_s and ("PENDING" in job.state or "RUNNING" in job.state)

@@ -1,7 +1,7 @@
-"""Slurm nodes by state, what each has, and the sums of partitions.
+"""Metrics of Slurm nodes: how many are in each state, what each node has, and the sums for each partition.
 
-A node counts in one of future, down, mixed, alloc, idle and unknown, and under each flag that it has. `drain` and
-`drained` are those that drain and run nothing, `draining` those on which something still runs. Memory is in MiB.
+A node counts in one of the states future, down, mixed, alloc, idle and unknown, and under each flag that it has.
+`drain` and `drained` count drained nodes without jobs, `draining` those on which a job still runs. Memory is in MiB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BASE: Final = {
     "idle": "IDLE",
     "unknown": "UNKNOWN",
 }
-"""The base states of a node. Only the first that a node has counts."""
+"""Metric's name → base state of a node. A node counts only for the first of them that it has."""
 _FLAGS: Final = {
     "blocked": "BLOCKED",
     "completing": "COMPLETING",
@@ -54,14 +54,14 @@ _ALIASES: Final[Mapping[str, Callable[[States], bool]]] = {
     "not_responding": lambda state: "NOT_RESPONDING" in state,
     "total": lambda state: True,
 }
-"""Names of SUNK's syncer that slurmctld has not."""
+"""Names that the metrics of SUNK's syncer have, and that slurmctld's metrics lack."""
 
 _OF_PARTITION: Final = {"completing": "cg", "noresp": "no_resp", "reboot_req": "reboot_requested"}
-"""Figures that have one name for nodes of a partition, and another for all nodes, as slurmctld names them."""
+"""Name for all nodes → name for the nodes of a partition, for figures that slurmctld names differently there."""
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition and its nodes. Records of possible nodes are among them, which are no nodes (`potential`)."""
+    """A partition. `nodes`: its nodes, and records of nodes that do not exist yet (`potential` of NodeSets)."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -69,12 +69,12 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_draining(state: States) -> bool:
-    """The node takes no new job, and a job is still on it."""
+    """True if a node with this state is drained, but a job is still on it."""
     return "DRAIN" in state and bool(state & {"COMPLETING", "ALLOCATED", "MIXED"})
 
 
 def is_drained(state: States) -> bool:
-    """The node takes no new job, and no job is on it."""
+    """True if a node with this state is drained, and no job is on it."""
     return "DRAIN" in state and not is_draining(state)
 
 
@@ -91,15 +91,13 @@ _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
 
 
 def count_states(nodes: Iterable[SlurmNode]) -> dict[str, int]:
-    """For each figure, how many nodes are in its state. Equal states are looked at once: thousands of nodes have few
-    states.
-    """
+    """Return figure → how many nodes are in its state. Thousands of nodes have few states, so each is tested once."""
     states = Counter(node.state for node in nodes)
     return {name: sum(n for state, n in states.items() if test(state)) for name, test in _STATES.items()}
 
 
 def state_families(nodes: Iterable[SlurmNode]) -> Iterator[MetricFamily]:
-    """`slurm_nodes` and `slurm_nodes_*`, with SUNK's other names for some of them."""
+    """Yield metrics `slurm_nodes` and `slurm_nodes_*`, also under SUNK's other names for some of them."""
     states = Counter(node.state for node in nodes)
     yield single("slurm_nodes", "Number of Slurm nodes", states.total())
     for name, test in (*_STATES.items(), *_ALIASES.items()):
@@ -130,7 +128,7 @@ _OF_NODE: Final[Mapping[str, tuple[str, Callable[[SlurmNode], int]]]] = {
 
 
 def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int]) -> Iterator[MetricFamily]:
-    """`slurm_node_*` and `sunkpy_node_state`; `gpus_alloc`: how many GPUs jobs have, by node."""
+    """Yield metrics `slurm_node_*` and `sunkpy_node_state`. `gpus_alloc`: node → how many of its GPUs jobs have."""
     for end, (text, of) in _OF_NODE.items():
         samples = [Sample((node.name,), of(node)) for node in nodes.values()]
         yield MetricFamily(name=f"slurm_node_{end}", help=text, labels=("node",), samples=samples)
@@ -148,13 +146,13 @@ def node_families(nodes: Mapping[str, SlurmNode], gpus_alloc: Mapping[str, int])
 
 
 def _text(state: States) -> str:
-    """`IDLE+DRAIN`: as Slurm writes it, without what every node has here."""
+    """Return the state as Slurm writes it, such as `IDLE+DRAIN`, without DYNAMIC_NORM, which all nodes have."""
     base = [flag for flag in _BASE.values() if flag in state][:1]
     return "+".join([*base, *sorted(state - set(base) - {"DYNAMIC_NORM"})])
 
 
 def partition_families(partitions: Iterable[PartitionRow], nodes: Mapping[str, SlurmNode]) -> Iterator[MetricFamily]:
-    """`slurm_partitions`, `slurm_partition_*` but those of jobs."""
+    """Yield metrics `slurm_partitions` and `slurm_partition_*`, except `slurm_partition_jobs_*`."""
     figures = {each.name: _of_partition(each, nodes) for each in partitions}
     yield single("slurm_partitions", "Number of partitions", len(figures))
     for end in next(iter(figures.values()), {}):

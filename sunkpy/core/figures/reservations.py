@@ -1,6 +1,4 @@
-"""What Slurm counts in addition to nodes and jobs: licenses, under the names that exporters of Slurm use, and
-reservations.
-"""
+"""Metrics of Slurm's licenses, under the names that exporters of Slurm use, and of its reservations."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from sunkpy.core.figures.family import MetricFamily, Sample
 
 
 class License(msgspec.Struct, frozen=True, kw_only=True):
-    """A license that Slurm counts. `reserved`: how many of them reservations keep."""
+    """How many licenses of one name Slurm has, and how many are used, free and kept by reservations."""
 
     name: str
     total: int = 0
@@ -23,7 +21,7 @@ class License(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """A reservation, with the nodes that it has now; times in seconds since 1970."""
+    """A Slurm reservation. `nodes`: how many nodes it has now. Times are in seconds since 1970."""
 
     name: str
     nodes: int = 0
@@ -45,7 +43,7 @@ _OF_RESERVATION: Final[Mapping[str, tuple[str, Callable[[Reservation], int]]]] =
 
 
 def license_families(licenses: Iterable[License]) -> Iterator[MetricFamily]:
-    """`slurm_lic_*`."""
+    """Yield metrics `slurm_lic_*`."""
     known = tuple(licenses)
     for end, (text, of) in _OF_LICENSE.items():
         samples = [Sample((each.name,), of(each)) for each in known]
@@ -53,7 +51,7 @@ def license_families(licenses: Iterable[License]) -> Iterator[MetricFamily]:
 
 
 def reservation_families(reservations: Iterable[Reservation]) -> Iterator[MetricFamily]:
-    """`sunkpy_reservation_*`."""
+    """Yield metrics `sunkpy_reservation_*`."""
     known = tuple(reservations)
     for end, (text, of) in _OF_RESERVATION.items():
         samples = [Sample((each.name,), of(each)) for each in known]

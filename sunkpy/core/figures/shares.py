@@ -1,5 +1,5 @@
-"""Fair share under the names of Slurm's exporters. Usage has a name of its own, because it is another figure than
-theirs.
+"""Metrics of fair share, under the names that exporters of Slurm use. Usage is another figure than theirs, so it has a
+name of its own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from sunkpy.core.figures.family import MetricFamily, Sample
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of an account (no `user`), or of a user in an account, in fair share, as sshare(1) shows it.
+    """The fair share of an account (no `user`), or of a user in an account, as sshare(1) shows it.
 
-    `norm_shares` and `effective_usage` are parts of what the parent has, 0 to 1; `usage_s` is TRES seconds by billing
-    weight, halved each PriorityDecayHalfLife; `factor` is 0 to 1, higher goes first, and only users have one.
+    `norm_shares`, `effective_usage`: parts of the parent's shares and usage, 0 to 1. `usage_s`: TRES seconds by billing
+    weight, halved each PriorityDecayHalfLife. `factor`: 0 to 1, higher goes first; only users have one.
     """
 
     account: str
@@ -44,7 +44,7 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Share], float]]]] = {
 
 
 def share_families(shares: Sequence[Share]) -> Iterator[MetricFamily]:
-    """`slurm_user_fairshare*` and `slurm_account_fairshare_*`: Slurm gives accounts no factor."""
+    """Yield metrics `slurm_user_fairshare*` and `slurm_account_fairshare_*`; Slurm has no factor for accounts."""
     users = [share for share in shares if share.user]
     accounts = [share for share in shares if not share.user]
     for end, (text, of) in _FIGURES.items():

@@ -1,4 +1,4 @@
-"""What slurmctld says of itself (sdiag(1)) under the names of its own metrics; times of cycles in microseconds."""
+"""slurmctld's statistics of itself (sdiag(1)) as metrics, under slurmctld's names; cycle times are in microseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sunkpy.core.figures.family import MetricFamily, Sample, single
 
 
 class Rpc(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests to slurmctld: of one message type, or of one user."""
+    """The requests to slurmctld of one message type, or of one user: how many, and the time to serve them."""
 
     name: str
     count: int = 0
@@ -19,7 +19,8 @@ class Rpc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """`figures` by slurmrestd's names, those of a part as `part.name`."""
+    """slurmctld's statistics: `figures` by slurmrestd's names (`part.name` for nested ones), requests by type and user.
+    """
 
     figures: Mapping[str, int] = {}
     by_type: tuple[Rpc, ...] = ()
@@ -93,7 +94,8 @@ _SECONDS: Final = "Seconds that slurmctld worked on these requests"
 
 
 def statistics_families(statistics: Statistics) -> Iterator[MetricFamily]:
-    """`slurm_sched*`, `slurm_bf_*`, `slurm_sdiag_*`; a figure that this Slurm does not give is absent."""
+    """Yield metrics `slurm_sched*`, `slurm_bf_*`, `slurm_sdiag_*` and others; figures that this Slurm lacks are absent.
+    """
     for name, source in NAMES.items():
         if source in statistics.figures:
             yield single(f"slurm_{name}", f"sdiag: {source.replace('_', ' ')}", statistics.figures[source])

@@ -1,8 +1,8 @@
-"""How long jobs waited until they started: from the moment when they could have (`Planned` of sacct(1)).
+"""Metric `sunkpy_job_wait_seconds`: how long jobs waited from when they could have started (`Planned` of sacct(1)).
 
-Each start counts once, however often its job is read: what was counted is remembered while Slurm remembers the job. By
-Slurm's clock a start counts from the first read of a term on, so that a new leader counts none that its predecessor
-has: the starts between the two are lost. A job that was requeued starts, and counts, again.
+Each start of a job counts once, however often the job is read: the leader remembers counted starts as long as Slurm
+remembers the job. A start counts only if it came after the leader's first read, by Slurm's clock. So a new leader
+counts no start again, and starts between two leaders are lost. A requeued job counts again when it starts again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Key = tuple[str, str, str]
 
 
 class WaitTimes:
-    """The histogram of a term."""
+    """The histogram of waiting times that one leader counts."""
 
     def __init__(self) -> None:
         self._since_s = 0
@@ -33,11 +33,11 @@ class WaitTimes:
         self._sums: dict[_Key, int] = {}
 
     def begin(self, slurm_s: int) -> None:
-        """Jobs that start after this moment count; the first call decides. 0: Slurm did not say."""
+        """Set the moment after which starts count; only the first call counts. 0: Slurm did not say its time."""
         self._since_s = self._since_s or slurm_s
 
     def add(self, jobs: Iterable[JobRow], *, is_whole: bool) -> None:
-        """Count the jobs that have started. `is_whole`: a job that is not among these jobs is gone from Slurm."""
+        """Count those of the jobs that have started. `is_whole`: these are all jobs that Slurm has."""
         if not self._since_s:
             return
         started = {job.id: job for job in jobs if job.started_s > self._since_s}
@@ -53,7 +53,7 @@ class WaitTimes:
 
     @property
     def family(self) -> MetricFamily:
-        """`sunkpy_job_wait_seconds`."""
+        """The metric `sunkpy_job_wait_seconds`."""
         text = (
             "Seconds that jobs waited from when they were eligible to start until they started, by account, "
             "partition and door (`Slurm`: jobs of people; `Kubernetes`: pods)"

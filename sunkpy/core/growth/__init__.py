@@ -1,7 +1,7 @@
-"""Growth: which nodes jobs that wait lack, so that autoscalers can be asked for them once.
+"""Growth: how many nodes the jobs that wait lack, so that autoscalers can be asked for each of them once.
 
-waiting     what a job in the queue asks of nodes, and whether nodes would help it
-pools       the NodeSets as growth sees them: rooms on nodes, and how many nodes more there may be
-lacks       jobs in the order of Slurm, put into rooms one after the other: what is left over is lacking
-wish        what of that is published: steady while answers differ, less at once as nodes come
+waiting     what a job in the queue asks of nodes, and whether new nodes would help it
+pools       the NodeSets as growth sees them: the room on their nodes, and how many new nodes they may get
+lacks       places the jobs in Slurm's order; the nodes that a job then still needs are lacking
+wish        the number that a NodeSet's status publishes: it changes when two answers agree, or when nodes join
 """

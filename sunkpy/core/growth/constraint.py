@@ -1,7 +1,7 @@
 """Whether a node has the features that a job asks for: `a&(b|c)`, `[a|b]` (sbatch(1), --constraint).
 
-For `[a|b]` all nodes of a job need the same feature, which nodes of one NodeSet have anyway. Anybody may write a
-constraint, so one that is very long or deep is not looked at, and what was found is kept.
+For `[a|b]` all nodes of a job need the same feature, which nodes of one NodeSet have anyway. Any user may write a
+constraint, so a very long or deeply nested one is refused, and results are cached.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _DEEPEST: Final = 10
 
 
 class NotUnderstood(ValueError):
-    """The constraint has a form that is not understood, such as one that counts nodes by feature."""
+    """The job's constraint has a form that this module cannot read, such as one that counts nodes by feature."""
 
 
 def satisfies(constraint: str, features: Set[str]) -> bool:
-    """A node with these features would do.
+    """True if a node with these features satisfies the job's constraint.
 
     Raises:
-        NotUnderstood: it cannot be told.
+        NotUnderstood: the constraint cannot be read.
     """
     if not constraint:
         return True
@@ -44,7 +44,7 @@ def _is_satisfied(constraint: str, features: frozenset[str]) -> bool:
 
 
 def _any_of(tokens: list[str], features: Set[str], *, depth: int) -> bool:
-    """Takes what it reads from the end of `tokens`, which are in reversed order."""
+    """True if the features satisfy the expression at the end of `tokens`, which are reversed. Removes what it reads."""
     found = _all_of(tokens, features, depth=depth)
     while tokens and tokens[-1] == "|":
         tokens.pop()

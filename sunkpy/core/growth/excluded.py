@@ -1,6 +1,6 @@
-"""The nodes that jobs exclude. Jobs with equal lists share one, and keep its text, not thousands of names.
+"""The nodes that jobs exclude. Jobs with equal lists share one object, which has the list's text, not all names.
 
-Anybody may submit jobs that each exclude other nodes. So the lists that are kept at a time have a maximum.
+Any user may submit jobs that each exclude other nodes. So only `MOST` lists are kept at a time.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import msgspec
 from sunkpy.core.model import hostlist
 
 MOST: Final = 500
-"""Jobs that wait may have one of this many lists with more than one name."""
+"""The most lists with more than one node that are kept for all waiting jobs together."""
 _EXPANDED: Final = 32
 _MOST_NAMES: Final = 2**17
-"""Slurm has 65536 nodes at most, and a text of 64 KiB may name each of them thousands of times."""
+"""The most names that a list is expanded to. Slurm has at most 65536 nodes, but 64 KiB of text may repeat each of them.
+"""
 
 
 class Excluded(msgspec.Struct, frozen=True, weakref=True):
-    """Nodes in Slurm's range syntax. `is_kept`: false if there were too many lists, so nobody knows which."""
+    """The nodes that a job excludes, in Slurm's range syntax. `is_kept`: False if too many lists were kept already."""
 
     text: str = ""
     is_kept: bool = True
@@ -39,7 +40,7 @@ _kept: Final[WeakValueDictionary[str, Excluded]] = WeakValueDictionary()
 
 
 def share(text: str) -> Excluded:
-    """The one list of that text, for as long as a job has it."""
+    """Return the object for this list, which is the same for all jobs that have the list now."""
     if not text:
         return NONE
     if (known := _kept.get(text)) is not None:

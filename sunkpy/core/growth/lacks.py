@@ -1,11 +1,12 @@
-"""Which nodes each NodeSet lacks: the jobs that wait, in Slurm's order, are put into rooms one after the other.
+"""How many nodes each NodeSet lacks for the jobs that wait.
 
-A job gets room on nodes that are there or join, then on nodes that jobs before it lack, and only what is left over is
-lacking. It gets all of its nodes or none. A NodeSet never lacks more than it may get.
+Waiting jobs are placed one after the other, in Slurm's order: first on free room of nodes that exist or join, then on
+new nodes that earlier jobs lack. What a job still needs then is lacking. A job gets all of its nodes or none. A NodeSet
+never lacks more nodes than its `potential` allows.
 
-The first job in line that lacks something may need nodes that are busy, too: then what may be had beside them is asked
-for, because Slurm keeps no busy node for a job whose other nodes are not there. For a job behind it that would buy
-nodes which stand idle until others end.
+The first job that lacks nodes may also need nodes that are busy. Then its other nodes are requested already, because
+Slurm keeps no busy node for a job whose other nodes do not exist. For later jobs that would buy nodes which stay idle
+until other jobs end.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from sunkpy.core.growth.waiting import Spread, WaitingJob
 from sunkpy.core.model.growth import GrowthRequest
 
 TOLD: Final = 3
-"""For at most this many jobs the text names the job and says why nothing helps it. The other jobs are counted."""
+"""The most jobs that the status of a NodeSet names as those that no new node would help; others are only counted."""
 
 _SHOWN: Final = 100
-"""At most this many characters of a constraint are shown."""
+"""The most characters of a job's constraint that a text shows."""
 
 HET_JOBS: Final = 50
-"""At most so many heterogeneous jobs are looked at, the first in line. For each of them all rooms are copied, because
-it may not fit as a whole.
+"""The most heterogeneous jobs that are placed, in Slurm's order. Each of them costs a copy of all free room, in case it
+does not fit as a whole.
 """
 
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """What one NodeSet lacks for the jobs that wait.
+    """What one NodeSet lacks for the jobs that wait. `requests`: how many nodes, for which jobs.
 
-    `never`: why it can never help some jobs, by job, and how many `more` there are of these. `behind`: how many jobs
-    wait for nodes of it that it may not get beside those that jobs before them lack. `unseen`: how many are not looked
-    at, for there are too many that take long. `unregistered`: the nodes for which it gets none while jobs wait for it.
-    `is_held`: a job waits that needs its idle nodes, together with others that are busy, join or are still lacking; or
-    that Slurm has looked at and not started, although there seems to be room.
+    `never`: job → why no new node would ever help it; `more`: how many such jobs are not named. `behind`: how many jobs
+    wait for nodes beyond those that the NodeSet may get. `unseen`: how many jobs were not placed, because that takes
+    too long. `unregistered`: nodes that have not registered in time, so that no more are requested. `is_held`: idle
+    nodes must not be released, because a waiting job needs them together with nodes that are busy, joining or lacking,
+    or because Slurm has not started a job although there seems to be room.
     """
 
     requests: tuple[GrowthRequest, ...] = ()
@@ -52,13 +53,14 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """How many nodes the NodeSet lacks in all."""
+        """How many nodes the NodeSet lacks for all jobs together."""
         return sum(each.nodes for each in self.requests)
 
 
 def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping[str, int]) -> dict[str, Lack]:
-    """What each NodeSet that may grow lacks. `tiers`: partition → PriorityTier, which goes before the
-    priority of jobs.
+    """Return what each NodeSet that may grow lacks, by its name.
+
+    `tiers`: partition → PriorityTier, which orders jobs before their priority does.
     """
     line = _Line(pools)
     waiting = list(jobs)
@@ -78,7 +80,7 @@ def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping
 
 
 class _Try(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it would lie on nodes of one NodeSet's shape: what there is of them, and how many it lacks."""
+    """A job placed on nodes of one NodeSet's shape: the nodes with room for it (`found`), and how many it lacks."""
 
     pool: Pool
     spread: Spread
@@ -90,7 +92,7 @@ class _Try(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Line:
-    """The queue, from its head on."""
+    """The waiting jobs that were placed so far, the room that they left, and what they lack."""
 
     def __init__(self, pools: Iterable[Pool]) -> None:
         self._pools = sorted(pools, key=lambda pool: (pool.weight, pool.name))
@@ -108,7 +110,7 @@ class _Line:
 
     @property
     def lacks(self) -> dict[str, Lack]:
-        """What has come of it."""
+        """What each NodeSet that may grow lacks for the jobs added so far."""
         return {
             (name := pool.name): Lack(
                 requests=tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in self._requests[name].items()),
@@ -124,7 +126,7 @@ class _Line:
         }
 
     def add(self, group: Sequence[WaitingJob]) -> None:
-        """One more job: all components of a heterogeneous one together, the tasks of an array one by one."""
+        """Place the next job: all components of a heterogeneous job together, the tasks of an array one by one."""
         is_het = len(group) > 1
         self._het_jobs += is_het
         if (is_het and self._het_jobs > HET_JOBS) or not all(job.excluded.is_kept for job in group):
@@ -143,7 +145,7 @@ class _Line:
             self._held = held
 
     def _put(self, job: WaitingJob) -> bool:
-        """Give it all its nodes, or none."""
+        """Place the job on all the nodes that it needs, or on none; True if it was placed."""
         serving = [pool for pool in self._pools if pool.serves(job)]
         if job.kind in self._refused:
             self._refuse(job, self._refused[job.kind])
@@ -169,7 +171,7 @@ class _Line:
         return False
 
     def _tries(self, job: WaitingJob, serving: Sequence[Pool]) -> tuple[list[_Try], dict[str, str]]:
-        """By NodeSet; and why not on others that may grow."""
+        """Return the job's placements, one for each NodeSet; and, by NodeSet, why the job fits on none of its nodes."""
         tries, never = [], {}
         names = frozenset(pool.name for pool in serving)
         for pool in serving:
@@ -180,11 +182,11 @@ class _Line:
                 found = self._rooms.find(job, spread.needs, names, spread.nodes)
                 tries.append(_Try(pool=pool, spread=spread, found=found))
             elif pool.would_do(job):
-                never[pool.name] = f"a node of it {spread}" if spread.startswith("lacks") else spread
+                never[pool.name] = f"a node of this NodeSet {spread}" if spread.startswith("lacks") else spread
         return tries, never
 
     def _what_to_ask(self, each: _Try, growing: Sequence[_Try], serving: Sequence[Pool]) -> dict[str, int]:
-        """How many nodes more of which NodeSet; nothing, if it cannot get all."""
+        """Return NodeSet → how many new nodes the job needs; empty if it cannot get all of them."""
         alike = [each.pool, *(other.pool for other in growing if other is not each and _fits(each, other.pool))]
         asked, lacking = {}, each.lacking
         for pool in alike[:1] if lacking <= self._more[each.pool.name] else alike:
@@ -211,7 +213,7 @@ class _Line:
         return True
 
     def _refuse(self, job: WaitingJob, why: Mapping[str, str]) -> None:
-        """`why`: by NodeSet; empty where it may be helped once others have ended."""
+        """Count a job that was not placed. `why`: NodeSet → why it never helps; empty if it may help later."""
         self._refused.setdefault(job.kind, why)
         for name, text in why.items():
             if not text:
@@ -228,7 +230,7 @@ def _fits(each: _Try, pool: Pool) -> bool:
 
 
 def _most(each: _Try, growing: Sequence[_Try], serving: Sequence[Pool]) -> int:
-    """How many nodes the job could ever have."""
+    """Return how many nodes the job could get at most, if all NodeSets that serve it grew to their potential."""
     may_grow = {other.pool.name for other in growing}
     alike = [pool for pool in serving if _fits(each, pool)]
     return sum(max(pool.potential, pool.usable) if pool.name in may_grow else pool.usable for pool in alike)

@@ -1,6 +1,6 @@
-"""NodeSets as growth sees them, and the rooms on their nodes that a job in the queue may get.
+"""NodeSets as growth sees them (pools), and the free room on their nodes that a waiting job may get.
 
-Nodes of which as much is left are one entry, however many there are: of thousands of nodes most are full or empty.
+Nodes with equal free room are one entry, however many there are: most of thousands of nodes are full or empty.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from sunkpy.core.growth.waiting import WaitingJob
 from sunkpy.core.model.matching import Amounts
 
 NEW: Final = ""
-"""The name of a node that is only asked for."""
+"""The name that stands for a node that does not exist yet and is only requested."""
 _ENOUGH: Final = 3
-"""If this many nodes did not register, it is no accident: further nodes would not register either."""
+"""A NodeSet requests no more nodes if this many nodes did not register: further ones would not register either."""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of a node that takes jobs, or that joins now and will take them. `is_whole`: nothing
-    of it is taken.
-    """
+    """The free room of one node that takes jobs, or will take them when it has joined. `is_whole`: no job is on it."""
 
     node: str
     left: Mapping[str, int]
@@ -33,11 +31,12 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeSet. `partitions`: those that it serves. `features`: those that a new node would have.
+    """A NodeSet as growth sees it. `partitions`: the Slurm partitions that its nodes are in.
 
-    `shape`: what such a node would offer, None while nobody knows. `nodes`: those that are there or join now, whether
-    or not they take jobs; `usable`: how many of them do, `joining` ones included. `unregistered`: those that should
-    have registered long ago. `potential`: how many there may be in all, 0 if it does not grow.
+    `features`, `shape`: the features and amounts that a new node of it would have; `shape` is None while unknown.
+    `nodes`: its nodes, also those that take no jobs. `usable`: how many nodes take jobs, or will when they have joined
+    (`joining`). `unregistered`: nodes that should have registered long ago. `potential`: how many nodes it may have in
+    all, 0 if it does not grow.
     """
 
     name: str
@@ -59,7 +58,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stopped(self) -> bool:
-        """True if the NodeSet gets no more nodes until those that came have registered or are gone."""
+        """True if the NodeSet requests no more nodes until its unregistered ones have registered or are gone."""
         return len(self.unregistered) >= _ENOUGH
 
     def serves(self, job: WaitingJob) -> bool:
@@ -67,20 +66,20 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return not self.partitions.isdisjoint(job.partitions)
 
     def would_do(self, job: WaitingJob) -> bool:
-        """True if a new node would have what the job asks for by name.
+        """True if a new node of the NodeSet would have the job's features, and the job does not exclude the NodeSet.
 
-        A job that excludes all nodes that there are, and there are some, excludes what they have in common: those of
-        pods do so with a NodeSet that the pod may not use.
+        A job that excludes all existing nodes of a NodeSet excludes the NodeSet: jobs of pods exclude NodeSets that
+        their pods may not use in this way.
 
         Raises:
-            NotUnderstood: it cannot be told.
+            NotUnderstood: the job's constraint cannot be read.
         """
         is_excluded = bool(self.nodes) and self.nodes <= job.excluded.nodes
         return not is_excluded and satisfies(job.constraint, self.features)
 
 
 class Alike:
-    """Nodes of one pool with equal rest. If there are none left, none come."""
+    """Nodes of one pool with equal free room. Once `nodes` is empty it stays empty."""
 
     __slots__ = ("features", "is_whole", "left", "nodes", "pool")
 
@@ -95,7 +94,7 @@ class Alike:
         """True if each of these nodes has room for one part of the job (`needs`).
 
         Raises:
-            NotUnderstood: which features it asks for.
+            NotUnderstood: the job's constraint cannot be read.
         """
         if job.whole_nodes and not self.is_whole:
             return False
@@ -105,7 +104,7 @@ class Alike:
         return satisfies(job.constraint, self.features)
 
     def usable(self, job: WaitingJob) -> list[str]:
-        """The nodes that the job does not exclude."""
+        """Return those of these nodes that the job does not exclude."""
         excluded = job.excluded.nodes
         if not excluded:
             return self.nodes
@@ -113,11 +112,11 @@ class Alike:
 
 
 Found = tuple[Alike, int]
-"""Equal nodes, and how many of them are taken."""
+"""Nodes with equal free room, and how many of them a job takes."""
 
 
 class _Search:
-    """Where jobs of one kind have room, among the first `seen` entries."""
+    """The entries with room for jobs of one kind (`fit`), among the first `seen` entries of `Rooms`."""
 
     __slots__ = ("fit", "seen")
 
@@ -127,10 +126,10 @@ class _Search:
 
 
 class Rooms:
-    """What is left on all nodes. It gets less with each job that is put there.
+    """The free room on all nodes, which each placed job makes smaller.
 
-    Whether an entry has room for a kind of job is looked up once: what is left of it never changes, and nodes of which
-    less is left are another entry, at the end. So a queue of thousands of jobs is no thousand walks over all nodes.
+    The free room of an entry never changes: nodes on which a job is placed go into another entry at the end. So each
+    entry is tested once for each kind of job, and thousands of waiting jobs need no walk over all nodes each.
     """
 
     def __init__(self, pools: Iterable[Pool]) -> None:
@@ -142,17 +141,17 @@ class Rooms:
             self._add(pool, room.features, room.left, [room.node], is_whole=room.is_whole)
 
     def copy(self) -> Rooms:
-        """A copy as it is now."""
+        """Return a copy, which later placements do not change."""
         found = Rooms(())
         for each in self._entries:
             found._add(each.pool, each.features, each.left, each.nodes, is_whole=each.is_whole)
         return found
 
     def find(self, job: WaitingJob, needs: Mapping[str, int], pools: frozenset[str], most: int) -> list[Found]:
-        """Up to `most` nodes of these pools with enough room. Nodes on which jobs were put last come first.
+        """Return up to `most` nodes of these pools with room for `needs`, those on which jobs were placed last first.
 
         Raises:
-            NotUnderstood: which features it asks for.
+            NotUnderstood: the job's constraint cannot be read.
         """
         search = self._searches.setdefault((job.kind, tuple(needs.items()), pools), _Search())
         for entry in islice(self._entries, search.seen, None):
@@ -172,7 +171,7 @@ class Rooms:
         return found
 
     def take(self, job: WaitingJob, needs: Mapping[str, int], found: Iterable[Found]) -> None:
-        """Put the job onto these nodes."""
+        """Place the job on these nodes: their free room gets smaller by `needs`."""
         for entry, count in found:
             taken = entry.usable(job)[-count:]
             if job.excluded.nodes:
@@ -186,7 +185,7 @@ class Rooms:
                 self._add(entry.pool, entry.features, _less(entry.left, needs), taken, is_whole=False)
 
     def add_new(self, pool: Pool, needs: Mapping[str, int], count: int, *, is_full: bool) -> None:
-        """Add nodes that are asked for, with a job on each, which takes all of it if `is_full`."""
+        """Add `count` requested nodes, each with one job on it that takes `needs`, or the whole node if `is_full`."""
         if not is_full:
             self._add(pool.name, pool.features, _less(pool.shape or {}, needs), [NEW] * count, is_whole=False)
 

@@ -1,4 +1,4 @@
-"""The NodeSets as growth sees them, from Slurm's nodes and partitions and from what Kubernetes knows of NodeSets."""
+"""Builds the `Pool` of each NodeSet from Slurm's nodes and partitions and from the NodeSet's objects in Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _KEPT_FOR_SOME: Final = frozenset({"RESERVED", "MAINTENANCE"})
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeSet. `nodes`: those that it has, in Slurm or not yet. `joining`: those that are expected there soon.
-    `late`: those that were expected. `returning`: those that come back once they are empty, because a roll replaces
-    their slurmd pods.
+    """A NodeSet and its nodes, as Kubernetes shows them. `nodes`: all of them, whether or not Slurm has them yet.
 
-    `features`: those that each of its nodes has; `offer`: what a node of it offered when there was one, or would offer,
-    in words of slurm.conf(5).
+    `joining`: nodes that should register in Slurm soon. `late`: nodes that should have registered by now. `returning`:
+    nodes that come back once they are idle, because a roll replaces their slurmd pods. `features`: the features that
+    each of its nodes has. `offer`: what one of its nodes offers, or would offer, in words of slurm.conf(5).
     """
 
     name: str
@@ -46,8 +45,9 @@ def find_pools(
     partitions: Iterable[PartitionRow],
     in_use: Mapping[str, Mapping[str, int]],
 ) -> list[Pool]:
-    """One pool for each NodeSet, and a last pool without a name for all other nodes. `in_use`: node → the GRES that
-    jobs have.
+    """Return one pool for each NodeSet, and a last pool without a name for all other nodes.
+
+    `in_use`: node → GRES → how many of it jobs have.
     """
     known = list(nodesets)
     of = {node: each.name for each in known for node in each.nodes}
@@ -58,7 +58,7 @@ def find_pools(
 
 
 def devices_in_use(jobs: Iterable[JobRow]) -> Mapping[str, Mapping[str, int]]:
-    """For each node, how many of each GRES jobs have, as far as Slurm names them."""
+    """Return node → GRES → how many of it jobs have, for the jobs whose devices Slurm names."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for job in jobs:
         for node, indices in job.devices.items():
@@ -68,7 +68,10 @@ def devices_in_use(jobs: Iterable[JobRow]) -> Mapping[str, Mapping[str, int]]:
 
 
 def read_offer(text: str) -> tuple[Amounts | None, frozenset[str]]:
-    """`CPUs=96 RealMemory=900000 Gres=gpu:h100:8 Feature=gpu` → what jobs get of it, and its features."""
+    """Return what jobs can get of a node with this line of slurm.conf, and its features; None if the line is not whole.
+
+    Example: `CPUs=96 RealMemory=900000 Gres=gpu:h100:8 Feature=gpu`.
+    """
     words = dict(word.split("=", 1) for word in text.split() if "=" in word)
     features = frozenset(filter(None, words.get("Feature", "").split(",")))
     if not (words.get("CPUs", "").isdecimal() and words.get("RealMemory", "").isdecimal()):
@@ -81,7 +84,7 @@ def read_offer(text: str) -> tuple[Amounts | None, frozenset[str]]:
 
 
 def _serving(partitions: Iterable[PartitionRow], of: Mapping[str, str]) -> defaultdict[str, set[str]]:
-    """By NodeSet the partitions that have a node of it, or a record of one that there could be."""
+    """Return NodeSet → the partitions with one of its nodes, or with a record of a node that it could get."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for partition in partitions:
         for node in partition.nodes:
@@ -125,7 +128,7 @@ def _pool(
 
 
 def _rooms(nodes: Iterable[SlurmNode], in_use: Mapping[str, Mapping[str, int]]) -> Iterator[Room]:
-    """What is left on nodes that take jobs; none on one whose cpus are all taken."""
+    """Yield the free room of each node that takes jobs and has a free CPU."""
     for node in sorted(nodes, key=lambda each: each.name):
         free = node.usable_cpus - node.alloc_cpus
         if free > 0:
@@ -138,7 +141,7 @@ def _rooms(nodes: Iterable[SlurmNode], in_use: Mapping[str, Mapping[str, int]]) 
 
 
 def _usual(nodes: Iterable[SlurmNode]) -> Amounts | None:
-    """What most of the nodes offer."""
+    """Return the amounts that most of the nodes offer; None without nodes."""
     counts = Counter(tuple(sorted(_offers(node).items())) for node in nodes if node.cpus)
     if not counts:
         return None

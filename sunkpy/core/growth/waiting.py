@@ -1,4 +1,4 @@
-"""A job that waits, as growth sees it: what it asks of nodes, and whether more nodes would help it."""
+"""A waiting job as growth sees it: what it asks of nodes, and whether new nodes would help it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from sunkpy.core.model.matching import Amounts, shortfalls
 WAITS_FOR_NODES: Final = frozenset({
     "", "None", "Priority", "Resources", "ReqNodeNotAvail", "NodeDown", "PartitionConfig", "SchedDefer",
 })  # fmt: skip
-"""Slurm's reasons that nodes may take away. All others, such as a dependency, a hold, a limit, a licence, a time to
-begin or a reservation, keep the job waiting however many nodes there are (job_state_reason.c)."""
+"""Slurm's reasons for waiting that new nodes may end. With any other reason, such as a dependency, a hold, a limit, a
+licence, a begin time or a reservation, the job waits however many nodes there are (job_state_reason.c)."""
 _NOT_LOOKED_AT: Final = frozenset({"", "None", "Priority"})
 _OF_ONE_JOB: Final = ("PerJob", "PerNode", "Min", "Duration", "NotAllowed")
 
 Limit = tuple[str, ...]
-"""Names what is limited: an account, a QoS, a user in one of both, or a licence."""
+"""What a limit of Slurm applies to: an account, a QoS, a user in an account or QoS, or a licence."""
 
 
 class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Amounts are in the units of `core.model.matching`: millicores, bytes, and GRES by name and by `name:type`.
+    """A job that waits in Slurm, and what it asks of nodes.
 
-    `nodes`: so many at least; `max_nodes` 0 is no bound. `total`: what they have together at least; `per_node`: what
-    each has at least; `per_task`: what is not divided between two nodes. `copies`: of a job array, how many tasks may
-    start. `whole_nodes`: it shares none. `names_nodes`: it wants certain ones. `het_job`: the number of the
-    heterogeneous job it is part of, or 0.
+    Amounts are in the units of `core.model.matching`: millicores, bytes, and GRES by name and by `name:type`. `nodes`,
+    `max_nodes`: the least and the most nodes; a `max_nodes` of 0 means no bound. `total`: what all nodes have together
+    at least; `per_node`: what each node has at least; `per_task`: what one task needs on its node. `copies`: how many
+    tasks of a job array may start. `whole_nodes`: the job shares no node. `names_nodes`: it asks for nodes by name.
+    `het_job`: the ID of the heterogeneous job that it is part of, or 0.
     """
 
     id: int
@@ -56,7 +57,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def waits_for_nodes(self) -> bool:
-        """True if more nodes may help the job. They do not help if it names its nodes, or has a reservation."""
+        """True if new nodes may help the job. They do not help if it names its nodes, or has a reservation."""
         return (
             self.reason in WAITS_FOR_NODES
             and self.priority > 0
@@ -72,10 +73,9 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def limits(self) -> Set[Limit]:
-        """The limits that keep the job waiting, if they can keep other jobs waiting, too. A limit of one job or node
-        cannot.
+        """The limits that keep the job waiting and may keep other jobs waiting too; not limits on a single job or node.
 
-        Of several licences Slurm does not say which one is lacking.
+        If a job waits for licences, these are all its licences: Slurm does not say which one is lacking.
         """
         reason = self.reason
         if reason == "Licenses":
@@ -93,10 +93,10 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return {("license", name) for name in self.licenses}
 
     def is_bound_by(self, limits: Set[Limit]) -> bool:
-        """True if Slurm has not looked at the job yet, and one of these limits, which keep jobs before it waiting, will
-        keep it waiting, too.
+        """True if one of these limits, which keep earlier jobs waiting, will keep this job waiting too.
 
-        slurmctld looks at so many jobs at a time (default_queue_depth, bf_max_job_test); those behind have `Priority`.
+        Only a job counts that Slurm has not looked at yet: slurmctld looks at a limited number of jobs at a time
+        (default_queue_depth, bf_max_job_test), and the jobs behind them have the reason `Priority`.
         """
         own: set[Limit] = {("account", self.account), ("qos", self.qos)}
         own |= {("user", self.user, self.qos), ("user", self.user, self.account), *self._of_licenses}
@@ -104,15 +104,13 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """The properties that decide which nodes would do. Jobs with the same `kind` can use the same nodes."""
+        """The properties that decide which nodes the job can use. Jobs with equal `kind` can use the same nodes."""
         amounts = (tuple(sorted(each.items())) for each in (self.total, self.per_node, self.per_task))
         sizes = (self.nodes, self.max_nodes, self.tasks, self.whole_nodes)
         return (self.partitions, self.constraint, self.excluded, *sizes, *amounts)
 
     def spread(self, shape: Mapping[str, int]) -> Spread | str:
-        """How many nodes of that shape the job needs and what it takes of each; or, in words, why they
-        cannot hold it.
-        """
+        """Return how many nodes of this shape the job needs, and what it takes of each; or a text why it cannot fit."""
         if lacking := shortfalls(larger(self.per_task, self.per_node), shape):
             return str(lacking[0])
         nothing = {name: amount for name, amount in self.total.items() if not shape.get(name)}
@@ -122,7 +120,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         parts = (_up(amount, shape[name]) for name, amount in self.total.items() if amount)
         nodes = max(self.nodes, _up(self.tasks, max(tasks, 1)), *parts)
         if self.max_nodes and nodes > self.max_nodes:
-            return f"needs {nodes} nodes of it, and asks for {self.max_nodes} at most"
+            return f"needs {nodes} nodes of this NodeSet, and asks for {self.max_nodes} at most"
         if self.whole_nodes:
             return Spread(nodes=nodes, needs=dict(shape))
         each = {name: amount * _up(self.tasks, nodes) for name, amount in self.per_task.items()}
@@ -131,14 +129,14 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes a job needs, and what it takes of each."""
+    """How many nodes of one shape a job needs, and what it takes of each (`needs`)."""
 
     nodes: int
     needs: Mapping[str, int]
 
 
 def larger(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
-    """The larger amount of each resource."""
+    """Return the larger one of two amounts, for each resource."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 

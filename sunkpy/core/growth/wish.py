@@ -1,9 +1,8 @@
-"""The nodes that a NodeSet lacks, as its status publishes them.
+"""How many more nodes a NodeSet wants, as its status publishes it for autoscalers.
 
-It is kept as how many nodes there are to be, not as how many are lacking: what comes meanwhile is then less to wish
-for, at once and without another look at the queue. Two answers of Slurm in a row have to agree on the direction of a
-change, so what one answer says, and the next takes back, asks for nothing and withdraws nothing: a job that starts
-within seconds is no reason to buy.
+A `Wish` stores how many nodes the NodeSet is to have, not how many it lacks. So a node that joins makes the published
+number smaller at once, without another look at the queue. The number changes only if two answers of Slurm in a row
+agree on the direction, because a job that starts within seconds is no reason to buy a node.
 """
 
 from __future__ import annotations
@@ -22,17 +21,18 @@ from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
 _MOST_REQUESTS: Final = 100
 _SEEN_EACH: Final = timedelta(minutes=2)
-"""If nothing has changed, the status is written again after this time: one write for each NodeSet that releases nodes.
-"""
+"""How often the status of a NodeSet that releases nodes is written although nothing has changed."""
 
 Requests = tuple[GrowthRequest, ...]
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """`target`: how many nodes there are to be, 0 if none more; `last`: what the last answer alone would have it be.
+    """The nodes that a NodeSet wants, after some answers of Slurm.
 
-    `most`: the most that one of the last two answers lacked, so that a node that is away for a moment is not wanted
-    anew; `lacked`: what the last one did. `requests`: for which jobs, when there were `there` nodes.
+    `target`: how many nodes it is to have, 0 if it wants none; `last`: the target by the last answer alone. `lacked`:
+    how many nodes jobs lacked in the last answer; `most`: the larger one of the last two such numbers. No more than
+    this is wanted, so that a node which is away for a moment is not bought again. `requests`: the jobs that lacked
+    nodes when the NodeSet had `there` nodes.
     """
 
     target: int = 0
@@ -43,7 +43,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     there: int = 0
 
     def settle(self, lack: Lack, there: int) -> Wish:
-        """The wish after one more answer. `there`: how many nodes the NodeSet has now, with those that are joining."""
+        """Return the wish after one more answer of Slurm. `there`: how many nodes the NodeSet has or is getting."""
         now = there + lack.nodes if lack.nodes else 0
         low, high = sorted((self.last, now))
         target = min(max(self.target, low), high)
@@ -54,24 +54,22 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """True if the last answer alone would give the same target."""
+        """True if the last answer of Slurm alone would give the same target."""
         return self.target == self.last
 
     def wanted(self, there: int) -> int:
-        """How many more nodes are wanted if there are `there` nodes."""
+        """Return how many more nodes the NodeSet wants if it has `there` nodes."""
         return min(max(0, self.target - there), self.most)
 
     def requests_left(self, there: int) -> Requests:
-        """The jobs that still lack nodes. Nodes that have come meanwhile are for the first jobs."""
+        """Return the jobs that still lack nodes. Nodes that have joined meanwhile are for the first jobs."""
         come = max(0, there - self.there)
         rest = _after(self.requests, come)
         return tuple(_up_to(rest, self.wanted(there)))[:_MOST_REQUESTS]
 
 
 def recall(status: GrowthStatus | None) -> Wish:
-    """The wish that an earlier leader has published. So a new one neither withdraws it nor asks again for nodes that
-    came.
-    """
+    """Return the wish that a NodeSet's status publishes, so that a new leader goes on where the last one ended."""
     if status is None or not status.wanted_nodes:
         return Wish()
     wanted, at = status.wanted_nodes, status.counted_nodes
@@ -89,9 +87,9 @@ def make_status(
     now: datetime,
     read_at: datetime | None = None,
 ) -> GrowthStatus | None:
-    """The status as it should be; None if there is nothing to say.
+    """Return `status.growth` of a NodeSet; None if it wants no nodes and there is nothing to explain.
 
-    `read_at`: when jobs were read, for a NodeSet that releases nodes: there nothing wanted has to be said, too.
+    `read_at`: when Slurm's jobs were read, for a NodeSet that releases nodes; it always gets a status.
     """
     wanted, reason = wish.wanted(there), explain(lack, potential)
     if not wanted and not reason and read_at is None:
@@ -109,7 +107,7 @@ def make_status(
 
 
 def _seen(status: GrowthStatus, before: GrowthStatus | None, read_at: datetime) -> GrowthStatus:
-    """As before while nothing else differs, for a while."""
+    """Return the status with the time `seen`. If nothing else has changed, the time is renewed only now and then."""
     if before is not None and before.seen and abs(read_at - parse_rfc3339(before.seen)) < _SEEN_EACH:
         same = msgspec.structs.replace(status, seen=before.seen)
         if same == before:
@@ -118,13 +116,13 @@ def _seen(status: GrowthStatus, before: GrowthStatus | None, read_at: datetime) 
 
 
 def explain(lack: Lack, potential: int) -> str:
-    """`job 7 needs 200 nodes, and there can be 100; 3 jobs wait for nodes beyond its potential of 100`."""
+    """Return why a NodeSet wants no nodes for some jobs, such as `job 7: needs 200 nodes, and there can be 100`."""
     texts = [f"job {job}: {why}" for job, why in lack.never.items()]
     if lack.more:
-        texts.append(f"{_jobs(lack.more)} more that cannot be helped")
+        texts.append(f"{_jobs(lack.more)} more that no new node would help")
     if lack.unregistered:
         texts.append(
-            f"none more is wanted while {len(lack.unregistered)} nodes that came have not registered in Slurm within "
+            f"no more nodes are wanted while {len(lack.unregistered)} new nodes have not registered in Slurm within "
             f"ten minutes: {hostlist.describe(lack.unregistered)}. "
             "Look at their slurmd pods: kubectl describe, kubectl logs"
         )
@@ -144,7 +142,7 @@ def _jobs(count: int) -> str:
 
 
 def _after(requests: Iterable[GrowthRequest], come: int) -> Iterator[GrowthRequest]:
-    """Without so many nodes of the first."""
+    """Yield the requests without the first `come` nodes that they ask for."""
     for each in requests:
         served = min(each.nodes, come)
         come -= served
@@ -153,7 +151,7 @@ def _after(requests: Iterable[GrowthRequest], come: int) -> Iterator[GrowthReque
 
 
 def _up_to(requests: Iterable[GrowthRequest], wanted: int) -> Iterator[GrowthRequest]:
-    """Those that so many nodes are for."""
+    """Yield the first requests, until they ask for `wanted` nodes together."""
     for each in requests:
         if wanted <= 0:
             return

@@ -1,4 +1,4 @@
-"""What the status of NodeSets says of growth, in words: of one NodeSet, and of one job."""
+"""The `status.growth` of NodeSets in words: for one NodeSet, and for one job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sunkpy.core.model.growth import GrowthStatus
 
 
 def describe(growth: GrowthStatus | None) -> Iterator[str]:
-    """`3 nodes more are wanted, since …: 2 for job 7, 1 for job 9`; and which jobs are not helped."""
+    """Yield the wish of one NodeSet as text (`3 nodes more wanted since …: 2 for job 7`), and why others get none."""
     if growth is None:
         return
     if growth.wanted_nodes:
@@ -19,10 +19,9 @@ def describe(growth: GrowthStatus | None) -> Iterator[str]:
 
 
 def describe_for(job: int, growth: Mapping[str, GrowthStatus | None], *, array: int = 0, het_job: int = 0) -> list[str]:
-    """What is wanted for one job, a text for each NodeSet: `2 nodes more of NodeSet gpu, wanted since …`; or why it is
-    not.
+    """Return a text for each NodeSet about one job: `2 nodes more of NodeSet gpu, wanted since …`, or why none helps.
 
-    `array`, `het_job`: the numbers by which all of an array, or of a heterogeneous job, are known.
+    `array`, `het_job`: the ID of the job array or heterogeneous job that the job is part of, or 0.
     """
     return [
         text
@@ -39,7 +38,7 @@ def _wanted(nodeset: str, growth: GrowthStatus) -> Iterator[tuple[str, str]]:
 
 
 def _not_helped(nodeset: str, growth: GrowthStatus) -> Iterator[tuple[str, str]]:
-    """As `core.growth.wish:explain` writes it."""
+    """Yield job → why no new node helps it, from the reason that `core.growth.wish:explain` wrote."""
     for told in growth.reason.split("; "):
         label, _, why = told.removeprefix("job ").partition(": ")
         yield label, f"no node more of NodeSet {nodeset} helps it: {why}"

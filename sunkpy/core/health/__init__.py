@@ -1,10 +1,10 @@
-"""A node's way back: which signals say that it is sick, and from the signal to the drain, the cure and the return.
+"""The health of Nodes: which signals say that one is sick, and its way through drain and cure back to service.
 
-* `rules`: what counts as a signal, as the values of chart sunkpy say it; `known`: such rules by name.
-* `verification`: the site's check before slurmd, and how it ended.
-* `signals`: whether a Node and its slurmd pod show one.
-* `record`: where a Node stands, as it is written on it; who reads it, needs no rules.
-* `decide`: the next step.
+* `rules`: what counts as a signal, as the values of chart sunkpy say; `known`: ready-made rules by name.
+* `verification`: how the site's check of a machine ended that runs before slurmd.
+* `signals`: whether a Node and its slurmd pod show the signal of a rule.
+* `record`: the health record that stands on a Node; readers of the record need no rules.
+* `decide`: the next step of a Node.
 """
 
 from sunkpy.core.health.decide import HealthStep, HealthView, decide_health

@@ -1,9 +1,9 @@
-"""The next step of a Node on its way back: values in, the next record out.
+"""The next step of a sick Node on its way back to service: a pure function returns its next health record.
 
-One step a pass; the record stands on the Node before anything is done for it, so a crash repeats at most the reading.
-What cannot be read moves nothing. A cured node opens only after the signal has been gone for a while and, where its
-NodeSet has a check, a start of slurmd has passed it since; and not again if it has come back too often: then a person
-is asked for. Nothing here ends a job: a drain waits for them.
+Each pass makes one step. The operator writes the record on the Node before it acts on it, so after a crash it only
+reads again. A signal that cannot be read changes nothing. A cured node opens after its signal has been gone for a while
+and, if its NodeSet has a check, after a later start of slurmd has passed that check. A node that came back too often
+stays closed until a person acts. No step ends a job: a drain waits until jobs end.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ FAILED_IDLE: Final = "the check of the machine failed while nothing ran there"
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a step is decided on. `pod` is the Node's slurmd pod; `has_room`: the cap lets one more be closed, and
-    `may_remedy` one more be remedied. `is_empty`: Slurm has said within the last seconds that it is drained and idle,
-    or there is no slurmd pod. `opens_at`: when the next window of its NodeSet begins; None in one, or without.
+    """All that the next step of one Node is decided on.
+
+    `pod`: its slurmd pod. `has_room`: the cap allows to close one more Node. `may_remedy`: another cap allows a remedy
+    on one more. `is_empty`: Slurm said within the last seconds that the node is drained and idle, or there is no slurmd
+    pod. `opens_at`: when the next maintenance window of its NodeSet begins; None inside a window, or if it has none.
     """
 
     node: Node
@@ -59,10 +61,10 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of the Node before and after the step; None is no record.
+    """The health record of one Node before and after a step; None means that the Node has no record.
 
-    `is_held`: the node would be closed, if not too many were. `again_s`: look again after so long. `is_answer`: the
-    check that somebody asked for has ended.
+    `is_held`: the node stays open only because too many others are closed. `is_answer`: the check that somebody asked
+    for has ended. `again_s`: decide again after that many seconds.
     """
 
     before: Record | None
@@ -73,14 +75,14 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> dict[str, str | None]:
-        """The changes of the annotations of the Node."""
+        """The annotations to write on the Node; None removes one."""
         text = self.after.encode() if self.after is not None else None
         answer = {names.ANNOTATION_VERIFY: None} if self.is_answer else {}
         return {} if self.before == self.after else {names.ANNOTATION_HEALTH: text, **answer}
 
     @property
     def is_new_state(self) -> bool:
-        """The Node came to another state by this."""
+        """True if this step brings the Node to another state."""
         return (self.before.state if self.before else State.WELL) != (self.after.state if self.after else State.WELL)
 
     @property
@@ -99,7 +101,7 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_health(view: HealthView) -> HealthStep:
-    """Decide on one step. Most Nodes have no record and no signal, and then there is no step."""
+    """Return the next step of one Node. A Node without a record and without a signal stays as it is."""
     record = read_record(view.node)
     rules = _rules_of(view)
     if record is None or record.state is State.WELL:
@@ -125,51 +127,54 @@ def decide_health(view: HealthView) -> HealthStep:
 
 
 def _ends_check(before: Record, after: Record | None) -> bool:
-    """It has passed or failed."""
     ends = (State.WELL, State.RETURNING, State.PERSON)
     return before.state is State.VERIFY and after is not None and after.state in ends
 
 
 def _with_slurms_words(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record:
-    """The reason in Slurm as it reads now: only that may be lifted, and slurmd and slurmctld write it in turns."""
+    """Put the drain's present reason in Slurm into the record: slurmd and slurmctld change it, and only this is lifted.
+    """
     if rule.closes or finding.sign is not Sign.BAD:
         return record
     return msgspec.structs.replace(record, reason=slurms_reason(view.pod), text=finding.text)
 
 
 def is_closed_by_us(node: Node) -> bool:
-    """True if the node counts towards the cap."""
+    """True if sunkpy keeps this Node closed for its health, so that it counts towards the cap."""
     record = read_record(node)
     return record is not None and record.is_closed and record.closes
 
 
 def is_remedied(node: Node) -> bool:
-    """True if the node counts towards the cap on remedies."""
+    """True if a remedy is under way on this Node, so that it counts towards the cap on remedies."""
     record = read_record(node)
     return record is not None and record.state is State.REMEDY
 
 
 def next_remedy(node: Node, rules: HealthRules) -> Remedy | None:
-    """The remedy that begins in its turn, once Slurm says that nothing runs there now; the node is drained."""
+    """Return the remedy that a drained node waits for; None if the node is not drained or its rule has no remedy."""
     record = read_record(node)
     rule = rules.signals.get(record.signal) if record is not None and record.state is State.DRAINED else None
     return rules.remedies.get(rule.remedy) if rule is not None else None
 
 
 def is_being_verified(node: Node) -> bool:
-    """True if the next start of slurmd on the node is awaited, to see whether its check passes."""
+    """True if the node is in state `verify`: the next start of its slurmd has to pass the site's check."""
     record = read_record(node)
     return record is not None and record.state is State.VERIFY
 
 
 def waits_for_verification(node: Node, pod: Pod) -> bool:
-    """True if this slurmd pod has to be replaced by one that checks the machine."""
+    """True if this slurmd pod has to be replaced, because the next one is to check the cured machine."""
     record = read_record(node)
     return record is not None and record.state is State.VERIFY and is_of_run(pod, record.run)
 
 
 def remedy_name(node: Node, record: Record, remedy: str) -> str:
-    """The name of the object for this Node and this time. Whoever writes it again finds it there."""
+    """Return the name of the remedy's object: always the same for one Node and one state of its record.
+
+    So an operator that repeats the write after a crash finds the object, and makes no second one.
+    """
     digest = hashlib.sha256(f"{node.uid} {record.at}".encode()).hexdigest()
     return f"{remedy[:40].lower()}-{digest[:10]}"
 
@@ -201,7 +206,7 @@ def _of_a_well_node(view: HealthView, record: Record | None, rules: Mapping[str,
 
 
 def _since(view: HealthView, finding: Finding) -> str:
-    """When the signal began, as its source says; now, if it does not, or if its clock is ahead of ours."""
+    """Return when the signal began, as its source says; now if the source says nothing, or a time in the future."""
     is_told = finding.since and time_of(finding.since) <= view.now
     return finding.since if is_told else rfc3339(view.now)
 
@@ -217,7 +222,7 @@ def _of_a_suspect(
         return HealthStep(before=before, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)
     if finding.sign is Sign.UNKNOWN:
         return HealthStep(before=before, after=record, again_s=_LOOK_AGAIN_S)
-    is_in_slurm = not rule.failed_verification or _has_failed_idle(view)  # else it takes no room
+    is_in_slurm = not rule.failed_verification or _has_failed_idle(view)  # else slurmd did not start: nothing to cap
     if rule.closes and is_in_slurm and not view.has_room:
         why = "left open: too many Nodes are closed because of their health"
         held = msgspec.structs.replace(record, why=why, due="")
@@ -227,7 +232,7 @@ def _of_a_suspect(
 
 
 def _closed(view: HealthView, record: Record, rule: Rule) -> Record:
-    """From now on the node is closed: by us, or by Slurm already."""
+    """Return the record of a node that sunkpy closes now, or that Slurm has drained already."""
     state = State.CLOSING if rule.closes else State.DRAINING
     reason = "" if rule.closes else slurms_reason(view.pod)
     run = run_of(view.pod) if verify_s(view.pod) is not None else ""
@@ -257,11 +262,12 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
     if record.state is State.PERSON:
         return HealthStep(before=record, after=kept)
     if record.state is State.DRAINED and record.cure == Cure.PERSON:
-        return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why="no rule says what cures it"))
+        why = "no rule says what cures the node"
+        return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
     remedy = view.rules.remedies.get(rule.remedy)
     if record.state is State.DRAINED and remedy is not None and finding.sign is Sign.BAD:
         if record.was_remedied:
-            why = f"it is sick again since its remedy, and {rule.remedy} is not asked twice"
+            why = f"the node is sick again after its remedy, and {rule.remedy} is not asked twice"
             return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
         if view.opens_at is not None and not remedy.outside_windows:
             why = f"its remedy waits for the window of its NodeSet that begins at {rfc3339(view.opens_at)}"
@@ -279,14 +285,14 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
 
 
 def _without_word(view: HealthView, record: Record, *, before: Record) -> HealthStep:
-    """Wait until Slurm says that nothing runs there; how long it waited for its turn does not count."""
+    """Wait until Slurm says that the node is idle, then ask for a person; the wait for its turn does not count."""
     due = time_of(record.due) if record.due else view.now + timedelta(seconds=view.rules.person_after_s)
     left_s = (due - view.now).total_seconds()
     if left_s > 0:
-        why = "its remedy waits until Slurm says that nothing runs there"
+        why = "its remedy waits until Slurm says that no job runs on the node"
         after = msgspec.structs.replace(record, why=why, due=rfc3339(due))
         return HealthStep(before=before, after=after, again_s=left_s)
-    why = f"Slurm has not said for {view.rules.person_after_s // 60} min that nothing runs there"
+    why = f"Slurm has not said for {view.rules.person_after_s // 60} min that no job runs on the node"
     return HealthStep(before=before, after=record.moved(State.PERSON, view.now, why=why))
 
 
@@ -310,7 +316,7 @@ def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Reco
 
 
 def _drained_further(view: HealthView, record: Record) -> Record:
-    """What Slurm did of the drain, as the slurmd pod shows it."""
+    """Move the record on if the slurmd pod shows that Slurm has drained the node, or that its last job has ended."""
     is_drained = view.pod is not None and view.pod.is_condition_true(names.CONDITION_DRAIN)
     if record.state is State.CLOSING and is_drained:
         return record.moved(State.DRAINING, view.now)
@@ -320,15 +326,15 @@ def _drained_further(view: HealthView, record: Record) -> Record:
 
 
 def _is_idle(pod: Pod | None) -> bool:
-    """No job is on its Slurm node; what is not known is not so."""
     return pod is not None and is_idle(pod)
 
 
 def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) -> bool:
-    """By what the rule says; a record that asks for a person is cured by nothing else.
+    """True if what the rule names as the cure has happened. Nothing cures a record whose cure is a person.
 
-    Of a check that failed it is another slurmd pod; of a node that was well until then the kubelet's next try as well:
-    a file server that is late after a power cut fails the first check of all nodes.
+    A failed check is cured by another slurmd pod that passes it. If the node was well before, the kubelet's next start
+    of slurmd in the same pod counts too: a file server that is late after a power cut fails the first check of all
+    nodes.
     """
     if record.cure == Cure.PERSON:
         return False
@@ -341,13 +347,16 @@ def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) ->
 
 
 def _has_started_again(view: HealthView, record: Record) -> bool:
-    """The machine has another boot ID than when it was closed, and Slurm knows its slurmd."""
+    """True if the machine has booted since the node was closed (another boot ID), and Slurm knows its slurmd."""
     boots = (record.boot, view.node.status.boot_id)
     return "" not in boots and boots[0] != boots[1] and has_registered(view.pod, view.now)
 
 
 def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep:
-    """Open it once the signal has been gone for long enough, unless there is another, or it comes back all the time."""
+    """Open a cured node, or have it checked, once the signal has been gone for `settle_s`.
+
+    Another signal keeps it closed. A person has to act if it has come back too often.
+    """
     if run_of(view.pod) != record.run and _has_failed(view):
         return HealthStep(before=record, after=_failed(view, record))
     other = _first_bad(view, _others(view, record))
@@ -364,25 +373,25 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
         return HealthStep(before=record, after=after, again_s=left_s)
     returns = record.returns_since(view.now - A_DAY)
     if returns >= view.rules.most_returns:
-        return HealthStep(before=record, after=_given_up(view, record, f"it came back {returns} times in a day"))
+        return HealthStep(before=record, after=_given_up(view, record, f"the node came back {returns} times in a day"))
     if not rule.closes and record.state in (State.CLOSING, State.DRAINING):
         return HealthStep(before=record, after=_drained_further(view, record))
     if verify_s(view.pod) is not None and not _has_passed(view, record, rule):
         waits = msgspec.structs.replace(record, run=record.run or run_of(view.pod))
-        why = f"cured: {_cure_in_words(rule)}; it is checked before it comes back"
+        why = f"cured: {_cure_in_words(rule)}; the node is checked before it comes back"
         return HealthStep(before=record, after=waits.moved(State.VERIFY, view.now, why=why))
     return HealthStep(before=record, after=_opened(view, record, rule))
 
 
 def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
-    """What sunkpy closed opens now; a drain of others is lifted first."""
+    """Return the record of a node that opens now; state `returning` if somebody else's drain is lifted first."""
     passed = "" if verify_s(view.pod) is None else ", and its check has passed"
     if rule.is_request:
         opened = record.returned(view.now, why=f"its check has passed, {record.text}")
-        return msgspec.structs.replace(opened, returns=record.returns)  # it was not sick
+        return msgspec.structs.replace(opened, returns=record.returns)  # the node was not sick: no return is counted
     if rule.failed_verification and is_of_run(view.pod, record.run):
         opened = record.returned(view.now, why=f"cured: slurmd has started again{passed}")
-        return msgspec.structs.replace(opened, run=record.run)  # the pod shows the failure before it for as long
+        return msgspec.structs.replace(opened, run=record.run)  # this pod goes on showing the failure before this start
     if rule.closes:
         return record.returned(view.now, why=f"cured: {_cure_in_words(rule)}{passed}")
     why = f"the machine has started again{passed}; lifting {record.reason!r}"
@@ -393,9 +402,9 @@ def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
 
 
 def _of_a_request(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record | None:
-    """Somebody asks for the check, or no longer does; None: nothing follows from that now.
+    """Return the next record of a node if somebody asked for a check, or withdrew the request; otherwise None.
 
-    For a node that needs a person this is what the person does, unless the signal is still there.
+    A person who has mended a node that needs a person asks for the check. It is not made while the signal is there.
     """
     if rule.is_request:
         if finding.sign is Sign.GOOD:
@@ -417,7 +426,7 @@ def _checked_next(view: HealthView, record: Record) -> Record:
 
 
 def _uncounted_run(view: HealthView, record: Record, rule: Rule, finding: Finding) -> str:
-    """The start of slurmd that is there while the machine is not cured: what it has checked does not count."""
+    """Return the last start of slurmd whose check does not count, because the machine was not cured yet."""
     if verify_s(view.pod) is None:
         return record.run
     if rule.cured_by is Cure.REBOOT:
@@ -428,9 +437,9 @@ def _uncounted_run(view: HealthView, record: Record, rule: Rule, finding: Findin
 
 
 def _has_passed(view: HealthView, record: Record, rule: Rule) -> bool:
-    """A start of slurmd since the cure has checked the machine and is registered.
+    """True if a start of slurmd after the cure has passed the check and has registered.
 
-    Of slurmd that did not start, the start that did is the cure.
+    If the signal was that slurmd does not start, the start that succeeds is the cure and counts as this start.
     """
     is_since = record.run not in ("", run_of(view.pod))
     return has_registered(view.pod, view.now) and (is_since or rule.failed_starts > 0 or rule.failed_verification)
@@ -441,8 +450,9 @@ def _has_failed(view: HealthView) -> bool:
 
 
 def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: Finding) -> HealthStep:
-    """The operator replaces its slurmd pod by the way of all removals; the next one checks the machine. What the pod
-    that goes does meanwhile, by itself or the kubelet's tries, is not asked for.
+    """Decide for a node in state `verify`: the operator replaces its slurmd pod, and the next pod runs the check.
+
+    Checks that the old pod makes meanwhile, when the kubelet starts it again, do not count.
     """
     if rule.closes and not rule.is_request and finding.sign is Sign.BAD:
         after = record.moved(State.DRAINING, view.now, why="the signal is back")
@@ -464,19 +474,20 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
     left_s = (due - view.now).total_seconds()
     if left_s > 0:
         return HealthStep(before=record, after=msgspec.structs.replace(record, due=rfc3339(due)), again_s=left_s)
-    asks = msgspec.structs.replace(record, signal=FAILED, text="no start of slurmd has passed it", run=run_of(view.pod))
+    text = "no start of slurmd has passed the check"
+    asks = msgspec.structs.replace(record, signal=FAILED, text=text, run=run_of(view.pod))
     why = f"the check of the machine has not ended after {patience_s // 60} min"
     return HealthStep(before=record, after=_by_a_person(view, asks, why))
 
 
 def _has_failed_idle(view: HealthView) -> bool:
-    """The last check of the idle machine failed, and that is news."""
+    """True if the last check of the idle machine failed, and the node was not closed for that yet."""
     check = failed_check(view.pod)
     return check is not None and not check.is_told
 
 
 def _failed(view: HealthView, record: Record) -> Record:
-    """The site's check says no: only another slurmd pod that passes it brings the node back."""
+    """Return the record of a node whose check has failed: only another slurmd pod that passes it brings it back."""
     idle, failure = failed_check(view.pod), failure_of(view.pod)
     text = find(FAILED_RULE, view.node, view.pod).text
     log = idle.log if idle is not None else failure[1] if failure is not None else ""
@@ -490,7 +501,7 @@ def _by_a_person(view: HealthView, record: Record, why: str) -> Record:
 
 
 def _of_another_signal(view: HealthView, record: Record, name: str, rule: Rule, finding: Finding) -> HealthStep:
-    """It stays closed, for another reason; the drain is ours from now on only if the cap allows it."""
+    """Keep the node closed for another signal. If sunkpy has to drain it for that, the cap has to allow it."""
     if rule.closes and not record.closes and not view.has_room:
         return HealthStep(before=record, after=record, is_held=True, again_s=_LOOK_AGAIN_S)
     since = _since(view, finding)
@@ -508,7 +519,7 @@ def _of_a_returning_node(view: HealthView, record: Record, finding: Finding) -> 
 
 
 def _given_up(view: HealthView, record: Record, why: str) -> Record:
-    """Cured, as it seems; but only a person opens it now."""
+    """Return the record of a node that seems cured, but that only a person may open."""
     asks = msgspec.structs.replace(record, cure=Cure.PERSON)
     return asks.moved(State.PERSON, view.now, why=f"cured, but {why}")
 
@@ -520,7 +531,7 @@ def _cure_in_words(rule: Rule) -> str:
 
 
 def _forgotten(record: Record, view: HealthView, *, why: str) -> Record | None:
-    """The signal counts no more. A closed node comes back, a suspect was never away."""
+    """Return the record after its signal stopped to count: a closed node comes back, a suspect one becomes well."""
     if record.state in CLOSED or record.state is State.RETURNING:
         return record.returned(view.now, why=why)
     if not record.past:
@@ -538,7 +549,7 @@ def _first_bad(view: HealthView, rules: Mapping[str, Rule]) -> tuple[str, Rule, 
 
 
 def _rules_of(view: HealthView) -> Mapping[str, Rule]:
-    """None for a Node of no Slurm node, or one that sunkpy was told to leave alone."""
+    """Return the rules for this Node: none if it is no Slurm node, or if an annotation tells sunkpy to ignore it."""
     is_of_slurm = view.pod is not None or names.ANNOTATION_PLACED_ON in view.node.annotations
     is_left_alone = names.ANNOTATION_HEALTH_IGNORED in view.node.annotations
     rules = {FAILED: FAILED_RULE, **view.rules.signals, REQUESTED: REQUESTED_RULE}
@@ -546,5 +557,5 @@ def _rules_of(view: HealthView) -> Mapping[str, Rule]:
 
 
 def _others(view: HealthView, record: Record) -> Mapping[str, Rule]:
-    """The signals that keep a node closed whose own has ended. A check that failed or is asked for comes later."""
+    """Return the rules whose signals keep a node closed when its own has ended. The check comes after all of them."""
     return {name: rule for name, rule in view.rules.signals.items() if name != record.signal}

@@ -1,9 +1,9 @@
-"""The site's check of a machine on which nothing runs: a Slurm job, whose end the syncer writes on the slurmd pod.
+"""The site's check of an idle machine: a Slurm job runs it, and the syncer writes its outcome on the slurmd pod.
 
-Slurm lets any other job take the node from it; then the check counts as not made. One that fails is made once more by
-the same job, which keeps the node meanwhile: a file server or a network may be away for a moment. The failure stands
-unless that passes, whatever ends the job. The job says in its comment how it went, and after a second failure it holds
-the node for a while, so that the next job does not start before the node is closed.
+Any other job may preempt this job; then the check counts as not made. If the check fails, the same job runs it once
+more and keeps the node meanwhile, because a file server or a network may be away for a moment. The failure stands
+unless the second run passes, whatever ends the job. The job writes the outcome into its comment. After a second failure
+it holds the node for a while, so that no other job starts before the node is closed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sunkpy.core.health.record import is_time
 from sunkpy.core.model.objects import Pod, Wire
 
 CHECK: Final = "/etc/sunkpy/services/verify"
-"""The file in slurmd pods that chart slurm fills with the script of the check."""
+"""The script of the site's check in slurmd pods, which chart slurm fills."""
 ENVIRONMENT: Final = "/etc/sunkpy/verify/environment"
-"""The file in which `run-services` keeps the environment that the script has when it runs before slurmd."""
+"""The file in which `run-services` stores the environment of the check that runs before slurmd."""
 HOLD_S: Final = 120
 AGAIN_AFTER_S: Final = 60
-"""After a failure the check is made once more."""
+"""The pause before the check is run once more after a failure."""
 FAILED: Final = "failed: "
 FAILED_ONCE: Final = "failed once: "
 PASSED_AGAIN: Final = "passed: "
@@ -76,7 +76,7 @@ exit 1
 
 
 class Outcome(enum.StrEnum):
-    """How a check ended."""
+    """How a check of an idle machine ended."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -84,11 +84,11 @@ class Outcome(enum.StrEnum):
 
 
 class IdleCheck(Wire, frozen=True, kw_only=True):
-    """The value of the annotation. Times in RFC 3339.
+    """The last check of a pod's idle machine, as JSON in the annotation `sunkpy.dev/idle-check`. Times are in RFC 3339.
 
-    `at`: when it was seen to have ended; `passed`: when one last passed; `tried`: when one after a failure was not
-    made. `text` says why it failed, at first or twice, or was not made. `log` has the last lines of what failed.
-    `is_told`: the node was closed for it, so it is no news any more.
+    `at`: when the syncer saw that the check had ended. `passed`: when a check last passed. `tried`: when a check after
+    a failure was not made. `text`: why the check failed or was not made. `log`: the last lines of the failed check.
+    `is_told`: the node was closed for this failure already.
     """
 
     job: int
@@ -101,12 +101,12 @@ class IdleCheck(Wire, frozen=True, kw_only=True):
     is_told: bool = False
 
     def encode(self) -> str:
-        """The value of the annotation."""
+        """Return the value of the annotation."""
         return msgspec.json.encode(self).decode()
 
 
 def read_idle_check(pod: Pod | None) -> IdleCheck | None:
-    """How the last check of this pod's idle machine ended; None if there was none or it cannot be read."""
+    """Return the last check of this slurmd pod's idle machine; None if there was none or it cannot be read."""
     text = pod.annotations.get(names.ANNOTATION_IDLE_CHECK) if pod is not None else None
     try:
         check = msgspec.json.decode(text, type=IdleCheck) if text is not None else None
@@ -117,13 +117,13 @@ def read_idle_check(pod: Pod | None) -> IdleCheck | None:
 
 
 def failed_check(pod: Pod | None) -> IdleCheck | None:
-    """The last check of the idle machine, if it failed."""
+    """Return the last check of this slurmd pod's idle machine if it failed; otherwise None."""
     check = read_idle_check(pod)
     return check if check is not None and check.outcome is Outcome.FAILED else None
 
 
 def check_script(timeout_s: int) -> str:
-    """Script of the job."""
+    """Return the script of the Slurm job that checks an idle machine. `timeout_s`: the limit of each run."""
     return _SCRIPT.format(
         kill_s=_ENDS_WITHIN_S,
         timeout_s=timeout_s,
@@ -142,5 +142,5 @@ def check_script(timeout_s: int) -> str:
 
 
 def time_limit_min(timeout_s: int) -> int:
-    """The time limit of the job in minutes: only a check that cannot be killed reaches it."""
+    """Return the time limit of that job in minutes; a job reaches it only if its check cannot be killed."""
     return -(-(2 * (timeout_s + _ENDS_WITHIN_S) + AGAIN_AFTER_S + HOLD_S) // 60) + 1

@@ -1,10 +1,10 @@
-"""Rules for signals that other programs write on Nodes, and for Slurm's own drains. Values name the rules that count.
+"""Ready-made health rules for signals of other programs on Nodes, and for Slurm's own drains. Values choose from them.
 
-Sources, as read in November 2026: node-problem-detector (config/*.json) and what AKS makes of it
-(learn.microsoft.com/azure/aks, node-problem-detector), where True is bad; the node monitoring agent of EKS, whose
-conditions Karpenter repairs by (docs.aws.amazon.com/eks, node-health; karpenter.sh, node auto repair), where False is
-bad; NVSentinel (docs, node labels); SageMaker HyperPod (docs.aws.amazon.com/sagemaker, resilience labels); slurmctld
-and slurmd of Slurm 24.11 and 26.05, which begin the reasons of their drains so.
+Sources, as read in November 2026: node-problem-detector (config/*.json) and its variant on AKS
+(learn.microsoft.com/azure/aks, node-problem-detector), where True is bad; the node monitoring agent of EKS, by whose
+conditions Karpenter repairs nodes (docs.aws.amazon.com/eks, node-health; karpenter.sh, node auto repair), where False
+is bad; NVSentinel (docs, node labels); SageMaker HyperPod (docs.aws.amazon.com/sagemaker, resilience labels); the
+drain reasons that slurmctld and slurmd of Slurm 24.11 and 26.05 write.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MINUTES: Final = 60
 
 
 def _detected(*conditions: str) -> dict[str, Rule]:
-    """Conditions of node-problem-detector."""
+    """Return a rule for each of these conditions of node-problem-detector."""
     return {condition: Rule(condition=condition, patience_seconds=_MINUTES) for condition in conditions}
 
 
 def _monitored(condition: str, minutes: int) -> dict[str, Rule]:
-    """A condition of EKS, with the patience that Karpenter has before it replaces the node."""
+    """Return the rule for a condition of EKS, with the time that Karpenter waits before it replaces the node."""
     return {condition: Rule(condition=condition, bad=("False",), patience_seconds=minutes * _MINUTES)}
 
 

@@ -1,4 +1,4 @@
-"""Where a Node stands on its way back: the annotation `sunkpy.dev/health`, the one thing that is remembered.
+"""The health record of a Node: the annotation `sunkpy.dev/health`, which is all that sunkpy remembers of its health.
 
     well ─▶ suspect ─▶ closing ─▶ draining ─▶ drained ─▶ remedy
      ▲         │                     ▲           │           │
@@ -6,9 +6,9 @@
      ├── returning ◀── verify ◀── cured ─────────┤           │
      └── a person ◀───── needs-a-person ◀────────┴───────────┘
 
-From any closed state a cured node goes on to `verify` if its NodeSet has a check that has not passed since, then to
-`well`, or to `returning` while somebody else's drain is lifted for it. A record is a few hundred bytes: it keeps the
-last steps, and the returns of the last days; of a check that failed a kilobyte more.
+From any closed state a cured node goes to `verify` if its NodeSet has a check that no start of slurmd has passed since
+the cure. Then it goes to `well`, or to `returning` while somebody else's drain in Slurm is lifted. A record is a few
+hundred bytes: it keeps the last steps, and the returns of the last days. The log of a failed check adds a kilobyte.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _KEPT_RETURNS: Final = 10
 
 
 class State(enum.StrEnum):
-    """Where a Node stands."""
+    """The health state of a Node."""
 
-    WELL = "well"  # no signal; the record is its history
-    SUSPECT = "suspect"  # a signal, and it is waited whether it lasts; or the cap holds
-    CLOSING = "closing"  # its Slurm node is to be drained
-    DRAINING = "draining"  # no new job starts, and something still runs
-    DRAINED = "drained"  # nothing runs; the cure is waited for
-    REMEDY = "remedy"  # an object of its rule's remedy was written; the cure is waited for
+    WELL = "well"  # no signal; the record keeps the history
+    SUSPECT = "suspect"  # a signal is there; sunkpy waits whether it lasts, or for the cap
+    CLOSING = "closing"  # the syncer is to drain the Slurm node
+    DRAINING = "draining"  # no new job starts on the node, and some job still runs
+    DRAINED = "drained"  # no job runs on the node; sunkpy waits for the cure
+    REMEDY = "remedy"  # the object of the rule's remedy was written; sunkpy waits for the cure
     VERIFY = "verify"  # cured; the next start of slurmd checks the machine first
-    RETURNING = "returning"  # cured; the drain that others set in Slurm is being lifted
-    PERSON = "needs-a-person"  # closed until somebody does something
+    RETURNING = "returning"  # cured; the syncer is to lift the drain that somebody else set in Slurm
+    PERSON = "needs-a-person"  # closed until a person does something
 
 
 CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
@@ -48,7 +48,7 @@ CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.R
 
 
 class Step(Wire, frozen=True, kw_only=True):
-    """The node came to `state` at `at`."""
+    """One past step of a health record: the Node came to `state` at the time `at`, for the reason `text`."""
 
     at: str
     state: State
@@ -56,17 +56,18 @@ class Step(Wire, frozen=True, kw_only=True):
 
 
 class Record(Wire, frozen=True, kw_only=True):
-    """The value of the annotation. Times in RFC 3339.
+    """The health record of a Node, as JSON in the annotation `sunkpy.dev/health`. Times are in RFC 3339.
 
     Args:
-        at: when it came to `state`. signal: the name of the rule; `text` the evidence; `since` when the signal was
-        first seen. cure: what has to happen before it comes back, as the rule says. closes: sunkpy drains the node;
-        False if Slurm has drained it. reason: the reason of the drain that others set in Slurm, byte for byte, if that
-        drain is the signal. boot: the boot ID of the machine when it was closed. run: the last start of slurmd that
-        does not count as a check of the cured machine. log: the last lines of the check that failed. good_since: since
-        when the signal has been gone. idle_since: in state `verify`, since when no job runs in the pod that is to be
-        replaced. due: when the next step comes by itself, if nothing changes. why: why it needs a person, or why it
-        came back. returns: when it came back, only the last few times. past: the last steps, the oldest first.
+        at: when the Node came to `state`. signal: the name of the rule whose signal it shows; `text` the evidence;
+        `since` when the signal was first seen. cure: what has to happen before the Node comes back, as the rule says.
+        closes: True if sunkpy drains the node, False if Slurm has drained it. reason: the reason of the drain that
+        somebody else set in Slurm, byte for byte, if that drain is the signal. boot: the boot ID of the machine when
+        the node was closed. run: the last start of slurmd that does not count as a check of the cured machine. log: the
+        last lines of the check that failed. good_since: since when the signal has been gone. idle_since: in state
+        `verify`, since when no job runs on the slurmd pod that is to be replaced. due: when the next step comes if
+        nothing changes. why: why the Node needs a person, or why it came back. returns: the last times when it came
+        back. past: the last steps, the oldest first.
     """
 
     state: State
@@ -89,26 +90,26 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def was_well(self) -> bool:
-        """True if the node was well before it came to this state."""
+        """True if the Node's state before the present one was `well`."""
         return len(self.past) < 2 or self.past[-2].state is State.WELL
 
     @property
     def was_remedied(self) -> bool:
-        """True if a remedy was asked for since the node was well, as far as is remembered."""
+        """True if a remedy was requested since the Node was last well, as far as `past` reaches."""
         since = takewhile(lambda step: step.state is not State.WELL, reversed(self.past))
         return any(step.state is State.REMEDY for step in since)
 
     @property
     def is_closed(self) -> bool:
-        """True if no new job starts there because of the signal."""
+        """True if no new job starts on the Node because of the signal."""
         return self.state in CLOSED
 
     def encode(self) -> str:
-        """The value of the annotation."""
+        """Return the value of the annotation `sunkpy.dev/health`."""
         return msgspec.json.encode(self).decode()
 
     def moved(self, state: State, now: datetime, *, why: str = "") -> Record:
-        """The record in another state from now on."""
+        """Return the record in another state, with this step added to `past`."""
         at = rfc3339(now)
         step = Step(at=at, state=state, text=(why or self.text)[:_KEPT_TEXT])
         past = (*self.past, step)[-_KEPT_STEPS:]
@@ -117,18 +118,18 @@ class Record(Wire, frozen=True, kw_only=True):
         )
 
     def returned(self, now: datetime, *, why: str) -> Record:
-        """The record of a node that is well again: only the history of the signal stays."""
+        """Return the record of a Node that is well again: it keeps only `returns` and `past`."""
         returns = (*self.returns, rfc3339(now))[-_KEPT_RETURNS:]
         past = self.moved(State.WELL, now, why=why).past
         return Record(state=State.WELL, at=rfc3339(now), why=why, returns=returns, past=past)
 
     def returns_since(self, then: datetime) -> int:
-        """How often the node has come back since then, as far as is remembered."""
+        """Return how often the Node has come back after `then`, as far as `returns` reaches."""
         return sum(time_of(at) > then for at in self.returns)
 
 
 def read_record(node: Node) -> Record | None:
-    """The record of a Node. None without one, or if it cannot be read: whoever wipes it ends what it says."""
+    """Return the health record of a Node; None if it has none, or if the annotation cannot be read."""
     text = node.annotations.get(names.ANNOTATION_HEALTH)
     if text is None:
         return None
@@ -141,7 +142,7 @@ def read_record(node: Node) -> Record | None:
 
 
 def drain_text(node: Node) -> str | None:
-    """Why sunkpy drains the Slurm node of this Node because of its health; None: it does not."""
+    """Return why sunkpy drains this Node's Slurm node for its health; None if it does not drain it."""
     record = read_record(node)
     if record is None or not record.is_closed or not record.closes:
         return None
@@ -149,18 +150,18 @@ def drain_text(node: Node) -> str | None:
 
 
 def lifted_reason(node: Node) -> str | None:
-    """The reason of somebody else's drain in Slurm that is to be lifted now; None: nothing is."""
+    """Return the reason of somebody else's drain in Slurm that the syncer is to lift now; None if there is none."""
     record = read_record(node)
     return record.reason if record is not None and record.state is State.RETURNING and record.reason else None
 
 
 def time_of(at: str) -> datetime:
-    """A time of a record."""
+    """Return a time in a health record as a datetime."""
     return parse_rfc3339(at)
 
 
 def is_time(text: str) -> bool:
-    """True if the text can be read as a time of a record."""
+    """True if the text is an RFC 3339 time with a time zone."""
     try:
         return parse_rfc3339(text).tzinfo is not None
     except ValueError:

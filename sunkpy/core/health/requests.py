@@ -1,8 +1,8 @@
-"""Objects by which another program asks that a node be drained, and waits for the answer: NVSentinel's DrainRequest.
+"""NVSentinel's DrainRequest: an object by which another program asks for a drain of a Node and waits for the answer.
 
-NVSentinel makes one in place of evicting pods, for Nodes that its `customDrain.nodeSelector` chooses; its settings name
-group, version and kind, and the condition that ends its wait. Source: docs.nvidia.com/nvsentinel, writing a drain
-plugin.
+NVSentinel creates one instead of evicting pods, for Nodes that its `customDrain.nodeSelector` chooses. Its settings
+name the group, version and kind of the object, and the condition that ends its wait. Source:
+docs.nvidia.com/nvsentinel, writing a drain plugin.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sunkpy.core.model.objects import Condition, KubeObject, Wire
 
 
 class DrainRequestSpec(Wire, frozen=True, kw_only=True):
-    """The Node that is to be drained, and why."""
+    """The spec of a DrainRequest: which Node is to be drained, and why."""
 
     node_name: str = ""
     check_name: str = ""
@@ -21,29 +21,29 @@ class DrainRequestSpec(Wire, frozen=True, kw_only=True):
 
 
 class DrainRequestStatus(Wire, frozen=True, kw_only=True):
-    """The conditions by which requests are answered."""
+    """The status of a DrainRequest: one of its conditions is the answer."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 class DrainRequest(KubeObject, frozen=True, kw_only=True):
-    """An object by which another program asks for a drain of a Node."""
+    """A DrainRequest object, by which another program asks for a drain of a Node."""
 
     spec: DrainRequestSpec = DrainRequestSpec()
     status: DrainRequestStatus = DrainRequestStatus()
 
     @property
     def text(self) -> str:
-        """The name of the request, and why it was made, for people."""
+        """The name of the request and its reason, as one line for people."""
         why = " ".join(filter(None, (self.spec.check_name, self.spec.reason)))
         return f"{'/'.join(filter(None, self.key))}" + (f": {why}" if why else "")
 
     def is_answered(self, condition: str) -> bool:
-        """True if the request has that condition."""
+        """True if this condition of the request is True."""
         return any(each.type == condition and each.status == "True" for each in self.status.conditions)
 
     def answered(self, condition: str, node: str, at: str) -> tuple[Condition, ...]:
-        """All conditions of the request, with that one."""
+        """Return the conditions of the request with `condition` True: the Node is drained since `at`."""
         answer = Condition(
             type=condition,
             status="True",
@@ -55,8 +55,9 @@ class DrainRequest(KubeObject, frozen=True, kw_only=True):
 
 
 class DrainRequests(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Where DrainRequests are read, as values say; none if `api_version` is empty. `resource`: their kind in URLs.
-    `condition`: the answer.
+    """The chart's value that says where DrainRequests are; sunkpy reads none if `api_version` is empty.
+
+    `resource`: their kind in URLs, in the plural. `condition`: the condition that answers a request.
     """
 
     api_version: str = ""

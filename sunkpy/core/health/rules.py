@@ -1,6 +1,6 @@
-"""What counts as a signal that a node is sick, and what takes it away: values of chart sunkpy.
+"""The health rules, from values of chart sunkpy: what counts as a signal that a node is sick, and what cures it.
 
-Nothing is a signal unless a rule says so. A rule names one source; what that shows is told by `signals`.
+Nothing is a signal unless a rule says so. A rule names one source; `signals` reads what that source shows.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ Seconds = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Cure(enum.StrEnum):
-    """What has to happen before the node comes back."""
+    """What has to happen before a sick node comes back."""
 
     CLEAR = "clear"  # the signal has ended
     REBOOT = "reboot"  # the machine has started again since the drain, and a signal other than Slurm's reason has ended
-    PERSON = "person"  # somebody says so
+    PERSON = "person"  # a person says that the node is mended
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """An object by which another program is asked to mend a machine: it is created, or gets annotations if it exists.
+    """An object by which the operator asks another program to mend a machine.
 
-    `resource` is its kind as URLs have it, in the plural. `manifest`: a new object but for apiVersion, name and
-    namespace. `name` and `annotations`: those of an object that is there. In each text `$(NODE)` is the name of the
-    Node, and `$(ANNOTATION key)` what an annotation of it says. `outside_windows`: it does not wait for a window of the
-    NodeSet.
+    The operator creates it from `manifest`, or writes `annotations` on the existing object `name`. `manifest` lacks
+    apiVersion, name and namespace. `resource`: the object's kind in URLs, in the plural. In each text `$(NODE)` is the
+    name of the Node, and `$(ANNOTATION key)` the value of the Node's annotation. `outside_windows`: the remedy does not
+    wait for a maintenance window of the NodeSet.
     """
 
     api_version: str
@@ -46,15 +46,15 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
     def __post_init__(self) -> None:
         if bool(self.manifest) == bool(self.name and self.annotations):
-            raise ValueError("give manifest, or name and annotations of an object that is there")
+            raise ValueError("give manifest, or name and annotations of an existing object")
 
     @property
     def read_annotations(self) -> frozenset[str]:
-        """The annotations of the Node that its texts name."""
+        """The keys of the Node's annotations that the remedy's texts name."""
         return frozenset(_ANNOTATION.findall(msgspec.json.encode(self).decode()))
 
     def problem(self, node: Node) -> str:
-        """Why the remedy cannot be asked for on this Node: its annotations may say anything."""
+        """Return why the remedy cannot be written for this Node, by the Node's annotations; empty if it can."""
         if missing := self.read_annotations - node.annotations.keys():
             return f"the Node has no annotation {', '.join(sorted(missing))}"
         filled = self.filled(node)
@@ -62,11 +62,11 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return f"{odd[0]!r} is no name of an object" if odd else ""
 
     def filled(self, node: Node) -> Remedy:
-        """The remedy for one Node, which has all annotations that the remedy names."""
+        """Return the remedy with its texts filled for one Node, which has all annotations that the texts name."""
         return msgspec.convert(_for_node(msgspec.to_builtins(self), node), Remedy)
 
     def body(self, name: str) -> dict[str, object]:
-        """The body of the new object; the remedy is filled for a Node."""
+        """Return the body of the object to create under this name; the remedy's texts are filled already."""
         metadata = self.manifest.get("metadata")
         own = {"name": name, **({"namespace": self.namespace} if self.namespace else {})}
         merged = {**(metadata if isinstance(metadata, dict) else {}), **own}
@@ -89,15 +89,16 @@ def _for_node(value: object, node: Node) -> object:
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The rule of one signal. Exactly one of the first five fields is set.
+    """The rule of one signal that a node is sick. A rule in the values sets exactly one of the first five fields.
 
-    `condition`: a condition of the Node is one of `bad` (True if empty). `label`: that label of the Node is one of
-    `bad`. `taint`: a taint of this key is there, with one of `bad` as its value (any if empty). `slurm_reason`: Slurm
-    drained the node, or somebody did there, with a reason that begins so. `failed_starts`: slurmd is not ready, and
-    its container was started again so many times. `remedy`: what is done once nothing runs on the node, by name.
+    `condition`: the signal is that this condition of the Node has a status in `bad` (True if empty). `label`: this
+    label of the Node has a value in `bad`. `taint`: the Node has a taint with this key and a value in `bad` (any value
+    if empty). `slurm_reason`: the node is drained in Slurm with a reason that begins with this text. `failed_starts`:
+    slurmd is not ready, and the kubelet has restarted its container this many times. `remedy`: the name of the remedy
+    that begins once no job runs on the node.
 
-    `failed_verification`: the site's check has failed; `is_request`: somebody asks for it (`verification`).
-    `is_drain_request`: another program asks for a drain (`requests`). No value sets these.
+    Only the code sets the others. `failed_verification`: the site's check has failed. `is_request`: somebody asks for a
+    check (`verification`). `is_drain_request`: another program asks for a drain (`requests`).
     """
 
     condition: str = ""
@@ -124,27 +125,25 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     @property
     def bad_values(self) -> tuple[str, ...]:
-        """The values of the source that are a signal; empty: any value is."""
+        """The values of the rule's source that count as the signal; empty if any value counts."""
         return self.bad or (_BAD_CONDITION if self.condition else ())
 
     @property
     def cured_by(self) -> Cure:
-        """What the rule says. If it says nothing: a drain of Slurm's side is for a person, any other signal may end by
-        itself.
-        """
+        """What cures the node: the rule's `cure`; by default a person for a drain in Slurm, else the signal's end."""
         return self.cure or (Cure.PERSON if self.slurm_reason else Cure.CLEAR)
 
     @property
     def closes(self) -> bool:
-        """True if sunkpy has to drain the node for it. For a reason in Slurm, Slurm has drained it."""
+        """True if sunkpy has to drain the node for this signal; False if the signal is a drain in Slurm."""
         return not self.slurm_reason
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
-    """All rules by name, the strongest first, and how patient sunkpy is.
+    """All health rules and remedies by name, the strongest rule first, and the limits of patience.
 
-    `settle_s`: how long a signal has to be gone. `person_after_s`: after so long without a cure a person is asked for.
-    `most_returns`: a node that came back so often in a day stays, and a person is asked for.
+    `settle_s`: how long a signal has to be gone before the node opens. `person_after_s`: after this long without a cure
+    the node needs a person. `most_returns`: a node that came back this often in a day needs a person to open it again.
     """
 
     signals: Mapping[str, Rule] = {}

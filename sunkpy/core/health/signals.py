@@ -1,8 +1,8 @@
-"""Whether a Node and its slurmd pod show a signal: yes, no, or it is not known.
+"""Whether a Node and its slurmd pod show the signal of a health rule: yes, no, or unknown.
 
-What is not known changes nothing: it begins no drain and ends none. A condition that nobody reports any more is not
-known; a label or taint that is gone is gone, for their owners take them away. Slurm's side is what the syncer last
-wrote on the slurmd pod.
+An unknown signal begins no drain and ends none. A missing condition is unknown, because its reporter may be gone. A
+missing label or taint means that the signal has ended, because their owners remove them. The state in Slurm is what the
+syncer last wrote on the slurmd pod.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TEXT_LIMIT = 300
 
 
 class Sign(enum.Enum):
-    """What the source of a rule says."""
+    """What the source of a health rule says about a node: it is sick, it is well, or unknown."""
 
     BAD = "bad"
     GOOD = "good"
@@ -30,7 +30,7 @@ class Sign(enum.Enum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rule finds. `text` is the evidence. `since`: when the source turned bad, empty if it does not say."""
+    """What one health rule finds on a Node. `text`: the evidence. `since`: when the source turned bad; may be empty."""
 
     sign: Sign
     text: str = ""
@@ -42,7 +42,7 @@ _UNKNOWN = Finding(sign=Sign.UNKNOWN)
 
 
 def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
-    """What one rule finds on a Node and its slurmd pod."""
+    """Return what one health rule finds on a Node and its slurmd pod."""
     if rule.condition:
         return _of_condition(rule, node)
     if rule.label:
@@ -62,7 +62,7 @@ def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
 
 
 def slurms_reason(pod: Pod | None) -> str:
-    """The reason of a drain that others set in Slurm, byte for byte; empty without one, or when it is not known."""
+    """Return the reason of the drain that somebody else set in Slurm; empty if there is none or it is unknown."""
     drained = pod.condition(names.CONDITION_CORDON) if pod is not None else None
     return drained.message if drained is not None and drained.status == "True" else ""
 
@@ -111,7 +111,7 @@ def _of_drain_request(node: Node) -> Finding:
 
 
 def _of_request(node: Node, pod: Pod | None) -> Finding:
-    """Without a check there is nothing to ask for."""
+    """Find somebody's request for a check; the request is unknown while the pod has no check."""
     who = node.annotations.get(names.ANNOTATION_VERIFY)
     if who is None:
         return _GOOD
@@ -119,7 +119,7 @@ def _of_request(node: Node, pod: Pod | None) -> Finding:
 
 
 def _of_verification(node: Node, pod: Pod | None) -> Finding:
-    """A check of the idle machine counts until another slurmd pod passes one, or somebody wipes the record."""
+    """Find a failed check. One of the idle machine counts until another slurmd pod passes, or the record is removed."""
     idle = failed_check(pod)
     if idle is not None and (not idle.is_told or _is_held_for_a_check(node)):
         return _bad(f"while it was idle, {idle.text}")

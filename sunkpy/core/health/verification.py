@@ -1,8 +1,8 @@
-"""The site's check of a machine, which runs in the slurmd pod before slurmd: whether it has, and how it ended.
+"""The site's check of a machine, which runs in the slurmd pod before slurmd: whether it ran, and how it ended.
 
-`run-services` starts it as the last oneshot of each start of the container, so a start of slurmd is a check that has
-passed. A closed node comes back only after a start that began when its signal had ended: `run_of` tells starts apart
-without a clock. The words are those of `slurm-images/bin/run-services`; the name of the service is the chart's.
+`run-services` runs the check last in each start of the container, before slurmd. So slurmd starts only if the check has
+passed. A closed node comes back only after a start that began when its signal had ended; `run_of` distinguishes starts
+without a clock. The texts below are those that `slurm-images/bin/run-services` prints; the chart names the service.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sunkpy.core.model.objects import ContainerStatus, Pod
 from sunkpy.core.model.times import is_of_start, parse_rfc3339
 
 FAILED: Final = "Verification"
-"""The name of the signal that a check has failed; no value names it, and it needs a person."""
+"""The name of the signal that the site's check has failed; this rule is not in the values."""
 FAILED_RULE: Final = Rule(failed_verification=True, cure=Cure.CLEAR)
 REQUESTED: Final = "verify"
-"""The name of the signal that somebody asks for a check."""
+"""The name of the signal that somebody asks for the site's check; this rule is not in the values."""
 REQUESTED_RULE: Final = Rule(is_request=True)
 
 _SERVICE: Final = "verify"
@@ -32,23 +32,24 @@ _KEPT_BYTES: Final = 1000
 
 
 def slurmd_of(pod: Pod | None) -> ContainerStatus | None:
-    """What the kubelet last said of the container slurmd."""
+    """Return the status of the pod's container slurmd; None if the kubelet has not reported it."""
     containers = pod.status.container_statuses if pod is not None else ()
     return next((each for each in containers if each.name == names.SLURMD_CONTAINER), None)
 
 
 def run_of(pod: Pod | None) -> str:
-    """This start of the container slurmd, `<uid of the pod>/<how many came before>`; empty without a pod."""
+    """Return the identity of the container's present start, `<pod uid>/<restart count>`; empty without a pod."""
     slurmd = slurmd_of(pod)
     return f"{pod.uid}/{slurmd.restart_count if slurmd is not None else 0}" if pod is not None else ""
 
 
 def has_registered(pod: Pod | None, now: datetime) -> bool:
-    """This start of the container slurmd has registered, so its check has passed.
+    """True if slurmd has registered with Slurm in the container's present start, so the check has passed.
 
-    Slurm knows the slurmd of the start before for a while, so the pod may look ready while the check runs. Both times
-    are from the clock of the machine, and `keep-slurmd` ends a start in which that was set back below its begin. Of
-    the first start of a pod the syncer tells by its readiness gate.
+    Slurm still knows the slurmd of the start before for a while, so the pod may look ready while the check runs. So the
+    registered slurmd's start is compared with the container's; both come from the clock of the machine, and
+    `keep-slurmd` ends a start in which that clock was set back below its begin. For a pod's first start, the readiness
+    gate that the syncer sets is enough.
     """
     if pod is None or not pod.is_condition_true("Ready"):
         return False
@@ -60,31 +61,32 @@ def has_registered(pod: Pod | None, now: datetime) -> bool:
 
 
 def is_of_run(pod: Pod | None, run: str) -> bool:
-    """True if it is the pod of that start of slurmd, even if slurmd has started again since."""
+    """True if the start `run` (see `run_of`) was in this pod, even if the container has started again since."""
     return pod is not None and run.partition("/")[0] == pod.uid
 
 
 def verify_s(pod: Pod | None) -> int | None:
-    """How many seconds the check of this pod may take; None: it has no check."""
+    """Return how many seconds the check of this slurmd pod may take; None if the pod has no check."""
     text = pod.annotations.get(names.ANNOTATION_VERIFY_SECONDS, "") if pod is not None else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def last_words(slurmd: ContainerStatus) -> str:
-    """The last lines that the container printed before its last end."""
+    """Return the last lines that the container printed before it last ended (its termination message)."""
     ended = slurmd.state.terminated or slurmd.last_state.terminated
     return ended.message if ended is not None else ""
 
 
 def is_failure(slurmd: ContainerStatus) -> bool:
-    """True if the last end of the container was a check that failed."""
+    """True if the container last ended because the site's check failed."""
     return _told_at(last_words(slurmd).splitlines()) >= 0
 
 
 def failure_of(pod: Pod | None) -> tuple[str, str] | None:
-    """How the last check failed, and the end of its log; None if no start of this pod ended with a failed check.
+    """Return how the pod's last check failed, and the end of its log; None if the last start had no failed check.
 
-    The runtime reads standard output and error apart: what was said in the last moment may stand behind how it ended.
+    The runtime reads standard output and error separately, so the last lines of the log may follow the line that says
+    how the check ended.
     """
     slurmd = slurmd_of(pod)
     if slurmd is None or verify_s(pod) is None or not is_failure(slurmd):
@@ -100,5 +102,5 @@ def failure_of(pod: Pod | None) -> tuple[str, str] | None:
 
 
 def _told_at(lines: Sequence[str]) -> int:
-    """The line in which run-services says so, the last one if there are several; -1: there is none."""
+    """Return the index of the last line in which run-services says that the check failed; -1 if there is none."""
     return max((at for at, line in enumerate(lines) if line.startswith(_ENDS)), default=-1)

@@ -1,4 +1,4 @@
-"""A node's way back in words: an Event for each step that somebody should know of, and what comes next."""
+"""The health record of a Node in words: the Event of a step, the present state, and what happens next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sunkpy.core.health.verification import FAILED, REQUESTED
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """An Event on the Node."""
+    """An Event that the operator writes on a Node when its health record changes."""
 
     reason: str
     note: str
@@ -20,11 +20,11 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def news_of(step: HealthStep, node: str) -> News | None:
-    """The Event of a step, if the step has one."""
+    """Return the Event on the Node for this step of its health record; None if the step needs no Event."""
     record = step.after
     if step.is_held and record is not None:
         what = "to be checked" if record.signal == REQUESTED else "sick"
-        note = f"{what}, and left open, for too many Nodes are closed because of their health: {_evidence(record)}"
+        note = f"{what}, but left open, because too many Nodes are closed for their health: {_evidence(record)}"
         return News(reason="TooManyAtOnce", note=note, is_warning=True)
     if record is None or not step.is_new_state:
         return None
@@ -37,7 +37,8 @@ def news_of(step: HealthStep, node: str) -> News | None:
         case State.DRAINING if not record.closes:
             return News(reason="HealthDrain", note=f"sick: {_evidence(record)}", is_warning=True)
         case State.DRAINED:
-            return News(reason="HealthDrained", note=f"nothing runs there any more; {what_comes_next(record, node)}")
+            note = f"no job runs on the node any more; {what_comes_next(record, node)}"
+            return News(reason="HealthDrained", note=note)
         case State.REMEDY:
             return News(reason="HealthRemedy", note=f"{_evidence(record)}; {what_comes_next(record, node)}")
         case State.VERIFY:
@@ -52,7 +53,7 @@ def news_of(step: HealthStep, node: str) -> News | None:
 
 
 def standing(record: Record) -> str:
-    """The state of a Node, and since when."""
+    """Return a line that says in which health state a Node is, since when, and by which evidence."""
     if record.state is State.WELL:
         return f"well since {record.at}: {record.why}" if record.why else f"well since {record.at}"
     why = f" ({record.why})" if record.why else ""
@@ -60,22 +61,22 @@ def standing(record: Record) -> str:
 
 
 def what_comes_next(record: Record, node: str) -> str:
-    """What happens next by itself, or what somebody has to do."""
+    """Return a line that says what happens next to the Node by itself, or what a person has to do."""
     match record.state:
         case State.WELL:
             return "nothing"
         case State.SUSPECT:
-            return (
-                f"it is drained at {record.due} if the signal lasts" if record.due else "it is drained when it may be"
-            )
+            if record.due:
+                return f"the node is drained at {record.due} if the signal lasts"
+            return "the node is drained when fewer Nodes are closed for their health"
         case State.CLOSING:
             return "the syncer drains its Slurm node"
         case State.DRAINING:
-            return "its jobs end in their own time"
+            return "the jobs on the node end in their own time"
         case State.RETURNING:
             return "the syncer lifts the drain in Slurm"
         case State.VERIFY:
-            asked = f"; a person is asked for at {record.due}" if record.due else ""
+            asked = f"; from {record.due} on the node needs a person" if record.due else ""
             return f"its slurmd pod is replaced, and the next one checks the machine before slurmd starts{asked}"
         case State.PERSON:
             return _by_a_person(record, node)
@@ -87,28 +88,28 @@ def what_comes_next(record: Record, node: str) -> str:
 
 def _after_the_drain(record: Record) -> str:
     if record.signal == REQUESTED:
-        return "it is checked next"
+        return "the node is checked next"
     if record.good_since:
         return f"the signal has been gone since {record.good_since}: if it stays away, the node comes back"
     cures = {
         Cure.CLEAR: "when the signal has ended",
         Cure.REBOOT: "when the machine has started again",
     }
-    asked = f"; a person is asked for at {record.due}" if record.due else ""
-    return f"it comes back {cures[Cure(record.cure)]}{asked}" if record.cure in cures else "a person is asked for"
+    asked = f"; from {record.due} on it needs a person" if record.due else ""
+    return f"the node comes back {cures[Cure(record.cure)]}{asked}" if record.cure in cures else "it needs a person"
 
 
 def _by_a_person(record: Record, node: str) -> str:
     if record.signal == FAILED and record.good_since:
         return f"slurmd has started again: if it stays up from {record.good_since} on, the node comes back"
     if record.signal == FAILED:
-        lines = f"its last lines: kubectl sunk history {node}"
+        lines = f"the check's last lines: kubectl sunk history {node}"
         may_pass = record.was_well and record.why != FAILED_IDLE
-        unless = "Unless the next start of slurmd passes it: m" if may_pass else "M"
-        return f"{lines}. {unless}end it, then: kubectl sunk verify {node}"
+        unless = "Unless the next start of slurmd passes the check: m" if may_pass else "M"
+        return f"{lines}. {unless}end the node, then: kubectl sunk verify {node}"
     if not record.closes:
-        return "mend it, then lift the drain in Slurm: scontrol update state=resume"
-    return f"mend it, then: kubectl annotate node {node} {names.ANNOTATION_HEALTH}-"
+        return "mend the node, then lift the drain in Slurm: scontrol update state=resume"
+    return f"mend the node, then: kubectl annotate node {node} {names.ANNOTATION_HEALTH}-"
 
 
 def _evidence(record: Record) -> str:

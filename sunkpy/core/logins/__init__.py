@@ -1,4 +1,4 @@
-"""Personal login pods: `decide_login(LoginView)` says whether one is started, stopped or recreated. No I/O."""
+"""Personal login pods: the pure function `decide_login` says whether one is started, stopped or recreated."""
 
 from sunkpy.core.logins.actions import LoginAction, RenewPod, StartLogin, StopLogin
 from sunkpy.core.logins.decide import decide_login

@@ -1,4 +1,4 @@
-"""What a decision about a person's login pod asks the shell to do: plain data, run by one `match`."""
+"""What `decide_login` may tell `sunkpy logins` to do with a person's login pod; one `match` carries the action out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from sunkpy.core.model.objects import Pod
 
 
 class StartLogin(msgspec.Struct, frozen=True):
-    """Scale the StatefulSet to 1, if it still has that version."""
+    """Scale the login pod's StatefulSet `name` to 1, if it still has the resourceVersion `version`."""
 
     name: str
     version: str
 
 
 class StopLogin(msgspec.Struct, frozen=True):
-    """Scale the StatefulSet to 0, for a reason that is logged; if the pod, when one is named, still exists."""
+    """Scale the login pod's StatefulSet `name` to 0, if it still has the resourceVersion `version`.
+
+    `pod`: if given, it has to exist still. `why`: the reason for the log.
+    """
 
     name: str
     version: str
@@ -24,7 +27,7 @@ class StopLogin(msgspec.Struct, frozen=True):
 
 
 class RenewPod(msgspec.Struct, frozen=True):
-    """Delete the pod, if it is unchanged: the StatefulSet makes the next one from the current values."""
+    """Delete the login pod, if it is unchanged. Its StatefulSet makes the next one from the current values."""
 
     pod: Pod
 

@@ -1,6 +1,6 @@
 """Whether a person's login pod is to be started, stopped or recreated.
 
-Not who has access: the values and the directory say that, and sshd in the pod asks them.
+Nothing here decides who may log in: the values and the directory (LDAP) do, and sshd in the pod asks them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ _NEVER_CHANGED = 1
 
 
 def decide_login(view: LoginView) -> LoginAction | None:
-    """The one action to do now; the watches show its effect.
+    """Return the one action for a person's login pod now; None if there is nothing to do.
 
-    An idle pod stops even if it is asked for at this moment, because its sshd has ended. The request lasts, and starts
-    the next pod.
+    An idle pod stops even if its person asks for it at this moment, because its sshd has ended. The request stays, and
+    starts the next pod.
     """
     workload, pod = view.workload, view.pod
     if workload is None or workload.is_deleting:
@@ -23,9 +23,9 @@ def decide_login(view: LoginView) -> LoginAction | None:
     name, version = workload.name, workload.metadata.resource_version
     if workload.spec.replicas == 0:
         return StartLogin(name, version) if view.is_asked else None
-    # The chart sets no number of replicas, or each upgrade would start all pods; so Kubernetes begins with one. If the
-    # spec was never changed, the pod was never asked for. A person may still have entered it before this process ran;
-    # then it stops when it is idle.
+    # The chart sets no number of replicas, or else each upgrade would start all pods; so a StatefulSet begins with one.
+    # If its spec was never changed, nobody has asked for the pod. A person may have entered it before this process ran;
+    # such a pod stops when it is idle.
     is_unasked = view.stops and workload.metadata.generation == _NEVER_CHANGED and view.ended is None
     if is_unasked and view.is_surely_empty:
         return StopLogin(name, version, "it has not been asked for")
@@ -33,7 +33,7 @@ def decide_login(view: LoginView) -> LoginAction | None:
         return None
     if view.ended is Ended.IDLE and view.stops:
         return StopLogin(name, version, "it is unused", pod)
-    # Idle in a pod that should run on: it was made while it still might stop.
+    # An idle pod that should run on was made when the values still let idle pods stop.
     if view.ended is not None or (view.is_asked and view.is_stuck):
         return RenewPod(pod)
     return None

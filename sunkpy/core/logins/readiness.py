@@ -1,4 +1,4 @@
-"""Whether a person can enter their login pod, and if not, what they are told."""
+"""Whether a person can enter their login pod now, and the text for them if they cannot."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from sunkpy.core.logins.view import LoginView
 
 
 def is_open(view: LoginView) -> bool:
-    """The person can enter the pod, and it is not being stopped."""
+    """True if the person can enter their login pod, and it is not being stopped."""
     return not why_closed(view)
 
 
 def why_closed(view: LoginView) -> str:
-    """Why a login pod is not open yet; empty if it is open."""
+    """Return why a person cannot enter their login pod yet; empty if they can."""
     pod = view.pod
     if view.workload is None or view.workload.spec.replicas == 0 or pod is None:
         return "it is being started"
@@ -21,5 +21,5 @@ def why_closed(view: LoginView) -> str:
         return ""
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
-        return f"it waits for room: {scheduled.message}"
+        return f"it waits for a node with room: {scheduled.message}"
     return "it is starting"

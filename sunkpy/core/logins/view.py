@@ -1,7 +1,7 @@
-"""What is known of a person's login pod, as one value.
+"""All that is known about a person's login pod, as one value.
 
-The exit code that the kubelet reports says why sshd has ended: processes in the pod have no rights in Kubernetes, and
-need none to be stopped or recreated.
+The exit code of sshd, as the kubelet reports it, says whether the pod is to be stopped or recreated. So processes in
+the pod need no rights in Kubernetes.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from sunkpy.core.model.objects import ContainerStatus, KubeObject, Pod, Wire
 from sunkpy.core.model.times import parse_rfc3339
 
 SSHD: Final = "sshd"
-"""The container that people enter."""
+"""The container of a login pod that people log in to."""
 
 YOUNG_FOR: Final = timedelta(minutes=1)
-"""For a minute nobody uses a pod without a request: `my-login` asks first."""
+"""How long after its creation a login pod that nobody asked for counts as empty: `my-login` asks before it enters."""
 
 _REVISION: Final = "controller-revision-hash"
 
 
 class Ended(enum.IntEnum):
-    """Exit codes of `start-sshd`. With one of them it does not start again in that pod."""
+    """Exit codes by which `start-sshd` says why it ended for good: the pod is idle, or its person wants a new one."""
 
     IDLE = 80
     RESTART = 81
 
 
 class StatefulSetSpec(Wire, frozen=True, kw_only=True):
-    """How many pods the StatefulSet is to have."""
+    """The spec of a login pod's StatefulSet: how many pods it is to have, 0 or 1."""
 
     replicas: int = 1
 
 
 class StatefulSetStatus(Wire, frozen=True, kw_only=True):
-    """The revision of the next pod, for a generation of the spec."""
+    """The status of a login pod's StatefulSet: the revision of its next pod, and the generation that this is for."""
 
     observed_generation: int = 0
     update_revision: str = ""
 
 
 class StatefulSet(KubeObject, frozen=True, kw_only=True):
-    """Makes the pod."""
+    """The StatefulSet that makes a person's login pod."""
 
     spec: StatefulSetSpec = StatefulSetSpec()
     status: StatefulSetStatus = StatefulSetStatus()
 
 
 class LoginView(msgspec.Struct, frozen=True, kw_only=True):
-    """The login pod of one person, as it is now.
+    """The login pod of one person and its StatefulSet (`workload`), as they are now.
 
-    `stops`: it is stopped while unused. `is_asked`: its person asked for it recently.
+    `stops`: the values say that unused login pods are stopped. `is_asked`: the person asked for the pod recently.
     """
 
     now: datetime
@@ -65,7 +65,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> Ended | None:
-        """Why sshd ended in the pod; None while it runs, or when the reason is not ours."""
+        """Why sshd ended in the pod; None while it runs, or if its exit code is not one of `start-sshd`."""
         for status in self._sshd:
             last = status.state.terminated or status.last_state.terminated
             if last is not None and last.exit_code in list(Ended):
@@ -74,7 +74,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_surely_empty(self) -> bool:
-        """Nobody can be in the pod: it does not exist, its sshd does not run, or it was made a moment ago."""
+        """True if nobody can be in the pod: it does not exist, its sshd does not run, or it is under a minute old."""
         if self.pod is None or not self._sshd_runs:
             return True
         made = self.pod.metadata.creation_timestamp
@@ -82,7 +82,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stuck(self) -> bool:
-        """The pod has never run, and was made from outdated values."""
+        """True if the pod is Pending and was made from outdated values."""
         workload, pod = self.workload, self.pod
         if workload is None or pod is None or pod.status.phase != "Pending" or self._sshd_runs:
             return False

@@ -1,4 +1,4 @@
-"""Mirror of slurmd pods and Slurm nodes: `decide_mirror(View, now) -> Decision`, all values, no I/O."""
+"""The mirror between slurmd pods and Slurm nodes: `decide_mirror(View, now) -> Decision`, a pure function."""
 
 from sunkpy.core.mirror.actions import (
     DeleteSlurmNode,

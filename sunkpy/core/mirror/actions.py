@@ -1,4 +1,4 @@
-"""What the mirror may decide to do. Each action names all it needs; `sunkpy.syncer.execute` carries it out."""
+"""The writes that the mirror decides on, to a Slurm node or a slurmd pod; `sunkpy.syncer.execute` carries them out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from sunkpy.core.model.objects import Condition, Pod
 
 
 class DrainNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Set DRAIN with a reason of ours. `is_announced`: a person or the operator asked for it; else it is capped."""
+    """Drain a Slurm node with a reason that starts with `k8s: `.
+
+    `is_announced`: a person or the operator asked for it. Other drains count towards a cap (`ActionBudget`).
+    """
 
     name: str
     reason: str
@@ -17,16 +20,17 @@ class DrainNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Lift a drain of ours, if the apiserver still has this pod (by uid) and nothing on it asks for a drain."""
+    """Lift sunkpy's own drain, if the apiserver still has this slurmd pod (by uid) and nothing on it asks for a drain.
+    """
 
     name: str
     pod: Pod
 
 
 class LiftDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """Lift somebody else's drain with exactly this reason, if the apiserver still has this pod and its leave to do so.
+    """Lift somebody else's drain with exactly this reason, if the apiserver still has this pod and its permission.
 
-    The leave is the annotation `sunkpy.dev/health-lift`, which the operator writes where a rule names the reason.
+    The permission is the annotation `sunkpy.dev/health-lift`. The operator writes it if a health rule names the reason.
     """
 
     name: str
@@ -35,7 +39,10 @@ class LiftDrain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResumeNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Return a node that slurmctld gave up by itself, under the same conditions. `reason` is what slurmctld says."""
+    """Resume a node that slurmctld set DOWN by itself (`given_up`), if UndrainNode would be allowed for its pod.
+
+    `reason`: why slurmctld set it DOWN.
+    """
 
     name: str
     pod: Pod
@@ -43,35 +50,35 @@ class ResumeNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """Set again a drain of somebody else that Slurm has lost, with the same reason."""
+    """Set somebody else's drain again, with the same reason, after Slurm lost it (`lost_drain`)."""
 
     name: str
     reason: str
 
 
 class SetComment(msgspec.Struct, frozen=True, kw_only=True):
-    """Write whose node this is into Slurm's `Comment`: `core.model.states.NodeComment` as JSON."""
+    """Write the node's slurmd pod into the Slurm node's `Comment`: `core.model.states.NodeComment` as JSON."""
 
     name: str
     comment: str
 
 
 class SetAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell slurmctld the address of the slurmd: it still has the address of an earlier pod."""
+    """Write the slurmd pod's address to slurmctld, which still has the address of an earlier pod."""
 
     name: str
     address: str
 
 
 class SetTopology(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell Slurm where the node stands; an empty `topology` takes out what its record says of it."""
+    """Write the node's place in Slurm's topology; an empty `topology` removes the place from Slurm's record."""
 
     name: str
     topology: str
 
 
 class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Delete a Slurm node of ours, drained for `reason`, if the apiserver has no pod of that name either.
+    """Delete a Slurm node that sunkpy made, drained for `reason`, if the apiserver has no pod of that name.
 
     `is_announced`: see DrainNode.
     """
@@ -82,10 +89,10 @@ class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
-    """Annotations to set (None removes) and conditions that differ.
+    """Write annotations (None removes one) and conditions to a slurmd pod.
 
-    `receipt_age_s`: the annotations hold a receipt, which gets a new time: how many seconds ago Slurm was asked.
-    `receipt_time` is the annotation of its time.
+    `receipt_age_s`: how many seconds ago Slurm gave the answer that the pod's receipt stands for; None if the time of
+    the receipt is not written. `receipt_time`: the annotation that gets this time.
     """
 
     pod: Pod
@@ -96,7 +103,7 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renews_receipt(self) -> bool:
-        """The receipt gets a new time."""
+        """True if the patch writes the time of the pod's receipt."""
         return self.receipt_age_s is not None
 
 
@@ -116,11 +123,11 @@ SlurmAction = (
 MirrorAction = SlurmAction | PatchPod
 
 SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | SetTopology | str
-"""A write to Slurm as it is remembered; those without content are remembered by name."""
+"""A write to Slurm as the mirror remembers it: the action itself, or its class name if it writes no value."""
 
 
 def as_write(action: MirrorAction) -> SlurmWrite | None:
-    """What is remembered of an action that writes to Slurm; None for other actions."""
+    """Return the form in which the mirror remembers this write to Slurm; None for an action on a pod."""
     match action:
         case PatchPod():
             return None

@@ -1,17 +1,17 @@
-"""The mirror between slurmd pods and Slurm nodes: one decision per name, both directions.
+"""The mirror: for each node name, decide what to write to its Slurm node and to its slurmd pod.
 
-Ownership ends every loop. Causes of Kubernetes become drains whose reason starts with `k8s: `; only those are ever
-changed or lifted. A DRAIN, FAIL or DOWN of anybody else is shown on the pod, and a DRAIN is lifted only with the
-operator's leave for exactly its reason (`core.health`). The operator's cordon for it is not sent back to Slurm. If
-Slurm loses such a drain with its record of the node, it is set again (`lost_drain`).
+sunkpy changes and lifts only the drains that it set itself: their reason starts with `k8s: `. A DRAIN, FAIL or DOWN
+that somebody else set is shown on the pod. Such a DRAIN is lifted only if the operator allows it for exactly its reason
+(`core.health`). The operator cordons the Node for it, and that cordon is not sent back to Slurm. If Slurm loses such a
+drain with its record of the node, the mirror sets it again (`lost_drain`).
 
-Fail closed. With a stale or implausible answer nothing is written to Slurm, and the pod's status stays. Only two things
-are withdrawn, because others act on them: a receipt, and the statement that no job runs on a closed node. A step that
-cannot be undone (a pod may go, a Slurm node is deleted) needs two answers of Slurm that agree, both asked for after the
-last write.
+The mirror fails closed. With a stale or implausible answer it writes nothing to Slurm, and the pod's status stays. It
+withdraws only two things, because others act on them: a receipt, and the condition that no job runs on a closed node. A
+step that cannot be undone (a pod is removed, a Slurm node is deleted) needs two answers of Slurm that agree, both asked
+for after the last write.
 
-Dozens of jobs start and end each second, and nobody decides by them while a node is open. So the pod of an open node
-shows them with a delay that keeps the writes of the whole cluster below `JOB_STATE_PER_S`. A closed node shows them at
+Dozens of jobs start and end each second, and nobody decides by the jobs of an open node. So its pod shows them with a
+delay that keeps the pod writes of the whole cluster below `JOB_STATE_PER_S`. The pod of a closed node shows them at
 once.
 """
 
@@ -45,31 +45,32 @@ from sunkpy.core.model.objects import Condition, Pod
 from sunkpy.core.model.states import NodeComment, SlurmNode
 
 STALE_AFTER_S = 10.0
-"""An answer this much older than `Answer.turn_s` is stale."""
+"""An answer of Slurm is stale when it is this much older than its `SlurmAnswer.turn_s`."""
 ACT_WITHIN_S = 5.0
-"""An answer at most this much older than `Answer.turn_s` may be acted on; each write reads its node again."""
+"""The mirror writes to Slurm only on an answer at most this much older than its `SlurmAnswer.turn_s`."""
 JOB_STATE_HELD_S = 5.0
-"""The least delay of a change of jobs on an open node: short jobs are not shown at all."""
+"""The least delay before the pod of an open node shows that jobs came or went; shorter jobs are never shown."""
 JOB_STATE_PER_S = 20.0
-"""In the whole cluster, at most this many pods of open nodes are written each second because jobs came or went."""
+"""The most pods of open nodes, in the whole cluster, that are written each second because jobs came or went."""
 SILENCE_GRACE_S = 10.0
-"""Slurm sets NOT_RESPONDING for half a second after each UNDRAIN; only longer silence is shown."""
+"""The pod shows NOT_RESPONDING only after this long: Slurm sets it for half a second after each UNDRAIN."""
 FOREIGN_DRAIN_KEPT_S = 600.0
-"""If somebody else holds a node, Slurm keeps the node so many seconds after its pod is gone: a new pod on the machine
-finds the drain again.
+"""How long a Slurm node that somebody else drained is kept after its pod is gone: a new pod on the machine finds the
+drain again.
 """
 RENEW_RECEIPT_S = 10.0
-"""A valid receipt is renewed with its time, so that the operator can ignore old ones."""
+"""The time of a valid receipt is written again after this long, so that the operator can ignore old receipts."""
 
 REPEAT_AFTER_S = 2.0
-"""Pause before a write is repeated that Slurm took and does not show."""
+"""The pause before a write is repeated that Slurm accepted but does not show."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The actions, what to remember, and when to decide again if nothing changes.
+    """What the syncer does for one node name now, and when it decides again if nothing changes.
 
-    `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide again after that many seconds.
-    `question`: ask Slurm this, remember the answer (`after_asking`), and decide again.
+    `memory`: what the next pass is given. `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide
+    again after that many seconds. `question`: ask Slurm this, put the answer into the memory (`after_asking`), and
+    decide again.
     """
 
     actions: tuple[MirrorAction, ...]
@@ -80,7 +81,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_mirror(view: View, now_s: float) -> Decision:
-    """Decide about one name, in this order: clocks, trust, the pod, Slurm."""
+    """Decide about one node name: start and stop the clocks, judge Slurm's answer, then plan the writes."""
     memory = _note_times(view, now_s)
     answer = view.answer
     if answer is None or not answer.is_trusted or now_s - answer.at_s > STALE_AFTER_S + answer.turn_s:
@@ -117,7 +118,7 @@ def decide_mirror(view: View, now_s: float) -> Decision:
 
 
 def after_writing(memory: MirrorMemory, actions: Iterable[MirrorAction], now_s: float) -> MirrorMemory:
-    """The memory once the actions have been carried out. Findings from before prove nothing any more."""
+    """Return the memory after the actions were carried out. It drops findings, because the writes may change them."""
     wrote = tuple(write for write in map(as_write, actions) if write is not None)
     return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, drained=None, deletable=None, answered=None)
 
@@ -125,7 +126,7 @@ def after_writing(memory: MirrorMemory, actions: Iterable[MirrorAction], now_s: 
 def after_asking(
     memory: MirrorMemory, question: services.ServiceQuestion, *, is_yes: bool, at_s: float
 ) -> MirrorMemory:
-    """The memory once Slurm has answered a question that was sent at this time."""
+    """Return the memory with Slurm's answer to a question that was sent at `at_s`."""
     answered = services.after_answer(memory.answered, question, is_yes=is_yes, at_s=at_s)
     return msgspec.structs.replace(memory, answered=answered)
 
@@ -152,9 +153,9 @@ def _note_times(view: View, now_s: float) -> MirrorMemory:
 
 
 def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) -> MirrorMemory:
-    """Note the finding that the token's node is empty and closed, or gone; drop it when that no longer holds.
+    """Note that the Slurm node of a pod with a token is drained and idle, or gone. Drop the note when that ends.
 
-    The token is that of the removal; without one, that of another program's request to drain the node.
+    The token is the pod's removal token; without one, the token of another program's request to drain the node.
     """
     asked = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_DRAIN_ASKED)
     token = next((pod.annotations[key] for key in asked if key in pod.annotations), None) if pod else None
@@ -163,7 +164,7 @@ def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) ->
 
 
 def _note_deletable(view: View, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> MirrorMemory:
-    """Note the finding that the node is ours, its pod gone, and nothing on it."""
+    """Note that the Slurm node may be deleted: sunkpy made it, its pod is gone, and no job is on it."""
     node = answer.node
     owner = node.owner if node else None
     holds = (
@@ -180,7 +181,7 @@ def _note_deletable(view: View, answer: SlurmAnswer, memory: MirrorMemory, now_s
 
 
 def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: MirrorMemory, now_s: float) -> MirrorMemory:
-    """Start the clock of a change that can wait. Stop it when it is due, or when the pod is written anyway."""
+    """Start the clock of a patch that can wait. Stop it when the patch is due, or when the pod is written anyway."""
     since_s = memory.unwritten_since_s
     if patch is not None and not report.can_wait(pod, patch):
         since_s = None
@@ -192,9 +193,9 @@ def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: Mirro
 
 
 def job_state_held_s(slurm_nodes: int) -> float:
-    """How many seconds a change of jobs on an open node is held back, in a cluster with so many nodes.
+    """Return for how many seconds the pod of an open node does not show that jobs came or went.
 
-    Each pod is written at most once in this time, and so all of them together at most `JOB_STATE_PER_S` times a second.
+    Each pod is written at most once in this time, so all pods together at most `JOB_STATE_PER_S` times a second.
     """
     return max(JOB_STATE_HELD_S, slurm_nodes / JOB_STATE_PER_S)
 
@@ -220,7 +221,7 @@ def _is_proved(finding: Sighting | None, number: int) -> bool:
 
 
 def _is_open(memory: MirrorMemory, number: int) -> bool:
-    """True if some finding waits for another answer."""
+    """True if a finding still needs another answer of Slurm."""
     return any(finding is not None and number <= finding.number for finding in (memory.drained, memory.deletable))
 
 
@@ -239,7 +240,7 @@ def _since(since_s: float | None, now_s: float) -> float:
 
 
 def _next_deadline_s(view: View, memory: MirrorMemory, ask_in_s: float | None, now_s: float) -> float | None:
-    """Seconds until a running clock changes the decision, or Slurm has to be asked for jobs."""
+    """Return the seconds until a clock runs out, or until Slurm has to be asked about jobs on the node."""
     node = view.answer.node if view.answer else None
     clocks = (
         (memory.silent_since_s, SILENCE_GRACE_S),
@@ -257,9 +258,9 @@ def _next_deadline_s(view: View, memory: MirrorMemory, ask_in_s: float | None, n
 
 
 def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
-    """Restore, drain, lift, resume, comment, readdress, delete: at most one change of the state per pass.
+    """Plan the writes to one Slurm node: at most one change of its state per pass.
 
-    The comment comes after a lost drain is set again: a record without a comment is a new one.
+    A lost drain is set again before the comment is written: without a comment, Slurm's record counts as new.
     """
     if "FUTURE" in node.state:
         return []
@@ -285,7 +286,7 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
 
 
 def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
-    """What we closed, and what Slurm gave up by itself; a drain of others only with leave for exactly its reason."""
+    """Lift our drain, return a node that slurmctld gave up, or lift a drain whose exact reason the operator allows."""
     if node.is_drained_by_us:
         return [UndrainNode(name=node.name, pod=pod)]
     if is_given_up(node):
@@ -297,12 +298,12 @@ def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
 
 
 def _has_new_slurmd(view: View, node: SlurmNode) -> bool:
-    """The slurmd of this pod is there: not only the record of the previous one."""
+    """True if Slurm knows the slurmd of this pod, not only that of an earlier pod."""
     return view.pod is not None and report.is_of_pod(node, view.pod, view.today) and view.are_pods_known
 
 
 def _has_old_address(pod: Pod, node: SlurmNode) -> bool:
-    """slurmctld has the address of an earlier pod, so it gets no answer.
+    """True if slurmctld still has the address of an earlier pod, and so gets no answer from slurmd.
 
     slurmctld saves its state some seconds late. If it dies after a slurmd has registered, the address is lost, and
     slurmd registers only once.
@@ -330,7 +331,7 @@ def _was_announced(node: SlurmNode) -> bool:
 
 
 def _drain(node: SlurmNode, cause: DrainCause) -> list[MirrorAction]:
-    """No action if the node is drained for this cause already, or by others: their reason stays."""
+    """Drain the node, unless it is drained for this cause already, or by somebody else, whose reason stays."""
     if node.is_held_by_others or (node.is_drain and node.reason == cause.reason):
         return []
     is_announced = cause.is_announced or node.is_drain
@@ -351,10 +352,10 @@ def _comment(pod: Pod) -> NodeComment:
 
 
 def _withdraw(view: View, memory: MirrorMemory) -> Decision:
-    """Slurm is not known: drop the findings, and withdraw from the pod what others act on.
+    """While Slurm's state is unknown, drop the findings, and withdraw from the pod what others act on.
 
-    The outage is reported once for the cluster (`sunkpy.syncer.outage`), not on each pod. When answers are trusted
-    again all names are decided, so only a late answer is waited for.
+    `sunkpy.syncer.outage` reports the outage once for the cluster, not on each pod. When answers are trusted again, all
+    names are decided, so only a late answer is waited for.
     """
     memory = msgspec.structs.replace(
         memory, drained=None, deletable=None, answered=None, silent_since_s=None, unwritten_since_s=None
@@ -392,7 +393,7 @@ def _pod_patch(view: View, pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, 
 
 
 class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer to the token: annotation `key` gets it, `time_key` the time at which Slurm was asked."""
+    """A receipt to write on the pod: annotation `key` gets the token, `time_key` the time at which Slurm was asked."""
 
     key: str
     time_key: str
@@ -401,7 +402,7 @@ class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _receipt(pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> _Receipt | None:
-    """The receipt to write: nothing runs there, or what runs there outlives its slurmd."""
+    """Return the receipt that Slurm's answers prove: no job is on the node, or only services are."""
     finding, answered = memory.drained, memory.answered
     if finding is not None and _is_proved(finding, answer.number):
         key, time_key = names.ANNOTATION_DRAINED, names.ANNOTATION_DRAINED_AT

@@ -15,13 +15,13 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.removal_token import token_of
 
 UNREADY_GRACE_S = 10.0
-"""The containers of a pod may be unready for so many seconds before their node is drained: a restart of slurmd is not
-an outage.
+"""How long the containers of a slurmd pod may be unready before its Slurm node is drained: longer than slurmd needs to
+restart.
 """
 
 
 class Want(enum.Enum):
-    """What Kubernetes wants of a drain with our reason: set it, leave it as it is, or lift it."""
+    """What to do with sunkpy's drain of a Slurm node: set it, leave it as it is, or lift it."""
 
     DRAIN = "drain"
     HOLD = "hold"  # neither set nor lift it
@@ -29,7 +29,10 @@ class Want(enum.Enum):
 
 
 class DrainCause(msgspec.Struct, frozen=True):
-    """`reason` is the text for Slurm; `is_announced` when a person or the operator asked for the drain."""
+    """What to do with sunkpy's drain of a node, and why.
+
+    `reason`: the drain's reason in Slurm. `is_announced`: a person or the operator asked for the drain.
+    """
 
     want: Want
     reason: str = ""
@@ -37,15 +40,15 @@ class DrainCause(msgspec.Struct, frozen=True):
 
 
 def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
-    """The strongest cause, first match:
+    """Return the first cause that applies:
 
-    1. the pod is gone, or is to be deleted: no new job may start there;
+    1. the slurmd pod is gone, or is to be deleted: no new job may start on its node;
     2. its Node is cordoned;
     3. its Node is sick, by a signal that counts;
     4. its containers are not ready, for longer than the grace. ContainersReady decides: Ready depends on our own
        readiness gate, which would make a loop.
 
-    A pod that is not ready yet never has a drain lifted, so a node comes back only when its slurmd does.
+    The drain of a node is lifted only while its pod is ready, so the node comes back only when its slurmd does.
     """
     if pod is None:
         return _drain("pod gone", is_announced=False)

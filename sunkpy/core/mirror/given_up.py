@@ -1,9 +1,9 @@
-"""A Slurm node that slurmctld has given up by itself, and whose slurmd is there again.
+"""A Slurm node that slurmctld set DOWN by itself, and whose slurmd answers again.
 
-With `ReturnToService=1` slurmctld itself returns such a node only if its machine was not booted meanwhile, and only if
-no other reason stood when it gave it up. A machine that was booted without Slurm's knowledge leaves it DOWN, as `Node
-unexpectedly rebooted`; one that had a drain of ours by then leaves it DOWN with the reason of the drain, and with none
-once that is lifted. Nobody else returns it.
+With `ReturnToService=1` slurmctld returns such a node only if its machine was not booted meanwhile, and only if the
+node had no other reason when slurmctld set it DOWN. If the machine was booted without Slurm's knowledge, the node stays
+DOWN with the reason `Node unexpectedly rebooted`. If sunkpy had drained the node before, it stays DOWN with the reason
+of the drain, and without a reason once the drain is lifted. Nobody but sunkpy returns it.
 
 Source: slurmctld, validate_node_specs and update_node. For a machine that lacks what the node promises, such as a GPU,
 slurmctld writes a reason of its own, or INVALID_REG.
@@ -15,9 +15,9 @@ from sunkpy.core.model.states import NOT_RESPONDING, SlurmNode
 
 
 def is_given_up(node: SlurmNode) -> bool:
-    """slurmctld does not use the node although its slurmd answers, and nobody wants it so.
+    """True if the node is DOWN although its slurmd answers, and nobody has drained it or set it DOWN.
 
-    With the reason `Not responding` alone slurmctld returns it by itself, or gives another reason.
+    A node with the reason `Not responding` does not count: slurmctld returns it by itself, or writes another reason.
     """
     is_wanted = node.is_held_by_others or node.is_drain or node.is_invalid
     is_awaited = node.is_not_responding or node.reason == NOT_RESPONDING

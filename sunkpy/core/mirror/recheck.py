@@ -23,7 +23,7 @@ from sunkpy.core.model.states import SlurmNode
 
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
-    """The write changes nothing that others set, and is not done already."""
+    """True if the write still has an effect on the Slurm node, and changes nothing that somebody else set."""
     match action:
         case DrainNode(reason=reason):
             return not node.is_held_by_others and not (node.is_drain and node.reason == reason)
@@ -46,7 +46,7 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
 
 
 def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
-    """The node already shows the effect: a part of a refused list may have been written."""
+    """True if the node shows the effect, though Slurm refused the request: it may have carried out a part of it."""
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return node.is_drain and node.reason == reason

@@ -13,18 +13,18 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import is_of_start, parse_rfc3339, rfc3339
 
 RECEIPTS = (names.ANNOTATION_DRAINED, names.ANNOTATION_REPLACEABLE)
-"""The answers to the token of a removal: nothing runs there; what runs there outlives its slurmd."""
+"""The annotations by which the syncer answers a removal token: no job is on the node, or only services are."""
 
 _NOISE = frozenset({"DYNAMIC_NORM", "PLANNED"})  # true of every node of ours, or changing with each scheduling cycle
 _CLOSING = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_CORDON, names.ANNOTATION_HEALTH_DRAIN)
-"""Marks on a pod by which somebody waits until its jobs end."""
+"""The annotations of a slurmd pod that close its node, so that somebody waits until the jobs there end."""
 _NO_NODE = "Slurm has no node of this name; if that lasts, delete this pod: slurmd registers when it starts"
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
-    """Conditions for a node as Slurm sees it; None when Slurm has no such node.
+    """Return the slurmd pod's conditions for this Slurm node; `node` is None if Slurm has no such node.
 
-    A Slurm node that does not exist says nothing about its machine: whether it is drained is then not known.
+    Without a Slurm node, the condition SlurmCordon is Unknown: nothing says whether somebody drained the machine.
     """
     if node is None:
         return (
@@ -47,9 +47,9 @@ def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condit
 
 
 def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
-    """Conditions to withdraw while Slurm cannot be read: that no job runs on a closed node.
+    """Return the condition that no job runs on a closed node as Unknown, for use while Slurm cannot be read.
 
-    `kubectl drain` may evict such a pod. All others stay: they remove no pod and end no cordon.
+    `kubectl drain` may evict a pod with that condition. Other conditions stay: they remove no pod and end no cordon.
     """
     if not is_emptied(pod):
         return ()
@@ -58,13 +58,14 @@ def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
 
 
 def promises(pod: Pod) -> bool:
-    """The pod shows something that must go while Slurm cannot be read: a receipt, or that it may be evicted."""
+    """True if the pod shows what must go while Slurm cannot be read: a receipt, or that it may be evicted."""
     return any(receipt in pod.annotations for receipt in RECEIPTS) or bool(withdrawn_conditions(pod))
 
 
 def can_wait(pod: Pod, patch: PatchPod) -> bool:
-    """True if the patch can wait, because only jobs came or went on a node that is open and stays so. At most the order
-    of removals depends on it.
+    """True if the patch can wait: it only shows that jobs came or went, on a node that is open and stays open.
+
+    Nothing but the order in which pods are removed depends on it.
     """
     is_of_jobs = (
         all(condition.type == names.CONDITION_RUNNING for condition in patch.conditions)
@@ -78,7 +79,7 @@ def can_wait(pod: Pod, patch: PatchPod) -> bool:
 
 
 def registered_condition(pod: Pod, node: SlurmNode | None, today: datetime) -> Condition:
-    """The readiness gate: True while Slurm knows this pod's node and can use it, or only drains it."""
+    """Return the condition of the pod's readiness gate: True while Slurm knows the slurmd of this pod."""
     if node is None:
         return _condition(names.READINESS_GATE, False, "NotRegistered", _NO_NODE)
     if not node.is_registered:
@@ -89,11 +90,11 @@ def registered_condition(pod: Pod, node: SlurmNode | None, today: datetime) -> C
 
 
 def is_of_pod(node: SlurmNode, pod: Pod, today: datetime) -> bool:
-    """The slurmd that registered last is this pod's, not that of an earlier pod, as far as Slurm shows.
+    """True if the slurmd that registered last with Slurm is this pod's, not that of an earlier pod.
 
-    The record of a node with jobs stays when its pod goes, for minutes without any sign of that. Both times are from
-    the clock of the machine. If that was set back in between, or was ahead then, the address decides. `today`: the
-    time of day.
+    Slurm keeps its record of a node with jobs when the pod goes, and shows for minutes no sign of that. The start of
+    slurmd and the start of the pod are compared; both come from the clock of the machine. If that clock was set back in
+    between, or was ahead then, the address decides. `today`: the present time.
     """
     if not node.slurmd_since_s:
         return True
@@ -105,13 +106,15 @@ def is_of_pod(node: SlurmNode, pod: Pod, today: datetime) -> bool:
 
 
 def shown_state(node: SlurmNode) -> str:
-    """The state as scontrol prints it, without flags that mean nothing here."""
+    """Return the node's state as scontrol prints it, without the flags DYNAMIC_NORM and PLANNED."""
     return SlurmNode(name=node.name, state=node.state - _NOISE).state_text
 
 
 def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
-    """State and drain reason, for people: no decision reads them. For a closed node also the start of the slurmd that
-    Slurm knows; a slurmctld that has just started does not say it. None removes an annotation.
+    """Return the slurmd pod's annotations for this Slurm node; None removes an annotation.
+
+    They hold the state, the drain's reason and, for a closed node, the start of the slurmd that Slurm knows. A
+    slurmctld that has just started does not say that start; then the annotation stays.
     """
     closed = node if node is not None and node.is_closed else None
     annotations = {
@@ -126,12 +129,12 @@ def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
 
 
 def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The conditions that differ from those on the pod."""
+    """Return those of the conditions that differ from the pod's."""
     return tuple(condition for condition in conditions if not says_the_same(pod.condition(condition.type), condition))
 
 
 def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | None]:
-    """The annotations that differ from those on the pod."""
+    """Return those of the annotations that differ from the pod's."""
     return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
 
 

@@ -1,19 +1,19 @@
-"""May the slurmd of a node be replaced although jobs are on it?
+"""May the slurmd pod of a node be replaced although jobs are on the node?
 
-Yes, if all of them are services: allocations of pods, which have no process and so outlive their slurmd. Slurm does not
+Yes, if all of these jobs are services: allocations of pods, which have no process and so outlive slurmd. Slurm does not
 say which jobs a node has, only how many CPUs and how much memory they have together. So the operator writes the jobs of
-the node's pods on its slurmd pod (`sunkpy.dev/jobs`), and the syncer asks Slurm for each of them. If their sum is all
-that the node has given away, no other job is there. The annotation is a hint and proves nothing.
+the node's pods on its slurmd pod (`sunkpy.dev/jobs`), and the syncer asks Slurm for each of them. If these jobs have
+all that is allocated on the node, no other job is there. The annotation is a hint and proves nothing.
 
 The node is closed when Slurm reports its sums, so they can only shrink. They are read before the jobs: a job that is
-not in the annotation would be missing in the sum. Memory is decisive. Slurm takes the CPUs of a suspended job, not its
+not in the annotation would be missing in the sum. Memory is decisive. Slurm frees the CPUs of a suspended job, not its
 memory, and counts a CPU that jobs share (OverSubscribe) once. Where memory is not allocated (CR_Core), all nodes say 0,
-and nothing is asked.
+and Slurm is not asked.
 
 A step in an allocation is a process, which would die. Slurm's API does not show steps. But only the owner of a job can
-make one, and not even root can for others. So only jobs of the scheduler's own user are services here.
+start one; not even root can start it for another user. So only jobs of the scheduler's own user count as services.
 
-Slurm is asked slowly, and faster after a yes: see `_pause_s`.
+The syncer asks Slurm seldom, and more often after a yes: see `_pause_s`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 AGREE_AFTER_S = 2.0
-"""Pause after a first yes: a second answer has to agree."""
+"""The pause before Slurm is asked again after a first yes: a second answer has to agree."""
 RENEW_AFTER_S = 10.0
-"""A proved answer is renewed, so that the operator can ignore old ones."""
+"""The pause before Slurm is asked again after two yeses, so that the operator can ignore old receipts."""
 ANOTHER_AFTER_S = 5.0
-"""Pause before a question that differs from the last one."""
+"""The pause before a question about a node that differs from the last one about it."""
 REFUSED_AFTER_S = 60.0
-"""Pause after a no: most of these jobs run for hours."""
+"""The pause before Slurm is asked again after a no: most jobs run for hours."""
 REFUSED_PER_S = 20.0
-"""If all nodes of the cluster wait after a no, so many of them are asked about each second."""
+"""The most questions a second after a no, in the whole cluster."""
 PROVED_FOR_S = 20.0
-"""An answer that is older and was not renewed proves nothing."""
+"""An answer that is older than this proves nothing."""
 
 
 _HAS_JOBS = frozenset({"ALLOCATED", "MIXED"})
@@ -46,8 +46,9 @@ _IS_UNSETTLED = frozenset({"COMPLETING", "INVALID", "INVALID_REG"})  # an Epilog
 
 
 class ServiceQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Are these jobs all jobs on the node, and all of them services? `cpus` and `memory_mib`: what the node has given
-    away.
+    """The question to Slurm whether `jobs` are all jobs on the node, and all of them services.
+
+    `cpus`, `memory_mib`: how much of the node is allocated to jobs. `token`: the removal token of its slurmd pod.
     """
 
     node: str
@@ -58,7 +59,7 @@ class ServiceQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Slurm was asked: when last, and how many times in a row the answer was yes."""
+    """Slurm's answers to one question. `at_s`: when it was last asked; `agreed`: how often in a row it said yes."""
 
     question: ServiceQuestion
     at_s: float
@@ -66,10 +67,10 @@ class ServiceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def question_of(pod: Pod | None, node: SlurmNode | None) -> ServiceQuestion | None:
-    """The question about a node whose slurmd pod a roll wants to replace; None when there is none.
+    """Return the question about a node whose slurmd pod a roll wants to replace; None if Slurm need not be asked.
 
-    Whether slurmd answers does not matter: a slurmd that does not come is replaced in time for the services. But it
-    must have registered with this slurmctld, else the next one could not be distinguished from it (`report.is_of_pod`).
+    The slurmd need not answer. But it must have registered with this slurmctld, or else the slurmd of the next pod
+    could not be distinguished from it (`report.is_of_pod`).
     """
     if pod is None or node is None or pod.is_deleting:
         return None
@@ -91,17 +92,16 @@ def question_of(pod: Pod | None, node: SlurmNode | None) -> ServiceQuestion | No
 
 
 def is_service(job: SlurmJob, *, scheduler: str) -> bool:
-    """True if the job has no process on any node: it is an allocation of pods whose Prolog has ended. `scheduler`: the
-    scheduler's Slurm user.
+    """True if the job is a service: an allocation of pods whose Prolog has ended, so it has no process on any node.
 
-    Its comment names its pods, which end it. Only the scheduler writes that comment.
+    Its comment names its pods; only the scheduler writes that comment. `scheduler`: the scheduler's Slurm user.
     """
     is_of_pods = job.user == scheduler and job.comment.startswith(names.JOB_COMMENT_PREFIX)
     return is_of_pods and not job.is_batch and job.state == {"RUNNING"} and job.state_reason != "Prolog"
 
 
 def are_services_alone(question: ServiceQuestion, jobs: Iterable[SlurmJob], *, scheduler: str) -> bool:
-    """True if the jobs, as Slurm describes them, are services and together have all that the node has given away."""
+    """True if all jobs of the question are services, and together have all that is allocated on the node."""
     found = {job.id: job for job in jobs}
     if found.keys() != set(question.jobs) or not all(is_service(job, scheduler=scheduler) for job in found.values()):
         return False
@@ -113,20 +113,20 @@ def are_services_alone(question: ServiceQuestion, jobs: Iterable[SlurmJob], *, s
 def after_answer(
     before: ServiceAnswer | None, question: ServiceQuestion, *, is_yes: bool, at_s: float
 ) -> ServiceAnswer:
-    """The answers so far with one more; `at_s` is when Slurm was asked."""
+    """Return the answers to the question with one more; `at_s`: when Slurm was asked."""
     agreed = before.agreed if before is not None and before.question == question else 0
     return ServiceAnswer(question=question, at_s=at_s, agreed=agreed + 1 if is_yes else 0)
 
 
 def due_in_s(answered: ServiceAnswer | None, question: ServiceQuestion, now_s: float, *, slurm_nodes: int) -> float:
-    """Seconds until Slurm is to be asked; not positive when it is time. `slurm_nodes`: how many Slurm has in all."""
+    """Return the seconds until Slurm is to be asked; 0 or less means now. `slurm_nodes`: how many nodes Slurm has."""
     if answered is None:
         return 0.0
     return answered.at_s + _pause_s(answered, question, slurm_nodes) - now_s
 
 
 def is_proved(answered: ServiceAnswer | None, question: ServiceQuestion | None, now_s: float) -> bool:
-    """Two answers to this question have agreed, the last of them lately."""
+    """True if Slurm's last two answers to this question were yes, and the last one is not too old."""
     return (
         answered is not None
         and answered.question == question
@@ -143,7 +143,7 @@ def _pause_s(answered: ServiceAnswer, question: ServiceQuestion, slurm_nodes: in
 
 
 def _annotated_jobs(pod: Pod) -> tuple[JobId, ...]:
-    """The jobs of the annotation; none when its text is not a list of jobs."""
+    """Return the jobs in the annotation `sunkpy.dev/jobs`; empty if its text is not a list of job IDs."""
     texts = pod.annotations.get(names.ANNOTATION_JOBS, "").split(",")
     return tuple(dict.fromkeys(JobId(int(text)) for text in texts)) if all(map(_is_number, texts)) else ()
 

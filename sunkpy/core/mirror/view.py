@@ -1,7 +1,7 @@
 """The value that the mirror decides on.
 
-Everything is per Slurm node name, which is also the name of the slurmd pod: `View` is all that is known of one name,
-`MirrorMemory` what was seen of it before. Times are seconds of one monotonic clock, but for `today`.
+A Slurm node and its slurmd pod have the same name. `View` holds all that is known about one name, and `MirrorMemory`
+what earlier passes saw of it. Times are seconds of one monotonic clock, except `today`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sunkpy.core.model.times import LATEST
 
 
 class SlurmAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Slurm's last answer about the name; `node` is None when Slurm has no such node.
+    """Slurm's last answer about one node; `node` is None if Slurm has no such node.
 
-    `number` counts Slurm's answers, `at_s` is when this one was asked for. `turn_s`: how old the
-    newest answer can be: large clusters take long to answer and are asked less often. `is_trusted` is False when the
-    answer as a whole is implausible (see `sunkpy.core.mirror.trust`).
+    `number` counts Slurm's answers; `at_s` is when this one was asked for. `turn_s`: how old the newest answer can be;
+    large clusters take long to answer and are asked less often. `is_trusted`: False if the answer for the whole cluster
+    is implausible (`sunkpy.core.mirror.trust`).
     """
 
     node: SlurmNode | None
@@ -33,20 +33,23 @@ class SlurmAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that held in answer `number`, about `token`; it is proved when a later answer agrees."""
+    """A finding about a node since Slurm's answer `number`; a later answer that agrees proves it.
+
+    `token`: the removal token, or the uid of the pod, that the finding is about.
+    """
 
     token: str
     number: int
 
 
 class MirrorMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What earlier passes saw. An empty memory is always safe: it only delays.
+    """What earlier passes saw of one node and its pod. An empty memory is always safe: it only delays.
 
-    `silent_since_s`: Slurm says NOT_RESPONDING. `unready_since_s`: the pod's containers are not ready although Slurm
-    has the node. `podless_since_s`: there is no pod. `drained`, `deletable`: findings that wait for a second answer.
-    `answered`: the last answers about the jobs on the node (`services`). `unwritten_since_s`: jobs came or went that
-    the pod does not show yet. `receipt_at_s`: when the receipt was last written. `wrote_at_s`, `wrote`: when Slurm was
-    last written to, and what; older answers do not show it yet.
+    `silent_since_s`: since when Slurm says NOT_RESPONDING. `unready_since_s`: since when the pod's containers are not
+    ready although Slurm has the node. `podless_since_s`: since when there is no pod. `drained`, `deletable`: findings
+    that need a second answer of Slurm. `answered`: Slurm's answers about the jobs on the node (`services`).
+    `unwritten_since_s`: since when the pod lacks a change of jobs. `receipt_at_s`: when the pod's receipt was last
+    written. `wrote_at_s`, `wrote`: when the last write to Slurm was, and what it wrote; older answers do not show it.
     """
 
     silent_since_s: float | None = None
@@ -62,12 +65,12 @@ class MirrorMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known about one name. `answer` is None until Slurm has answered for the first time.
+    """All that is known about one Slurm node and its slurmd pod.
 
-    `are_pods_known`: the pod watch is up, so a pod that is not seen is not there. `namespace` is ours. `slurm_nodes`:
-    how many nodes Slurm has in all. `topology`: where the node should stand, as Slurm takes it; None leaves it where
-    it is. `place`: the same for people; empty if nobody wants it, and None if it is not known now. `today`: the
-    time of day.
+    `answer`: None until Slurm has answered for the first time. `are_pods_known`: the pod watch is up, so a pod that it
+    does not show does not exist. `namespace`: the namespace of the Slurm cluster. `slurm_nodes`: how many nodes Slurm
+    has. `topology`: the node's place in the form of Slurm's topology; None leaves Slurm's record as it is. `place`: the
+    same for the pod's annotation; empty removes the annotation, and None leaves it. `today`: the present time.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""The pool on one screen: nodes, the queue of jobs and pods, who drained what, and what works. Values in, rows and
-words out.
+"""The answers of `kubectl sunk` about the pool: its nodes, the queue, drains, history, jobs, and what works.
 
-Each answer is a frozen struct, which is what `-o json` shows, and gives tables of text for people.
+Pure functions turn what was read into an answer. Each answer is a frozen struct: `-o json` prints it, and other
+functions turn it into tables of text for people.
 """

@@ -1,7 +1,7 @@
-"""What `sunkpy drain`, `undrain` and `verify` change in Kubernetes and in Slurm, and what they leave alone: nobody
-lifts by accident what somebody else has set.
+"""What `kubectl sunk drain`, `undrain` and `verify` change in Kubernetes and in Slurm, and what they leave alone.
 
-Who holds a node is what `find_holds` says. A hold is one's own, or it is named (`set_by`), or it stays.
+A hold is a drain or cordon of a node (`find_holds`). The commands change only holds that the asking person set, or
+whose owner they name with --set-by, so that nobody lifts somebody else's hold by accident.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ _NOT_ASKED: Final = "Slurm was not asked: see what was not read"
 
 
 class DrainAsker(msgspec.Struct, frozen=True, kw_only=True):
-    """The person who asks, by their name in Kubernetes and in Slurm (empty: not known), and whose holds they name."""
+    """The person who asks, by their names in Kubernetes and in Slurm; a name is empty if it is not known.
+
+    `set_by`: the owners that the person names with --set-by, and whose holds may be changed, too.
+    """
 
     in_kubernetes: str = ""
     in_slurm: str = ""
     set_by: frozenset[str] = frozenset()
 
     def may_change(self, hold: Hold) -> bool:
-        """True if the hold is the asking person's own, or was named by them."""
+        """True if the person set this hold, or names its owner with --set-by."""
         own = self.in_kubernetes if hold.door == Door.KUBERNETES else self.in_slurm
         return hold.owner in self.set_by or bool(own and hold.who == own)
 
 
 class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as it was read a moment ago, its slurmd pod, and all that hold it. `slurm` None: Slurm was not asked."""
+    """A node as it was read a moment ago, with its slurmd pod and its holds. `slurm`: None if Slurm was not asked."""
 
     held: HeldNode
     node: Node | None = None
@@ -47,7 +50,7 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cordon(msgspec.Struct, frozen=True):
-    """Cordon the Node for a reason, and note who wants it."""
+    """Cordon the Node, and write the reason and the asking person on it."""
 
     reason: str
     by: str
@@ -58,14 +61,14 @@ class Cordon(msgspec.Struct, frozen=True):
 
 
 class Uncordon(msgspec.Struct, frozen=True):
-    """Uncordon the Node, and forget the reason."""
+    """Uncordon the Node, and remove the reason from it."""
 
     def __str__(self) -> str:
         return "uncordon the Node; the syncer lifts the drain that it set for the cordon"
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """Drain the Slurm node for a reason."""
+    """Drain the Slurm node with a reason."""
 
     reason: str
 
@@ -74,7 +77,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Lift what a person or Slurm itself set on the Slurm node; `state`: by which transition."""
+    """Lift a drain, FAIL or DOWN that a person or Slurm set on the Slurm node. `state`: UNDRAIN or RESUME."""
 
     state: str
 
@@ -83,27 +86,28 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Verify(msgspec.Struct, frozen=True):
-    """Ask the operator for the site's check, and note who wants it."""
+    """Ask the operator for the site's check of the node, by an annotation with the asking person's name."""
 
     by: str
 
     def __str__(self) -> str:
-        return "ask for its check; the operator drains it, has it checked once it is idle, and gives it back"
+        return "ask for its check; the operator drains the node, has it checked once it is idle, and gives it back"
 
 
 DrainStep = Cordon | Uncordon | Drain | Resume | Verify
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps that are taken, and what stays as it is with the reason."""
+    """The steps that change one node. `left`: the holds that stay as they are, each with the reason."""
 
     steps: tuple[DrainStep, ...] = ()
     left: tuple[str, ...] = ()
 
 
 class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was done to a node, or would be done (`is_done` false): the node with all that held it before, each step,
-    what stays as it is and why, and the jobs there.
+    """What `drain`, `undrain` or `verify` did to a node, or would do (`is_done` False).
+
+    `node`: the node with its holds before. `left`: the holds that stay, and why. `job_ends`: the jobs on the node.
     """
 
     node: HeldNode
@@ -114,14 +118,17 @@ class DrainOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The outcome for each node that was named; `unread`: what could not be read."""
+    """The outcome for each node that the person named. `unread`: what could not be read, and why."""
 
     outcomes: tuple[DrainOutcome, ...]
     unread: tuple[str, ...] = ()
 
 
 def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Steps:
-    """The steps that take a node out at one door. There the reason of others stays, unless the person names them."""
+    """Return the steps that close a node at one door (Slurm or Kubernetes).
+
+    Somebody else's reason there stays, unless the person names its owner.
+    """
     here = [
         hold for hold in now.held.holds if hold.by_hand and (hold.door == Door.KUBERNETES) == (door == Door.KUBERNETES)
     ]
@@ -134,7 +141,7 @@ def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Step
 
 
 def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Steps:
-    """The steps that lift, at these doors, holds of the person and of those whom they name. All other holds stay."""
+    """Return the steps that lift holds at these doors: the person's own, and those whose owners the person names."""
     steps: list[DrainStep] = []
     left: list[str] = []
     for hold in now.held.holds:
@@ -142,7 +149,7 @@ def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Step
         if not hold.by_hand:
             left.append(f"{hold.door}: {hold.reason}: {hold.lifted_by}")
         elif door not in doors:
-            left.append(f"{_whose(hold)}: not asked for; --{door.lower()} lifts it")
+            left.append(f"{_whose(hold)}: at the other door; --{door.lower()} lifts it")
         elif not asker.may_change(hold):
             left.append(_is_theirs(hold))
         elif door == Door.KUBERNETES:
@@ -155,7 +162,7 @@ def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Step
 
 
 def plan_verify(now: NodeNow, asker: DrainAsker) -> Steps:
-    """Have the site's check run. Drains of others stay, and what they keep closed stays closed."""
+    """Return the step that asks for the site's check of a node. Holds of other people stay, also after the check."""
     problem = _in_the_way_of_check(now)
     return Steps(left=(problem,)) if problem else Steps(steps=(Verify(asker.in_kubernetes or "somebody"),))
 
@@ -167,15 +174,16 @@ def _in_the_way_of_check(now: NodeNow) -> str:
     if verify_s(now.pod) is None:
         return "its slurmd pod has no check: give chart slurm one, compute.verify.script"
     if (who := node.annotations.get(names.ANNOTATION_VERIFY)) is not None:
-        return f"its check is asked for already, by {who}"
+        return f"{who} has asked for its check already"
     if names.ANNOTATION_HEALTH_IGNORED in node.annotations:
-        return f"it is left alone: kubectl annotate node {node.name} {names.ANNOTATION_HEALTH_IGNORED}-"
+        ignored = names.ANNOTATION_HEALTH_IGNORED
+        return f"an annotation tells sunkpy to ignore its health: kubectl annotate node {node.name} {ignored}-"
     if record is None or not record.is_closed or record.signal == FAILED:
         return ""
     if not record.closes:
-        return f"Slurm has drained it ({record.reason}): mend it, then lift that drain"
+        return f"Slurm has drained it ({record.reason}): mend the node, then lift that drain"
     is_waiting = record.state is not State.PERSON
-    return f"it is on its way back from {record.signal}, and is checked before it returns" if is_waiting else ""
+    return f"it is closed for signal {record.signal}, and is checked before it returns anyway" if is_waiting else ""
 
 
 def _in_the_way_of_cordon(node: Node | None, reason: str) -> str:
@@ -183,7 +191,7 @@ def _in_the_way_of_cordon(node: Node | None, reason: str) -> str:
         return "the Node could not be read"
     wrote = (names.ANNOTATION_SLURM_DRAIN, names.ANNOTATION_SLURM_REFUSED)
     if node.spec.unschedulable and reason in map(node.annotations.get, wrote):
-        return "the cordon is there with this very reason, for a drain in Slurm: another reason makes it yours"
+        return "sunkpy has cordoned the Node with this very reason, for a drain in Slurm: give another reason"
     return ""
 
 
@@ -193,12 +201,12 @@ def _in_the_way_of_drain(now: NodeNow, reason: str) -> str:
     if not now.slurm.state:
         return f"Slurm has no node {now.slurm.name}: drain it by its Node"
     if reason.startswith(names.REASON_PREFIX):
-        return f"a reason that begins with {names.REASON_PREFIX!r} is sunkpy's, and lifted by it"
+        return f"reasons that begin with {names.REASON_PREFIX!r} are sunkpy's, which would lift the drain: give another"
     return ""
 
 
 def _transition(slurm: SlurmNode) -> str:
-    """UNDRAIN lifts only a drain; RESUME also lifts FAIL or DOWN."""
+    """Return UNDRAIN if the node is only drained; RESUME, which also lifts FAIL and DOWN, otherwise."""
     return "UNDRAIN" if slurm.is_drain and not {"FAIL", "DOWN"} & slurm.state else "RESUME"
 
 
@@ -220,7 +228,7 @@ def _quoted(word: str) -> str:
 
 
 def outcome_table(outcomes: Iterable[DrainOutcome]) -> Table:
-    """A row for each of several nodes."""
+    """Return a table with a row for each node that `drain`, `undrain` or `verify` named."""
     rows = []
     for each in outcomes:
         done = "; ".join(each.steps) or ("nothing" if each.left else "nothing: it is not drained")
@@ -235,7 +243,7 @@ def outcome_table(outcomes: Iterable[DrainOutcome]) -> Table:
 def explain_steps(
     now: NodeNow, plan: Steps, *, is_done: bool, job_ends: tuple[JobEnd, ...] = (), unread: tuple[str, ...] = ()
 ) -> Explanation:
-    """Say what was done or would be done, who held the node before, what is left, and when it ends at the latest."""
+    """Return what was done to one node or would be, its holds before, what stays, and when its jobs end."""
     still = still_there(now.held)
     return Explanation(
         subject=subject_of(now.held),
@@ -266,7 +274,7 @@ def _next(name: str, plan: Steps, *, is_done: bool) -> Iterator[str]:
     if plan.steps and not is_done:
         yield "Ask again without --dry-run."
     elif any(isinstance(step, Verify) for step in plan.steps):
-        yield f"Its jobs end in their own time. How it goes: kubectl sunk history {name}"
+        yield f"Its jobs end in their own time. To follow it: kubectl sunk history {name}"
     elif any(isinstance(step, Cordon | Drain) for step in plan.steps):
         yield f"Its jobs and pods end in their own time. To give it back: kubectl sunk undrain {name}"
     elif plan.left:

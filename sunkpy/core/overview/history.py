@@ -1,7 +1,6 @@
-"""What is known of the past of a node: Events, conditions, the steps of its health, and Slurm's times of its last
-reason, boot and slurmd.
+"""The history of a node for `kubectl sunk history`, from Events, conditions, its health record, and times in Slurm.
 
-The answer says what each source forgets.
+The answer also says what each of these sources forgets.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SHOWN: Final = (names.CONDITION_DRAIN, names.CONDITION_CORDON, names.CONDITION_
 
 
 class NodePast(msgspec.Struct, frozen=True, kw_only=True):
-    """A node by both names, and what was read of it. `slurm` None: Slurm was not asked, or has no such node."""
+    """What was read about the past of one node. `slurm`: None if Slurm was not asked, or has no such node."""
 
     name: str
     slurm_name: str = ""
@@ -37,7 +36,7 @@ class NodePast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that happened; `at` in RFC 3339."""
+    """One entry in the history of a node. `at`: when it happened, in RFC 3339. `times`: how often it happened."""
 
     at: str
     side: str
@@ -48,7 +47,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The history of a node, oldest first; `unknown`: what cannot be known about it."""
+    """The history of a node, the oldest entry first. `unknown`: which parts of the past no source has."""
 
     node: str
     slurm_node: str
@@ -58,7 +57,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_history(past: NodePast) -> History:
-    """All that is known about the past, in the order of time."""
+    """Return the history of a node from all that was read, the oldest entry first."""
     found = [*_of_events(past.events), *_of_node(past.node), *_of_pod(past.pod), *_of_slurm(past.slurm)]
     return History(
         node=past.name,
@@ -132,19 +131,19 @@ def _of_slurm(slurm: SlurmNode | None) -> Iterator[Happening]:
         what = f"reason {slurm.reason!r}, now {slurm.state_text}"
         yield Happening(at=_time(slurm.reason_since_s), side="Slurm", by=slurm.reason_by, what=what)
     if slurm.slurmd_since_s:
-        yield Happening(at=_time(slurm.slurmd_since_s), side="Slurm", what="slurmd registered that started here")
+        yield Happening(at=_time(slurm.slurmd_since_s), side="Slurm", what="the registered slurmd started")
 
 
 def _unknown(past: NodePast) -> Iterator[str]:
-    yield "Events are kept for an hour (--event-ttl of the apiserver), of a condition only the last change."
+    yield "Kubernetes keeps Events for an hour (--event-ttl of the apiserver), and only the last change of a condition."
     if past.node is not None and read_record(past.node) is not None:
-        yield "Of its health the last twelve steps are kept, for a week after the node has come back."
-    yield "Kubernetes does not record who cordoned a Node; its audit log does, where there is one."
+        yield "sunkpy keeps the last twelve steps of the node's health, for a week after the node has come back."
+    yield "Kubernetes does not record who cordoned a Node; its audit log does, if there is one."
     if past.slurm is None:
-        yield "Slurm's side: it was not asked, or has no such node."
+        yield "Slurm was not asked, or has no such node."
     else:
         yield (
-            "Slurm remembers the last reason only. Drains and failures before it are in its accounting: "
+            "Slurm keeps only the last reason of a node. Earlier drains and failures are in its accounting: "
             f"sacctmgr show event nodes={past.slurm.name}; jobs that ran there: sacct -N {past.slurm.name}."
         )
 
@@ -154,7 +153,7 @@ def _time(seconds: int) -> str:
 
 
 def history_table(history: History) -> Table:
-    """The history as a table with a row for each happening, the oldest first."""
+    """Return the history as a table with a row for each entry, the oldest first."""
     rows = tuple(
         (each.at, each.side, each.by, f"{each.what}{f' (×{each.times})' if each.times > 1 else ''}", each.text)
         for each in history.happenings

@@ -1,4 +1,6 @@
-"""What `sunkpy doctor` reads of an installation: of Secrets only metadata, of Leases only the holder and the time."""
+"""The objects that `kubectl sunk doctor` reads of an installation, with only the fields that it needs; of Secrets it
+reads only metadata.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +19,28 @@ from sunkpy.core.overview.volumes import VolumesOfPod
 
 
 class OurContainer(Wire, frozen=True, kw_only=True):
-    """A container, with the image that it runs."""
+    """A container of one of the charts' pods: its name and image."""
 
     name: str = ""
     image: str = ""
 
 
 class SecretSource(Wire, frozen=True, kw_only=True):
-    """The Secret that a volume shows."""
+    """The Secret that a volume of a pod mounts."""
 
     secret_name: str = ""
     optional: bool = False
 
 
 class OurVolume(Wire, frozen=True, kw_only=True):
-    """A volume of a pod."""
+    """A volume of one of the charts' pods; `secret` is None if it mounts no Secret."""
 
     name: str = ""
     secret: SecretSource | None = None
 
 
 class OurPodSpec(Wire, frozen=True, kw_only=True):
-    """The containers of a pod and the keys that it needs."""
+    """The spec of one of the charts' pods: its node, containers and volumes."""
 
     node_name: str = ""
     containers: tuple[OurContainer, ...] = ()
@@ -46,24 +48,24 @@ class OurPodSpec(Wire, frozen=True, kw_only=True):
 
 
 class OurPod(KubeObject, frozen=True, kw_only=True):
-    """A pod of the charts: a process of ours, or a daemon of Slurm."""
+    """A pod of the charts: a process of sunkpy, or a daemon of Slurm, except slurmd."""
 
     spec: OurPodSpec = OurPodSpec()
     status: PodStatus = PodStatus()
 
     @property
     def component(self) -> str:
-        """`operator`, `scheduler`, `slurmctld` …"""
+        """The component that the pod runs, by its label: `operator`, `scheduler`, `slurmctld` and so on."""
         return self.metadata.labels.get("app.kubernetes.io/component") or "operator"
 
     @property
     def is_ready(self) -> bool:
-        """True if all containers of the pod are ready."""
+        """True if the pod's condition Ready is True."""
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
 
 
 class LeaseSpec(Wire, frozen=True, kw_only=True):
-    """Who holds a Lease, and when they renewed it last."""
+    """The spec of a Lease: who holds it, for how long, and when they last renewed it."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -71,54 +73,54 @@ class LeaseSpec(Wire, frozen=True, kw_only=True):
 
 
 class Lease(KubeObject, frozen=True, kw_only=True):
-    """The Lease of a process that leads, or the heartbeat of a kubelet."""
+    """A Lease: the leader election of one of sunkpy's processes, or the heartbeat of a kubelet."""
 
     spec: LeaseSpec = LeaseSpec()
 
 
 class Expression(Wire, frozen=True, kw_only=True):
-    """An expression of a label selector."""
+    """An expression of a label selector: only its values are read."""
 
     values: tuple[str, ...] = ()
 
 
 class NamespaceSelector(Wire, frozen=True, kw_only=True):
-    """Selects the namespaces that a policy applies to."""
+    """The selector of the namespaces that an admission policy applies to."""
 
     match_expressions: tuple[Expression, ...] = ()
 
 
 class Constraints(Wire, frozen=True, kw_only=True):
-    """The namespaces that a policy applies to."""
+    """The match constraints of an admission policy: only the namespace selector is read."""
 
     namespace_selector: NamespaceSelector = NamespaceSelector()
 
 
 class PolicySpec(Wire, frozen=True, kw_only=True):
-    """What the policy applies to."""
+    """The spec of an admission policy: only what it applies to is read."""
 
     match_constraints: Constraints = Constraints()
 
 
 class AdmissionPolicy(KubeObject, frozen=True, kw_only=True):
-    """A ValidatingAdmissionPolicy of ours."""
+    """A ValidatingAdmissionPolicy that sunkpy's charts install."""
 
     spec: PolicySpec = PolicySpec()
 
     @property
     def is_of_system_classes(self) -> bool:
-        """Chart sunkpy's restrictCriticalPods: it may only warn."""
+        """True if the policy is the one of `restrictCriticalPods` in chart sunkpy, which may be set to only warn."""
         return self.name.endswith("-critical-pods")
 
     @property
     def named_namespaces(self) -> frozenset[str]:
-        """The namespaces that the policy's selector names. A policy about system classes leaves these alone."""
+        """The namespaces that the policy's selector names; the policy of `restrictCriticalPods` exempts them."""
         found = self.spec.match_constraints.namespace_selector.match_expressions
         return frozenset(name for each in found for name in each.values)
 
 
 class PodTemplateSpec(Wire, frozen=True, kw_only=True):
-    """The part of a pod template that is read: its priority class."""
+    """The spec of a pod template: only its priority class is read."""
 
     priority_class_name: str = ""
 
@@ -136,13 +138,13 @@ class WorkloadSpec(Wire, frozen=True, kw_only=True):
 
 
 class Workload(KubeObject, frozen=True, kw_only=True):
-    """A DaemonSet, Deployment or StatefulSet."""
+    """A DaemonSet, Deployment or StatefulSet that is not sunkpy's."""
 
     spec: WorkloadSpec = WorkloadSpec()
 
     @property
     def is_of_system_class(self) -> bool:
-        """True if its pods have a system priority class: for such pods the kubelet evicts others."""
+        """True if its pods have a system priority class: the kubelet evicts other pods to make room for them."""
         return self.spec.template.spec.priority_class_name.startswith("system-")
 
 
@@ -154,14 +156,15 @@ class BindingSpec(Wire, frozen=True, kw_only=True):
 
 
 class PolicyBinding(KubeObject, frozen=True, kw_only=True):
-    """A ValidatingAdmissionPolicyBinding."""
+    """A ValidatingAdmissionPolicyBinding, which puts a policy in force."""
 
     spec: BindingSpec = BindingSpec()
 
 
 class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
-    """What slurmrestd answered: the release, and how many nodes and GPUs there are. `error`: why it did not answer, or
-    refused the token.
+    """What slurmrestd answered to `kubectl sunk doctor`: Slurm's release, and how many nodes and GPUs Slurm has.
+
+    `is_up`: slurmctld answers. `error`: why slurmrestd did not answer, or refused the token.
     """
 
     release: str = ""
@@ -174,21 +177,24 @@ class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HooksFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The Services of the scheduler's hooks → how many endpoints are ready; what the address answered, if asked."""
+    """The Services of the scheduler's hooks. `ready`: Service → how many of its endpoints are ready.
+
+    `answers`: what the address of a hook answered, if it was asked.
+    """
 
     ready: Mapping[str, int] = {}
     answers: Mapping[str, str] = {}
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a pod or job that was made to see whether one runs. `error`: why it did not run."""
+    """The result of a test pod or test job that `kubectl sunk doctor` started. `error`: why it did not run."""
 
     took_s: float = 0.0
     error: str = ""
 
 
 class Seen(enum.IntEnum):
-    """What the script of a canary job found, and the exit code of the job."""
+    """What the script of the test job found about its GPU, as the exit code of the job."""
 
     ITS_OWN = 0
     NOT_ONE_GPU = 11
@@ -199,12 +205,13 @@ class Seen(enum.IntEnum):
 
 
 class CanaryJob(Canary, frozen=True, kw_only=True):
-    """A job that asked for a GPU where there is one, and what is known of it after its end.
+    """The result of the test job of `kubectl sunk doctor`, which asks for a GPU if the pool has one.
 
     Args:
-        job: as slurmctld has it; None when it did not end.
-        no_gpu: why it did not ask for a GPU.
-        record: as slurmdbd has it, None when it has nothing; `no_record`: why it could not be asked.
+        job: the job as slurmctld has it after its end; None if it did not end.
+        no_gpu: why the job did not ask for a GPU.
+        record: the job as slurmdbd has it; None if slurmdbd does not have it.
+        no_record: why slurmdbd could not be asked.
         is_accounted: slurmrestd has a slurmdbd to ask.
     """
 
@@ -216,19 +223,20 @@ class CanaryJob(Canary, frozen=True, kw_only=True):
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found. A field is None if it could not be read; `unread` says why, under its name.
+    """All that `kubectl sunk doctor` found. A field is None if it could not be read; `unread[field]` says why.
 
     Args:
-        server_version: of the apiserver.
-        rights: what the person may do, in words → whether they may.
-        policies: ours, and their `bindings`.
-        workloads: of others than sunkpy, by kind.
-        heartbeats: of kubelets, by Node.
-        processes: pods of the charts, but for slurmd pods.
-        leases: of the processes.
-        secrets: those that pods need → whether it is there.
-        slurm: None when there was no way to ask.
-        tries: canaries were to be made.
+        own_version: the version of this command.
+        server_version: the version of the apiserver.
+        rights: a right in words → whether the person has it.
+        policies: the admission policies of sunkpy's charts, with their `bindings`.
+        workloads: kind → the DaemonSets, Deployments or StatefulSets that are not sunkpy's.
+        heartbeats: Node → when its kubelet last renewed its Lease.
+        processes: the charts' pods, except slurmd pods.
+        leases: the Leases of sunkpy's processes.
+        secrets: each Secret that the pods need → whether it exists.
+        slurm: what slurmrestd answered; None if it could not be asked.
+        tries: the person asked for a test job and a test pod (canaries).
     """
 
     now: datetime

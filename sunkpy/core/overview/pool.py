@@ -1,4 +1,4 @@
-"""The nodes of the pool as both sides see them, with the jobs and pods on each."""
+"""The nodes of the pool as Slurm and Kubernetes see them, with the jobs and pods on each: `kubectl sunk status`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from sunkpy.core.overview.queue import QueuedJob, QueueEntry, waiting_table
 from sunkpy.core.overview.table import Table, count, first_of
 
 _SHOWN = 4
-"""At most so many jobs or pods of a node are named."""
+"""The most jobs or pods of a node that a row names."""
 
 
 class Standing(enum.StrEnum):
-    """How a node stands. Each node counts once, as the first of these that holds."""
+    """The state of a node in the overview; the first one that applies."""
 
-    DOWN = "down"  # no slurmd that Slurm can use
-    DRAINED = "drained"  # no new job starts, whether or not one still runs
+    DOWN = "down"  # the node has no slurmd that Slurm can use
+    DRAINED = "drained"  # no new job starts on the node; one may still run
     BUSY = "busy"
     READY = "ready"
 
@@ -39,12 +39,12 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     """All that was read about the pool. A field is None if it could not be read; `unread` says why.
 
     Args:
-        nodesets: those that are asked for.
-        slurmd_pods: theirs.
-        pods: those that wait for Slurm or have their nodes from it; `are_pods_read`: as far as they could be read.
-        slurm_nodes, jobs: of Slurm itself; without them the annotations of slurmd pods have to do.
-        tiers: the tier of each partition.
-        partitions: the nodes of each, in Slurm's range syntax.
+        nodesets: the NodeSets that the person asks about.
+        slurmd_pods: the slurmd pods of these NodeSets.
+        pods: the workload pods, as far as they could be read; `are_pods_read`: they could be.
+        slurm_nodes, jobs: as Slurm has them; without them, the annotations of slurmd pods are used.
+        tiers: partition → its PriorityTier.
+        partitions: partition → its nodes, in Slurm's range syntax.
     """
 
     nodesets: tuple[NodeSet, ...] | None = None
@@ -67,7 +67,10 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A node of a NodeSet. `gpus`, `gpus_given`: None if not known. `jobs`: jobs of people."""
+    """A node of a NodeSet, with the jobs of people and the workload pods on it.
+
+    `gpus`, `gpus_given`: how many GPUs it has, and how many of them jobs have; None if not known.
+    """
 
     node: str
     slurm_node: str
@@ -82,7 +85,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StuckPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that has a node but cannot be started by its kubelet. `gpus`: those of its job; 0 if not known."""
+    """A pod that has a node but cannot be started by the kubelet. `gpus`: how many its job has; 0 if not known."""
 
     pod: str
     node: str
@@ -91,10 +94,10 @@ class StuckPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The nodes, what waits, and what holds nodes without running.
+    """The overview of the pool: its nodes, the jobs and pods that wait, and the pods that cannot start (`stuck`).
 
-    `growth`: which nodes more are wanted, by NodeSet. `unread`: what could not be read, and why; `missing`: the sides
-    of which nothing could.
+    `growth`: NodeSet → how many more nodes it wants. `unread`: what could not be read, and why. `missing`: the sides
+    (Kubernetes, Slurm) from which nothing could be read.
     """
 
     nodes: tuple[NodeLine, ...]
@@ -108,7 +111,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
-    """A line for each slurmd pod that has a node, by NodeSet and name."""
+    """Return a line for each slurmd pod that has a node, sorted by NodeSet and name."""
     nodes = {node.name: node for node in facts.nodes or ()}
     nodesets = {nodeset.key: nodeset for nodeset in facts.nodesets or ()}
     given, jobs = _given(facts.jobs), _jobs(facts.jobs)
@@ -137,7 +140,7 @@ def find_nodes(facts: PoolFacts) -> tuple[NodeLine, ...]:
 
 
 def find_growth(facts: PoolFacts) -> dict[str, GrowthStatus]:
-    """The growth of each NodeSet that wants more nodes, or could not get them."""
+    """Return NodeSet → its `status.growth`, for each NodeSet that wants more nodes or says why it wants none."""
     return {
         "/".join(each.key): growth
         for each in facts.nodesets or ()
@@ -146,7 +149,7 @@ def find_growth(facts: PoolFacts) -> dict[str, GrowthStatus]:
 
 
 def find_stuck(facts: PoolFacts) -> tuple[StuckPod, ...]:
-    """Pods that cannot start, and keep their nodes."""
+    """Return the pods that have a node and that the kubelet cannot start."""
     gpus = {job.row.id: sum(len(each.get("gpu", ())) for each in job.row.devices.values()) for job in facts.jobs or ()}
     return tuple(
         StuckPod(pod="/".join(pod.key), node=pod.spec.node_name, gpus=gpus.get(noted_job(pod) or 0, 0), why=why)
@@ -156,7 +159,7 @@ def find_stuck(facts: PoolFacts) -> tuple[StuckPod, ...]:
 
 
 def standing_of(node: SlurmNode) -> Standing:
-    """How a Slurm node stands. Its state may be as old as the annotation of its slurmd pod."""
+    """Return the state of a Slurm node for the overview."""
     if not node.is_registered:
         return Standing.DOWN
     return Standing.DRAINED if node.is_closed else Standing.BUSY if node.is_busy else Standing.READY
@@ -167,8 +170,9 @@ def _nodeset(slurmd: Pod) -> tuple[str, str]:
 
 
 def state_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
-    """The state of the Slurm node as Slurm gives it; if Slurm was not read, as the syncer wrote it on the pod. It is
-    empty if Slurm has no such node.
+    """Return the Slurm node of a slurmd pod; without an answer of Slurm, as the syncer wrote it on the pod.
+
+    Its state is empty if Slurm has no such node.
     """
     name = slurm_node_of(slurmd)
     if facts.slurm_nodes is not None:
@@ -196,7 +200,7 @@ def _gpus(slurm: SlurmNode, node: Node | None, nodeset: NodeSet | None, *, is_as
 
 
 def _given(jobs: Sequence[QueuedJob] | None) -> Counter[str]:
-    """How many GPUs of each Slurm node jobs have, of either door."""
+    """Return Slurm node → how many of its GPUs jobs have, those of people and of pods."""
     given: Counter[str] = Counter()
     for job in jobs or ():
         if holds_something(job.row.state):
@@ -205,7 +209,7 @@ def _given(jobs: Sequence[QueuedJob] | None) -> Counter[str]:
 
 
 def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
-    """The jobs of people on each Slurm node; those of pods show as pods."""
+    """Return Slurm node → the jobs of people on it; jobs of pods are shown as pods."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for job in jobs or ():
         is_there = holds_something(job.row.state) and not is_job_pending(job.row.state)
@@ -218,14 +222,14 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
 
 
 def explain_missing(missing: Sequence[str]) -> str:
-    """A sentence that says which half of the answer is missing; empty if both are there."""
+    """Return a sentence that says which half of the answer is missing; empty if both are there."""
     if len(missing) > 1:
-        return f"Nothing could be read, neither of {missing[0]} nor of {missing[1]}."
-    return f"The half of {missing[0]} is missing." if missing else ""
+        return f"Nothing could be read, neither from {missing[0]} nor from {missing[1]}."
+    return f"Nothing could be read from {missing[0]}." if missing else ""
 
 
 def headline(pool: PoolView) -> str:
-    """The pool in a sentence, and which half of it is missing."""
+    """Return the pool in a sentence, and which half of the answer is missing."""
     if len(pool.missing) > 1:
         return explain_missing(pool.missing)
     standings = Counter(line.standing for line in pool.nodes)
@@ -244,8 +248,9 @@ def headline(pool: PoolView) -> str:
 
 
 def pool_tables(pool: PoolView, *, is_wide: bool = False) -> Iterator[Table]:
-    """The tables of the pool: NodeSets, nodes, what is waited for, and pods that cannot start. Equal nodes are one row
-    unless `is_wide`.
+    """Yield the tables of the overview: NodeSets, growth, nodes, the queue, and pods that cannot start.
+
+    Equal nodes are one row unless `is_wide`.
     """
     yield _nodeset_table(pool)
     if pool.growth:
@@ -327,6 +332,6 @@ def _gpu_texts(lines: Sequence[NodeLine]) -> tuple[str, str, str]:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """The sum; None if one part is not known."""
+    """Return the sum of the numbers; None if one of them is None."""
     known = list(numbers)
     return None if None in known else sum(number or 0 for number in known)

@@ -1,4 +1,4 @@
-"""What a viewer may see. About pods of others it is only shown that there are some."""
+"""What a viewer of the page or commands may see. Of other people's pods they see only that there are some."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ HIDDEN: Final = "a pod"
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """`namespaces`: whose pods have names; None: all. `user`: a Slurm user, who sees only their own jobs."""
+    """What one viewer may see. `namespaces`: whose pods are shown with names; None means all.
+
+    `user`: if set, the viewer is this Slurm user and sees only their own jobs.
+    """
 
     namespaces: frozenset[str] | None = frozenset()
     user: str = ""
 
     def sees_pods_of(self, namespace: str) -> bool:
-        """True if the viewer may see names of pods in a namespace, and what is said about them."""
+        """True if the viewer may see the names of pods in this namespace, and messages about them."""
         return not self.user and (self.namespaces is None or namespace in self.namespaces)
 
     def sees_pod(self, pod: str) -> bool:
@@ -24,7 +27,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         return self.sees_pods_of(pod.partition("/")[0])
 
     def sees_jobs_of(self, user: str) -> bool:
-        """True if the viewer may see jobs of a Slurm user."""
+        """True if the viewer may see the jobs of this Slurm user."""
         return not self.user or user == self.user
 
 

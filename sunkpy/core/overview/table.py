@@ -1,4 +1,4 @@
-"""Tables of text, as kubectl prints them."""
+"""Tables of text for a terminal, as kubectl prints them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NONE = "-"
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows below a line of titles; the columns in `wide` are left out unless somebody wants them."""
+    """A table of text. `wide`: the titles of columns that are shown only with `-o wide`."""
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -19,7 +19,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_table(table: Table, *, is_wide: bool = False) -> Iterator[str]:
-    """The lines, the titles first; none for a table without rows."""
+    """Yield the lines of the table, the titles first; none if the table has no rows."""
     if not table.rows:
         return
     shown = [at for at, title in enumerate(table.titles) if is_wide or title not in table.wide]
@@ -30,19 +30,20 @@ def render_table(table: Table, *, is_wide: bool = False) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with only characters that a terminal shows as they are: anybody may choose names of jobs
-    and reasons of drains.
+    """Return the text on one line, with `?` for characters that a terminal does not show as they are.
+
+    Any user may choose names of jobs and reasons of drains.
     """
     return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """`1 job`, `2 jobs`."""
+    """Return a number with its noun: `1 job`, `2 jobs`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def first_of(texts: Iterable[str], most: int) -> str:
-    """`a, b and 3 more`."""
+    """Return the first `most` texts in one line, such as `a, b and 3 more`."""
     listed = list(texts)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(listed[:most]) + more

@@ -1,4 +1,7 @@
-"""What the containers `volumes` of slurmctld and MariaDB measure, with the bounds of the chart's alerts."""
+"""Problems with the volumes of slurmctld and MariaDB, as their containers `volumes` measure them.
+
+The bounds are those of the chart's alerts.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,10 @@ NOT_SAVED_S: Final = 600.0
 
 
 class VolumesOfPod(msgspec.Struct, frozen=True, kw_only=True):
-    """The volumes that one pod reports.
+    """What one pod of slurmctld or MariaDB reports about its volumes.
 
-    `used`: of each PersistentVolumeClaim the part that is used, of bytes or of inodes. `job_state_saved`: when
-    slurmctld last saved its jobs, in seconds since 1970. `is_closed`: it tells only who has the token of
-    `metricsSecret`.
+    `used`: PersistentVolumeClaim → the used part of its bytes or inodes, 0 to 1. `job_state_saved`: when slurmctld last
+    saved its jobs, in seconds since 1970. `is_closed`: the pod's metrics need the token of `metricsSecret`.
     """
 
     pod: str
@@ -28,7 +30,10 @@ class VolumesOfPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def volume_problems(watched: Iterable[VolumesOfPod], now: float, *, is_up: bool) -> Iterator[str]:
-    """Why somebody has to look; `is_up`: slurmctld is, and should save."""
+    """Yield a text for each problem: a volume is nearly full, or slurmctld has not saved its jobs for too long.
+
+    `is_up`: slurmctld runs, so that it should save its jobs.
+    """
     found = list(watched)
     used = {claim: part for each in found for claim, part in each.used.items()}
     yield from (f"volume {claim} is {part:.0%} full" for claim, part in sorted(used.items()) if part > FILLING)

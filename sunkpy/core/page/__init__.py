@@ -1,4 +1,4 @@
-"""What the page shows: tables of rows by key, built once for all viewers, filtered for each, sent as differences.
+"""What the web page shows: tables of rows, built once for all viewers, filtered for each viewer, sent as changes.
 
-No decision is here: rows are what `core.overview` finds, words what `core.explain` says.
+`core.overview` finds the rows, and `core.explain` writes the explanations; nothing is decided here.
 """

@@ -1,4 +1,4 @@
-"""The changes of the tables since the last update, so that a viewer is sent only these."""
+"""The changes of the page's tables since the last update: only these are sent to the browser."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from sunkpy.core.page.rows import Tables
 
 
 class TableChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The change of one table. `set`: rows by key, in order, which an object of JavaScript would lose. `order`: all
-    keys, where the new ones do not simply come last.
+    """The change of one table of the page. `gone`: the keys of removed rows.
+
+    `set`: new and changed rows by key, as a list because JavaScript objects lose the order. `order`: all keys in order;
+    empty if new rows simply come last.
     """
 
     set: tuple[tuple[str, msgspec.Struct], ...] = ()
@@ -20,7 +22,7 @@ class TableChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def diff_tables(old: Tables, new: Tables) -> Mapping[str, TableChange]:
-    """The changes of each table that has changed."""
+    """Return table → its change, for each table that differs."""
     changes = {name: _diff(old.get(name, {}), rows) for name, rows in new.items()}
     return {name: change for name, change in changes.items() if change != TableChange()}
 

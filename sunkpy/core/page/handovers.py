@@ -1,7 +1,7 @@
-"""Hand-overs: which job lost its nodes, to which other job, and how long the other one waited for them.
+"""The page's table of hand-overs: which job lost its nodes, to which other job, and how long that one waited for them.
 
-The Event of an eviction says who and by whom. How long it took is known from the job that came next, while Slurm
-remembers it; otherwise from when the pod was gone, as seen by a page that is refreshed every few seconds.
+The Event of an eviction names both jobs. The time is taken from the start of the next job, while Slurm remembers it, or
+else from when the pod was gone, which the page sees at its refresh every few seconds.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from sunkpy.core.page.rows import HandOverRow
 
 MOST: Final = 200
 _JOB: Final = re.compile(r"Slurm job (\d+) ([^;]*?)(?: by (Slurm job (\d+)[^;]*))?(?:;|$)")
-"""Matches what `core.gang.job.ends` writes into Events."""
+"""The text of an eviction's Event, as `core.gang.job.ends` writes it: the job, how it ended, and the next job."""
 
 
 def find_handovers(
     events: Iterable[Event], pool: PoolFacts, now: datetime, before: Mapping[str, msgspec.Struct]
 ) -> Mapping[str, HandOverRow]:
-    """The hand-overs, the newest first. `before`: those that were found earlier."""
+    """Return the hand-overs, the newest first. `before`: the rows found earlier, which hold how long each took."""
     jobs = {job.row.id: job for job in pool.jobs or ()}
     there = {"/".join(pod.key) for pod in pool.pods if pod.spec.node_name and not has_left_node(pod)}
     found = {event.uid: _of_event(event, jobs, there) for event in events if flag_of(event.reason)}
@@ -67,7 +67,7 @@ def _timed(row: HandOverRow, earlier: msgspec.Struct | None, now: datetime) -> H
 
 
 def _of_jobs(jobs: Iterable[QueuedJob]) -> Iterator[tuple[str, HandOverRow]]:
-    """Jobs of people that gave way, while Slurm remembers them; it does not say to whom."""
+    """Yield preempted jobs of people, while Slurm remembers them; Slurm does not say which job preempted them."""
     for job in jobs:
         if "PREEMPTED" in job.row.state and parse_comment(job.row.comment) is None and job.ended_s:
             at = rfc3339(datetime.fromtimestamp(job.ended_s, UTC))

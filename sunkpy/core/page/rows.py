@@ -1,4 +1,4 @@
-"""The rows of the page. Each table is a dict, whose order is that of the rows."""
+"""The rows of the web page's tables. Each table is a dict, in the order of its rows."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from sunkpy.core.overview.pool import NodeLine, Standing
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One line of a table, as JSON has it."""
+    """A row of one of the page's tables, which is sent to the browser as JSON."""
 
 
 Tables = Mapping[str, Mapping[str, msgspec.Struct]]
-"""Table → key of a row → the row."""
+"""Name of a table → key of a row → the row."""
 
 HEAD, NODES, WAITING, RUNNING, HANDOVERS, CHANGES = "head", "nodes", "waiting", "running", "handovers", "changes"
 EMPTY: Tables = {key: {} for key in (HEAD, NODES, WAITING, RUNNING, HANDOVERS, CHANGES)}
 
 
 class Joint(enum.StrEnum):
-    """How a node stands in Kubernetes and Slurm together: the first of these that holds."""
+    """The state of a node in Kubernetes and Slurm together; the first one that applies."""
 
-    DOWN = "down"  # Slurm cannot use it
-    DRAINING = "draining"  # no new job starts, something still runs
-    DRAINED = "drained"  # no new job starts, nothing runs
-    BOTH = "both"  # jobs of people and pods
-    PODS = "pods"
-    BUSY = "jobs"
+    DOWN = "down"  # Slurm cannot use the node
+    DRAINING = "draining"  # no new job starts on the node, a job or pod still runs
+    DRAINED = "drained"  # no new job starts on the node, nothing runs
+    BOTH = "both"  # jobs of people and workload pods run on it
+    PODS = "pods"  # only workload pods run on it
+    BUSY = "jobs"  # only jobs of people run on it
     FREE = "free"
 
 
 class HeadRow(Row, frozen=True, kw_only=True):
-    """The pool in a sentence, and what could not be read. `has_jobs`: those of Slurm could."""
+    """The page's head: the pool in a sentence, and what could not be read. `has_jobs`: Slurm's jobs could be read."""
 
     headline: str
     unread: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class HeadRow(Row, frozen=True, kw_only=True):
 
 
 class NodeRow(Row, frozen=True, kw_only=True):
-    """A node at both doors. `is_closed`: Kubernetes puts no pods there, or its kubelet is away."""
+    """A node in Slurm and in Kubernetes. `is_closed`: the Node is cordoned or not Ready. `given`: GPUs in use."""
 
     joint: Joint
     slurm_node: str = ""
@@ -59,7 +59,7 @@ class NodeRow(Row, frozen=True, kw_only=True):
 
 
 class RunningRow(Row, frozen=True, kw_only=True):
-    """A job that has nodes. If it is a job of pods, `pods` is set, and `name` is that of the pods."""
+    """A job that has nodes. `pods`: it is a job of pods; then `name` is the name of its gang."""
 
     pods: bool = False
     name: str = ""
@@ -74,8 +74,9 @@ class RunningRow(Row, frozen=True, kw_only=True):
 
 
 class HandOverRow(Row, frozen=True, kw_only=True):
-    """A job that lost its nodes. `took_s`: seconds until the next job started or the pod was gone; None while
-    `is_open`, or if nobody saw it.
+    """A hand-over: a job or pod that had to leave its nodes, and the job that took them (`by_job`, `by`).
+
+    `took_s`: seconds until the next job started or the pod was gone; None while `is_open`, or if it is unknown.
     """
 
     at: str
@@ -90,8 +91,9 @@ class HandOverRow(Row, frozen=True, kw_only=True):
 
 
 class ChangeRow(Row, frozen=True, kw_only=True):
-    """What sunkpy did or saw lately, or who holds a node since when. `namespace`: that of a pod for Slurm. `kind` is
-    empty if the viewer may not see the name.
+    """A recent Event of sunkpy, or a drain or cordon of a node. `kind` is empty if the viewer may not see the object.
+
+    `namespace`: the namespace of a workload pod; empty for other objects.
     """
 
     at: str
@@ -105,7 +107,7 @@ class ChangeRow(Row, frozen=True, kw_only=True):
 
 
 def joint_of(line: NodeLine) -> Joint:
-    """How a node stands, whoever drains it."""
+    """Return the state of a node for the page, whoever has drained it."""
     if line.standing is Standing.DOWN:
         return Joint.DOWN
     has_something = bool(line.jobs or line.pods)

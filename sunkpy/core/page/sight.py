@@ -1,4 +1,4 @@
-"""The tables as a viewer may see them."""
+"""Filters the page's tables for one viewer: hides the pods and jobs that this person may not see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sunkpy.core.page.tables import key_of
 
 
 def filter_tables(tables: Tables, sight: Sight) -> Tables:
-    """The tables as this viewer gets them."""
+    """Return the tables with only what this viewer may see. With `sight.user`, that is this Slurm user's own jobs."""
     if sight == EVERYTHING:
         return tables
     queue = [row for row in tables[WAITING].values() if isinstance(row, QueueEntry)]
@@ -49,7 +49,7 @@ def filter_tables(tables: Tables, sight: Sight) -> Tables:
 
 
 def _own_head(tables: Tables, *, running: int, waiting: int) -> HeadRow:
-    """In place of the pool's; without an answer of Slurm there is no number."""
+    """Return the headline for a person who sees only their jobs; without numbers if Slurm's jobs are unread."""
     head = tables[HEAD].get("", HeadRow(headline=""))
     assert isinstance(head, HeadRow)
     said = f"{running} of your jobs have nodes, {waiting} wait" if head.has_jobs else "Your jobs cannot be shown"
@@ -64,7 +64,7 @@ def _node(row: NodeRow, sight: Sight) -> NodeRow:
 def _waiting(row: QueueEntry, number: int, sight: Sight) -> tuple[str, QueueEntry]:
     if row.door != PODS or sight.sees_pod(row.name):
         return key_of(row), row
-    # A job's reason is Slurm's own word; without a job it is the scheduler's message, which names what it likes.
+    # A job's reason comes from Slurm. Without a job it is the scheduler's message, which may name hidden objects.
     said = row.waits_for if row.job else "not shown"
     hidden = msgspec.structs.replace(row, name=HIDDEN, waits_for=said)
     return str(row.job) if row.job else f"{HIDDEN} {number}", hidden

@@ -1,4 +1,4 @@
-"""All tables of the page, from what was read of the pool and the Events that sunkpy wrote."""
+"""Builds all tables of the web page, from the state of the pool and the Events that sunkpy wrote."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from sunkpy.core.page.rows import (
 LATELY: Final = timedelta(hours=1)
 MOST_CHANGES: Final = 300
 _EACH_POD: Final = frozenset({"Scheduled", "WaitingForSlurm"})
-"""Events that each pod has once or often: the queue and the map show the same, and hand-overs have a table."""
+"""The reasons of Events that the table of changes leaves out: each pod has them, and other tables show the same."""
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was read. `now`: when, in UTC."""
+    """All that the tables are built from. `now`: when it was read, in UTC."""
 
     pool: PoolFacts
     events: tuple[Event, ...] = ()
@@ -49,9 +49,7 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
-    """All tables, with everything that some viewer may see. `before`: the tables until now, which know how long
-    hand-overs took.
-    """
+    """Return all tables, unfiltered. `before`: the last tables, which hold how long earlier hand-overs took."""
     pool, now_s = facts.pool, facts.now.timestamp()
     lines, waiting = find_nodes(pool), find_queue(pool.jobs, pool.pods, pool.tiers, now_s)
     nodesets = tuple("/".join(each.key) for each in pool.nodesets or ())
@@ -62,7 +60,7 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
     return {
         HEAD: {"": head},
         NODES: nodes,
-        # The order of the table says the place: else all rows behind one that goes would change.
+        # The table's order is the place in the queue. With the place in each row, a job that ends would change all.
         WAITING: {key_of(each): msgspec.structs.replace(each, place=0) for each in waiting},
         RUNNING: {str(job.row.id): _running(job) for job in pool.jobs or () if _is_running(job)},
         HANDOVERS: find_handovers(facts.events, pool, facts.now, (before or {}).get(HANDOVERS, {})),
@@ -71,7 +69,7 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
 
 
 def key_of(waiting: QueueEntry) -> str:
-    """The key of a row: the job; for pods without a job their name."""
+    """Return the key of a row in the queue's table: the job ID, or the name of pods without a job."""
     return str(waiting.job) if waiting.job else waiting.name
 
 
@@ -121,7 +119,7 @@ def _running(job: QueuedJob) -> RunningRow:
 
 
 def _changes(facts: PageFacts, nodes: Mapping[str, NodeRow]) -> Iterator[tuple[str, ChangeRow]]:
-    """The newest first."""
+    """Yield the rows of the table of changes in the last hour, the newest first."""
     found = [*_of_events(facts.events), *_of_holds(nodes)]
     lately = ((key, row) for key, row in found if _is_after(row.at, facts.now - LATELY))
     yield from sorted(lately, key=lambda each: parse_rfc3339(each[1].at), reverse=True)[:MOST_CHANGES]
@@ -132,7 +130,7 @@ def _of_events(events: Iterable[Event]) -> Iterator[tuple[str, ChangeRow]]:
         about = event.involved_object
         if event.reason in _EACH_POD or flag_of(event.reason):
             continue
-        # Nodes, slurmd pods and NodeSets are the pool's; of other pods the scheduler alone writes.
+        # Everybody may see nodes, slurmd pods and NodeSets. Only the scheduler writes Events on workload pods.
         is_workload = about.kind == "Pod" and event.by == "sunkpy.dev/scheduler"
         row = ChangeRow(
             at=event.at,
@@ -163,7 +161,7 @@ def _is_after(at: str, earliest: datetime) -> bool:
 
 
 def namespaces_in(tables: Tables) -> frozenset[str]:
-    """All namespaces whose pods are named in the tables. What a viewer may see of them has to be asked."""
+    """Return all namespaces whose pods the tables name, so that the viewer's right to see them can be checked."""
     names = [pod for row in tables[NODES].values() if isinstance(row, NodeRow) for pod in row.pods]
     names += [row.name for row in tables[WAITING].values() if isinstance(row, QueueEntry) and row.door == PODS]
     names += [row.name for row in tables[RUNNING].values() if isinstance(row, RunningRow) and row.pods]

@@ -148,7 +148,7 @@ def test_a_drain_waits_for_its_jobs_as_long_as_they_take():
 
 def test_what_only_a_person_cures_says_so_once_it_is_empty_and_stays_closed():
     loud = stepped(node(label="loud", record=record(State.DRAINED, "fan")), pod(drain=True))
-    assert read_record(loud).why == "no rule says what cures it"
+    assert read_record(loud).why == "no rule says what cures the node"
     quiet = node(record=read_record(loud))
     assert state_of(stepped(quiet, pod(drain=True), after_s=10_000)) is State.PERSON
     wiped = node()
@@ -161,7 +161,7 @@ def test_a_node_that_comes_back_again_and_again_needs_a_person():
     cured = record(State.DRAINED, "label", returns=returns, good_since=rfc3339(NOW - timedelta(minutes=2)))
     stays = step(node(record=cured), pod(drain=True)).after
     assert stays is not None
-    assert (stays.state, stays.why) == (State.PERSON, "cured, but it came back 3 times in a day")
+    assert (stays.state, stays.why) == (State.PERSON, "cured, but the node came back 3 times in a day")
     assert state_of(stepped(node(record=stays), pod(drain=True), after_s=100_000)) is State.PERSON
 
 
@@ -265,10 +265,10 @@ def test_no_remedy_begins_before_slurm_has_said_now_that_nothing_runs_there():
     drained = node(label="broken", record=record(State.DRAINED, "mend"))
     waits = step(drained, pod(drain=True), is_empty=False)
     assert (waits.begins_remedy, waits.after.state, waits.after.due) == (False, State.DRAINED, "2026-11-28T13:00:00Z")
-    assert waits.after.why == "its remedy waits until Slurm says that nothing runs there"
+    assert waits.after.why == "its remedy waits until Slurm says that no job runs on the node"
     silent = node(label="broken", record=waits.after)
     late = step(silent, pod(drain=True), is_empty=False, after_s=3600).after
-    assert (late.state, late.why) == (State.PERSON, "Slurm has not said for 60 min that nothing runs there")
+    assert (late.state, late.why) == (State.PERSON, "Slurm has not said for 60 min that no job runs on the node")
 
 
 @pytest.mark.parametrize("turn", [{"may_remedy": False}, {"opens_at": NOW + timedelta(days=2)}], ids=["cap", "window"])

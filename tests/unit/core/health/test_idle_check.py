@@ -47,7 +47,7 @@ def test_it_closes_the_node_with_its_log():
     assert drain_text(stepped(node(), checked(FAILED))) == "Verification: while it was idle, verify failed with 3"
     assert news_of(closed, "gpu-1").note == (
         "the check of the machine failed while nothing ran there: Verification: while it was idle, verify failed with "
-        "3. its last lines: kubectl sunk history gpu-1. Mend it, then: kubectl sunk verify gpu-1"
+        "3. the check's last lines: kubectl sunk history gpu-1. Mend the node, then: kubectl sunk verify gpu-1"
     )
 
 
@@ -92,7 +92,7 @@ def test_no_start_of_the_same_pod_brings_it_back(restarts):
         closed = stepped(closed, again, after_s=7200)
     assert read_record(closed).state is State.PERSON
     assert what_comes_next(read_record(closed), "gpu-1") == (
-        "its last lines: kubectl sunk history gpu-1. Mend it, then: kubectl sunk verify gpu-1"
+        "the check's last lines: kubectl sunk history gpu-1. Mend the node, then: kubectl sunk verify gpu-1"
     )
 
 

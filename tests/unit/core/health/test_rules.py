@@ -37,7 +37,7 @@ def test_a_drain_of_slurms_side_is_for_a_person_unless_a_rule_says_more():
     assert not Rule(slurm_reason="Kill").closes
 
 
-OBJECT = "give manifest, or name and annotations of an object that is there"
+OBJECT = "give manifest, or name and annotations of an existing object"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_a_cured_node_waits_for_a_slurmd_pod_that_checks_it():
     cured = waiting()
     asks = read_record(cured)
     assert (asks.state, asks.why) == (
-        State.VERIFY, "cured: the signal has ended; it is checked before it comes back",
+        State.VERIFY, "cured: the signal has ended; the node is checked before it comes back",
     )  # fmt: skip
     assert waits_for_verification(cured, FIRST)
     assert drain_text(cured), "nothing starts there"
@@ -61,7 +61,7 @@ def test_a_machine_that_is_sick_again_as_it_is_checked_is_not_remedied_for_ever(
         again = stepped(again, CHECKS, after_s=200)
     asks = read_record(again)
     assert (asks.state, asks.why) == (
-        State.PERSON, "it is sick again since its remedy, and mender is not asked twice",
+        State.PERSON, "the node is sick again after its remedy, and mender is not asked twice",
     )  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def test_a_check_that_fails_now_and_then_needs_a_person_in_the_end():
         at = stepped(at, tries(number), after_s=number * 2000)
         for after_s in (100, 760):
             at = stepped(at, tries(number, ready=True), after_s=number * 2000 + after_s)
-    assert read_record(at).why == "cured, but it came back 3 times in a day"
+    assert read_record(at).why == "cured, but the node came back 3 times in a day"
 
 
 def test_another_signal_keeps_a_node_closed_whose_next_try_passes():

@@ -8,7 +8,7 @@ from sunkpy.core.health.verification import FAILED, REQUESTED
 from sunkpy.core.health.words import News, news_of, standing, what_comes_next
 from tests.unit.core.health.build import NOW, record
 
-MEND = "mend it, then: kubectl annotate node n1 sunkpy.dev/health-"
+MEND = "mend the node, then: kubectl annotate node n1 sunkpy.dev/health-"
 
 
 def failed(state):
@@ -32,10 +32,10 @@ def told(before, after, **held):
         (record(State.CLOSING, "label"), record(State.DRAINING, "label"), None),
         (record(State.DRAINING, "label"), record(State.DRAINED, "label"),
          News(reason="HealthDrained",
-              note="nothing runs there any more; it comes back when the signal has ended")),
+              note="no job runs on the node any more; the node comes back when the signal has ended")),
         (record(State.DRAINED, "mend"), record(State.REMEDY, "mend"),
          News(reason="HealthRemedy",
-              note="mend: evidence; its remedy is under way; it comes back when the signal has ended")),
+              note="mend: evidence; its remedy is under way; the node comes back when the signal has ended")),
         (record(State.DRAINED, "label"), record(State.PERSON, "label", why="not cured after 60 min"),
          News(reason="HealthNeedsPerson", is_warning=True,
               note=f"not cured after 60 min: label: evidence. {MEND}")),
@@ -59,7 +59,7 @@ def test_each_step_that_somebody_should_know_of_is_told_once(before, after, news
 def test_a_sick_node_that_the_cap_leaves_open_is_told():
     suspect = record(State.SUSPECT, "label")
     assert told(suspect, suspect, is_held=True).note == (
-        "sick, and left open, for too many Nodes are closed because of their health: label: evidence"
+        "sick, but left open, because too many Nodes are closed for their health: label: evidence"
     )
 
 
@@ -67,32 +67,32 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
     ("at", "comes"),
     [
         (record(State.SUSPECT, "deadlock", due="2026-11-28T12:00:50Z"),
-         "it is drained at 2026-11-28T12:00:50Z if the signal lasts"),
-        (record(State.SUSPECT, "deadlock"), "it is drained when it may be"),
+         "the node is drained at 2026-11-28T12:00:50Z if the signal lasts"),
+        (record(State.SUSPECT, "deadlock"), "the node is drained when fewer Nodes are closed for their health"),
         (record(State.CLOSING, "label"), "the syncer drains its Slurm node"),
         (record(State.DRAINING, "label"), "its jobs end in their own time"),
         (record(State.DRAINED, "label", due="2026-11-28T13:00:00Z"),
-         "it comes back when the signal has ended; a person is asked for at 2026-11-28T13:00:00Z"),
+         "it comes back when the signal has ended; from 2026-11-28T13:00:00Z on it needs a person"),
         (record(State.DRAINED, "kill"), "it comes back when the machine has started again"),
         (record(State.DRAINED, "fan"), "a person is asked for"),
         (record(State.DRAINED, "label", good_since="2026-11-28T12:00:00Z"),
          "the signal has been gone since 2026-11-28T12:00:00Z: if it stays away, the node comes back"),
         (record(State.REMEDY, "mend", due="2026-11-28T12:30:00Z"),
-         "its remedy is under way; it comes back when the signal has ended; a person is asked for at "
+         "its remedy is under way; the node comes back when the signal has ended; a person is asked for at "
          "2026-11-28T12:30:00Z"),
         (record(State.RETURNING, "kill"), "the syncer lifts the drain in Slurm"),
         (record(State.VERIFY, "label", due="2026-11-28T13:00:00Z"),
          "its slurmd pod is replaced, and the next one checks the machine before slurmd starts; a person is asked for "
          "at 2026-11-28T13:00:00Z"),
-        (failed(State.VERIFY), "its last lines: kubectl sunk history n1. Mend it, then: kubectl sunk verify n1"),
+        (failed(State.VERIFY), "the check's last lines: kubectl sunk history n1. Mend the node, then: kubectl sunk verify n1"),
         (failed(State.WELL),
-         "its last lines: kubectl sunk history n1. Unless the next start of slurmd passes it: mend it, then: "
+         "the check's last lines: kubectl sunk history n1. Unless the next start of slurmd passes the check: mend the node, then: "
          "kubectl sunk verify n1"),
         (msgspec.structs.replace(failed(State.WELL), good_since="2026-11-28T12:00:00Z"),
          "slurmd has started again: if it stays up from 2026-11-28T12:00:00Z on, the node comes back"),
         (msgspec.structs.replace(record(State.DRAINED, "label"), signal=REQUESTED), "it is checked next"),
         (record(State.PERSON, "label"), MEND),
-        (record(State.PERSON, "prolog"), "mend it, then lift the drain in Slurm: scontrol update state=resume"),
+        (record(State.PERSON, "prolog"), "mend the node, then lift the drain in Slurm: scontrol update state=resume"),
         (record(State.DRAINED, "label").returned(NOW, why="cured"), "nothing"),
     ],
 )  # fmt: skip

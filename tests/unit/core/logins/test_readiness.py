@@ -23,7 +23,7 @@ RUNNING = make_workload()
         (make_view(RUNNING, make_pod(is_ready=False)), "it is starting"),
         (
             make_view(RUNNING, make_pod(is_ready=False, unschedulable="0/3 nodes are available: 3 Insufficient cpu.")),
-            "it waits for room: 0/3 nodes are available: 3 Insufficient cpu.",
+            "it waits for a node with room: 0/3 nodes are available: 3 Insufficient cpu.",
         ),
         (make_view(RUNNING, make_pod()), ""),
     ],

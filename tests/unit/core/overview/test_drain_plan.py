@@ -151,7 +151,7 @@ def to_check(state=None, signal="label", **changes):
         (to_check(State.DRAINED), "it is on its way back from label, and is checked before it returns"),
         (
             to_check(State.PERSON, "prolog", reason="Prolog error"),
-            "Slurm has drained it (Prolog error): mend it, then lift that drain",
+            "Slurm has drained it (Prolog error): mend the node, then lift that drain",
         ),
         (
             msgspec.structs.replace(to_check(), pod=slurmd_pod()),

@@ -133,7 +133,7 @@ SITUATIONS = {
         [
             (
                 "sunkpy", "", "health: label: evidence", "2026-11-28T12:00:00Z",
-                "mend it, then: kubectl annotate node node-1 sunkpy.dev/health-",
+                "mend the node, then: kubectl annotate node node-1 sunkpy.dev/health-",
             ),
             ("Slurm", "ann", "bad fan", AT, RESUME),
         ],
