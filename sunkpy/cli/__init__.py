@@ -1,4 +1,4 @@
-"""The `sunkpy` command. Each process is imported only when it is run: an operator has no use for Slurm."""
+"""The `sunkpy` command with its subcommands. Each imports its code only when it runs: the operator needs no Slurm."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CONFIG = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     default=IN_A_POD,
     show_default=True,
-    help="Settings file of the process.",
+    help="File with the settings of the process.",
 )
 
 
 @click.group()
 @click.version_option(__version__)
 def main() -> None:
-    """Slurm on Kubernetes: one pool of nodes, one queue, two front doors.
+    """Slurm on Kubernetes: one pool of nodes and one queue for Slurm jobs and pods.
 
     Example: sunkpy status
     """
@@ -73,7 +73,7 @@ def scheduler(config_path: Path) -> None:
 
 @main.command()
 @_CONFIG
-@click.option("--dry-run", is_flag=True, help="Say what would be changed in slurmdbd, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be changed in slurmdbd, and change nothing.")
 @click.option(
     "--values",
     "wanted",
@@ -82,7 +82,7 @@ def scheduler(config_path: Path) -> None:
     help="With --dry-run: compare slurmdbd with the accounts in this file, not with those in --config.",
 )
 def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
-    """Keep accounts, QoS and users in slurmdbd as values want them (one per Slurm cluster).
+    """Keep accounts, QoS and users in slurmdbd as the chart's values say (one per Slurm cluster).
 
     Example: sunkpy accounts --dry-run --values accounts.yaml
     """
@@ -117,7 +117,7 @@ def logins(config_path: Path) -> None:
 @main.command("device-plugin")
 @_CONFIG
 def device_plugin(config_path: Path) -> None:
-    """Hand pods the GPUs that Slurm gave to their jobs (one per node, for its kubelet).
+    """Give pods the GPUs that Slurm gave to their jobs (a device plugin of the kubelet, one per node).
 
     Example: sunkpy device-plugin --config config.yaml
     """
@@ -133,7 +133,7 @@ def device_plugin(config_path: Path) -> None:
     help="The settings themselves, as YAML or JSON text (not a path). sunkpy/volumes/settings.py lists the keys.",
 )
 def volumes(settings: str) -> None:
-    """Report in metrics how full volumes are, and how old their saved data is (in the pods of slurmctld and MariaDB).
+    """Serve metrics of how full volumes are, and how old slurmctld's saved state is (in pods of slurmctld and MariaDB).
 
     Example: sunkpy volumes --settings '{volumes: {state-slurm-slurmctld-0: /volumes/state}}'
     """
@@ -144,20 +144,20 @@ def volumes(settings: str) -> None:
 
 @main.command()
 @click.option("--namespace", required=True, help="Namespace of the Secrets.")
-@click.option("--slurm-secret", default="", help="Make this Secret with slurm.key (auth/slurm). Left out: make none.")
-@click.option("--jwt-secret", default="", help="Make this Secret with jwt.key (auth/jwt). Left out: make none.")
+@click.option("--slurm-secret", default="", help="Make a Secret of this name with slurm.key (auth/slurm).")
+@click.option("--jwt-secret", default="", help="Make a Secret of this name with jwt.key (auth/jwt).")
 @click.option(
     "--database-secret",
     "--password-secret",
     "password_secret",
     default="",
-    help="Make this Secret with the password of a database or directory. Left out: make none.",
+    help="Make a Secret of this name with the password of a database or directory.",
 )
-@click.option("--ssh-host-secret", multiple=True, help="Make this Secret with a host key of sshd. May be repeated.")
+@click.option("--ssh-host-secret", multiple=True, help="Make a Secret of this name with sshd's host key. Repeatable.")
 def keys(
     namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: tuple[str, ...]
 ) -> None:
-    """Make the keys of a Slurm cluster or of a directory, once: an existing Secret is never touched.
+    """Make Secrets with the keys of a Slurm cluster or directory. An existing Secret is never changed.
 
     Example: sunkpy keys --namespace slurm --slurm-secret slurm-key --jwt-secret slurm-jwt-key
     """
@@ -179,10 +179,10 @@ def keys(
 
 @main.command()
 @click.option("--namespace", required=True, help="Namespace of the Secret.")
-@click.option("--secret", required=True, help="Make this Secret with tls.crt and tls.key.")
+@click.option("--secret", required=True, help="Make a Secret of this name with tls.crt and tls.key.")
 @click.argument("hosts", nargs=-1, required=True)
 def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
-    """Make a certificate for some host names, once: an existing Secret is never touched.
+    """Make a Secret with a TLS certificate for these host names. An existing Secret is never changed.
 
     Example: sunkpy certificate --namespace slurm --secret ldap-tls ldap.slurm.svc
     """
@@ -213,7 +213,7 @@ def certificate(namespace: str, secret: str, hosts: tuple[str, ...]) -> None:
     help="Also write the page's session key to this file.",
 )
 def slurm_token(key_file: Path, user: str, path: Path, page_key: Path | None) -> None:
-    """Keep a token of Slurm fresh in a file, for another container of the pod, which does not have the key.
+    """Write a token of Slurm to a file, and renew it, for another container of the pod, which does not have the key.
 
     Example: sunkpy slurm-token --key-file /keys/jwt.key --user nobody --file /run/slurm/token
     """
@@ -225,8 +225,7 @@ def slurm_token(key_file: Path, user: str, path: Path, page_key: Path | None) ->
 @main.command("slurm-relay")
 @_CONFIG
 def slurm_relay(config_path: Path) -> None:
-    """Pass requests on to slurmrestd, from standard input to standard output. Commands of people start it in a pod by
-    kubectl exec.
+    """Pass requests from standard input on to slurmrestd. Commands of people start it in a pod, by kubectl exec.
 
     Example: kubectl -n slurm exec -i deploy/slurm-scheduler -- sunkpy slurm-relay
     """
@@ -243,9 +242,9 @@ def slurm_relay(config_path: Path) -> None:
 @click.option("--namespace", required=True, help="Namespace of the NodeSets.")
 @click.option("--selector", required=True, help="Labels of the NodeSets to remove.")
 @click.option("--timeout-seconds", default=3600.0, show_default=True, help="How long to wait until they are gone.")
-@click.option("--end-jobs", is_flag=True, help="Do not wait for running jobs: they end with their slurmd pods.")
+@click.option("--end-jobs", is_flag=True, help="End running jobs with their slurmd pods, and do not wait for them.")
 def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_jobs: bool) -> None:
-    """Delete NodeSets and wait until they are gone: before a Slurm cluster is uninstalled.
+    """Delete NodeSets, and wait until they are gone, before a Slurm cluster is uninstalled.
 
     Example: sunkpy remove-nodesets --namespace slurm --selector app.kubernetes.io/instance=slurm
     """
@@ -277,7 +276,7 @@ def remove_nodesets(namespace: str, selector: str, timeout_seconds: float, end_j
 @click.argument("release")
 @click.argument("chart")
 @click.option("--version", default="", help="Version of the chart, as for helm upgrade.")
-@click.option("-n", "--namespace", default="", help="Namespace of the release; without it, that of the kubeconfig.")
+@click.option("-n", "--namespace", default="", help="Namespace of the release. Default: the kubeconfig's.")
 @click.option(
     "-f", "--values", "files", multiple=True, type=EXISTING_FILE, help="File with values, as for helm upgrade."
 )
@@ -287,7 +286,7 @@ def upgrade_plan(
     release: str, chart: str, version: str, namespace: str,
     files: tuple[Path, ...], settings: tuple[str, ...], *, reuse_values: bool,
 ) -> None:  # fmt: skip
-    """Say which pods a helm upgrade of chart slurm would replace, and what people would notice. Needs helm.
+    """Print which pods a helm upgrade of chart slurm would replace, and what users would notice. Needs helm.
 
     Example: sunkpy upgrade-plan slurm charts/slurm -n slurm -f values.yaml
     """
@@ -307,7 +306,7 @@ def upgrade_plan(
 @click.group(name="kubectl sunk", commands=list(PEOPLES))
 @click.version_option(__version__)
 def kubectl() -> None:
-    """Slurm on Kubernetes, for the people whose pods it runs.
+    """Slurm on Kubernetes: commands for users and admins of the pool.
 
     Example: kubectl sunk explain pod web-0 -n team
     """
@@ -318,7 +317,7 @@ for command in PEOPLES:
 
 
 def complete() -> None:
-    """Print the possible ends of the last word after `kubectl sunk`.
+    """Print the words that complete the last word after `kubectl sunk`.
 
     To complete a word, kubectl runs kubectl_complete-sunk with all words so far.
     """

@@ -1,4 +1,4 @@
-"""What the options of a command say about reaching the apiserver and Slurm."""
+"""How a command of a person reaches the apiserver and Slurm, by its options."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 
 NOT_ASKED = "Slurm's side: not asked"
-"""The command prints this where it cannot reach Slurm. The reason follows."""
+"""The text that commands print if they have no way to Slurm; the reason follows it."""
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says about reaching the apiserver and Slurm.
+    """The options by which a command reaches the apiserver and Slurm. `namespace`: the value of `-n`.
 
-    `config`: the settings file of the scheduler, which also says how to ask Slurm. Without it and without `slurmrestd`,
-    the command asks Slurm from inside the scheduler's pod.
+    `config`: the settings file of the scheduler, which also says how to reach Slurm. Without it and without
+    `slurmrestd`, the command asks Slurm through the scheduler's pod.
     """
 
     namespace: str = ""

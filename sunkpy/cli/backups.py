@@ -1,4 +1,6 @@
-"""`sunkpy backups`: what the CronJobs of a Slurm cluster have kept, and whether all of it can be read."""
+"""`kubectl sunk backups`: shows the backups that the CronJobs of a Slurm cluster made, and verifies that they can be
+read.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,15 @@ from sunkpy.kube.client import Kube
 U = TypeVar("U", bound=KubeObject)
 
 _SELECTORS: Final = tuple(f"app.kubernetes.io/name=slurm,app.kubernetes.io/component={each}" for each in COMPONENTS)
-_NONE: Final = "No CronJob makes backups; see -n, and slurmctld.backup and accounting.backup of chart slurm."
+_NONE: Final = "No CronJob makes backups: enable slurmctld.backup and accounting.backup of chart slurm, or see -n."
 _EVERY_S: Final = 0.5
 
 
 async def list_backups(access: Access, form: Form) -> Shown:
-    """Show what the last runs of the backups reported.
+    """Return the answer with what the last run of each CronJob reported.
 
     Raises:
-        BadSettings, KubeError: nothing could be read.
+        BadSettings, KubeError: the CronJobs or their pods could not be read.
     """
     async with connected(access) as sides:
         found = await read_backups(sides.kube, access.namespace or sides.namespace)
@@ -46,10 +48,10 @@ async def list_backups(access: Access, form: Form) -> Shown:
 
 
 async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
-    """Read all backups, by a Job for each volume with backups.
+    """Read the backups of each CronJob by a Job, wait until the Jobs have ended, and return the answer.
 
     Raises:
-        BadSettings, KubeError: there is no way to the apiserver, or the person may make no Job.
+        BadSettings, KubeError: the apiserver cannot be reached, or the person may not create a Job.
     """
     async with connected(access) as sides:
         cron_jobs = await _cron_jobs(sides.kube, access.namespace or sides.namespace)
@@ -58,10 +60,10 @@ async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
 
 
 async def read_backups(kube: Kube, namespace: str) -> tuple[Backup, ...]:
-    """The backups of a namespace, or of all.
+    """Return the backups of each CronJob in a namespace, or in all namespaces if it is empty.
 
     Raises:
-        KubeError: they cannot be read.
+        KubeError: the CronJobs or their pods could not be read.
     """
     cron_jobs = await _cron_jobs(kube, namespace)
     runs = await _of_backups(kube, paths.pods(namespace), Run)
@@ -87,7 +89,7 @@ async def _verify(kube: Kube, cron_job: CronJob, limit_s: float) -> Backup:
         if any(run.end is not None for run in runs):
             return found
         if time.monotonic() - began > limit_s:
-            problem = f"it was not read within {limit_s:.0f} s: kubectl describe job {name}"
+            problem = f"the backup was not read within {limit_s:.0f} s: kubectl describe job {name}"
             return msgspec.structs.replace(found, problem=problem)
         await asyncio.sleep(_EVERY_S)
 

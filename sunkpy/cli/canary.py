@@ -1,4 +1,4 @@
-"""One job and one pod that do nothing, to see that they run. Both are removed again, whatever happens."""
+"""The canary job and pod of `kubectl sunk doctor`: they only show that jobs and pods run, and are always removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME: Final = "sunkpy-canary"
 _MEMORY_MIB: Final = 64
 _JOB: Final = JobSpec(name=NAME, script="#!/bin/sh\nexit 0\n", time_limit_min=1, memory_mib_per_node=_MEMORY_MIB)
 _RECORDED_S: Final = 30.0
-"""slurmctld tells slurmdbd of the end of a job within a second or two."""
+"""How long to wait until slurmdbd has the end of the job; slurmctld reports it within a second or two."""
 
 COMPARE: Final = f"""#!/bin/bash
 [[ ${{SLURM_JOB_GPUS-}} =~ ^[0-9]+$ ]] || exit {Seen.NOT_ONE_GPU:d}
@@ -49,15 +49,16 @@ _WITH_GPU: Final = msgspec.structs.replace(_JOB, script=COMPARE, gres_per_node="
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seconds a canary job or pod may take, and how often it is read meanwhile."""
+    """How many seconds a canary job or pod may take, and the seconds between two reads of it."""
 
     limit_s: float = 120.0
     every_s: float = 0.5
 
 
 async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -> CanaryJob:
-    """Run a job of the Slurm user whose token is at hand. `has_gpus`: the job asks for a GPU, and compares the device
-    with what Slurm gave.
+    """Run a canary job as the Slurm user of the connection, and return how it ended.
+
+    `has_gpus`: the job asks for a GPU, and compares the device that it sees with the one that Slurm gave it.
     """
     try:
         job_id, no_gpu = await _submit(slurm, has_gpus=has_gpus)
@@ -86,7 +87,7 @@ async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -
 
 
 async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
-    """Its number, and why it asks for no GPU though there are some."""
+    """Submit the job; return its ID, and why it asks for no GPU although Slurm has some."""
     if not has_gpus:
         return (await slurm.submit_job(_JOB)).job_id, ""
     try:
@@ -96,7 +97,7 @@ async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
 
 
 async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> CanaryJob:
-    """With what slurmdbd has of it, once that is the same or time is over."""
+    """Return the canary with slurmdbd's record of the job, as soon as it agrees with slurmctld's or time is over."""
     assert canary.job is not None
     job, found = canary.job, canary
 
@@ -118,7 +119,7 @@ async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> Cana
 
 
 async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, patience: Patience) -> Canary:
-    """Run a pod for Slurm, with the image of sunkpy itself, because that is on the cluster already."""
+    """Run a canary pod that names this scheduler, and return how it ended. `image`: sunkpy's own, which nodes have."""
     name = f"{NAME}-{time.time_ns() // 1_000_000:x}"
     try:
         await kube.create(paths.pods(namespace), _pod(name, scheduler, image, patience))
@@ -170,7 +171,7 @@ def _pod(name: str, scheduler: str, image: str, patience: Patience) -> dict[str,
 
 
 async def _until(look: Callable[[], Awaitable[str | None]], patience: Patience, *, late: str) -> Canary:
-    """Look until there is an end; its text is the error."""
+    """Call `look` until it returns a text, which is the error (empty: none), or until time is over."""
     began = time.monotonic()
     while (error := await look()) is None:
         if time.monotonic() - began > patience.limit_s:
@@ -180,7 +181,7 @@ async def _until(look: Callable[[], Awaitable[str | None]], patience: Patience, 
 
 
 async def _quietly(removal: Awaitable[None]) -> None:
-    """What is gone already is removed."""
+    """Remove a job or pod, and ignore that it is gone already."""
     try:
         await removal
     except (NotFound, errors.NotFound, errors.AlreadyDone):

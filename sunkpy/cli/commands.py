@@ -1,4 +1,4 @@
-"""The commands for people, the same in `sunkpy` and `kubectl sunk`, each with the rights of the person who asks."""
+"""The commands for people, in `sunkpy` and in `kubectl sunk`. Each uses only the rights of the person who runs it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ if TYPE_CHECKING:
     from sunkpy.cli.drain import DrainOrder
     from sunkpy.cli.overview import AskPool
 
-_OF_CLUSTER: Final = "Keep to the Slurm cluster in this namespace. Left out: the cluster of --config, or else all."
-_WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+_OF_CLUSTER: Final = "Only the Slurm cluster in this namespace. Default: the cluster of --config, or else all clusters."
+_WATCH: Final = click.option("-w", "--watch", is_flag=True, help="Repeat the output until Ctrl-C.")
 _EVERY: Final = click.option(
     "--every", "every_s", default=5.0, show_default=True, help="With --watch: seconds between two reads."
 )
-_SET_BY: Final = click.option("--set-by", multiple=True, metavar="WHO", help="Also change what WHO has set.")
+_SET_BY: Final = click.option(
+    "--set-by", multiple=True, metavar="WHO", help="Also change drains and cordons that WHO has set. Repeatable."
+)
 _NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
 _SELECTOR: Final = click.option(
-    "-l", "--selector", default="", help="Also take the pool's nodes that match this label selector."
+    "-l", "--selector", default="", help="Also act on the pool's nodes that match this label selector."
 )
 _TRIAL: Final = click.option(
-    "--dry-run", "is_trial", is_flag=True, help="Say what the command would do, and do nothing."
+    "--dry-run", "is_trial", is_flag=True, help="Print what the command would do, and change nothing."
 )
 _AT_KUBERNETES: Final = click.option(
-    "--kubernetes", "door", flag_value="Kubernetes", help="In Kubernetes: act on the cordon of the Node."
+    "--kubernetes", "door", flag_value="Kubernetes", help="Change only the cordon of the Node in Kubernetes."
 )
 _AT_SLURM: Final = click.option(
     "--slurm",
     "door",
     flag_value="Slurm",
-    help="In Slurm: act on the drain of the Slurm node, as the user of the token.",
+    help="Change only the drain of the Slurm node, as the Slurm user of the token.",
 )
 
 
@@ -48,15 +50,15 @@ _AT_SLURM: Final = click.option(
 @click.argument("kind", type=click.Choice(["pod", "gang", "job", "node", "nodeset"]))
 @click.argument("name")
 @FORM
-@reaches("Namespace of the pod, gang or NodeSet; without it, that of the kubeconfig.")
+@reaches("Namespace of the pod, gang or NodeSet. Default: the kubeconfig's.")
 def explain(access: Access, kind: str, name: str, form: Form) -> None:
-    """Say why a pod, gang or job waits or ended, and what to do about it.
+    """Explain why a pod, gang or job waits or ended, and what to do about it.
 
-    For a node, it says who has each of its devices. For a NodeSet, it says what is wanted, why a node is not feasible,
-    and what a roll waits for.
+    For a node, it prints who has each of its devices. For a NodeSet, it prints how many pods it wants, why it cannot
+    use some nodes, and what a roll waits for.
 
-    NAME of a job is its number as squeue prints it, of either door: 7, 7_3, 7+1. Exit code 1: there is no such thing,
-    or nothing could be read of it. 3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
+    NAME of a job is its number as squeue prints it: 7, 7_3, 7+1. Exit code 1: the object does not exist or cannot be
+    read. 3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
 
     Example: kubectl sunk explain pod web-0 -n team -o json
     """
@@ -76,9 +78,9 @@ def explain(access: Access, kind: str, name: str, form: Form) -> None:
 def status(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
     """Show the pool on one screen: NodeSets, nodes with their GPUs, jobs and pods, and what waits.
 
-    Each node counts once: as down, else as drained, else as busy, else as ready. Equal nodes are one row; -o wide has
-    a row for each. JOBS are those of people, PODS those that have a node from Slurm. Exit code 1: neither side could be
-    read. 3, 4: the half of Slurm, or of Kubernetes, is missing.
+    A node counts once, in the first state that applies: down, drained, busy, ready. Nodes in the same state are one
+    row; -o wide has a row for each node. JOBS counts jobs of people, PODS counts pods that Slurm placed. Exit code 1:
+    neither Slurm nor Kubernetes could be read. 3: nothing could be read from Slurm. 4: nothing from Kubernetes.
 
     Example: sunkpy status --watch
     """
@@ -93,10 +95,10 @@ def status(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
 @_EVERY
 @reaches(_OF_CLUSTER)
 def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
-    """Show what waits at both doors, in Slurm's order, with what it waits for and when Slurm expects it to start.
+    """Show jobs and pods that wait, in Slurm's order, with what each waits for and when Slurm expects it to start.
 
-    Pods that are not in Slurm's queue come last. Exit code 1: neither side could be read. 3, 4: the half of Slurm, or
-    of Kubernetes, is missing.
+    Pods that are not in Slurm's queue come last. Exit code 1: neither Slurm nor Kubernetes could be read. 3: nothing
+    could be read from Slurm. 4: nothing from Kubernetes.
 
     Example: sunkpy queue -o wide
     """
@@ -110,10 +112,10 @@ def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
 @FORM
 @reaches(_OF_CLUSTER)
 def why_drained(access: Access, node: str, form: Form) -> None:
-    """Say who keeps nodes from taking jobs, since when, and what lifts it.
+    """Show who has closed nodes to new jobs, since when, why, and what opens them again.
 
-    Without NODE, it says this for all such nodes. NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no
-    such node. 3: the half of Slurm is missing.
+    Without NODE, it shows all such nodes. NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such
+    node. 3: nothing could be read from Slurm.
 
     Example: sunkpy why-drained gpu-007
     """
@@ -127,7 +129,7 @@ def why_drained(access: Access, node: str, form: Form) -> None:
 @FORM
 @reaches(_OF_CLUSTER)
 def history(access: Access, node: str, form: Form) -> None:
-    """Show what is known of the past of a node, and what cannot be known.
+    """Show the history of a node: Events, conditions, health and drains; and which parts of it are not kept.
 
     NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: Slurm did not answer.
 
@@ -141,7 +143,7 @@ def history(access: Access, node: str, form: Form) -> None:
 @click.command()
 @_NODES
 @_SELECTOR
-@click.option("--reason", required=True, help="The reason, which others will read.")
+@click.option("--reason", required=True, help="Why the node is drained. Everybody can read it.")
 @_AT_KUBERNETES
 @_AT_SLURM
 @_SET_BY
@@ -159,12 +161,13 @@ def drain(
     *,
     is_trial: bool,
 ) -> None:
-    """Take nodes out of service: nothing new starts there, jobs and pods end in their own time, which is shown.
+    """Take nodes out of service: no new job or pod starts on them. Running ones end in their own time, which is shown.
 
-    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Left out the door, its Node is
-    cordoned, which needs the right to patch Nodes, and Slurm drains it for that; in Slurm alone it needs a token of one
-    of Slurm's operators, which the user of the scheduler's pod is not. What others have set stays, unless they are
-    named. If one NODE does not exist, none is changed. Exit code 1: a node was not changed. 3: Slurm did not do it.
+    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command cordons the
+    Node, and sunkpy drains it in Slurm, too; this needs the right to patch Nodes. With --slurm, it drains the node in
+    Slurm; this needs the token of a Slurm operator, which the user of the scheduler's pod is not. Drains and cordons of
+    others stay, unless --set-by names their owners. If one NODE does not exist, none is changed. Exit code 1: a node
+    was not changed. 3: Slurm refused, or did not answer.
 
     Example: kubectl sunk drain 'rack[1-3]n[01-04]' --reason 'new switch'
     """
@@ -194,10 +197,11 @@ def undrain(
     *,
     is_trial: bool,
 ) -> None:
-    """Give nodes back: lift what you have set, or what those have set whom you name, and say what else holds them.
+    """Give nodes back: lift the drains and cordons that you or the people in --set-by have set, and show what remains.
 
-    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Left out the door, at both. If one
-    NODE does not exist, none is changed. Exit code 1: of a node nothing was lifted. 3: Slurm did not do it.
+    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command acts in
+    Kubernetes and in Slurm. If one NODE does not exist, none is changed. Exit code 1: nothing could be lifted on a
+    node. 3: Slurm refused, or did not answer.
 
     Example: kubectl sunk undrain gpu-007 --set-by ann
     """
@@ -215,12 +219,12 @@ def undrain(
 @FORM
 @reaches(_OF_CLUSTER)
 def verify(access: Access, nodes: tuple[str, ...], selector: str, form: Form, *, is_trial: bool) -> None:
-    """Have nodes checked by the site's check (compute.verify of chart slurm), and given back when they pass.
+    """Run the site's check (compute.verify of chart slurm) on nodes, and give them back if they pass.
 
-    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. Each is drained, checked by its next
-    slurmd pod once its jobs have ended, and returns; at most `health.maxPercent` of a pool at a time. It is the way
-    back of a node whose check has failed, too. Drains of others stay. It needs the right to patch Nodes. Exit code 1: a
-    node was left as it is.
+    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. sunkpy drains each node; when its
+    jobs have ended, its next slurmd pod runs the check; then the node returns. At most `health.maxPercent` of a pool is
+    checked at a time. A node whose check has failed returns in the same way. Drains of others stay. This needs the
+    right to patch Nodes. Exit code 1: a node was left as it is.
 
     Example: kubectl sunk verify 'gpu-[001-008]'
     """
@@ -245,17 +249,15 @@ def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str,
 @click.command()
 @click.argument("nodeset")
 @click.argument("verb", type=click.Choice(["status", "pause", "resume", "now"]), default="status")
-@click.option(
-    "--max-unavailable", default="", metavar="PODS", help="How many pods may be away at a time from now on: 3, or 25%."
-)
+@click.option("--max-unavailable", default="", metavar="PODS", help="Set maxUnavailable of the NodeSet: 3, or 25%.")
 @FORM
-@reaches("Namespace of the NodeSet; without it, that of the kubeconfig, or the only one with such a NodeSet.")
+@reaches("Namespace of the NodeSet. Default: the kubeconfig's, or the only one with such a NodeSet.")
 def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Form) -> None:
-    """Show how the roll of a NodeSet stands and which jobs it waits for; pause it, resume it, or take all nodes now.
+    """Show how far the roll of a NodeSet is and which jobs it waits for; pause it, resume it, or do all nodes now.
 
-    `now` sets maxUnavailable to 100%: idle nodes are replaced at once, all others take no new jobs and are replaced as
-    soon as their jobs have ended. No job ends for it. It needs the right to patch NodeSets. Exit code 1: there is
-    nothing to change, or no such NodeSet. 3: Slurm did not answer.
+    `now` sets maxUnavailable to 100%: the slurmd pods of idle nodes are replaced at once; all other nodes take no new
+    jobs, and their slurmd pods are replaced when their jobs have ended. It ends no job. Changes need the right to patch
+    NodeSets. Exit code 1: there is nothing to change, or no such NodeSet. 3: Slurm did not answer.
 
     Example: kubectl sunk roll compute pause
     """
@@ -266,7 +268,7 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
     if max_unavailable and not re.fullmatch(r"[1-9][0-9]*|([1-9][0-9]?|100)%", max_unavailable):
         raise click.BadParameter("a number above 0, or a percentage from 1% to 100%", param_hint="--max-unavailable")
     if max_unavailable and verb == "status":
-        raise click.UsageError("status changes nothing: --max-unavailable goes with pause, resume or now")
+        raise click.UsageError("status changes nothing: give --max-unavailable with pause, resume or now")
     limit = int(max_unavailable) if max_unavailable.isdecimal() else max_unavailable or None
     _leave(carry_out(access, RollOrder(nodeset=nodeset, verb=Verb(verb), max_unavailable=limit, form=form)))
 
@@ -278,14 +280,14 @@ def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Fo
 @FORM
 @reaches(_OF_CLUSTER)
 def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_trial: bool) -> None:
-    """Hold, release, requeue or cancel jobs, whether people or pods made them.
+    """Hold, release, requeue or cancel jobs of people or of pods.
 
-    If a job stands for pods, the command names them and says what follows for them.
+    If a job stands for pods, the command names them and prints what happens to them.
 
     JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. Slurm's own command runs in slurmctld's pod, which needs
-    the right to create pods/exec there. A job of pods is never queued again. A waiting one is not cancelled, because
-    its pods would get another job: the output names the command to use instead. Exit code 1: a job was left alone. 3:
-    Slurm said no, or did not answer.
+    the right to create pods/exec there. A job of pods is never requeued. A waiting job of pods is not cancelled,
+    because its pods would get another job: the output names the command to use instead. Exit code 1: a job was left
+    alone. 3: Slurm refused, or did not answer.
 
     Example: kubectl sunk jobs hold 812 813
     """
@@ -304,20 +306,22 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
 
 @click.command()
 @FORM
-@click.option("--canary", is_flag=True, help="Also run a job and a pod.")
+@click.option("--canary", is_flag=True, help="Also run a test job and a test pod.")
 @click.option(
-    "--limit", "limit_s", default=120.0, show_default=True, help="How many seconds that job and that pod may each take."
+    "--limit", "limit_s", default=120.0, show_default=True, help="How many seconds the test job and pod may each take."
 )
-@click.option("--exec", "by_exec", is_flag=True, help="Also look from inside the scheduler's pod, by kubectl exec.")
-@reaches("Namespace of the Slurm cluster and of the canary pod. Left out: that of --config, or else all.")
+@click.option(
+    "--exec", "by_exec", is_flag=True, help="Also run the skipped checks in the scheduler's pod, by kubectl exec."
+)
+@reaches("Namespace of the Slurm cluster and of the test pod. Default: the namespace of --config, or else all.")
 def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec: bool) -> None:
-    """Check an installation end to end: what was tried, what was found, what to do. Reads only, but for --canary.
+    """Check an installation: what was tried, what was found, what to do. Without --canary, it only reads.
 
-    The canary job asks for a GPU where Slurm has some, and compares the device that it sees with what Slurm gave; then
-    slurmdbd has to know its end. It belongs to the Slurm user who is asked: of the token, else of the scheduler. The
-    pod is yours, and removed again.
+    With --canary, it runs a test job and a test pod. The job asks for a GPU if Slurm has some, and compares the device
+    that it sees with the one that Slurm gave it; then slurmdbd has to know its end. The job belongs to the Slurm user
+    of the token, or else of the scheduler. The pod is created with your rights, and removed again.
 
-    Exit code 0: all is well. 1: something is to be looked at, or could not be checked. 2: something does not work.
+    Exit code 0: all is well. 1: a check warns, or was skipped. 2: a check failed.
 
     Example: kubectl sunk doctor -n slurm --exec --canary
     """
@@ -336,13 +340,13 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
 @click.argument("what", type=click.Choice(["list", "verify"]), default="list")
 @FORM
 @click.option("--limit", "limit_s", default=3600.0, show_default=True, help="How many seconds verify may take.")
-@reaches("Namespace of the Slurm cluster. Left out: that of --config, or else all.")
+@reaches("Namespace of the Slurm cluster. Default: the namespace of --config, or else all.")
 def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
     """Show the backups of slurmctld's queue and of the database: the newest, how many, where, and what went wrong.
 
-    `list` shows what the last run reported; -o wide has a row for each backup. `verify` reads those on the volumes and
-    the newest in the bucket, and compares the others, by a Job for each, which you must be allowed to create. Exit
-    code 1: somebody has to look.
+    `list` shows what the last run of each CronJob reported; -o wide has a row for each backup. `verify` creates a Job
+    for each CronJob, which reads the backups on the volume and the newest one in the bucket, and compares the others.
+    Exit code 1: a backup is late, missing or broken.
 
     Example: kubectl sunk backups verify -n slurm
     """
@@ -355,14 +359,14 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 @click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write. Left out: sunkpy-support-TIME.tar.gz in the current folder.",
+    help="File to write. Default: sunkpy-support-TIME.tar.gz in the current folder.",
 )
-@reaches("Namespace of the Slurm cluster. Left out: that of --config, or else all.")
+@reaches("Namespace of the Slurm cluster. Default: the namespace of --config, or else all.")
 def support_bundle(access: Access, file: Path | None) -> None:
-    """Put into one file what a helper needs to see: objects, states, logs of sunkpy and of Slurm's daemons.
+    """Write one file for somebody who helps you: objects, states, logs of sunkpy and of Slurm's daemons.
 
-    No Secret is read. Values of environments, arguments, and what looks like a key or password are left out; names of
-    people, jobs and nodes are in it: read it before you send it. Exit code 1: it could not be made.
+    No Secret is read. Values of environments, arguments, and text that looks like a key or password are left out. The
+    file has names of people, jobs and nodes: read it before you send it. Exit code 1: the file could not be written.
 
     Example: kubectl sunk support-bundle -n slurm --file bundle.tar.gz
     """
@@ -379,7 +383,7 @@ def support_bundle(access: Access, file: Path | None) -> None:
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete the words of sunkpy. kubectl sunk is completed by kubectl itself.
+    """Print a script that makes a shell complete the words of sunkpy. For kubectl sunk, kubectl's own completion works.
 
     Example: source <(sunkpy completion bash)
     """
@@ -399,12 +403,12 @@ def completion(shell: str) -> None:
     "every_s",
     default=5.0,
     show_default=True,
-    help="Seconds between two reads, while somebody looks at the page.",
+    help="Seconds between two reads of the pool, while somebody looks at the page.",
 )
 @click.option(
     "--dashboards",
     default="",
-    help="Link to these dashboards of Grafana: https://grafana.example.com/d/NAMESPACE-RELEASE-.",
+    help="Link to the dashboards in Grafana that begin so: https://grafana.example.com/d/NAMESPACE-RELEASE-.",
 )
 @click.option(
     "--serve",
@@ -412,7 +416,7 @@ def completion(shell: str) -> None:
     is_flag=True,
     help="Serve the page to everybody, in a cluster. Each viewer logs in with a token of their own.",
 )
-@click.option("--private-jobs", is_flag=True, help="With --serve: the page says that slurm.conf has PrivateData=jobs.")
+@click.option("--private-jobs", is_flag=True, help="With --serve: slurm.conf has PrivateData=jobs; the page says so.")
 @click.option(
     "--session-key-file",
     type=click.Path(path_type=Path),
@@ -429,9 +433,9 @@ def page(
     private_jobs: bool,
     session_key_file: Path | None,
 ) -> None:
-    """Show the pool in a browser, live: nodes, the queue of both doors, hand-overs, and why each thing is as it is.
+    """Show the pool live in a browser: nodes, the queue of jobs and pods, hand-overs, and an explanation of each.
 
-    It prints a link that only you have, and shows what your kubeconfig may read, until Ctrl-C.
+    The command prints a link that only you have. The page shows what your kubeconfig may read, until Ctrl-C.
 
     Example: kubectl sunk page -n slurm
     """
@@ -468,7 +472,7 @@ def _overview(access: Access, ask: AskPool, form: Form, every_s: float | None) -
 
 
 def _leave(question: Coroutine[object, object, Shown]) -> NoReturn:
-    """Say the answer, and end with its exit code."""
+    """Print the answer, and exit with its exit code."""
     shown = answer_of(question)
     say(shown.text)
     sys.exit(shown.exit_code)

@@ -1,4 +1,4 @@
-"""The connections of a person's command."""
+"""Opens the connections of a person's command to the apiserver and to Slurm."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sunkpy.slurm import Slurm
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """The apiserver, slurmrestd if it may be asked, and the settings of the scheduler if they could be read.
+    """The connections of a command to both sides: the apiserver (`kube`) and slurmrestd (`slurm`).
 
-    `not_asked`: why there is no Slurm to ask, for the person.
+    `settings`: the scheduler's, if --config names them. `not_asked`: why there is no way to Slurm, as text.
     """
 
     kube: Kube
@@ -28,18 +28,20 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namespace(self) -> str:
-        """The namespace of the Slurm cluster, from the settings; empty without them."""
+        """The namespace of the Slurm cluster, from the scheduler's settings; empty without settings."""
         return self.settings.namespace if self.settings is not None else ""
 
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Sides]:
-    """Connections to Kubernetes and Slurm. Without an address, Slurm is asked from inside the scheduler's pod, which
-    needs the person's right to enter that pod.
+    """Open connections to Kubernetes and Slurm, and close them at the end.
+
+    Without an address of slurmrestd, Slurm is asked through the scheduler's pod, which needs the right to create
+    pods/exec.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
-        KubeError: the apiserver cannot be found.
+        KubeError: there is no kubeconfig, or it names no apiserver.
     """
     settings = load(access.config, SchedulerSettings) if access.config is not None else None
     slurm, not_asked = _slurm(access, settings), ""
@@ -57,7 +59,7 @@ async def connected(access: Access) -> AsyncIterator[Sides]:
 
 
 def _slurm(access: Access, settings: SchedulerSettings | None) -> Slurm | None:
-    """The Slurm of the command line, else the scheduler's."""
+    """Return a connection to the slurmrestd of --slurmrestd, or else of --config; None without both."""
     if access.slurmrestd:
         return Slurm.connect(SlurmSettings(url=access.slurmrestd, token_file=access.slurm_token_file))
     return Slurm.connect(settings.slurm) if settings is not None else None

@@ -1,4 +1,4 @@
-"""`sunkpy doctor`: an installation is read, checked, and with `--canary` used."""
+"""`kubectl sunk doctor`: reads an installation, checks it and, with `--canary`, runs a test job and a test pod."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from sunkpy.slurm import Slurm
 
 
 async def examine(access: Access, form: Form, patience: Patience | None, *, by_exec: bool = False) -> Shown:
-    """Make all checks of `sunkpy doctor`. `patience`: for a canary job and a canary pod; None makes none. `by_exec`:
-    also look from inside the scheduler's pod at what cannot be seen from here, such as whether the hooks answer. That
-    needs the person's right to enter the pod.
+    """Make all checks of an installation, and return the answer with its exit code.
+
+    `patience`: how long a canary job and pod may take; None runs none. `by_exec`: make checks that were skipped here in
+    the scheduler's pod, such as whether the hooks answer; that needs the right to create pods/exec.
 
     Raises:
-        BadSettings, KubeError: there is no way to any apiserver.
-        ExecFailed: there is no way into the pod.
+        BadSettings, KubeError: the apiserver cannot be reached.
+        ExecFailed: the command could not be run in the scheduler's pod.
     """
     async with connected(access) as sides:
         namespace = access.namespace or sides.namespace
@@ -48,11 +49,11 @@ async def examine(access: Access, form: Form, patience: Patience | None, *, by_e
 
 
 async def _inside(access: Access, found: Installation) -> Diagnosis:
-    """What the same command finds in the scheduler's pod."""
+    """Return what `sunkpy doctor` finds when it runs in the scheduler's pod."""
     pods = [pod for pod in found.processes or () if pod.component == "scheduler"]
     pod = next((pod for pod in pods if pod.is_ready), None)
     if pod is None:
-        raise ExecFailed("no scheduler's pod is ready in which Slurm could be asked; see -n")
+        raise ExecFailed("--exec needs a scheduler's pod, and none is ready; to name another namespace: -n")
     words = words_in(pod, access.kubeconfig, ("sunkpy", "doctor", "-o", "json", "-n", pod.metadata.namespace))
     said = await run_there(words)
     try:
@@ -72,12 +73,12 @@ async def _pod(
 ) -> Canary:
     schedulers = [pod for pod in found.processes or () if pod.component == "scheduler" and pod.spec.containers]
     if not schedulers:
-        return Canary(error="no pod of a scheduler could be read, whose image it would run")
+        return Canary(error="no pod was run, because no scheduler's pod could be read, whose image it would use")
     meant, unread = schedulers[0], list[str]()
     known = await read_settings(kube, settings, unread)
     name = next((each.scheduler_name for each in known if each.namespace == meant.metadata.namespace), None)
     if name is None:
-        why = unread or [f"settings of the scheduler: none are of namespace {meant.metadata.namespace}"]
-        return Canary(error=f"no pod is run, because the scheduler's name is not known: {'; '.join(why)}")
+        why = unread or [f"settings of the scheduler: there are none for namespace {meant.metadata.namespace}"]
+        return Canary(error=f"no pod was run, because the scheduler's name is not known: {'; '.join(why)}")
     image = meant.spec.containers[0].image
     return await run_pod(kube, namespace=namespace, scheduler=name, image=image, patience=patience)

@@ -1,4 +1,4 @@
-"""`sunkpy drain`, `undrain` and `verify`: with the rights of the person who asks, in Kubernetes or in Slurm."""
+"""`kubectl sunk drain`, `undrain` and `verify`: change nodes in Kubernetes or Slurm, with the person's rights."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ PlanSteps = Callable[[NodeNow, DrainAsker], Steps]
 
 
 class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks `drain`, `undrain` or `verify` to do. `nodes`: names in Kubernetes or in Slurm. `selector`:
-    nodes with these labels, too. `set_by`: also change holds that these people have set. `is_trial`: change nothing.
+    """What a person asks `drain`, `undrain` or `verify` to do. `nodes`: names in Kubernetes or in Slurm.
+
+    `selector`: also nodes with these labels. `set_by`: also change drains and cordons of these people. `is_trial`:
+    change nothing (--dry-run).
     """
 
     nodes: tuple[str, ...]
@@ -74,29 +76,29 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
 
 
 async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
-    """Take nodes out of service at a door. If no node of the pool has one of the names, nothing is changed.
+    """Close nodes at one door (Slurm or Kubernetes). If one of the names is no node of the pool, change none.
 
     Raises:
-        BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.
+        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer, or refused to change the only node.
     """
     return await _carry_out(access, order, lambda now, asker: plan_drain(now, door, reason, asker))
 
 
 async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -> Shown:
-    """Give nodes back. If no door is named, it is done at both.
+    """Lift drains and cordons of nodes at one door (Slurm or Kubernetes), or at both if `door` is None.
 
     Raises:
-        BadSettings, KubeError, SlurmError: one of them did not answer, or refused the only node.
+        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer, or refused to change the only node.
     """
     doors = (door,) if door else (Door.KUBERNETES, Door.SLURM)
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
 
 
 async def verify(access: Access, order: DrainOrder) -> Shown:
-    """Have nodes checked by the site's check.
+    """Ask the operator to run the site's check on nodes.
 
     Raises:
-        BadSettings, KubeError: Kubernetes did not answer, or refused the only node.
+        BadSettings, KubeError: Kubernetes did not answer, or refused to change the only node.
     """
     return await _carry_out(access, order, plan_verify)
 
@@ -127,7 +129,7 @@ async def _carry_out(access: Access, order: DrainOrder, plan: PlanSteps) -> Show
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one node. `failure`: what one side said when it was to be changed."""
+    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed."""
 
     now: NodeNow
     steps: Steps
@@ -151,7 +153,7 @@ async def _at_node(
     plan: PlanSteps,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
-    """Each of several nodes is done by itself: if one is refused, the others are done all the same."""
+    """Plan and carry out the steps for one node. An error ends only this node's steps, not those of other nodes."""
     now = await _now(kube, slurm, facts, line)
     steps, failure = plan(now, asker), None
     for number, step in enumerate(steps.steps if not order.is_trial else ()):
@@ -173,11 +175,11 @@ async def _at_node(
 
 
 def _elsewhere(step: DrainStep, now: NodeNow) -> str:
-    """What to do in place of a step for which this Slurm user has no right."""
+    """Return what to do instead of a step for which this Slurm user has no right."""
     state = f"drain reason={step.reason!r}" if isinstance(step, Drain) else "resume"
-    beside = f"beside slurmctld: scontrol update nodename={now.held.slurm_node} state={state}"
-    cordon = "without --slurm, for a cordon drains in Slurm, too; or " if isinstance(step, Drain) else ""
-    return f"this needs an operator of Slurm: do it {cordon}{beside}; or give an operator's --slurm-token-file"
+    command = f"run in slurmctld's pod: scontrol update nodename={now.held.slurm_node} state={state}"
+    cordon = "leave out --slurm, because a cordon drains the node in Slurm, too; or " if isinstance(step, Drain) else ""
+    return f"this needs an operator of Slurm: {cordon}{command}; or give an operator's --slurm-token-file"
 
 
 def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: tuple[str, ...]) -> Shown:
@@ -194,7 +196,7 @@ def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: 
 
 
 async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[NodeLine], str]:
-    """The nodes of the pool that are meant, each once, and the first name that is none of them."""
+    """Return the pool's nodes that the order names or selects, each once, and the first name that is no such node."""
     lines = find_nodes(facts)
     by_name = {name: line for line in lines for name in (line.slurm_node, line.node)}
     names_given = list(order.nodes)
@@ -210,7 +212,7 @@ async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[
 
 
 async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine) -> NodeNow:
-    """A node of the pool, read again: what is written is decided on that."""
+    """Read a node of the pool again, right before its steps are planned."""
     node = await kube.get(paths.node(line.node), Node)
     pod = next((each for each in facts.slurmd_pods or () if each.spec.node_name == line.node), None)
     state = await _in_slurm(slurm, line.slurm_node) if slurm is not None else None
@@ -233,7 +235,7 @@ async def _in_slurm(slurm: Slurm, name: str) -> SlurmNode:
 
 
 async def _who_am_i(kube: Kube) -> str:
-    """By the name that the apiserver knows; empty when it does not tell."""
+    """Return the person's user name as the apiserver knows it; empty if it does not say."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         return msgspec.json.decode(await kube.create(_WHO_AM_I, body), type=_SelfReview).status.user_info.username
@@ -261,7 +263,7 @@ async def _do(step: DrainStep, now: NodeNow, kube: Kube, slurm: Slurm | None) ->
 async def _patch(
     kube: Kube, node: Node | None, annotations: dict[str, str | None], *, unschedulable: bool | None = None
 ) -> None:
-    """Only if the Node is as it was read. `unschedulable` None: its cordon stays as it is."""
+    """Write annotations and the cordon, if the Node is still as it was read. `unschedulable` None: the cordon stays."""
     assert node is not None
     seen = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
     spec = {"spec": {"unschedulable": unschedulable or None}} if unschedulable is not None else {}

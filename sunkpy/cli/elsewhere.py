@@ -1,4 +1,4 @@
-"""Which other namespaces have something with the name, for a person who asked in the wrong namespace."""
+"""Finds the namespaces that have an object of a name, for a person who asked in the wrong namespace."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _OF_GANGS: Final = "spec.schedulerName!=default-scheduler"
 
 
 async def namespaces_of(kube: Kube, kind: str, name: str) -> frozenset[str]:
-    """The namespaces that have a Pod, Gang or NodeSet of this name; empty if the person may not look.
+    """Return the namespaces that have a Pod, Gang or NodeSet (`kind`) of this name; empty if the person may not look.
 
-    Gangs are found only if their pods name them: by the annotation, or by an owner right above them.
+    A gang is found only by its pods' name, annotation or direct owner.
 
     Raises:
         KubeError: the apiserver did not answer.

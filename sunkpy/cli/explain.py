@@ -1,9 +1,9 @@
-"""`sunkpy explain`: explains pods and gangs of one namespace by the functions with which the scheduler decides, a
-NodeSet by those of the operator, a job of either door, and the owners of a node's devices.
+"""`kubectl sunk explain`: explains a pod, gang, NodeSet, job or node.
 
-Everything is read as the person who asks, so an answer never shows more than that person may see. The scheduler is not
-asked: the answer is there when it is away. What it did is read from what it wrote on the pods; Slurm's own words come
-from slurmrestd, for those who can reach it.
+For pods and gangs it runs the functions with which the scheduler decides, for a NodeSet those of the operator. It reads
+with the rights of the person, so an answer never shows more than they may see. It does not ask the scheduler, and so
+works while the scheduler is down: it reads what the scheduler wrote on the pods, and asks slurmrestd about jobs if the
+person can reach it.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ from sunkpy.slurm import Slurm, errors
 
 
 class ExplainRequest(Access, frozen=True, kw_only=True):
-    """What a person asks `sunkpy explain` about."""
+    """What a person asks `kubectl sunk explain` about: a kind and a name, and how to reach both sides."""
 
     kind: str
     name: str
 
     @classmethod
     def about(cls, access: Access, *, kind: str, name: str) -> Self:
-        """The request of a person with this access to both sides."""
+        """Return the request about this object, with this access."""
         return cls(**msgspec.structs.asdict(access), kind=kind, name=name)
 
 
 async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
-    """The answer to a question. Its exit code says whether the thing exists, and whether Slurm answered if asked.
+    """Return the explanation of the object, with an exit code: 1 if it does not exist, 3 if Slurm did not answer.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
-        KubeError: what the question is about could not be read.
+        KubeError: the object could not be read.
     """
-    async with connected(msgspec.structs.replace(question, namespace="")) as sides:  # it is that of the pod
+    async with connected(msgspec.structs.replace(question, namespace="")) as sides:  # -n is the pod's, not Slurm's
         namespace = question.namespace or current_namespace(question.kubeconfig)
         explainer = Explainer.over(sides, namespace)
         match question.kind:
@@ -95,7 +95,10 @@ async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of a namespace by gang, with what stands above each of them, by uid."""
+    """The pods of a namespace by gang. `owners`: uid of a pod → the objects that own it, and their owners.
+
+    `aside`: uid of a pod whose gang is not known, because one of its owners could not be read → the owners found.
+    """
 
     pods: Mapping[GangId, Sequence[Pod]]
     owners: Mapping[str, Owners]
@@ -103,10 +106,9 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explainer:
-    """Answers questions about one namespace. It asks `slurm` about jobs, if it is given; otherwise the answer says
-    `not_asked`.
+    """Explains objects of one namespace. `not_asked`: the text to add if there is no way to Slurm (`slurm` None).
 
-    `slurms_silence`: why it could not be read, once that was tried in vain.
+    `slurms_silence`: after a question, why Slurm did not answer; empty if it did, or was not asked.
     """
 
     def __init__(
@@ -127,14 +129,14 @@ class Explainer:
 
     @classmethod
     def over(cls, sides: Sides, namespace: str) -> Self:
-        """An explainer for both sides, as the command line reaches them."""
+        """Return an explainer for this namespace that uses these connections."""
         return cls(sides.kube, namespace, slurm=sides.slurm, settings=sides.settings, not_asked=sides.not_asked)
 
     async def pod(self, name: str) -> Explanation:
-        """The request for one pod.
+        """Explain a pod of the namespace.
 
         Raises:
-            KubeError: what it is about could not be read.
+            KubeError: the pods could not be read.
         """
         pods = await self._pods()
         pod = next((each for each in pods if each.name == name), None)
@@ -151,10 +153,10 @@ class Explainer:
         return await self._explain(id, known, around, asked=pod)
 
     async def gangs(self, name: str) -> list[Explanation]:
-        """The gangs of that name, and those below an owner of that name.
+        """Explain the gangs with this name, and the gangs that an object with this name owns.
 
         Raises:
-            KubeError: what it is about could not be read.
+            KubeError: the pods could not be read.
         """
         pods = await self._pods()
         found: list[Explanation] = []
@@ -175,10 +177,10 @@ class Explainer:
         return found or [await self._absent("Gang", name)]
 
     async def node(self, name: str) -> Explanation:
-        """The devices of a node.
+        """Explain who has the devices of a node, and its state.
 
         Raises:
-            KubeError: what it is about could not be read.
+            KubeError: the apiserver did not answer.
         """
         reader = DeviceReader(self._kube, self._slurm, not_asked=self._not_asked)
         facts = await reader.find(name)
@@ -188,19 +190,19 @@ class Explainer:
         return explain_node(facts) if facts is not None else absent("Node", "", name)
 
     async def nodeset(self, name: str) -> Explanation:
-        """A NodeSet of the namespace.
+        """Explain a NodeSet of the namespace.
 
         Raises:
-            KubeError: what it is about could not be read.
+            KubeError: the NodeSet could not be read.
         """
         facts = await read_nodeset(self._kube, self._namespace, name)
         return explain_nodeset(facts) if facts is not None else await self._absent("NodeSet", name)
 
     async def job(self, number: str) -> list[Explanation]:
-        """Explain a job of either door, by its number as squeue prints it. If it is a job of pods, explain these, too.
+        """Explain a job by its number as squeue prints it. If it is a job of pods, explain one of its pods, too.
 
         Raises:
-            KubeError: what it is about could not be read.
+            KubeError: the apiserver did not answer.
         """
         reader = PoolReader(self._kube, self._slurm, self._settings, not_asked=self._not_asked)
         id = int(re.split("[_+]", number)[0])
@@ -215,7 +217,7 @@ class Explainer:
         return [of_pod] if explained.is_absent else [explained, of_pod]
 
     async def _around(self, pod: Pod | None, around: ReadableCluster) -> NodeFacts | None:
-        """The node of a pod with devices."""
+        """Read the node of a pod, if the pod has devices; otherwise return None."""
         if pod is None or not (noted_on(pod) or pod.spec.resource_claims) or not pod.spec.node_name:
             return None
         reader = DeviceReader(self._kube, self._slurm if not self.slurms_silence else None, not_asked=self._not_asked)
@@ -224,7 +226,7 @@ class Explainer:
         return msgspec.structs.replace(facts, pods=(pod, *others))
 
     async def _absent(self, kind: str, name: str) -> Explanation:
-        """What to say if there is none in the namespace; there may be one elsewhere."""
+        """Return the answer for a name that no object of the namespace has; it names other namespaces that have one."""
         elsewhere = await namespaces_of(self._kube, kind, name)
         command = f"kubectl sunk explain {kind.lower()} {name}"
         return absent(kind, self._namespace, name, elsewhere=elsewhere, command=command)
@@ -278,7 +280,7 @@ class Explainer:
         )
 
     async def _growth(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, GrowthStatus | None]:
-        """What NodeSets say of it while a job waits; nothing where the person may not read them."""
+        """Return NodeSet → its `status.growth` while the gang's job waits; empty if NodeSets may not be read."""
         if not any(is_job_pending(job.state) for job in snapshot.live_jobs):
             return {}
         namespace = around.settings.namespace if around.settings is not None else ""
@@ -305,7 +307,7 @@ class Explainer:
         )
 
     async def _asked(self, told: Job) -> Job:
-        """The job as Slurm knows it; without an answer of Slurm, as the pods show it."""
+        """Return the job as Slurm has it; without an answer of Slurm, as the pods show it (`told`)."""
         if self._slurm is None or self.slurms_silence:
             return told
         try:
@@ -318,7 +320,7 @@ class Explainer:
         return Job(slurm=job, spec=spec_of(job))
 
     async def _admissions(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, Admission]:
-        """What the kubelets would answer for the pods that are about to be bound."""
+        """Return uid → what the kubelet would answer, for the pods that the scheduler would bind now."""
         found: dict[str, Admission] = {}
         actions = decide_gang(snapshot, around.policy)
         for binding in (each for action in actions if isinstance(action, Bind) for each in action.bindings):
@@ -334,7 +336,7 @@ class Explainer:
 
 
 def _own_unit(pod: Pod, gang: Gang) -> str:
-    """The solo gang of a pod for which its gang's job has no seat; else empty."""
+    """Return the unit name of the pod's solo gang, if the job of its gang has no seat for it; otherwise empty."""
     if pod not in gang.members:
         return extra_unit(pod)
     jobs = {noted for each in gang.members if each.spec.node_name and (noted := noted_job(each)) is not None}
@@ -343,7 +345,7 @@ def _own_unit(pod: Pod, gang: Gang) -> str:
 
 
 def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
-    """Pods below an object of that name whose gang is not known."""
+    """Explain the pods whose gang is not known, and that an object with this name owns."""
     return [
         unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))
         for pod in pods
@@ -353,7 +355,7 @@ def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: Ow
 
 
 def _left_out(pods: Sequence[Pod], gang: Gang) -> list[str]:
-    """Pods beyond the seats of the gang that have not ended."""
+    """Return the names of pods that have not ended and for which the gang has no seat."""
     return [pod.name for pod in pods if pod not in gang.members and not pod.is_finished]
 
 

@@ -1,4 +1,4 @@
-"""Reads an installation for `sunkpy doctor`, as far as the person may: what cannot be read is named, and nothing ends.
+"""Reads an installation for `kubectl sunk doctor`, with the rights of the person. What cannot be read is noted.
 
 Only the metadata of Secrets is read, so no key ever reaches this process.
 """
@@ -64,7 +64,7 @@ _RIGHTS: Final = (
     ("apps", "daemonsets", ""),
     ("coordination.k8s.io", "leases", "kube-node-lease"),
 )
-"""Group, resource and namespace of what is listed."""
+"""API group, resource and namespace (empty: all) of what the command lists, and so needs the right for."""
 
 
 class _Version(Wire, frozen=True, kw_only=True):
@@ -101,7 +101,11 @@ class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
 
 
 class InstallationReader:
-    """Reads one Slurm cluster with its operator. `namespace`: that of the cluster, empty for all."""
+    """Reads one Slurm cluster and its operator. `namespace`: the cluster's namespace; empty for all clusters.
+
+    `is_in_pod`: this process runs in a pod of the cluster, and so can reach Services. `not_asked`: the text to note if
+    there is no way to Slurm (`slurm` None).
+    """
 
     def __init__(
         self,
@@ -121,11 +125,11 @@ class InstallationReader:
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str, is_in_pod: bool) -> Self:
-        """A reader of both sides, as the command line reaches them."""
+        """Return a reader that uses these connections."""
         return cls(sides.kube, sides.slurm, namespace=namespace, is_in_pod=is_in_pod, not_asked=sides.not_asked)
 
     async def read(self) -> Installation:
-        """Read all that can be read of the installation; nothing after the apiserver has not answered."""
+        """Read all that the person may read of the installation; only Slurm if the apiserver does not answer."""
         version = await self._try("server_version", self._kube.get("/version", _Version))
         found = Installation(now=utc_now(), own_version=__version__, slurm=await self._of_slurm())
         if version is None:
@@ -182,7 +186,7 @@ class InstallationReader:
         return dict(zip(words, verdicts, strict=True))
 
     async def _processes(self) -> tuple[OurPod, ...]:
-        """Those of the operator wherever it is, and of the Slurm cluster but for slurmd pods."""
+        """Return the operator's pods in all namespaces, and the Slurm cluster's pods except slurmd pods."""
         operators = await self._kube.list_objects(paths.ALL_PODS, OurPod, label_selector=f"{_NAME}=sunkpy")
         where = paths.pods(self._namespace)
         of_cluster = await self._kube.list_objects(where, OurPod, label_selector=f"{_NAME}=slurm")
@@ -190,7 +194,7 @@ class InstallationReader:
         return tuple(pod for pod in found if pod.status.phase != "Succeeded")
 
     async def _leases(self, processes: Iterable[OurPod]) -> tuple[Lease, ...]:
-        """The Leases by which processes elect a leader: `<release>-<process>`."""
+        """Return the Leases by which the processes elect their leaders, named `<release>-<process>`."""
         wanted = {(pod.metadata.namespace, f"{pod.labels.get(_INSTANCE, '')}-{pod.component}") for pod in processes}
         spaces = sorted({namespace for namespace, _ in wanted})
         listed = await asyncio.gather(*(self._kube.list_objects(paths.leases(space), Lease) for space in spaces))
@@ -206,7 +210,7 @@ class InstallationReader:
         return {"/".join(each): each in there for each in sorted(wanted)}
 
     async def _volumes(self, processes: Iterable[OurPod]) -> tuple[VolumesOfPod, ...]:
-        """By way of the apiserver: network policies may keep everybody else from the pods."""
+        """Read metrics of the containers `volumes` through the apiserver's proxy, which network policies let pass."""
 
         async def watched(pod: OurPod) -> VolumesOfPod:
             if any(volume.name == "metrics" for volume in pod.spec.volumes):
@@ -263,7 +267,7 @@ class InstallationReader:
 
 
 async def probe(url: str) -> str:
-    """Empty if a server answers a GET, whatever the answer is; otherwise why it does not."""
+    """Return why no server answers a GET of this URL; empty if one answers, with whatever status."""
     try:
         limit = aiohttp.ClientTimeout(total=_PROBE_S)
         async with aiohttp.ClientSession(timeout=limit) as session, session.get(url, allow_redirects=False):
@@ -273,7 +277,7 @@ async def probe(url: str) -> str:
 
 
 def _watched(pod: str, text: str) -> VolumesOfPod:
-    """What the metrics of `sunkpy volumes` say."""
+    """Return what the metrics of `sunkpy volumes` say about the volumes of a pod."""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     found = {(each.name, each.labels.get("persistentvolumeclaim", "")): each.value for each in samples}
 

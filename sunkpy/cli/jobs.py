@@ -1,6 +1,4 @@
-"""`sunkpy jobs`: hold, release, requeue and cancel jobs of people and of pods, by Slurm's own commands in slurmctld's
-pod.
-"""
+"""`kubectl sunk jobs`: holds, releases, requeues and cancels jobs, by Slurm's own commands in slurmctld's pod."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from sunkpy.core.overview.job_verbs import JobsDone, JobVerb, command_for, job_s
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks `sunkpy jobs` to do. `is_trial`: change nothing."""
+    """What a person asks `kubectl sunk jobs` to do, with which job numbers. `is_trial`: change nothing (--dry-run)."""
 
     verb: JobVerb
     numbers: tuple[str, ...]
@@ -24,11 +22,11 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def act(access: Access, order: JobOrder) -> Shown:
-    """Do what the order says, and show whose jobs these are and what follows for pods.
+    """Hold, release, requeue or cancel the jobs, and return the answer with their users and what happens to pods.
 
     Raises:
         BadSettings, KubeError: the apiserver did not answer.
-        ExecFailed: slurmctld's pod cannot be entered; nothing was changed.
+        ExecFailed: the command could not be run in slurmctld's pod; nothing was changed.
     """
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)
@@ -45,7 +43,7 @@ async def act(access: Access, order: JobOrder) -> Shown:
         try:
             pod = await find_pod(sides.kube, access, "slurmctld")
         except NoWay as why:
-            raise ExecFailed(f"run {order.verb} beside slurmctld: {why}") from why
+            raise ExecFailed(f"run {order.verb} in slurmctld's pod: {why}") from why
         said = await run_there(words_in(pod, access.kubeconfig, command_for(order.verb, numbers)))
     done = msgspec.structs.replace(done, said="\n".join(filter(None, (said.out, said.error))))
     return _present(done, order.form, NO_SLURM if said.exit_code else code)

@@ -1,4 +1,4 @@
-"""What both sides say of the devices of a node, as far as the person who asks may read it."""
+"""Reads what Slurm and Kubernetes know about the devices of a node, as far as the person may read it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _SLURMD_PODS = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
 
 class Unfindable(msgspec.Struct, frozen=True):
-    """Nobody can tell whether there is a node of that name. `unread`: what could not be read, and why."""
+    """The result if it could not be found out whether a node exists. `unread`: what could not be read, and why."""
 
     unread: tuple[str, ...]
 
 
 class DeviceReader:
-    """Reads one node. `slurm` is asked if it is there, else `not_asked` is said; `slurms_silence`: why it could not be
-    read.
+    """Reads one node with its devices. `not_asked`: the text to note if there is no way to Slurm (`slurm` None).
+
+    `slurms_silence`: after a read, why Slurm did not answer; empty if it did.
     """
 
     def __init__(self, kube: Kube, slurm: Slurm | None = None, *, not_asked: str = NOT_ASKED) -> None:
@@ -45,7 +46,7 @@ class DeviceReader:
         self.slurms_silence = ""
 
     async def find(self, name: str) -> NodeFacts | Unfindable | None:
-        """A node by its name in Kubernetes or in Slurm; None when there is none.
+        """Read a node by its name in Kubernetes or in Slurm; None if there is no such node.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -65,14 +66,13 @@ class DeviceReader:
         return msgspec.structs.replace(facts, health=await self._health(facts.node))
 
     async def _health(self, name: str) -> Record | None:
-        """The health as noted on the Node; None for a person who may not read Nodes."""
+        """Return the Node's health record; None if it has none, or if the person may not read Nodes."""
         there = self._kube.list_objects(paths.NODES, Node, field_selector=f"metadata.name={name}")
         nodes = await or_not("nodes", there, [])
         return next((read_record(node) for node in nodes or ()), None)
 
     async def read(self, node: str, slurm_node: str, *, job: JobId | None = None) -> NodeFacts:
-        """Read the node's devices and pods in Kubernetes, and its Slurm node if there is one. Of its Slurm jobs, read
-        all, or only `job`.
+        """Read the node's devices and pods in Kubernetes, and in Slurm the node and all jobs, or only `job`.
 
         Raises:
             KubeError: the apiserver did not answer.

@@ -1,4 +1,4 @@
-"""Reads what the operator decides about a NodeSet with, once and as the person who asks."""
+"""Reads all that the operator decides on for a NodeSet, once, with the rights of the person."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sunkpy.operator.pod_index import PodIndex
 
 
 async def read_nodeset(kube: Kube, namespace: str, name: str) -> NodeSetFacts | None:
-    """A NodeSet with all that its decision reads; None when there is none.
+    """Read a NodeSet with all that its explanation needs; None if there is no such NodeSet.
 
-    What only the operator remembers is taken from its status: that a template was refused. Whether the offer of a node
-    has lasted is not known, and counts as no.
+    The operator remembers that the apiserver refused a template; here the NodeSet's status says it. The operator also
+    remembers how long the offer of a node has lasted; here it counts as new.
 
     Raises:
-        KubeError: the apiserver did not answer, or the NodeSet may not be read.
+        KubeError: the apiserver did not answer, or the person may not read the NodeSet.
     """
     try:
         nodeset = await kube.get(paths.nodeset(namespace, name), NodeSet)
@@ -74,7 +74,7 @@ def _views(nodes: Mapping[str, Node], index: PodIndex) -> Iterator[NodeView]:
 
 
 def _refusal(nodeset: NodeSet) -> str:
-    """Why the apiserver refused a pod of this template, as long as it is the one that the operator has seen."""
+    """Return why the apiserver refused a pod of the template; empty if it did not, or if the template is newer."""
     progress = nodeset.status.condition("Progressing")
     is_seen = nodeset.status.observed_generation == nodeset.metadata.generation
     return progress.message if progress is not None and progress.reason == "CreateFailed" and is_seen else ""

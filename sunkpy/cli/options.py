@@ -1,4 +1,4 @@
-"""What the commands for people have in common: how they reach both sides, and how an answer looks."""
+"""The options that all commands for people have: how they reach Kubernetes and Slurm, and the form of the answer."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 NO_ANSWER, NO_SLURM, NO_KUBERNETES = 1, 3, 4
 EXIT_CODES: Final = {
-    0: "everything that you may read was shown, or what you asked for was done; `not read` names the rest",
-    NO_ANSWER: "no such thing, nothing to do, nothing could be read, or a side refused the change",
-    2: "the command line has an error",
-    NO_SLURM: "Slurm did not answer or could not be asked, or did not do its part; what Kubernetes knows is shown",
-    NO_KUBERNETES: "you may read nothing of Kubernetes; what Slurm knows is shown",
+    0: "The command succeeded. Lines with `not read` name what you may not read",
+    NO_ANSWER: "The object does not exist, there was nothing to do, nothing could be read, or the change was refused",
+    2: "The command line has an error",
+    NO_SLURM: "Slurm did not answer, could not be asked, or refused a change; the output shows what Kubernetes knows",
+    NO_KUBERNETES: "You may read nothing from Kubernetes; the output shows what Slurm knows",
 }
-"""What each exit code of the commands for people means. The few commands with other meanings say so in their help."""
+"""Exit code of the commands for people → its meaning. The few commands with other meanings say so in their help."""
 
 FORM: Final = click.option(
     "-o",
@@ -43,7 +43,7 @@ FORM: Final = click.option(
     "form",
     type=click.Choice(["table", "wide", "json", "yaml"]),
     default="table",
-    help="Form of the output; for programs: -o json | jq .",
+    help="Form of the output. For programs, use json or yaml.",
 )
 _META: Final = "sunkpy."
 
@@ -56,28 +56,28 @@ _REACHES: Final = (
     click.option(
         "--kubeconfig",
         type=EXISTING_FILE,
-        help="Left out, the pod's service account or $KUBECONFIG.",
+        help="File with the connection to Kubernetes. Default: the pod's service account, or $KUBECONFIG.",
         expose_value=False,
         callback=_keep,
     ),
     click.option(
         "--config",
         type=EXISTING_FILE,
-        help=f"Settings of the scheduler, which also say how to ask Slurm. Left out, {IN_A_POD} where it exists.",
+        help=f"Settings file of the scheduler, which says how to reach Slurm. Default: {IN_A_POD}, if it exists.",
         expose_value=False,
         callback=_keep,
     ),
     click.option(
         "--slurmrestd",
         default="",
-        help="Ask Slurm under this URL. Left out, in the scheduler's pod, by kubectl exec.",
+        help="URL of slurmrestd. Default: ask Slurm through the scheduler's pod, by kubectl exec.",
         expose_value=False,
         callback=_keep,
     ),
     click.option(
         "--slurm-token-file",
         default="",
-        help="Token for slurmrestd, made with scontrol token.",
+        help="File with a token for slurmrestd, which scontrol token prints.",
         expose_value=False,
         callback=_keep,
     ),
@@ -85,13 +85,16 @@ _REACHES: Final = (
 
 
 def reaches(namespace: str) -> Callable[[Callable[Concatenate[Access, P], T]], Callable[P, T]]:
-    """The options that say how to reach both sides, as the first argument; `namespace`: the help of `-n`."""
+    """Return a decorator that adds the options of `Access`, and passes them to the command as its first argument.
+
+    `namespace`: the help text of option `-n`.
+    """
 
     def with_options(command: Callable[Concatenate[Access, P], T]) -> Callable[P, T]:
         @functools.wraps(command)
         def run(*args: P.args, **others: P.kwargs) -> T:
             gc.set_threshold(_RARELY)  # imports and lists of objects are no garbage, and most commands end in a second
-            atexit.register(gc.freeze)  # else Python looks through all of them once more before it ends
+            atexit.register(gc.freeze)  # otherwise Python looks through all objects once more before it ends
             return command(_access(click.get_current_context()), *args, **others)
 
         own = click.option("-n", "--namespace", default="", help=namespace, expose_value=False, callback=_keep)
@@ -110,7 +113,7 @@ def _access(context: click.Context) -> Access:
 
 
 def answer_of(question: Coroutine[object, object, T]) -> T:
-    """The answer. If nothing could be read, the command ends with a line and exit code 1; if Slurm did not do its part,
+    """Return the answer to a command's question. An error of Kubernetes ends the command with exit code 1, one of Slurm
     with 3.
     """
     import asyncio
@@ -128,21 +131,21 @@ def answer_of(question: Coroutine[object, object, T]) -> T:
 
 
 def show(tables: Iterable[Table], *, is_wide: bool = False, before: str = "", unread: Iterable[str] = ()) -> str:
-    """Text for a terminal: tables with a blank line between them, and what could not be read."""
+    """Return text for a terminal: `before`, the tables with blank lines between them, and what could not be read."""
     parts = [[before] if before else [], *(_bold(render_table(table, is_wide=is_wide)) for table in tables)]
     parts.append([f"not read: {text}" for text in unread])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The text of an answer, and the exit code."""
+    """The text that a command prints, and its exit code."""
 
     text: str
     exit_code: int = 0
 
 
 def present(answer: msgspec.Struct, form: Form, text: Callable[[], str], exit_code: int = 0) -> Shown:
-    """The answer as text: for people in tables, for programs as JSON or YAML with the names of its fields."""
+    """Return the answer as text in the form that the person chose: `text()` for tables, or JSON, or YAML."""
     if form == "yaml":
         return Shown(msgspec.yaml.encode(answer).decode().rstrip(), exit_code)
     if form == "json":
@@ -151,7 +154,7 @@ def present(answer: msgspec.Struct, form: Form, text: Callable[[], str], exit_co
 
 
 def say(text: str) -> None:
-    """Print it, in colours only where a terminal shows them and nobody objects (no-color.org)."""
+    """Print the text, in colours only on a terminal and only without NO_COLOR (no-color.org)."""
     click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
 
 

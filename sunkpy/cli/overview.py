@@ -1,4 +1,4 @@
-"""`sunkpy status`, `queue`, `why-drained` and `history`: read once or again and again, and put into tables."""
+"""`kubectl sunk status`, `queue`, `why-drained` and `history`: read the pool, and show it in tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AskPool = Callable[[PoolReader, Form], Awaitable[Shown]]
 
 
 async def status(reader: PoolReader, form: Form) -> Shown:
-    """Show the pool at this moment."""
+    """Return the answer of `kubectl sunk status`: the pool as it is now."""
     facts = await reader.read()
     pool = pool_of(facts)
     is_wide = form == "wide"
@@ -44,7 +44,7 @@ async def status(reader: PoolReader, form: Form) -> Shown:
 
 
 def _exit_code(facts: PoolFacts) -> int:
-    """Which half of the answer is missing."""
+    """Return the exit code for facts from which Slurm's or Kubernetes' half may be missing."""
     match facts.missing:
         case ():
             return 0
@@ -55,7 +55,7 @@ def _exit_code(facts: PoolFacts) -> int:
 
 
 def pool_of(facts: PoolFacts) -> PoolView:
-    """The pool in the form in which it is shown."""
+    """Return the overview of the pool that `status` shows, from what was read."""
     return PoolView(
         nodes=find_nodes(facts),
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
@@ -69,7 +69,7 @@ def pool_of(facts: PoolFacts) -> PoolView:
 
 
 async def queue(reader: PoolReader, form: Form) -> Shown:
-    """Show what waits now, in Slurm and in Kubernetes."""
+    """Return the answer of `kubectl sunk queue`: the jobs and pods that wait now."""
     facts = await reader.read_queue()
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, time.time())
     found = Queue(waiting=waiting, unread=facts.unread, missing=facts.missing)
@@ -85,7 +85,7 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
 
 
 async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Show who keeps nodes from taking jobs. `name`: only this node, by its name in Kubernetes or in Slurm."""
+    """Return the answer of `kubectl sunk why-drained`: who has closed nodes. `name`: only this node; empty for all."""
     facts = await reader.read()
     is_known = not name or any(name in (line.node, line.slurm_node) for line in find_nodes(facts))
     found = [node for node in find_held(facts) if name in ("", node.node, node.slurm_node)]
@@ -105,7 +105,7 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
 
 
 async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Show what is known of the past of a node. `name`: its name in Kubernetes or in Slurm."""
+    """Return the answer of `kubectl sunk history`. `name`: the node's name in Kubernetes or in Slurm."""
     past = await reader.past(name)
     if past is None:
         return await absent_node(reader, name, form, command=f"kubectl sunk history {name}")
@@ -114,7 +114,7 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
     def text() -> str:
         before = f"Node {found.node}" + (f" (Slurm node {found.slurm_node})" if found.slurm_node else "")
         table = show([history_table(found)], before=before, unread=found.unread)
-        return "\n".join((table, "", *(f"not known: {each}" for each in found.unknown)))
+        return "\n".join((table, "", *found.unknown))
 
     return present(found, form, text, NO_SLURM if reader.slurms_silence else 0)
 
@@ -122,7 +122,7 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
 async def absent_node(
     reader: PoolReader, name: str, form: Form, facts: PoolFacts | None = None, *, command: str
 ) -> Shown:
-    """There is no node of that name in the cluster that `command` asks about, or nobody can tell.
+    """Return the answer for a name that no node of the cluster has, or that could not be looked up.
 
     Raises:
         KubeError: the apiserver did not answer.
@@ -139,10 +139,10 @@ async def absent_node(
 
 
 async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
-    """Ask once, and return the answer.
+    """Read the pool once, and return the answer.
 
     Raises:
-        BadSettings, KubeError: there is none.
+        BadSettings, KubeError: the apiserver cannot be reached.
     """
     async with connected(access) as sides:
         return await ask(PoolReader.over(sides, namespace=access.namespace), form)
@@ -151,10 +151,10 @@ async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
 async def ask_again(
     access: Access, ask: AskPool, form: Form, on_answer: Callable[[Shown], object], every_s: float
 ) -> None:
-    """An answer every few seconds, until cancelled.
+    """Read the pool every `every_s` seconds, and pass each answer to `on_answer`, until cancelled.
 
     Raises:
-        BadSettings, KubeError: there is none.
+        BadSettings, KubeError: the apiserver cannot be reached.
     """
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)

@@ -1,4 +1,4 @@
-"""Reads the owners of pods, each once, in the same way as the scheduler."""
+"""Reads the objects that own pods, and their owners, each once, in the same way as the scheduler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sunkpy.kube.discovery import Served, explain_absent, read_served
 
 
 class OwnerLookup:
-    """Owners by link. Each is asked for when a pod below it is found for the first time."""
+    """The owners of pods, each of which is read when the first pod that it owns is looked up."""
 
     def __init__(self, kube: Kube, families: Iterable[Family]) -> None:
         self._kube = kube
@@ -23,7 +23,7 @@ class OwnerLookup:
         self._unreadable: dict[Link, str] = {}
 
     async def above(self, pod: Pod) -> Above:
-        """Find all owners above the pod. `waits_for` in the answer names the object that could not be read.
+        """Return all owners above the pod. `waits_for` in the result names an owner that could not be read.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -35,7 +35,7 @@ class OwnerLookup:
             self._found[above.waits_for] = await self._read(above.waits_for)
 
     def why_unreadable(self, link: Link) -> str:
-        """Why an object cannot be read."""
+        """Return why this owner cannot be read; empty if it can, or is gone."""
         return self._unreadable.get(link, "")
 
     async def _read(self, link: Link) -> Owner | Absence:
@@ -55,6 +55,6 @@ class OwnerLookup:
             self._unreadable[link] = f"you may not read it: {error.message}"
             return Absence.UNREADABLE
         except errors.UnreadableAnswer as error:
-            self._unreadable[link] = f"that cannot be read: {error.message}"
+            self._unreadable[link] = f"the answer cannot be read: {error.message}"
             return Absence.UNREADABLE
         return owner if link.leads_to(owner) else Absence.GONE

@@ -1,4 +1,4 @@
-"""`sunkpy page`: the readers of the command line behind a small web server, for one person or for a cluster."""
+"""`kubectl sunk page`: serves the web page of the pool on a person's own machine, or for everybody in a cluster."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _WRITERS: Final = ("scheduler", "syncer", "operator")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the page: its port, the seconds between two reads, and how the address of each dashboard in Grafana
-    begins. `private_jobs`: slurm.conf has PrivateData=jobs. `session_key_file`: the key that signs the sessions of
-    those who come with a token of Slurm.
+    """The options of `kubectl sunk page`. `every_s`: the seconds between two reads of the pool.
+
+    `dashboards`: the beginning of the addresses of the dashboards in Grafana. `private_jobs`: slurm.conf has
+    PrivateData=jobs. `session_key_file`: the file with the key that signs the sessions of people with a Slurm token.
     """
 
     port: int = 8017
@@ -51,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterSource:
-    """Reads for the page what the commands `status`, `queue`, `why-drained`, `history` and `explain` read."""
+    """The page's source: it reads what the commands `status`, `queue`, `why-drained`, `history` and `explain` read."""
 
     def __init__(self, sides: Sides, namespace: str, *, private_jobs: bool = False) -> None:
         self._sides = sides
@@ -60,7 +61,7 @@ class ClusterSource:
         self._private_jobs = private_jobs
 
     async def read(self) -> PageFacts:
-        """See `PageSource`."""
+        """Read the pool and sunkpy's Events, as `PageSource.read` says."""
         unread: list[str] = []
         pool, events = await asyncio.gather(self._reader().read(), self._events(unread))
         if self._private_jobs and pool.jobs == ():
@@ -70,15 +71,15 @@ class ClusterSource:
         return PageFacts(pool=msgspec.structs.replace(pool, unread=said), events=events, now=utc_now())
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
-        """See `PageSource`."""
+        """Explain a pod, as `kubectl sunk explain pod` does."""
         return Story(explanations=(await self._explainer(namespace).pod(name),))
 
     async def explain_gang(self, namespace: str, name: str) -> Story:
-        """See `PageSource`."""
+        """Explain gangs, as `kubectl sunk explain gang` does."""
         return Story(explanations=await self._explainer(namespace).gangs(name))
 
     async def explain_node(self, name: str, *, with_devices: bool) -> Story:
-        """See `PageSource`."""
+        """Return a node's history and, with `with_devices`, who has its devices."""
         past = await self._reader().past(name)
         found: list[Explanation] = [await self._explainer("").node(name)] if with_devices else []
         return Story(explanations=found, history=find_history(past) if past is not None else None)
@@ -90,7 +91,7 @@ class ClusterSource:
         return Explainer.over(self._sides, namespace)
 
     async def _events(self, unread: list[str]) -> tuple[Event, ...]:
-        """The Events that sunkpy has written."""
+        """Return the Events that the scheduler, the syncer and the operator have written."""
 
         async def written_by(writer: str) -> list[Event]:
             fields = f"reportingComponent=sunkpy.dev/{writer}"
@@ -102,10 +103,10 @@ class ClusterSource:
 
 
 async def show(access: Access, options: Options, say: Callable[[str], object]) -> None:
-    """Serve on this machine only, with the rights of the person who started it, until cancelled.
+    """Serve the page on this machine only, with the rights of the person who started it, until cancelled.
 
     Raises:
-        BadSettings, KubeError: neither side can be reached.
+        BadSettings, KubeError: the apiserver cannot be reached.
         OSError: the port is taken.
     """
     async with connected(access) as sides:
@@ -122,15 +123,15 @@ async def show(access: Access, options: Options, say: Callable[[str], object]) -
 
 
 def serve(access: Access, options: Options) -> None:
-    """Serve a cluster until a signal: each viewer has to prove what they may see.
+    """Serve the page to everybody in a cluster, until a signal. Each viewer has to prove what they may see.
 
     Raises:
         BadSettings: the settings of the scheduler are missing or cannot be used.
     """
     if access.config is None:
-        raise BadSettings("--serve needs --config: settings of the scheduler")
+        raise BadSettings("--serve needs --config, the file with the scheduler's settings")
     if options.session_key_file is None:
-        raise BadSettings("--serve needs --session-key-file, which sunkpy slurm-token writes")
+        raise BadSettings("--serve needs --session-key-file, a file that sunkpy slurm-token writes")
     sessions = Sessions(options.session_key_file)
     settings = load(access.config, SchedulerSettings)
     own = ProcessSettings(namespace=settings.namespace, log=settings.log, http=settings.http)

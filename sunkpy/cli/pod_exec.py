@@ -1,4 +1,4 @@
-"""Pods that a person with kubectl may enter: the scheduler's reaches slurmrestd, slurmctld's has scontrol."""
+"""Runs commands by kubectl exec in the scheduler's pod, which reaches slurmrestd, and in slurmctld's, with scontrol."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIMIT_S: Final = 60.0
 
 
 class NoWay(LookupError):
-    """No pod can be entered; the text says why."""
+    """The person cannot run a command in a pod of this component; the text says why."""
 
 
 class ExecFailed(Exception):
@@ -44,24 +44,22 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def relay_for(kube: Kube, access: Access) -> Relay:
-    """A relay through the scheduler of the only Slurm cluster that the person can mean. Nothing is started yet.
+    """Return a relay to slurmrestd through the scheduler's pod of the person's Slurm cluster. It starts nothing yet.
 
     Raises:
-        NoWay: there is none, or the person may not enter its pod.
+        NoWay: there is no such pod, or several clusters may be meant, or the person may not run a command in the pod.
     """
     namespace = (await find_pod(kube, access, "scheduler")).metadata.namespace
     tried: list[str] = []
 
     async def command() -> Sequence[str]:
-        """The command line for kubectl exec. It takes a pod that has not been tried, if there is one, because the one
-        that failed may be about to go.
-        """
+        """Return the command line of kubectl exec, for a pod that has not been tried yet if there is one."""
         try:
             pods = await _ready_pods(kube, "scheduler", namespace)
         except KubeError as error:
             raise NoWay(str(error)) from error
         if not pods:
-            raise NoWay(f"no pod of a scheduler is ready in namespace {namespace}")
+            raise NoWay(f"no scheduler's pod is ready in namespace {namespace}")
         pod = next((pod for pod in pods if pod.name not in tried), pods[0])
         tried.append(pod.name)
         return words_in(pod, access.kubeconfig, _RELAY, takes_input=True)
@@ -70,10 +68,12 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
 
 
 async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
-    """A ready pod that the person may enter: of the named Slurm cluster, or of the only one.
+    """Return a ready pod of this component in which the person may run commands.
+
+    It is a pod of the Slurm cluster in `access.namespace`, or of the only cluster.
 
     Raises:
-        NoWay: there is none.
+        NoWay: there is no such pod.
     """
     if shutil.which("kubectl") is None:
         raise NoWay("kubectl is not installed here")
@@ -84,12 +84,12 @@ async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
     except KubeError as error:
         raise NoWay(str(error)) from error
     if not allowed:
-        raise NoWay(f"you may not create pods/exec in namespace {namespace}, for the pod of the {component}")
+        raise NoWay(f"you may not create pods/exec in namespace {namespace}, where the {component}'s pod is")
     return pods[0]
 
 
 def words_in(pod: OurPod, kubeconfig: Path | None, command: Sequence[str], *, takes_input: bool = False) -> list[str]:
-    """The command line by which kubectl runs the command in the first container of that pod."""
+    """Return the command line by which kubectl runs a command in the first container of the pod."""
     namespace, name = pod.key
     config = ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
     how = ["-i"] if takes_input else []
@@ -97,10 +97,10 @@ def words_in(pod: OurPod, kubeconfig: Path | None, command: Sequence[str], *, ta
 
 
 async def run_there(words: Sequence[str]) -> Said:
-    """Run a command of `words_in`, to its end.
+    """Run a command line of `words_in` to its end, and return what it printed.
 
     Raises:
-        ExecFailed: it could not be run, or did not end.
+        ExecFailed: kubectl could not be run, or the command did not end within a minute.
     """
     try:
         process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -120,9 +120,9 @@ async def run_there(words: Sequence[str]) -> Said:
 def _only_namespace(pods: Sequence[OurPod], component: str, named: str) -> str:
     found = sorted({pod.metadata.namespace for pod in pods})
     if not found:
-        raise NoWay(f"no pod of a {component} is ready{f' in namespace {named}' if named else ''}")
+        raise NoWay(f"no {component} pod is ready{f' in namespace {named}' if named else ''}")
     if len(found) > 1:
-        raise NoWay(f"there are {component} pods in the namespaces {', '.join(found)}: name one with -n, or ask there")
+        raise NoWay(f"there are {component} pods in the namespaces {', '.join(found)}: name one of them with -n")
     return found[0]
 
 

@@ -1,6 +1,6 @@
-"""The pool as far as the person who asks may read it: all of one Slurm cluster, in a handful of requests at once.
+"""Reads the pool of a Slurm cluster, as far as the person may read it, in a few parallel requests.
 
-The apiserver answers from its cache, so a person who watches the pool costs etcd nothing.
+The apiserver answers them from its cache, so a person who watches the pool causes no load on etcd.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ U = TypeVar("U", bound=KubeObject)
 
 _SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 _NAMES: Final = ("slurm",)
-"""Names of a scheduler whose settings could not be read."""
+"""The assumed names of the scheduler if its settings could not be read: the chart's default."""
 _USER: Final = "k8s"
 
 
 class PoolReader:
-    """Reads the pool. `namespace`: only this one. `not_asked`: what a person reads if there is no Slurm to ask.
-    `slurms_silence`: why Slurm could not be read.
+    """Reads the pool. `namespace`: the namespace of the Slurm cluster; empty for all clusters.
+
+    `not_asked`: the text to note if there is no way to Slurm (`slurm` None). `slurms_silence`: after a read, why Slurm
+    did not answer; empty if it did.
     """
 
     def __init__(
@@ -59,11 +61,11 @@ class PoolReader:
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str = "") -> Self:
-        """A reader of both sides, as the command line reaches them."""
+        """Return a reader that uses these connections."""
         return cls(sides.kube, sides.slurm, sides.settings, namespace=namespace, not_asked=sides.not_asked)
 
     async def read(self) -> PoolFacts:
-        """Read all that `sunkpy status` shows.
+        """Read all that `kubectl sunk status` shows: NodeSets, nodes, slurmd pods, workload pods, and Slurm's side.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -83,7 +85,7 @@ class PoolReader:
         )
 
     async def read_queue(self, *, with_nodes: bool = False) -> PoolFacts:
-        """Pods and jobs, which is what `sunkpy queue` shows; Slurm's nodes too where they are wanted.
+        """Read the workload pods and Slurm's jobs, which `kubectl sunk queue` shows. `with_nodes`: also Slurm's nodes.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -94,7 +96,8 @@ class PoolReader:
         wanted = dict.fromkeys(name for each in own for name in each.scheduler_names) or _NAMES
         if settings and not own:
             there = ", ".join(sorted({each.namespace for each in settings}))
-            self._unread.append(f"Slurm cluster: none in namespace {self.namespace}; those in {there} may be meant: -n")
+            none = f"there is none in namespace {self.namespace}; there are some in {there}: name one of these with -n"
+            self._unread.append(f"Slurm cluster: {none}")
         user = own[0].slurm.user if own else _USER
         found, facts = await asyncio.gather(self._pods(wanted), self._of_slurm(user, with_nodes=with_nodes))
         if self._slurm is None:
@@ -109,8 +112,7 @@ class PoolReader:
         )
 
     async def namespaces_of_node(self, name: str) -> frozenset[str]:
-        """The namespaces that have a slurmd pod for the node with this name in Kubernetes or in Slurm; empty if the
-        person may not look.
+        """Return the namespaces with a slurmd pod for a node of this name in Kubernetes or Slurm; empty if unreadable.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -120,7 +122,7 @@ class PoolReader:
         return frozenset(pod.metadata.namespace for pod in slurmd if name in (pod.spec.node_name, slurm_node_of(pod)))
 
     async def past(self, name: str) -> NodePast | None:
-        """What is known of the past of a node, by its name in Kubernetes or in Slurm; None if there is no such node.
+        """Read what is known about the past of a node; None if no node has this name in Kubernetes or in Slurm.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -150,7 +152,7 @@ class PoolReader:
         )
 
     async def _events(self, name: str, slurmd: Pod | None) -> list[Event]:
-        """Events of the Node of that name, or of the slurmd pod: other pods may have such names, too."""
+        """Return the Events about the Node of this name, or about the slurmd pod of this name in its namespace."""
         namespace = slurmd.metadata.namespace if slurmd is not None else self.namespace
         listed = await self._listed("Events", paths.ALL_EVENTS, Event, fields=f"involvedObject.name={name}")
         about = ((event, event.involved_object) for event in listed or ())
@@ -169,7 +171,7 @@ class PoolReader:
             return None
 
     async def _of_slurm(self, user: str, *, with_nodes: bool) -> PoolFacts:
-        """Slurm's part, as far as it answers; `user` is that of the scheduler."""
+        """Read Slurm's jobs, partitions and maybe nodes; empty if Slurm does not answer. `user`: the scheduler's."""
         if self._slurm is None:
             return PoolFacts()
         try:
@@ -189,7 +191,7 @@ class PoolReader:
         )
 
     async def _pods(self, schedulers: Iterable[str]) -> tuple[Pod, ...] | None:
-        """Those of all namespaces that name one of the schedulers, and have not ended; None: may not be read."""
+        """Return the pods of all namespaces that name one of these schedulers and have not ended; None if unread."""
         living = "status.phase!=Succeeded,status.phase!=Failed"
         fields = (f"spec.schedulerName={name},{living}" for name in schedulers)
         listings = (self._listed("pods for Slurm", paths.ALL_PODS, Pod, fields=each) for each in fields)

@@ -1,4 +1,4 @@
-"""The scheduler's settings, nodes, other pods and volumes, as far as the person who asks may read them."""
+"""Reads what the scheduler decides on: its settings, nodes, other pods and volumes, with the person's rights."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the scheduler, nodes and their slurmd pods, pods of other schedulers, `placed` ones of its own, and
-    volumes if pods have any.
+    """What the person may read of all that the scheduler decides on for the pods of one namespace.
 
-    None: could not be read; `unread` says what and why. `known_names`: of all schedulers whose settings could be read.
+    A field is None if it could not be read; `unread` says what, and why. `known_names`: the names under which pods name
+    this scheduler; if none matched, those of all schedulers found. `others`: the pods of other schedulers that have not
+    ended. `placed`: pods on nodes that name this scheduler. `storage`: the volumes, if the pods have any.
     """
 
     settings: SchedulerSettings | None = None
@@ -63,17 +64,17 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def families(self) -> Families:
-        """The families that the scheduler knows."""
+        """The families of workloads that the scheduler knows, by its settings."""
         return self.settings.families if self.settings is not None else FAMILIES
 
     @property
     def largest_gang(self) -> int:
-        """The most pods of one gang."""
+        """The most pods that one gang may have, by the scheduler's settings."""
         return self.settings.largest_gang if self.settings is not None else LARGEST_GANG
 
     @property
     def policy(self) -> Policy:
-        """The settings that decisions need; the defaults of the chart when they could not be read."""
+        """The scheduler's settings that decisions need; the chart's defaults if the settings could not be read."""
         if self.settings is None:
             return Policy(gpu_resources=_GPUS)
         return self.settings.policy
@@ -85,22 +86,22 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_SLURM_STATE, "") for pod in pods}
 
     def slurm_node_of(self, pod: Pod) -> str:
-        """The Slurm node on whose Kubernetes node a pod is. If that cannot be read, it is what the pod itself says."""
+        """Return the Slurm node of a pod's node, by the slurmd pod there, or else by the pod's own annotation."""
         on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
         return next(map(slurm_node_of, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
 
     def slurm_node_at(self, hostname: str) -> str:
-        """The Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty when there is none."""
+        """Return the Slurm node of the Node whose label `kubernetes.io/hostname` has this value; empty if none has."""
         hosts = {node.name for node in self.nodes or () if node.labels.get(HOSTNAME) == hostname}
         return next((slurm_node_of(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
 
     def node_behind(self, slurm_node: str) -> Node | None:
-        """The Kubernetes node of a Slurm node."""
+        """Return the Node on which the slurmd pod of a Slurm node runs; None if it could not be read."""
         hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if slurm_node_of(pod) == slurm_node}
         return next((node for node in self.nodes or () if node.name in hosts), None)
 
     def path_to(self, slurm_node: str) -> tuple[str, ...]:
-        """The switches above it, widest first, as the scheduler sees them; empty if nobody knows."""
+        """Return the switches above a Slurm node, widest first, as the scheduler sees them; empty if unknown."""
         if label := (self.settings.switch_label if self.settings is not None else ""):
             node = self.node_behind(slurm_node)
             return (node.labels[label],) if node is not None and node.labels.get(label) else ()
@@ -108,21 +109,19 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def places(self) -> dict[str, str]:
-        """Slurm node → where it stands in the network, as the syncer wrote it on the slurmd pod."""
+        """Slurm node → its place in the network, as the syncer wrote it on the slurmd pod."""
         pods = self.slurmd_pods or ()
         return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_TOPOLOGY, "") for pod in pods}
 
     def restricted(self, gang: Gang) -> Gang:
-        """The gang as the scheduler sees it, with the rules for what its namespace may ask for, as far as they are
-        known.
-        """
+        """Return the gang with the restrictions of its namespace (`scheduler.access`), as far as they are known."""
         if self.settings is None or self.namespace is None:
             return gang
         rule = rule_for(self.settings.access, self.namespace, annotated=self.settings.annotated_access)
         return restricted(gang, rule, default_partition=self.settings.default_partition)
 
     def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
-        """On which nodes pods with all of these specs may run; None if nodes or slurmd pods could not be read."""
+        """Return the nodes on which pods with any of these specs may run; None if nodes or slurmd pods are unread."""
         if self.nodes is None or self.slurmd_pods is None:
             return None
         candidates = self._candidates()
@@ -131,7 +130,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return in_common(tuple(each))
 
     def eligibility_of(self, gang: Gang) -> Eligibility | None:
-        """On which nodes the job of a gang may run, as far as this could be read."""
+        """Return the nodes on which the job of a gang may run; None if nodes or slurmd pods could not be read."""
         found, pods = self.eligibility(deciding_specs(gang)), [p for p in gang.first_wave if has_claims(p.spec)]
         if found is not None and self.storage is not None and pods:
             may_grow = self.policy.may_grow(gang.options.partition)
@@ -139,8 +138,9 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return minus(found, self._avoided_by(gang)) if found is not None else None
 
     def within_limits(self, gang: Gang) -> Gang:
-        """The gang with the limits that follow from ports, affinity and devices of its pods, as far as they can be read
-        from here.
+        """Return the gang with the limits that follow from the ports, affinity and devices of its pods.
+
+        Gangs with ResourceClaims or device classes stay as they are, because their limits cannot be read from here.
         """
         specs = [pod.spec for pod in gang.members]
         wanted = (name for spec in specs for each in containers_of(spec) for name in each.resources.requests)
@@ -150,7 +150,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return within_limits(gang, self.policy.gpu_resources, plugin_resource=handed_out)
 
     def _avoided_by(self, gang: Gang) -> dict[str, str]:
-        """Slurm nodes where pods that are there keep those of a gang away, or are missing, and why."""
+        """Return Slurm node → why the pods there, or pods missing there, keep the gang away (pod affinity)."""
         everyone = [pod for pod in (*self.others, *self.placed) if pod.spec.node_name]
         around = Surroundings.of({node.name: node for node in self.nodes or ()}, everyone)
         waiting = [pod for pod in gang.first_wave if not pod.spec.node_name]
@@ -159,7 +159,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_nodes[node]: why for node, why in avoided.items() if node in slurm_nodes}
 
     def named_nodes(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
-        """The nodes that the pods name, and whether they may go there; empty and None if they name none."""
+        """Return the nodes that the gang's pods name, and whether they may run there; empty and None without any."""
         named = {uid: self.slurm_node_at(host) for uid, host in gang.named_hosts.items()}
         each = {pod.uid: where for pod in gang.members if (where := self.eligibility([pod.spec])) is not None}
         is_known = bool(named) and each.keys() == named.keys()
@@ -181,7 +181,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterReader:
-    """Reads the cluster, and records what it may not read. `settings` of the scheduler, if they are known."""
+    """Reads a `ReadableCluster`, and notes what the person may not read. `settings`: the scheduler's, if known."""
 
     def __init__(self, kube: Kube, settings: SchedulerSettings | None = None) -> None:
         self._kube = kube
@@ -189,12 +189,12 @@ class ClusterReader:
         self._unread: list[str] = []
 
     async def around(self, namespace: str, scheduler: str, pods: Iterable[Pod]) -> ReadableCluster:
-        """The cluster for the pods in a namespace that name a scheduler.
+        """Read the cluster as the scheduler with this name sees it, for the pods of one namespace.
 
         Args:
-            namespace: its name.
-            scheduler: the name on the pods.
-            pods: those of the namespace.
+            namespace: the namespace of the pods.
+            scheduler: the scheduler's name on the pods.
+            pods: all pods of the namespace.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -237,7 +237,7 @@ class ClusterReader:
         return [pod for pod in found if is_slurmd(pod)] if found is not None else None
 
     async def _storage(self, namespace: str, pods: Iterable[Pod]) -> Storage | None:
-        """None when some of it may not be read: then volumes are not explained."""
+        """Read claims, volumes and storage classes; None if one kind could not be read: then volumes do not count."""
         claims = await self._or_not("claims", self._kube.list_objects(paths.claims(namespace), Claim))
         volumes = await self._or_not("volumes", self._kube.list_objects(paths.VOLUMES, Volume))
         classes = await self._or_not("storage classes", self._kube.list_objects(paths.STORAGE_CLASSES, StorageClass))
@@ -258,9 +258,7 @@ class ClusterReader:
         )
 
     async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:
-        """The namespace is found in a list, as the scheduler does it, because a person may be allowed to list and not
-        to get.
-        """
+        """Read the namespace from a list, as the scheduler does: a person may be allowed to list, but not to get."""
         if settings is None or not settings.reads_namespaces:
             return Namespace(name=name)
         listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={name}")
@@ -275,8 +273,9 @@ class ClusterReader:
 
 
 async def read_settings(kube: Kube, at_hand: SchedulerSettings | None, unread: list[str]) -> list[SchedulerSettings]:
-    """The settings at hand; without them, the settings of all schedulers that may be read. What may not be read is
-    added to `unread`.
+    """Return the settings at hand; without them, those of all schedulers, from their ConfigMaps.
+
+    What the person may not read is added to `unread`.
     """
     if at_hand is not None:
         return [at_hand]
@@ -294,7 +293,7 @@ async def read_settings(kube: Kube, at_hand: SchedulerSettings | None, unread: l
 
 
 async def or_not(what: str, answer: Awaitable[T], unread: list[str]) -> T | None:
-    """The answer; None, and a line in `unread`, when the person may not read it."""
+    """Return the answer; if the person may not read it, return None and add a line to `unread`."""
     try:
         return await answer
     except (Forbidden, NotFound, NotServed) as error:

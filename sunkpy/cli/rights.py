@@ -1,4 +1,4 @@
-"""Ask the apiserver whether the person who runs the command may do something."""
+"""Asks the apiserver whether the person who runs the command has a right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Review(Wire, frozen=True, kw_only=True):
 
 
 async def may(kube: Kube, verb: str, resource: str, *, group: str = "", subresource: str = "", namespace: str) -> bool:
-    """True if the person who asks may do this in one namespace, or in all (`namespace` empty).
+    """True if the person has the right to do this in a namespace, or in all namespaces if `namespace` is empty.
 
     Raises:
         KubeError: the apiserver did not answer.

@@ -1,4 +1,4 @@
-"""`sunkpy roll`: how the roll of a NodeSet stands, and what pauses, resumes and hastens it."""
+"""`kubectl sunk roll`: shows how far the roll of a NodeSet's slurmd pods is; pauses, resumes or hastens it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from sunkpy.kube.connection import current_namespace
 
 
 class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks `sunkpy roll` to do. `max_unavailable`: a number or a percentage; None leaves it as it is."""
+    """What a person asks `kubectl sunk roll` to do with a NodeSet.
+
+    `max_unavailable`: the new maxUnavailable, a number or a percentage; None leaves it as it is.
+    """
 
     nodeset: str
     verb: Verb
@@ -32,13 +35,13 @@ class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """The command as a person types it, without the namespace."""
+        """The command as the person types it, without the namespace."""
         pace = f" --max-unavailable {self.max_unavailable}" if self.max_unavailable is not None else ""
         return f"kubectl sunk roll {self.nodeset} {self.verb}{pace}"
 
 
 async def roll(access: Access, order: RollOrder) -> Shown:
-    """Change a roll if that is asked for, and show how it stands.
+    """Change the roll of a NodeSet if the person asks for that, and return the answer: how far the roll is.
 
     Raises:
         BadSettings, KubeError: the NodeSet cannot be read or changed.
@@ -67,7 +70,7 @@ def _none(why: Explanation, form: Form) -> Shown:
 
 
 async def _find(access: Access, order: RollOrder) -> str | Explanation:
-    """The namespace of the kubeconfig if it has such a NodeSet, else the only one that has; why there is none."""
+    """Return the kubeconfig's namespace if it has such a NodeSet, or else the only one that has; else why not."""
     current, name = current_namespace(access.kubeconfig), order.nodeset
     async with await Kube.connect(access.kubeconfig) as kube:
         found = await or_not("NodeSets of all namespaces", kube.list_objects(paths.nodesets(), NodeSet), [])
@@ -80,7 +83,7 @@ async def _find(access: Access, order: RollOrder) -> str | Explanation:
 
 
 async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeSetFacts:
-    """Only if the NodeSet is as it was read."""
+    """Write the change if the NodeSet is still as it was read, and return the NodeSet read again."""
     meta, key = facts.nodeset.metadata, facts.nodeset.key
     seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     await kube.patch(paths.nodeset(*key), {"metadata": seen, "spec": change.spec})
@@ -88,7 +91,7 @@ async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeS
 
 
 async def _job_ends(sides: Sides, facts: NodeSetFacts, namespace: str) -> tuple[tuple[JobEnd, ...], str]:
-    """The jobs that a roll waits for, and why Slurm could not be read."""
+    """Return the jobs that the roll waits for, and why Slurm did not answer (empty if it did)."""
     if sides.slurm is None or not busy_nodes(facts):
         return (), ""
     reader = PoolReader.over(sides, namespace=namespace)

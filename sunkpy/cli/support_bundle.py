@@ -1,8 +1,7 @@
-"""`sunkpy support-bundle`: everything that a helper needs to see, in one file.
+"""`kubectl sunk support-bundle`: writes one file with all that somebody needs who helps with an installation.
 
-Everything is read as the person who asks, and no Secret is read at all. What may go in is decided by
-`sunkpy.core.overview.redaction`. Logs are those of the processes of the charts, the last of each; of pods of people
-there is nothing but their names.
+The command reads with the rights of the person, and reads no Secret. `sunkpy.core.overview.redaction` removes what
+looks like a secret. The file has the end of the logs of the charts' processes. Of people's pods it has only the names.
 """
 
 from __future__ import annotations
@@ -38,15 +37,13 @@ from sunkpy.slurm import Slurm, errors
 U = TypeVar("U", bound=KubeObject)
 
 LOG_BYTES: Final = 256 * 2**10
-"""The most of one log. With fifty pods, which no installation has, 25 MB before they are packed."""
+"""The most bytes of one log: with two logs of each of fifty pods, 25 MB before they are compressed."""
 _MOST_LOGS: Final = 50
 _OURS: Final = "app.kubernetes.io/part-of=sunkpy"
 _PARTS: Final = frozenset(
     {"operator", "syncer", "scheduler", "accounts", "logins", "slurmctld", "slurmdbd", "slurmrestd"}
 )
-"""The parts of an installation whose logs go into the bundle. Login pods and slurmd are left out, because their logs
-say what people did.
-"""
+"""The components whose logs go into the bundle. Logs of slurmd and of login pods do not: they show what people did."""
 _WORKLOADS: Final = ("deployments", "statefulsets", "daemonsets")
 
 
@@ -69,11 +66,11 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 async def make_bundle(access: Access, file: Path) -> Shown:
-    """Read all that may be read, and write the file, for its owner alone.
+    """Read all that the person may read, and write the bundle to `file`, which only its owner can read.
 
     Raises:
-        BadSettings, KubeError: there is no way to any apiserver.
-        FileExistsError: there is such a file.
+        BadSettings, KubeError: the apiserver cannot be reached.
+        FileExistsError: the file exists already.
     """
     async with connected(access) as sides:
         namespace = access.namespace or sides.namespace
@@ -95,7 +92,7 @@ async def make_bundle(access: Access, file: Path) -> Shown:
 
 
 def _parts_of(found: Installation) -> dict[str, object]:
-    """Versions, rights, policies, Leases, and of Secrets whether they are there."""
+    """Return what goes into installation.json: versions, rights, policies, Leases, and which Secrets exist."""
     named = (
         "own_version",
         "server_version",
@@ -115,7 +112,7 @@ def _parts_of(found: Installation) -> dict[str, object]:
 
 
 class _Collector:
-    """The files by name; `unread`: what could not be read, and why."""
+    """Collects the files of a support bundle. `files`: name → content; `unread`: what could not be read, and why."""
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube = kube
@@ -124,16 +121,16 @@ class _Collector:
         self.unread: list[str] = []
 
     def add(self, name: str, value: object) -> None:
-        """Add a file as JSON, scrubbed."""
+        """Add a file with this value as JSON, with secrets removed."""
         plain = scrubbed(msgspec.to_builtins(value, str_keys=True))
         self.files[name] = msgspec.json.format(msgspec.json.encode(plain))
 
     def add_text(self, name: str, text: str) -> None:
-        """Add a text as it is, scrubbed."""
+        """Add a file with this text, with secrets removed."""
         self.files[name] = f"{scrub(text)}\n".encode()
 
     async def of_kubernetes(self, found: Installation) -> None:
-        """Objects, logs and configurations."""
+        """Add files with objects, Events, logs and Slurm's configuration files."""
         for name in ("nodes", "nodesets", "slurmd_pods", "processes"):
             self.add(f"objects/{name.replace('_', '-')}.json", public(getattr(found, name) or ()))
         for kind in _WORKLOADS:
@@ -150,7 +147,7 @@ class _Collector:
             await self._logs(pod)
 
     async def _events(self, found: Installation) -> list[Event]:
-        """Those about Nodes, and about what is in the namespaces of the charts."""
+        """Return the Events about Nodes, and about objects in the namespaces of the charts."""
         spaces = {pod.metadata.namespace for pod in found.processes or ()} | {self._namespace} - {""}
         listed = await self._listed("Events", paths.ALL_EVENTS, Event)
         return [event for event in listed if event.involved_object.namespace in spaces or _is_of_node(event)]
@@ -163,7 +160,7 @@ class _Collector:
             return []
 
     async def _logs(self, pod: OurPod) -> None:
-        """The last of the first container's log, and of the one before it where it has restarted."""
+        """Add the end of the log of the pod's first container, and of the run before if the container has restarted."""
         container = next((each.name for each in pod.spec.containers), "")
         has_restarted = any(each.restart_count for each in pod.status.container_statuses if each.name == container)
         for previous in (False, True) if has_restarted else (False,):
@@ -178,7 +175,7 @@ class _Collector:
             self.add_text(name, text[-LOG_BYTES:].decode(errors="replace"))
 
     async def of_slurm(self, slurm: Slurm | None, not_asked: str) -> None:
-        """What sdiag says; without Slurm, why it was not asked."""
+        """Add a file with slurmctld's statistics (sdiag), or note why Slurm was not asked."""
         if slurm is None:
             self.unread.append(f"sdiag: {not_asked}")
             return

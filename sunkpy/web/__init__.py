@@ -1,1 +1,1 @@
-"""The page: one read of both sides for all viewers, over HTTP and server-sent events. It changes nothing."""
+"""The web page of the pool: one read of Slurm and Kubernetes for all viewers, sent over HTTP. It changes nothing."""

@@ -1,13 +1,13 @@
-"""Who looks, and what they may see: proved by what the browser sends, a cookie or a bearer token.
+"""Who looks at the page, and what they may see: the browser proves it by a cookie or a bearer token.
 
-* In the cluster, a token of Kubernetes proves it: people who may `get nodesets` in the namespace see the pool, and see
-  the pods of each namespace where they may `get pods`. A token of Slurm (`scontrol token`) proves it too, and shows its
-  user their own jobs; a browser may bring such a token once, and gets a session in its place.
-* On a person's own machine, a key proves it. Only the link that the command prints has this key, because other people
-  may have a login on that machine.
+* In the cluster, the token may be one of Kubernetes: people who may `get nodesets` in the namespace see the pool, and
+  they see the pods of each namespace where they may `get pods`. It may also be one of Slurm (`scontrol token`): its
+  user sees their own jobs. A browser sends a token of Slurm once, and gets a session instead.
+* On a person's own machine, it is a key. Only the link that the command prints has this key, because other people may
+  have a login on that machine.
 
-A verdict is kept for a minute, so a person who loses a right keeps it here for that long. The apiserver gets a few
-questions at once at most, whatever strangers send; a known person does not wait for them.
+The answer about a token is kept for a minute, so a person who loses a right keeps it here for that long. At most a few
+questions at a time go to the apiserver, whatever strangers send; a known person does not wait for them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,14 @@ V = TypeVar("V")
 _KEPT_S: Final = 60.0
 _REFUSED_S: Final = 5.0
 _USED_S: Final = 24 * 3600.0
-"""For so many seconds it is remembered that a token of Slurm has opened the page. A token of my-page lives for five
-minutes.
-"""
+"""How long the page remembers that a token of Slurm has opened it. A token of my-page lives for only five minutes."""
 _REMEMBERED: Final = 4096
 _AT_ONCE: Final = 4
 _LONGEST: Final = 16 * 1024
 
 
 class PageDenied(Exception):
-    """It is not proved who asks, or they may not see the page; the text says why, or which right is missing."""
+    """The token does not prove who asks, or this person may not see the page; the text says why. `status`: of HTTP."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -57,24 +55,24 @@ class Doorkeeper(Protocol):
     """Decides who may look at the page, and what they may see."""
 
     async def sight(self, token: str) -> Sight:
-        """What the bearer of the token may see.
+        """Return what the bearer of the token may see.
 
         Raises:
-            PageDenied: it is not proved who the bearer is, or they may see nothing.
+            PageDenied: the token does not prove who the bearer is, or they may see nothing.
             KubeError, SlurmError: the apiserver or Slurm could not be asked.
         """
 
     async def enter(self, token: str) -> str:
-        """What the browser of a person with this token keeps: the token itself, or a session in its place.
+        """Return what the browser of a person with this token is to keep as its cookie: the token, or a session.
 
         Raises:
-            PageDenied: as in `sight`; or a link of my-page was opened before, or too many sessions are open.
+            PageDenied: as in `sight`; or this link of my-page was opened before, or no session can be signed yet.
             KubeError, SlurmError: as in `sight`.
         """
 
 
 class LocalDoor:
-    """Knows one key, that of the person who started the command. They see what they may read."""
+    """The doorkeeper on a person's own machine: who has the key of the printed link sees all that the command reads."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -82,7 +80,7 @@ class LocalDoor:
     async def sight(self, token: str) -> Sight:
         """See `Doorkeeper`."""
         if not token.isascii() or not hmac.compare_digest(token, self._key):
-            raise PageDenied(401, "open the link that the command has printed")
+            raise PageDenied(401, "this needs a key: open the link that the command has printed")
         return EVERYTHING
 
     async def enter(self, token: str) -> str:
@@ -92,7 +90,10 @@ class LocalDoor:
 
 
 class ClusterDoor:
-    """Asks the apiserver, and for a token of Slurm the slurmrestd of `slurm_url`. `namespaces`: those with pods."""
+    """The doorkeeper in the cluster: asks the apiserver about a token, or slurmrestd at `slurm_url` if it is Slurm's.
+
+    `namespaces`: returns the namespaces whose pods the page shows.
+    """
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class ClusterDoor:
     async def sight(self, token: str) -> Sight:
         """See `Doorkeeper`."""
         if not token or len(token) > _LONGEST or not token.isascii():
-            raise PageDenied(401, "give a token: kubectl create token NAME, or that of your kubeconfig")
+            raise PageDenied(401, "give a token: from kubectl create token NAME, or from your kubeconfig")
         digest = hashlib.sha256(token.encode()).digest()
         self._recall_refusal(digest)
         try:
@@ -129,13 +130,13 @@ class ClusterDoor:
             raise
 
     async def enter(self, token: str) -> str:
-        """See Doorkeeper. A link opens once: a person who finds it later, in a history or a chat, is not let in."""
+        """See `Doorkeeper`. A link of my-page opens once, so that nobody can use one that they find in a chat later."""
         sight = await self.sight(token)
         if not user_of(token):
             return token
         digest = hashlib.sha256(token.encode()).digest()
         if digest in self._used:
-            raise PageDenied(401, "this link was opened already: my-page prints another one")
+            raise PageDenied(401, "this link was opened already: run my-page, which prints another one")
         try:
             session = self._sessions.begin(sight.user)
         except NoSession as error:
@@ -177,7 +178,7 @@ class ClusterDoor:
         return review.user
 
     async def _answer(self, known: MutableMapping[K, V], digest: bytes, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """The known answer, without a wait; or that to a question, which waits for its turn."""
+        """Return the known answer at once; otherwise wait for a turn, ask, and keep the answer."""
         if (answer := known.get(key)) is not None:
             return answer
         async with self._turn:

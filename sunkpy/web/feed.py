@@ -1,8 +1,8 @@
-"""One reader for all viewers. It reads as long as somebody looks, and sends each viewer what has changed for them.
+"""Reads the pool for all viewers of the page, as long as somebody looks, and sends each viewer what has changed.
 
-Viewers with the same rights share a channel: tables are filtered, compared, encoded and compressed once for each. A
-viewer costs a queue of texts that all have in common. slurmrestd and the apiserver see one reader, however many look;
-the next read is not sent before ten times what the last one took.
+Viewers with the same rights share a channel: the tables are filtered, compared, encoded and compressed once for each
+channel, and each viewer has a queue of the same texts. slurmrestd and the apiserver see one reader, however many people
+look. The next read begins only after ten times the time that the last one took.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from sunkpy.slurm.pace import LONGEST_S, SHARE
 from sunkpy.web.source import PageSource
 
 AGAIN: Final = "again"
-"""Sent to a viewer in place of a difference that is too large: the viewer then reads the whole page, which is
-compressed.
+"""The message to a viewer if an update is too large or was missed: the browser then reads the whole page, compressed.
 """
 _LARGEST: Final = 64 * 1024
 _LINGER_S: Final = 60.0
@@ -35,7 +34,10 @@ _FAST: Final = 4
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes since the update before, or since empty tables. `at`: when it was read, in seconds since 1970."""
+    """The changes of the page's tables since the update before, or all rows for a new viewer.
+
+    `at`: when the pool was read, in seconds since 1970.
+    """
 
     number: int
     at: float
@@ -43,7 +45,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Channel:
-    """Sends to all viewers who may see the same."""
+    """The tables for all viewers with the same rights, and the queues to them (`viewers`)."""
 
     def __init__(self, sight: Sight, tables: Tables, number: int, at: float) -> None:
         self.sight = sight
@@ -54,18 +56,18 @@ class Channel:
 
     @property
     def number(self) -> int:
-        """The number of the state that `page` gives now."""
+        """The number of the update that `page` includes."""
         return self._number
 
     def page(self) -> bytes:
-        """All tables as compressed JSON."""
+        """Return all tables of these viewers as compressed JSON."""
         if not self._page:
             whole = Update(number=self._number, at=self._at, tables=diff_tables(EMPTY, self._tables))
             self._page = gzip.compress(msgspec.json.encode(whole), _FAST)
         return self._page
 
     def update(self, tables: Tables, number: int, at: float) -> None:
-        """Send what has changed."""
+        """Send the changes of the tables to all viewers of this channel."""
         new = filter_tables(tables, self.sight)
         text = msgspec.json.encode(Update(number=number, at=at, tables=diff_tables(self._tables, new))).decode()
         self._tables, self._number, self._at, self._page = new, number, at, b""
@@ -77,7 +79,7 @@ class Channel:
 
 
 class Feed:
-    """Keeps the tables. `facts`: what they were made from."""
+    """The page's tables (`tables`), kept up to date as long as somebody looks. `facts`: what they were built from."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class Feed:
         self.tables = EMPTY
 
     async def run(self) -> None:
-        """Read as long as somebody looks, until cancelled."""
+        """Read the pool again and again while somebody looks at the page, until cancelled."""
         while True:
             await self._wanted.wait()
             started_s = self._clock()
@@ -115,10 +117,10 @@ class Feed:
                 self._read.clear()
 
     async def refresh(self) -> None:
-        """Read once, and send what has changed.
+        """Read the pool once, and send the changes to all viewers.
 
         Raises:
-            KubeError: nothing has changed.
+            KubeError: the apiserver could not be read; the tables stay.
         """
         facts = await self.source.read()
         self.tables = await asyncio.to_thread(build_tables, facts, self.tables)
@@ -126,7 +128,7 @@ class Feed:
         self._publish()
 
     async def channel(self, sight: Sight) -> Channel:
-        """A channel for a viewer with these rights; waits for the first read."""
+        """Return the channel of viewers with these rights, after the first read of the pool."""
         self._wanted_at_s = self._clock()
         self._wanted.set()
         await self._read.wait()
@@ -136,12 +138,12 @@ class Feed:
 
     @property
     def number(self) -> int:
-        """How many updates were sent."""
+        """The number of the last update."""
         return self._number
 
     @property
     def viewers(self) -> int:
-        """How many viewers look at the page."""
+        """How many viewers look at the page now."""
         return sum(len(channel.viewers) for channel in self._channels.values())
 
     def _publish(self) -> None:
@@ -153,8 +155,8 @@ class Feed:
             channel.update(self.tables, self._number, self._at)
 
     def _fail(self, why: str) -> None:
-        """Keep what was read, and tell viewers that it is old."""
-        head, said = self.tables[HEAD].get("", HeadRow(headline="")), f"Kubernetes: {why}; what is shown is older"
+        """Keep the tables, and tell viewers in the page's head that they are old."""
+        head, said = self.tables[HEAD].get("", HeadRow(headline="")), f"Kubernetes: {why}; the page shows old data"
         assert isinstance(head, HeadRow)
         if said not in head.unread:
             self.tables = {**self.tables, HEAD: {"": msgspec.structs.replace(head, unread=(*head.unread, said))}}

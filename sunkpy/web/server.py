@@ -1,12 +1,12 @@
-"""The routes. Everything that is sent by others is data: JSON, or text in it.
+"""The HTTP routes of the page. Texts that other people wrote, such as job names, are only sent as JSON strings.
 
     GET    /                       the page, its script and style below /static
-    POST   /session {"token": …}   becomes a cookie that no script reads; DELETE forgets it
+    POST   /session {"token": …}   sets a cookie that no script can read; DELETE removes it
     GET    /api/page               all tables that this viewer may see, compressed
-    GET    /api/stream             server-sent events: what has changed
+    GET    /api/stream             server-sent events: the changes of the tables
     GET    /api/explain/…          node/<name>, pod/<namespace>/<name>, job/<id>
 
-401 and 403 say why in {"why": …}. Nothing here writes, and no other origin is asked for anything.
+Errors say why in {"why": …}. No route changes anything, and the page loads nothing from other origins.
 """
 
 from __future__ import annotations
@@ -49,13 +49,15 @@ _STATIC: Final = {
 }
 _HEARTBEAT_S: Final = 15.0
 _AGAIN_S: Final = 60.0
-"""A stream's viewer has to have the right still."""
+"""How often the server checks that the viewer of a stream still has the right to see the page."""
 _VIEWERS: Final = 1000
 
 
 class PageServer:
-    """Serves one feed. `hosts`: the names under which it may be called; none: any.
-    `dashboards`: how the address of each dashboard in Grafana begins.
+    """The HTTP server of the page, for one feed.
+
+    `hosts`: the host names under which browsers may call it; empty allows any. `dashboards`: the beginning of the
+    addresses of sunkpy's dashboards in Grafana.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class PageServer:
         self._streams = 0
 
     def app(self) -> web.Application:
-        """The application to serve."""
+        """Return the aiohttp application with all routes."""
         app = web.Application(client_max_size=64 * 1024, middlewares=[self._guard])
         app.router.add_get("/", self._static)
         app.router.add_get("/static/{name}", self._static)
@@ -87,9 +89,9 @@ class PageServer:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Errors as JSON. On a person's machine no other name leads here: another site may have one that does."""
+        """Refuse other host names, which another site may point at this machine; return errors as JSON."""
         if self._hosts and request.host not in self._hosts:
-            return _json({"why": f"not called {request.host}"}, status=421)
+            return _json({"why": f"this server does not answer under the name {request.host}"}, status=421)
         try:
             return await handler(request)
         except PageDenied as denied:
@@ -104,7 +106,7 @@ class PageServer:
         return web.Response(body=_STATIC[name], content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
 
     async def _enter(self, request: web.Request) -> web.Response:
-        """JSON, which a form of another site cannot send."""
+        """Set the cookie for a token in the body, which must be JSON: a form of another site cannot send that."""
         if request.content_type != "application/json":
             raise PageDenied(415, "send JSON")
         try:
@@ -154,7 +156,7 @@ class PageServer:
     async def _send(
         self, request: web.Request, response: web.StreamResponse, sight: Sight, texts: asyncio.Queue[str]
     ) -> None:
-        """Until the viewer is gone, or may see something else: then the browser comes again by itself."""
+        """Send updates until the viewer is gone or their rights have changed; the browser then connects again."""
         checked_s = time.monotonic()
         with suppress(ConnectionError):
             while True:
@@ -172,10 +174,10 @@ class PageServer:
     async def _explain_node(self, request: web.Request) -> web.Response:
         sight = await self._sight(request)
         if sight.user:
-            raise PageDenied(403, "you see your own jobs")
+            raise PageDenied(403, "with a token of Slurm you see only your own jobs")
         name = request.match_info["name"]
         if name not in self._feed.tables[NODES]:
-            return _json({"why": f"there is no node {name} of Slurm"}, status=404)
+            return _json({"why": f"there is no Slurm node on a Node {name}"}, status=404)
         return _json(await self._stories.of_node(name, sight))
 
     async def _explain_pod(self, request: web.Request) -> web.Response:
@@ -198,7 +200,7 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def _cookie(request: web.Request) -> str:
-    """The name of the cookie of this page only: browsers keep the cookies of one host together, whatever the port."""
+    """Return the name of this page's cookie, with its port: browsers share the cookies of a host between its ports."""
     return f"{COOKIE}-{request.url.port}"
 
 

@@ -1,8 +1,8 @@
-"""The cookie of a person who came with a token of Slurm: good only for this page, and for a working day.
+"""The session cookie of a person who opened the page with a token of Slurm. It is valid for this page, for eight hours.
 
-The link that brings the token stays where links stay: in a history, a chat. So it is short-lived, opens the page once,
-and the browser gets a session in its place. All pods of the page sign with a key that follows from the cluster's
-`jwt.key`, which none of them has: another container of each pod keeps it in a file.
+The link with the token may stay in a browser's history or in a chat. So the token lives for minutes, opens the page
+once, and the browser gets a session instead. All pods of the page sign sessions with the same key, which is derived
+from the cluster's `jwt.key`. The page itself has no `jwt.key`: another container of its pod writes the key to a file.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _LASTS_S: Final = 8 * 3600
 
 
 class NoSession(Exception):
-    """The session is over, or cannot be checked; the text says what to do."""
+    """A session has expired, is invalid, or cannot be signed; the text says what to do."""
 
 
 class Sessions:
-    """Begins sessions, and recognises them."""
+    """Signs session cookies of the page, and verifies them. `key_file`: the file with the key."""
 
     def __init__(self, key_file: Path, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._key_file = key_file
         self._wall_clock = wall_clock
 
     def begin(self, user: str) -> str:
-        """Begin a session, and return the text that the browser keeps.
+        """Return a new session of this Slurm user, as text for the browser's cookie.
 
         Raises:
             NoSession: the key cannot be read.
@@ -39,10 +39,10 @@ class Sessions:
         return jwt.encode(claims, self._key(), algorithm="HS256")
 
     def user(self, text: str) -> str:
-        """The user of Slurm whose session it is; empty if it is none of any page.
+        """Return the Slurm user of a session; empty if the text is not a session of a page.
 
         Raises:
-            NoSession: it is over, or of another page.
+            NoSession: the session has expired, or another page signed it.
         """
         try:
             claims = jwt.decode(text, options={"verify_signature": False})
@@ -59,14 +59,14 @@ class Sessions:
                 options={"require": ["exp", "sub"], "verify_exp": False},
             )
         except (jwt.PyJWTError, RecursionError) as error:
-            raise NoSession(f"this session is not accepted ({error}): my-page prints another link") from error
+            raise NoSession(f"this session is not accepted ({error}): run my-page for another link") from error
         if proved["exp"] < self._wall_clock():
-            raise NoSession("this session is over: my-page prints another link")
+            raise NoSession("this session has expired: run my-page for another link")
         return str(proved["sub"])
 
     def _key(self) -> str:
-        """Read each time: it changes with the key of the cluster."""
+        """Read the key. It is read each time, because it changes with the cluster's `jwt.key`."""
         try:
             return self._key_file.read_text().strip()
         except OSError as error:
-            raise NoSession(f"the page has no key for sessions yet ({error}): try again") from error
+            raise NoSession(f"the page has no key for sessions yet ({error}): try again in a minute") from error

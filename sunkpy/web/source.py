@@ -1,4 +1,4 @@
-"""Where the page gets what it shows: the same readers that answer on the command line."""
+"""The interface by which the page reads the pool; the readers of the command line implement it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from sunkpy.core.page.tables import PageFacts
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The text about one thing."""
+    """The page's detail view of one pod, gang, node or job: explanations, and a node's history."""
 
     explanations: Sequence[Explanation] = ()
     history: History | None = None
 
 
 class PageSource(Protocol):
-    """Reads for the page. All methods raise `KubeError`."""
+    """Reads Slurm and Kubernetes for the page. All methods raise `KubeError` if the apiserver cannot be read."""
 
     async def read(self) -> PageFacts:
-        """Read both sides. The result names what could not be read."""
+        """Read the pool and sunkpy's Events. The result names what could not be read."""
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
-        """A pod."""
+        """Explain a pod."""
 
     async def explain_gang(self, namespace: str, name: str) -> Story:
-        """Gangs of that name, or below an owner of that name."""
+        """Explain the gangs with this name, or with an owner of this name."""
 
     async def explain_node(self, name: str, *, with_devices: bool) -> Story:
-        """A node, its past, and who has its devices: that names pods of all namespaces."""
+        """Explain a node, with its history. `with_devices`: also who has its devices, which names pods of everybody."""

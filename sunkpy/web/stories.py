@@ -1,4 +1,4 @@
-"""The details of one thing: read once for all viewers that look at it within a few seconds."""
+"""The page's detail views of nodes, pods and jobs. Each is read once for all viewers within a few seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REMEMBERED: Final = 512
 
 
 class Stories:
-    """The details of nodes, pods and jobs of one feed."""
+    """Builds the detail views of the nodes, pods and jobs that one feed shows."""
 
     def __init__(self, feed: Feed, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed = feed
@@ -32,13 +32,11 @@ class Stories:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def of_pod(self, namespace: str, name: str) -> Story:
-        """See `PageSource`."""
+        """Return the explanation of a pod, as `PageSource.explain_pod` reads it."""
         return await self._once(("pod", namespace, name), lambda: self._feed.source.explain_pod(namespace, name))
 
     async def of_node(self, name: str, sight: Sight) -> Story:
-        """Say who holds the node, from what was read already; then its devices, if the viewer may see all pods, and its
-        past.
-        """
+        """Return the holds on a node, its history, and its devices if the viewer may see the pods of all namespaces."""
         all_pods = sight.namespaces is None
         read = self._feed.source.explain_node
         story = await self._once(("node", name, str(all_pods)), lambda: read(name, with_devices=all_pods))
@@ -49,7 +47,10 @@ class Stories:
         return msgspec.structs.replace(story, explanations=(explain_held(first), *story.explanations))
 
     async def of_job(self, id_: int, sight: Sight) -> Story | None:
-        """The job as Slurm has it, then its pods where they may be named. None: not known, or not the viewer's."""
+        """Return the explanation of a job, and of its pods if the viewer may see them.
+
+        None if Slurm does not know the job, or if the viewer may not see it.
+        """
         read = self._feed.facts
         if read is None:
             return None

@@ -64,8 +64,7 @@ class Membership(_Section, frozen=True, kw_only=True):
 
 
 class WantedUser(_Section, frozen=True, kw_only=True):
-    """A user in the values. `accounts`: account → membership. `default_account` may be left out for a single account.
-    """
+    """A user in the values. `accounts`: account → membership. `default_account` is optional for one account."""
 
     accounts: Mapping[str, Membership] = {}
     default_account: str = ""

@@ -96,8 +96,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_node(facts: NodeFacts) -> Explanation:
-    """Return who has each device of a node, and what to do if a device has two owners or Slurm and the driver differ.
-    """
+    """Return who has each device of a node, and what to do if one has two owners or Slurm and the driver differ."""
     rows = list(find_rows(facts))
     by_what = ", as far as could be read" if facts.unread else ""
     free = sum(not row.owners for row in rows)
@@ -223,8 +222,7 @@ def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
 
 
 def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
-    """Yield each GRES and index that Slurm has on the node; without Slurm, those in annotations of pods without claims.
-    """
+    """Yield each GRES and index that Slurm has on the node; without Slurm, those in pods' annotations."""
     if facts.slurm is not None:
         listed = read_extra(facts.slurm.extra)
         counts = gres_counts(facts.slurm.gres)

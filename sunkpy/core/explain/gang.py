@@ -140,8 +140,7 @@ def _beyond(facts: Facts) -> tuple[str, ...]:
 
 
 def _role(role: Role) -> str:
-    """Return a line such as `role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come when others run`.
-    """
+    """Return a line: `role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come when others run`."""
     living = [member.index for member in role.members if not is_over(member.pod)]
     taken = {index for index in living if 0 <= index < role.seats}
     is_numbered = ANY_SEAT not in living

@@ -38,8 +38,7 @@ def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] =
 
 
 def ambiguous(kind: str, name: str, namespaces: Collection[str], *, command: str) -> Explanation:
-    """Return the answer for a name that objects in several namespaces have; the person's `command` names none of them.
-    """
+    """Return the answer for a name that objects in several namespaces have; `command` names no namespace."""
     first, *_ = listed = sorted(namespaces)
     return Explanation(
         subject=f"{kind} {name}",

@@ -148,8 +148,8 @@ WORDS: Final[dict[Cause, Words]] = {
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
-    "PartitionConfig": "If sinfo shows too few nodes in the partition, add some: the job starts then. Otherwise ask for "
-    "fewer nodes or less time, or name another partition: sunkpy.dev/partition.",
+    "PartitionConfig": "If sinfo shows too few nodes in the partition, add some: the job starts then. Otherwise ask "
+    "for fewer nodes or less time, or name another partition: sunkpy.dev/partition.",
     "PartitionNodeLimit": "Ask for fewer nodes, or name another partition: sunkpy.dev/partition.",
     "PartitionTimeLimit": "Lower sunkpy.dev/time-limit, or name a partition that allows as much.",
     "PartitionDown": "Name another partition: sunkpy.dev/partition. Or an administrator brings it up: "
@@ -161,7 +161,7 @@ CURES: Final = {
     "InvalidAccount": "Name an account that exists: sunkpy.dev/account. To list them: sacctmgr show account",
     "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos. To list them: sacctmgr show qos",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
-    "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. The present one did not end as asked.",
+    "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. That job did not end as asked.",
     "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}",
     "JobHeldUser": "Release it: scontrol release {job}",
     "JobHoldMaxRequeue": "Find out why it does not start, then release it: scontrol release {job}",

@@ -19,8 +19,7 @@ class Rpc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """slurmctld's statistics: `figures` by slurmrestd's names (`part.name` for nested ones), requests by type and user.
-    """
+    """slurmctld's statistics: `figures` by slurmrestd's names (nested: `part.name`), and requests by type and user."""
 
     figures: Mapping[str, int] = {}
     by_type: tuple[Rpc, ...] = ()
@@ -94,8 +93,7 @@ _SECONDS: Final = "Seconds that slurmctld worked on these requests"
 
 
 def statistics_families(statistics: Statistics) -> Iterator[MetricFamily]:
-    """Yield metrics `slurm_sched*`, `slurm_bf_*`, `slurm_sdiag_*` and others; figures that this Slurm lacks are absent.
-    """
+    """Yield metrics `slurm_sched*`, `slurm_bf_*`, `slurm_sdiag_*` and others, for the figures that this Slurm has."""
     for name, source in NAMES.items():
         if source in statistics.figures:
             yield single(f"slurm_{name}", f"sdiag: {source.replace('_', ' ')}", statistics.figures[source])

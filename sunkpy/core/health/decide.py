@@ -132,8 +132,7 @@ def _ends_check(before: Record, after: Record | None) -> bool:
 
 
 def _with_slurms_words(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record:
-    """Put the drain's present reason in Slurm into the record: slurmd and slurmctld change it, and only this is lifted.
-    """
+    """Put the drain's present reason in Slurm into the record, because it may change and only this one is lifted."""
     if rule.closes or finding.sign is not Sign.BAD:
         return record
     return msgspec.structs.replace(record, reason=slurms_reason(view.pod), text=finding.text)

@@ -20,8 +20,7 @@ class DrainNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Lift sunkpy's own drain, if the apiserver still has this slurmd pod (by uid) and nothing on it asks for a drain.
-    """
+    """Lift sunkpy's own drain, if the apiserver still has this slurmd pod (by uid) and it asks for no drain."""
 
     name: str
     pod: Pod

@@ -14,8 +14,7 @@ from sunkpy.core.model.states import SlurmNode
 
 
 def lost_drain(pod: Pod, node: SlurmNode | None) -> str | None:
-    """Return the reason of somebody else's drain that Slurm has lost: it has no record of the node, or a new, open one.
-    """
+    """Return the reason of somebody else's drain that Slurm lost: it has no record of the node, or a new, open one."""
     reason = pod.annotations.get(names.ANNOTATION_DRAIN)
     if reason is None or reason.startswith(names.REASON_PREFIX):
         return None

@@ -1,7 +1,7 @@
-"""Backups of a Slurm cluster: what their last run left in the status of its pod, and whether somebody has to look.
+"""The backups of a Slurm cluster, from the reports of their last runs, and whether an admin has to look at them.
 
-A run writes a report as its last words (`slurm-images/bin/copy-backup`), and the kubelet keeps it as long as the pod.
-So a person needs no way into a volume, and no key of the bucket.
+A run writes a report as its termination message (`slurm-images/bin/copy-backup`), and the pod's status keeps it. So a
+person needs no access to the volume, and no key of the bucket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sunkpy.core.overview.table import Table
 
 Manifest = dict[str, Any]
 LATE_S: Final = 30 * 3600.0
-"""The age at which a backup is late, if its CronJob does not say: a day and some hours."""
+"""The age in seconds at which a backup is late, if its CronJob has no annotation that says it."""
 _OF: Final = {"backup": "database", "state-backup": "queue"}
 """Component of a CronJob → what it backs up."""
 COMPONENTS: Final = tuple(_OF)
@@ -28,8 +28,9 @@ _SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10,
 
 
 class BackupFile(msgspec.Struct, frozen=True, array_like=True):
-    """One backup: its name `20260801T034700Z`, its size in bytes (0 if only the bucket has it), and whether a run that
-    read it found it whole.
+    """One backup. `made`: its name, `20260801T034700Z`. `size`: in bytes; 0 if only the bucket has it.
+
+    `is_whole`: whether a run that read the backup found it complete; None if no run has read it.
     """
 
     made: str
@@ -39,13 +40,14 @@ class BackupFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def made_at(self) -> datetime:
-        """When."""
+        """The time at which the backup was made, from its name."""
         return datetime.strptime(self.made, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
 class BackupReport(Wire, frozen=True, kw_only=True):
-    """What a run found at its end. `files`: the newest first, without the oldest `left_off` files. Sizes
-    are in bytes.
+    """The report of one run of a backup's CronJob. `files`: the backups that exist, without the oldest `left_off` ones.
+
+    `size`, `free`: of the volume, in bytes.
     """
 
     name: str
@@ -59,13 +61,13 @@ class BackupReport(Wire, frozen=True, kw_only=True):
 
 
 class JobTemplate(Wire, frozen=True, kw_only=True):
-    """The spec of its Jobs as it came."""
+    """The template of a CronJob's Jobs, with their spec unchanged."""
 
     spec: Manifest = msgspec.field(default_factory=dict)
 
 
 class CronJobSpec(Wire, frozen=True, kw_only=True):
-    """When a CronJob runs, and what it runs."""
+    """The spec of a CronJob: when it runs, and what."""
 
     schedule: str = ""
     suspend: bool = False
@@ -73,7 +75,7 @@ class CronJobSpec(Wire, frozen=True, kw_only=True):
 
 
 class CronJobStatus(Wire, frozen=True, kw_only=True):
-    """When a run of the CronJob last ended well."""
+    """The status of a CronJob: when one of its runs last succeeded."""
 
     last_successful_time: str | None = None
 
@@ -86,12 +88,12 @@ class CronJob(KubeObject, frozen=True, kw_only=True):
 
     @property
     def component(self) -> str:
-        """`backup` or `state-backup`."""
+        """The CronJob's component by its label: `backup` (the database) or `state-backup` (Slurm's queue)."""
         return self.labels.get("app.kubernetes.io/component", "")
 
 
 class RunEnd(Wire, frozen=True, kw_only=True):
-    """How a container ended."""
+    """How the container of a run ended: exit code, time, and termination message."""
 
     exit_code: int = 0
     finished_at: str = ""
@@ -111,13 +113,13 @@ class _RunStatus(Wire, frozen=True, kw_only=True):
 
 
 class Run(KubeObject, frozen=True, kw_only=True):
-    """The pod of a run."""
+    """The pod of one run of a backup's CronJob."""
 
     status: _RunStatus = _RunStatus()
 
     @property
     def component(self) -> str:
-        """The component of the CronJob whose run it is."""
+        """The component of the CronJob that the run belongs to, by the pod's label."""
         return self.labels.get("app.kubernetes.io/component", "")
 
     @property
@@ -135,9 +137,10 @@ class Run(KubeObject, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is backed up, when a run last ended well, and the report of the last run that left one.
+    """The backups of one CronJob. `of`: what it backs up. `report`: of the last run that left one.
 
-    `failed`: why the last run failed, empty where it did not. `problem`: why somebody has to look.
+    `last_success`: when a run last succeeded. `failed`: why the last run failed; empty if it did not. `problem`: why an
+    admin has to look at it; empty if nobody has to.
     """
 
     of: str
@@ -151,13 +154,13 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Backups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All backups that were asked for."""
+    """The answer of `kubectl sunk backups`: an entry for each CronJob that makes backups."""
 
     backups: tuple[Backup, ...]
 
 
 def find_backup(cron_job: CronJob, runs: Iterable[Run], now: datetime) -> Backup:
-    """What is known about the backups of one CronJob, from its runs that still exist."""
+    """Return what is known about the backups of one CronJob, from the pods of its runs that still exist."""
     own = [run for run in runs if run.component == cron_job.component and run.metadata.namespace == cron_job.key[0]]
     ended = sorted(((run.end.finished_at, run) for run in own if run.end is not None), key=lambda each: each[0])
     report = next((run.report for _, run in reversed(ended) if run.report is not None), None)
@@ -188,20 +191,21 @@ def _problem(backup: Backup, cron_job: CronJob, now: datetime) -> str:
     since = backup.last_success or cron_job.metadata.creation_timestamp
     age_s = (now - parse_rfc3339(since)).total_seconds() if since else 0.0
     if age_s > late_after_s(cron_job):
-        none = "no run has ended well yet" if not backup.last_success else f"no run has ended well for {span(age_s)}"
+        none = "no run has succeeded yet" if not backup.last_success else f"no run has succeeded for {span(age_s)}"
         return f"{none}: kubectl describe cronjob {cron_job.name}"
     return ""
 
 
 def late_after_s(cron_job: CronJob) -> float:
-    """How old the newest backup may be."""
+    """Return how many seconds old the newest backup of this CronJob may be."""
     text = cron_job.annotations.get(names.ANNOTATION_LATE_AFTER, "")
     return float(text) if text.isdecimal() else LATE_S
 
 
 def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
-    """The manifest of a separate Job, in the same place and with the same volumes as a Job that makes a backup. Not
-    owned by the CronJob, whose last success it would count as.
+    """Return the manifest of a Job that reads the newest backup, with the volumes of a Job that makes one.
+
+    The CronJob does not own the Job, because its success would count as that of a backup.
     """
     spec = dict(cron_job.spec.job_template.spec)
     (container, *others) = spec["template"]["spec"]["containers"]
@@ -216,7 +220,7 @@ def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
 
 
 def backup_tables(backups: Iterable[Backup], now: datetime, *, is_wide: bool) -> list[Table]:
-    """A table with a row for each component that is backed up; if wide, also one with a row for each backup."""
+    """Return a table with a row for each CronJob; if `is_wide`, also a table with a row for each backup."""
     found = list(backups)
     titles = ("OF", "NEWEST", "AGE", "SIZE", "KEPT", "IN BUCKET", "FREE", "STATE")
     tables = [Table(titles=titles, rows=tuple(_row(backup, now) for backup in found))]
@@ -246,12 +250,12 @@ def _file_row(of: str, file: BackupFile) -> tuple[str, ...]:
 
 
 def span(seconds: float) -> str:
-    """`3 d`, `5 h`, `12 min`."""
+    """Return a time span in its largest unit: `3 d`, `5 h`, `12 min`."""
     unit_s, unit = next((each for each in _STEPS if seconds >= each[0]), _STEPS[-1])
     return f"{max(seconds, 0) // unit_s:.0f} {unit}"
 
 
 def in_units(size: int) -> str:
-    """`1.2 GiB`."""
+    """Return a number of bytes in its largest unit: `1.2 GiB`."""
     unit, name = next((each for each in _SIZES if size >= each[0]), _SIZES[-1])
     return f"{size / unit:.1f} {name}" if unit > 1 else f"{size} {name}"

@@ -1,4 +1,4 @@
-"""What an installation needs to work, one check each: what was tried, what was found, and what to do."""
+"""The checks of `kubectl sunk doctor`: each says what it tried, what it found, and what to do."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sunkpy.core.overview.table import count, first_of, printable
 from sunkpy.core.overview.volumes import volume_problems
 
 AHEAD_S: Final = 5.0
-"""A clock that is wrong by less harms nothing: tokens are valid from a moment earlier."""
+"""How far a Node's clock may be ahead without harm: Slurm's tokens are valid from a moment earlier."""
 SILENT_S: Final = 40.0
-"""A kubelet renews its Lease each 10 s, and is given up after 40 (node-monitor-grace-period)."""
+"""The age at which a kubelet's Lease is too old. It renews the Lease each 10 s (node-monitor-grace-period is 40 s)."""
 OLDEST: Final = (1, 34)
-"""The oldest Kubernetes that the charts take."""
+"""The oldest version of Kubernetes that the charts support."""
 _SHOWN: Final = 5
-_ASK_AGAIN: Final = "Ask again as somebody who may read this; what only a pod can see with --exec."
+_ASK_AGAIN: Final = "Run doctor as somebody who may read this; with --exec, it also looks from the scheduler's pod."
 _SEE_APISERVER: Final = "See that the kubeconfig is right and the apiserver is up: kubectl version."
 _OVER: Final = ("Succeeded", "Failed")
 _STUCK: Final = frozenset({"CreateFailed", "PodsFailed", "BadSpec"})
@@ -34,7 +34,7 @@ _PROCESSES: Final = frozenset({"operator", "syncer", "scheduler", "accounts", "l
 
 
 class Level(enum.StrEnum):
-    """How a check ended."""
+    """How a check of `kubectl sunk doctor` ended."""
 
     OK = "ok"
     WARNING = "warning"
@@ -43,7 +43,7 @@ class Level(enum.StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result of one check, in plain words."""
+    """The result of one check: what was tried, what was found, and what to do."""
 
     name: str
     tried: str
@@ -53,25 +53,25 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The results of all checks."""
+    """The answer of `kubectl sunk doctor`: the results of all checks."""
 
     checks: tuple[Check, ...]
 
     def filled_by(self, other: Diagnosis) -> Diagnosis:
-        """Checks that were skipped here, with the results of a process that could make them."""
+        """Return these results, with skipped checks replaced by those of `other`, which ran in the scheduler's pod."""
         theirs = {check.name: check for check in other.checks if check.level is not Level.SKIPPED}
         filled = (theirs.get(own.name, own) if own.level is Level.SKIPPED else own for own in self.checks)
         return Diagnosis(checks=tuple(filled))
 
     @property
     def exit_code(self) -> int:
-        """0: all is well; 1: something is to be looked at, or could not be checked; 2: something does not work."""
+        """The exit code. 0: all is well. 1: some check warns or was skipped. 2: some check failed."""
         levels = {check.level for check in self.checks}
         return 2 if Level.FAILED in levels else 1 if levels - {Level.OK} else 0
 
 
 class _Verdict(msgspec.Struct, frozen=True):
-    """What a check found, and what to do; no text to do: all is well."""
+    """What a check found, and what to do. An empty `what_to_do` means that all is well, whatever the level."""
 
     found: str
     what_to_do: str = ""
@@ -79,12 +79,12 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 def diagnose(facts: Installation) -> Diagnosis:
-    """Make each check that can be made."""
+    """Return the results of all checks of an installation; a check is skipped if what it needs was not read."""
     return Diagnosis(checks=tuple(_check(facts, rule) for rule in _RULES if _is_asked(facts, rule)))
 
 
 class _Rule(msgspec.Struct, frozen=True):
-    """`needs`: the fields of the installation without which it cannot be checked."""
+    """One check of `kubectl sunk doctor`. `needs`: the fields of `Installation` that `judge` reads."""
 
     name: str
     tried: str
@@ -132,21 +132,21 @@ def _rights(facts: Installation) -> _Verdict:
     missing = sorted(right for right, may in (facts.rights or {}).items() if not may)
     if missing:
         text = f"you may not {first_of(missing, len(missing))}"
-        return _Verdict(text, "Ask as an administrator for the checks that are skipped.", Level.WARNING)
-    return _Verdict(f"you may do all {len(facts.rights or {})} things that the checks need")
+        return _Verdict(text, "Run doctor as an admin to make the checks that are skipped.", Level.WARNING)
+    return _Verdict(f"you have all {len(facts.rights or {})} rights that the checks need")
 
 
 def _policies(facts: Installation) -> _Verdict:
     ours = {policy.name: policy for policy in facts.policies or ()}
     if not ours:
-        return _Verdict("no admission policy of sunkpy is there", "Install charts sunkpy and slurm with policies.")
+        return _Verdict("there is no admission policy of sunkpy", "Install charts sunkpy and slurm with policies.")
     not_denying = ours.keys() - _denying(facts)
     warning = {name for name in not_denying if ours[name].is_of_system_classes and name in _bound(facts)}
     if unbound := sorted(not_denying - warning):
-        what_to_do = "helm upgrade the release: without a binding that denies, the policy holds nobody back."
+        what_to_do = "helm upgrade the release: without a binding that denies, the policy refuses nothing."
         return _Verdict(f"not bound: {first_of(unbound, _SHOWN)}", what_to_do)
-    which = f"denying but for {first_of(warning, _SHOWN)}, which warns" if warning else "denying"
-    return _Verdict(f"{count(len(ours), 'policy', 'policies')}, each bound and {which}")
+    which = f"all deny except {first_of(warning, _SHOWN)}, which only warns" if warning else "all deny"
+    return _Verdict(f"{count(len(ours), 'policy', 'policies')}, each bound; {which}")
 
 
 def _bound(facts: Installation) -> set[str]:
@@ -158,10 +158,10 @@ def _denying(facts: Installation) -> set[str]:
 
 
 def _system_classes(facts: Installation) -> _Verdict:
-    """One cannot look up who makes a workload, only where it is."""
+    """Check which workloads have a system priority class: their namespaces are known, but not who creates them."""
     policy = next((each for each in facts.policies or () if each.is_of_system_classes), None)
     if policy is None:
-        return _Verdict("everybody may make pods for which the kubelet evicts others: restrictCriticalPods is false")
+        return _Verdict("everybody may create pods with a system priority class: restrictCriticalPods is false")
     others = [
         f"{kind} {'/'.join(each.key)}"
         for kind, workloads in (facts.workloads or {}).items()
@@ -169,13 +169,13 @@ def _system_classes(facts: Installation) -> _Verdict:
         if each.is_of_system_class and each.metadata.namespace not in policy.named_namespaces
     ]
     if not others:
-        return _Verdict("only workloads that restrictCriticalPods allows have such a class")
+        return _Verdict("only workloads that restrictCriticalPods allows have a system priority class")
     unless = "unless their creator may create pods/binding"
     if policy.name in _denying(facts):
         return _Verdict(f"restrictCriticalPods refuses, {unless}: {first_of(sorted(others), _SHOWN)}")
     what_to_do = (
-        "List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are refused; "
-        "now they are only warned."
+        "List the namespaces that you trust in criticalNamespaces of chart sunkpy: then such pods are refused in all "
+        "others; now there is only a warning."
     )
     found = f"restrictCriticalPods: true would refuse, {unless}: {first_of(sorted(others), _SHOWN)}"
     return _Verdict(found, what_to_do, Level.WARNING)
@@ -190,11 +190,11 @@ def _clocks(facts: Installation) -> _Verdict:
     if ahead and len(ahead) == len(known):
         seconds = min(ahead.values())
         text = f"all {count(len(ahead), 'Node')} are ahead of this machine by {seconds:.0f} s or more"
-        return _Verdict(text, "Set this machine's clock, and ask again.", Level.WARNING)
+        return _Verdict(text, "Set this machine's clock, and run doctor again.", Level.WARNING)
     if ahead or behind:
         texts = [f"{name} is {seconds:.0f} s ahead" for name, seconds in ahead.items()]
         texts += [f"{name} is {seconds:.0f} s behind, or its kubelet is slow" for name, seconds in behind.items()]
-        what_to_do = "See that time synchronisation runs there: Slurm refuses credentials of wrong clocks."
+        what_to_do = "See that time synchronisation runs on these Nodes: Slurm refuses credentials of wrong clocks."
         return _Verdict(first_of(texts, _SHOWN), what_to_do)
     return _Verdict(f"{count(len(known), 'Node')} of NodeSets agree with this machine within {AHEAD_S:.0f} s")
 
@@ -212,7 +212,7 @@ def _age_s(now: datetime, at: str) -> float | None:
 def _processes(facts: Installation) -> _Verdict:
     pods = facts.processes or ()
     if not pods:
-        return _Verdict("no pod of the charts is there", "Install charts sunkpy and slurm; see -n.")
+        return _Verdict("no pod of the charts was found", "Install charts sunkpy and slurm, or give the namespace: -n.")
     unready = sorted("/".join(pod.key) for pod in pods if not pod.is_ready and pod.status.phase not in _OVER)
     if unready:
         return _Verdict(f"not ready: {first_of(unready, _SHOWN)}", "kubectl describe these pods, and read their logs.")
@@ -228,7 +228,7 @@ def _versions(facts: Installation) -> _Verdict:
             tags.setdefault(ref.rpartition(":")[2], []).append(pod.component)
     if len(tags) > 1:
         texts = (f"{tag}: {', '.join(sorted(set(parts)))}" for tag, parts in sorted(tags.items()))
-        what_to_do = "Upgrade the charts to one version; while an upgrade runs this passes by itself."
+        what_to_do = "Upgrade all charts to the same version; during an upgrade, wait until it has ended."
         return _Verdict("; ".join(texts), what_to_do, Level.WARNING)
     return _Verdict(f"one image tag: {next(iter(tags), 'none')}; this command is {facts.own_version}")
 
@@ -241,9 +241,9 @@ def _leaders(facts: Installation) -> _Verdict:
         if not lease.spec.holder_identity:
             dead.append(f"{'/'.join(lease.key)} has no holder")
         elif age is None or age > 2 * limit_s:
-            dead.append(f"{'/'.join(lease.key)} was not renewed since {lease.spec.renew_time}")
+            dead.append(f"{'/'.join(lease.key)} has not been renewed since {lease.spec.renew_time}")
     if dead or not leases:
-        text = first_of(dead, _SHOWN) or "no Lease of a process of sunkpy is there"
+        text = first_of(dead, _SHOWN) or "no Lease of sunkpy's processes was found"
         return _Verdict(text, "See that the pods of these processes run, and what they log.")
     return _Verdict(f"{count(len(leases), 'Lease')} held and renewed")
 
@@ -251,14 +251,15 @@ def _leaders(facts: Installation) -> _Verdict:
 def _hooks(facts: Installation) -> _Verdict:
     assert facts.hooks is not None
     ready, answers = facts.hooks.ready, facts.hooks.answers
-    what_to_do = "See that the scheduler leads: nodes wait at their prologs and epilogs until it answers."
+    what_to_do = "See that a scheduler leads: Prologs and Epilogs on nodes wait until it answers."
     if empty := sorted(name for name, endpoints in ready.items() if not endpoints):
         return _Verdict(f"no endpoint is ready behind {', '.join(empty)}", what_to_do)
     if not ready:
-        return _Verdict("there is no Service of hooks", "Install chart slurm with scheduler.enabled, or ignore this.")
+        what_to_do = "Install chart slurm with scheduler.enabled, or ignore this if you want no scheduler."
+        return _Verdict("there is no Service for the scheduler's hooks", what_to_do)
     if silent := {name: error for name, error in answers.items() if error}:
         return _Verdict("; ".join(f"{name}: {error}" for name, error in silent.items()), what_to_do)
-    how = "and answers" if answers else "; ask from the scheduler's pod to try the address itself"
+    how = "and answers" if answers else "; run doctor with --exec to try the address itself"
     return _Verdict(f"{', '.join(ready)} has {count(sum(ready.values()), 'ready endpoint')} {how}")
 
 
@@ -267,13 +268,13 @@ def _secrets(facts: Installation) -> _Verdict:
     if missing := sorted(name for name, is_there in secrets.items() if not is_there):
         what_to_do = "Restore them from a backup before anything makes new ones: docs/tasks/keys.md."
         return _Verdict(f"missing: {first_of(missing, _SHOWN)}", what_to_do)
-    return _Verdict(f"{count(len(secrets), 'Secret')} needed by pods, none missing (only names were read)")
+    return _Verdict(f"pods need {count(len(secrets), 'Secret')}, and none is missing (only names were read)")
 
 
 def _backups(facts: Installation) -> _Verdict:
     backups = facts.backups or ()
     if not backups:
-        what_to_do = "See that the site makes some, or enable slurmctld.backup and accounting.backup of chart slurm."
+        what_to_do = "Enable slurmctld.backup and accounting.backup of chart slurm, unless you make backups yourself."
         return _Verdict("no CronJob of the charts makes backups", what_to_do, Level.WARNING)
     if bad := [f"{each.namespace}/{each.cron_job}: {each.problem}" for each in backups if each.problem]:
         return _Verdict(first_of(bad, _SHOWN), "See docs/troubleshooting.md, Backups are late; then sunkpy backups.")
@@ -281,18 +282,18 @@ def _backups(facts: Installation) -> _Verdict:
     if new == len(backups):
         how = "none has ended a run yet"
     elif new:
-        how = f"{new} without a run yet, the others ended well the last time"
+        how = f"{new} without a run yet, the last runs of the others succeeded"
     else:
-        how = "each ended well the last time"
+        how = "the last run of each succeeded"
     return _Verdict(f"{count(len(backups), 'CronJob')}, {how}")
 
 
 def _volumes(facts: Installation) -> _Verdict:
     watched = facts.volumes or ()
     if not watched:
-        return _Verdict("nobody measures them; see volumeMetrics of chart slurm")
+        return _Verdict("nothing measures how full they are; see volumeMetrics of chart slurm")
     if any(each.is_closed for each in watched):
-        return _Verdict("metricsSecret keeps them for Prometheus; see its alerts")
+        return _Verdict("only Prometheus may read how full they are (metricsSecret); see its alerts")
     is_up = facts.slurm is None or (facts.slurm.is_up and not facts.slurm.error)
     if problems := list(volume_problems(watched, facts.now.timestamp(), is_up=is_up)):
         return _Verdict(first_of(problems, _SHOWN), "See docs/troubleshooting.md, A volume fills up.")
@@ -306,7 +307,7 @@ def _volumes(facts: Installation) -> _Verdict:
 def _slurmrestd(facts: Installation) -> _Verdict:
     assert facts.slurm is not None
     if facts.slurm.error:
-        return _Verdict(facts.slurm.error, "See that slurmrestd runs, and that the token or key is this cluster's.")
+        return _Verdict(facts.slurm.error, "See that slurmrestd runs, and that the token or key is of this cluster.")
     if not facts.slurm.is_up:
         return _Verdict("slurmrestd answers, slurmctld does not", "See the log of slurmctld.")
     text = f"Slurm {facts.slurm.release} ({facts.slurm.cluster}), API {facts.slurm.api_version}"
@@ -316,17 +317,18 @@ def _slurmrestd(facts: Installation) -> _Verdict:
 def _nodesets(facts: Installation) -> _Verdict:
     nodesets = facts.nodesets or ()
     if not nodesets:
-        return _Verdict("there is no NodeSet", "Install chart slurm with nodeSets; see -n.")
+        return _Verdict("there is no NodeSet", "Install chart slurm with nodeSets, or give the namespace: -n.")
     unseen = ["/".join(n.key) for n in nodesets if n.status.observed_generation < n.metadata.generation]
     if unseen:
         what_to_do = "See that the operator leads, and what it logs."
         return _Verdict(f"the operator has not seen the last change of {first_of(unseen, _SHOWN)}", what_to_do)
     if stuck := list(_told(nodesets, _is_bad)):
-        return _Verdict(first_of(stuck, _SHOWN), "kubectl describe the NodeSet; each reason is in docs/reference.")
+        what_to_do = "kubectl describe the NodeSet; docs/reference/conditions.md explains each reason."
+        return _Verdict(first_of(stuck, _SHOWN), what_to_do)
     if shared := list(_told(nodesets, _is_shared)):
-        what_to_do = "See slurmConfig.privateTmp and cgroup of chart slurm, if jobs are to have their own."
+        what_to_do = "See slurmConfig.privateTmp and cgroup of chart slurm, if each job is to have its own /tmp."
         return _Verdict(first_of(shared, _SHOWN), what_to_do, Level.WARNING)
-    return _Verdict(f"{count(len(nodesets), 'NodeSet')}, each as its last change wants it")
+    return _Verdict(f"{count(len(nodesets), 'NodeSet')} without a problem")
 
 
 def _told(nodesets: Iterable[NodeSet], is_told: Callable[[Condition], bool]) -> Iterator[str]:
@@ -352,7 +354,7 @@ def _slurmd_pods(facts: Installation) -> _Verdict:
     unready = sorted("/".join(pod.key) for pod in pods if not pod.is_condition_true("Ready"))
     if unready:
         text = f"{len(unready)} of {len(pods)} not ready: {first_of(unready, _SHOWN)}"
-        return _Verdict(text, "sunkpy why-drained says what holds their nodes; then kubectl describe the pod.")
+        return _Verdict(text, "sunkpy why-drained says why their nodes are closed; then kubectl describe the pods.")
     return _Verdict(f"{count(len(pods), 'slurmd pod')} ready")
 
 
@@ -369,7 +371,7 @@ def _canary_pod(facts: Installation) -> _Verdict:
 
 def _canary(what: str, canary: Canary) -> _Verdict:
     if canary.error:
-        return _Verdict(canary.error, "sunkpy explain and sunkpy queue say what it waited for.")
+        return _Verdict(canary.error, f"sunkpy explain and sunkpy queue say what {what} like this waits for.")
     return _Verdict(f"{what} ran in {canary.took_s:.0f} s")
 
 
@@ -383,11 +385,11 @@ _SEEN: Final[Mapping[int, tuple[str, str]]] = {
     ),
     Seen.OTHERS_DEVICES: (
         "it may open device files of GPUs that are not its own",
-        "Set slurmConfig.cgroup to auto, on nodes with cgroup v2: else only variables hold a job to its GPUs.",
+        "Set slurmConfig.cgroup to auto, on nodes with cgroup v2: otherwise only variables keep a job to its GPUs.",
     ),
     Seen.NOT_ITS_DEVICE: (
         "it may not open the device file of its GPU",
-        "See that the device is there in the slurmd pod, and delete the pod if its node was booted or repaired.",
+        "See that the slurmd pod has the device, and delete the pod if its node was booted or repaired.",
     ),
     Seen.NO_LIST: ("its node has no list of device files", "See that its slurmd pod has the image of this chart."),
 }
@@ -398,8 +400,8 @@ def _devices(facts: Installation) -> _Verdict:
     if canary.job is None:
         return _DID_NOT_RUN
     if canary.no_gpu:
-        what_to_do = "Ask as a Slurm user, or in a cluster, whose default partition has GPUs."
-        return _Verdict(f"no GPU for it: {canary.no_gpu}", what_to_do, Level.WARNING)
+        what_to_do = "Run doctor as a Slurm user, or in a cluster, whose default partition has GPUs."
+        return _Verdict(f"the canary job got no GPU: {canary.no_gpu}", what_to_do, Level.WARNING)
     if facts.slurm is None or not facts.slurm.gpus:
         return _Verdict("Slurm has no GPUs here")
     node = ",".join(canary.job.nodes)
@@ -423,12 +425,12 @@ def _accounting(facts: Installation) -> _Verdict:
     own = _standing(canary.job.state, canary.job.nodes)
     theirs = _standing(canary.record.state, canary.record.nodes)
     if not is_recorded(canary.job, canary.record):
-        return _Verdict(f"job {canary.job.id} is {own} to slurmctld, {theirs} to slurmdbd", what_to_do)
-    return _Verdict(f"job {canary.job.id} is {theirs} to both")
+        return _Verdict(f"slurmctld has job {canary.job.id} as {own}, slurmdbd as {theirs}", what_to_do)
+    return _Verdict(f"slurmctld and slurmdbd have job {canary.job.id} as {theirs}")
 
 
 def is_recorded(job: SlurmJob, record: JobRecord) -> bool:
-    """True if slurmdbd has the job as slurmctld has it. slurmdbd may be about to complete its record."""
+    """True if slurmdbd's record of an ended job agrees with slurmctld's; slurmdbd may need a moment to complete it."""
     return bool(record.state) and record.state <= job.state and set(record.nodes) == set(job.nodes)
 
 
@@ -441,27 +443,37 @@ _RULES: Final = (
     _Rule("CRD", "asked the apiserver which kinds it serves", ("has_nodeset_kind",), _crd),
     _Rule("your rights", "asked the apiserver what you may do", ("rights",), _rights),
     _Rule("admission policies", "read policies of sunkpy and their bindings", ("policies", "bindings"), _policies),
-    _Rule("system classes", "read which workloads have one", ("policies", "bindings", "workloads"), _system_classes),
+    _Rule(
+        "system classes",
+        "read which workloads have a system priority class",
+        ("policies", "bindings", "workloads"),
+        _system_classes,
+    ),
     _Rule("processes", "read the pods of the charts", ("processes",), _processes),
     _Rule("versions", "compared the images of sunkpy's processes", ("processes",), _versions),
     _Rule("leaders", "read the Leases of sunkpy's processes", ("leases",), _leaders),
     _Rule("keys", "looked for the Secrets that pods of the charts mount", ("secrets",), _secrets),
-    _Rule("hooks", "looked behind the Service that prologs and epilogs call", ("hooks",), _hooks),
+    _Rule("hooks", "read the endpoints of the Service that Prologs and Epilogs call", ("hooks",), _hooks),
     _Rule("backups", "read the CronJobs of backups and how their last runs ended", ("backups",), _backups),
-    _Rule("volumes", "asked beside slurmctld and MariaDB how full their volumes are", ("volumes",), _volumes),
-    _Rule("slurmrestd", "pinged it, and read the nodes", ("slurm",), _slurmrestd),
-    _Rule("NodeSets", "read their status", ("nodesets",), _nodesets),
-    _Rule("slurmd pods", "read their conditions", ("slurmd_pods",), _slurmd_pods),
-    _Rule("clocks", "compared the kubelets' heartbeats with this clock", ("nodes", "heartbeats"), _clocks),
-    _Rule("canary job", "ran a job", ("slurm", "canary_job"), _canary_job),
-    _Rule("devices of a job", "compared what it saw with what Slurm gave it", ("slurm", "canary_job"), _devices),
-    _Rule("accounting", "asked slurmdbd for that job", ("slurm", "canary_job"), _accounting),
-    _Rule("canary pod", "ran a pod", ("canary_pod",), _canary_pod),
+    _Rule("volumes", "read how full the volumes of slurmctld and MariaDB are", ("volumes",), _volumes),
+    _Rule("slurmrestd", "pinged slurmrestd, and read Slurm's nodes", ("slurm",), _slurmrestd),
+    _Rule("NodeSets", "read the status of NodeSets", ("nodesets",), _nodesets),
+    _Rule("slurmd pods", "read the conditions of slurmd pods", ("slurmd_pods",), _slurmd_pods),
+    _Rule("clocks", "compared the kubelets' heartbeats with this machine's clock", ("nodes", "heartbeats"), _clocks),
+    _Rule("canary job", "ran a test job", ("slurm", "canary_job"), _canary_job),
+    _Rule(
+        "devices of a job",
+        "compared the GPU that the canary job saw with the one that Slurm gave it",
+        ("slurm", "canary_job"),
+        _devices,
+    ),
+    _Rule("accounting", "asked slurmdbd for the canary job", ("slurm", "canary_job"), _accounting),
+    _Rule("canary pod", "ran a test pod", ("canary_pod",), _canary_pod),
 )
 
 
 def render_checks(checks: Iterable[Check], *, is_wide: bool = False) -> Iterator[str]:
-    """A line for each check. Below a check that is not well, it says what to do."""
+    """Yield a line for each check, and below a check that is not well, what was tried and what to do."""
     for check in checks:
         yield f"{check.level:<8}  {check.name}: {printable(check.found)}"
         if is_wide or check.level is not Level.OK:

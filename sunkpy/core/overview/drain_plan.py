@@ -201,7 +201,9 @@ def _in_the_way_of_drain(now: NodeNow, reason: str) -> str:
     if not now.slurm.state:
         return f"Slurm has no node {now.slurm.name}: drain it by its Node"
     if reason.startswith(names.REASON_PREFIX):
-        return f"reasons that begin with {names.REASON_PREFIX!r} are sunkpy's, which would lift the drain: give another"
+        return (
+            f"a reason that begins with {names.REASON_PREFIX!r} is sunkpy's, which would lift the drain: give another"
+        )
     return ""
 
 

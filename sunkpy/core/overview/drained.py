@@ -1,8 +1,8 @@
-"""Who keeps a node from taking jobs, since when, and what ends that: somebody in Slurm, somebody in Kubernetes, or
-sunkpy.
+"""The holds on nodes for `kubectl sunk why-drained`: what keeps a node from taking jobs, since when, and what lifts it.
 
-A node may be held at several doors at once, and comes back only when the last lets go. A hold that follows from another
-one (Slurm's drain for a cordon, the cordon for a drain in Slurm) is not shown by itself.
+A hold is a drain, a cordon or another state that closes a node. It is set in Slurm, in Kubernetes or by sunkpy. A node
+may have several, and comes back when the last one is lifted. A hold that only follows from another one (Slurm's drain
+for a cordon, the cordon for a drain in Slurm) is not shown.
 """
 
 from __future__ import annotations
@@ -31,24 +31,22 @@ _ITS_OWN: Final = (
     "batch job complete failure", "Duplicate jobid", "gres/", "ResumeTimeout reached", "Reboot ",
     "SlurmdSpoolDir is full", "sunkpy check: ",
 )  # fmt: skip
-"""The beginnings of reasons that slurmctld and slurmd write by themselves."""
+"""The beginnings of drain reasons that slurmctld, slurmd or check-node write, not people."""
 
 _LIFTED_ON_THE_NODE: Final[Mapping[str, str]] = {
     "SlurmdSpoolDir is full": (
-        "it is lifted when the disk has room again; if it stays, ask who else drained the node, then resume"
+        "the drain is lifted when the disk has room again; if it stays, ask who else drained the node, then resume it"
     ),
-    "sunkpy check: ": "it is lifted when check-node finds all well twice in a row: mend what the reason names",
+    "sunkpy check: ": "the drain is lifted when check-node finds all well twice in a row: mend what the reason names",
 }
-"""For drains that something on the node lifts, also programs of the slurmd pod: how the reason begins → when it is
-lifted.
-"""
+"""Beginning of a drain reason → when a program of the slurmd pod lifts that drain."""
 
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _SHOWN: Final = 8
 
 
 class Door(enum.StrEnum):
-    """On which side a hold on a node is set and lifted."""
+    """Where a hold on a node is set and lifted."""
 
     KUBERNETES = "Kubernetes"
     SLURM = "Slurm"
@@ -57,9 +55,10 @@ class Door(enum.StrEnum):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A hold on a node. `who`: the name of its owner, if the door records one. `since`: empty if it is not known.
+    """A drain, cordon or other state that keeps a node from taking jobs. `door`: where it was set.
 
-    `by_hand`: a person lifts it, there. Otherwise it ends with its cause.
+    `who`: who set it, if that is recorded. `since`: since when; empty if it is not known. `lifted_by`: what lifts it.
+    `by_hand`: a person has to lift it; otherwise it ends with its cause.
     """
 
     door: Door
@@ -71,12 +70,12 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def owner(self) -> str:
-        """Who holds the node: a name, otherwise the door."""
+        """Who set the hold: a name, or the door if no name is recorded."""
         return self.who or str(self.door)
 
 
 class HeldNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A node with all that hold it; `jobs` and `pods` are still there."""
+    """A node with its holds, and the jobs and pods that are still on it."""
 
     node: str
     slurm_node: str
@@ -87,14 +86,14 @@ class HeldNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HeldNodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The held nodes of the pool; `unread`: what could not be read, and why."""
+    """The answer of `kubectl sunk why-drained`: the nodes with holds. `unread`: what could not be read, and why."""
 
     nodes: tuple[HeldNode, ...]
     unread: tuple[str, ...] = ()
 
 
 def find_held(facts: PoolFacts) -> tuple[HeldNode, ...]:
-    """All nodes that somebody holds. A node without a slurmd pod is among them as long as sunkpy remembers it."""
+    """Return all nodes with holds, also those whose slurmd pod is gone if sunkpy's annotations are still on them."""
     slurmd = {pod.spec.node_name: pod for pod in facts.slurmd_pods or () if pod.spec.node_name}
     nodes = {node.name: node for node in facts.nodes or ()}
     lines = {line.node: line for line in find_nodes(facts)}
@@ -120,15 +119,15 @@ def _held(line: NodeLine, holds: tuple[Hold, ...]) -> HeldNode:
 
 
 def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> Iterator[Hold]:
-    """All who hold one node. `slurm` has no state if Slurm has no such node; it is None if there is no slurmd pod."""
+    """Yield the holds on one node. `slurm`: has no state if Slurm has no such node; None without a slurmd pod."""
     if node is not None:
         yield from _in_kubernetes(node, has_slurmd=pod is not None)
     if pod is not None and (token := token_of(pod)) is not None:
         yield Hold(
             door=Door.SUNKPY,
-            reason=f"the slurmd pod has to go: {token.cause}",
+            reason=f"the slurmd pod is to be removed: {token.cause}",
             since=rfc3339(token.since),
-            lifted_by="nothing to do: the pod goes when its jobs have ended",
+            lifted_by="nothing to do: the pod is removed when the jobs on its node have ended",
         )
     if slurm is not None:
         yield from _in_slurm(slurm, pod)
@@ -151,8 +150,8 @@ def _in_kubernetes(node: Node, *, has_slurmd: bool) -> Iterator[Hold]:
             by_hand=True,
         )
     elif (drain := node.annotations.get(names.ANNOTATION_SLURM_DRAIN)) and not has_slurmd:
-        lifted_by = f"kubectl uncordon {node.name}; else the next slurmd there starts drained, to be resumed in Slurm"
-        yield Hold(door=Door.SLURM, reason=f"{drain} (remembered: no slurmd is there)", lifted_by=lifted_by)
+        lifted_by = f"kubectl uncordon {node.name}; otherwise the next slurmd there is drained, until you resume it"
+        yield Hold(door=Door.SLURM, reason=f"{drain} (the node has no slurmd pod now)", lifted_by=lifted_by)
     sick = drain_text(node)
     if sick is not None and (record := read_record(node)) is not None:
         lifted_by = what_comes_next(record, node.name)
@@ -165,7 +164,8 @@ def _cordoned_since(node: Node) -> str:
 
 def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
     if not slurm.state:
-        yield _by_slurm(slurm, "Slurm has no node of this name", "its slurmd has to register: kubectl logs of the pod")
+        text = "its slurmd has to register; to see why it does not: kubectl logs of the slurmd pod"
+        yield _by_slurm(slurm, "Slurm has no node of this name", text)
     elif slurm.is_invalid:
         text = slurm.reason or "what slurmd reports of the machine is not what Slurm expects"
         mend = f"mend what the reason names; if the node is right: scontrol delete nodename={slurm.name}"
@@ -173,7 +173,7 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
     elif slurm.is_held_by_others:
         own = slurm.reason.startswith(_ITS_OWN)
         on_the_node = next((text for start, text in _LIFTED_ON_THE_NODE.items() if slurm.reason.startswith(start)), "")
-        resume = f"scontrol update nodename={slurm.name} state=resume, once what it names is mended"
+        resume = f"scontrol update nodename={slurm.name} state=resume, once what the reason names is mended"
         yield Hold(
             door=Door.SLURM_ITSELF if own else Door.SLURM,
             who="" if own else slurm.reason_by,
@@ -186,7 +186,7 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
         yield from _by_sunkpy(slurm, pod)
     elif slurm.is_down or slurm.is_not_responding:
         text = slurm.reason or "slurmd does not answer slurmctld"
-        yield _by_slurm(slurm, text, "it comes back when its slurmd answers: kubectl describe of the slurmd pod")
+        yield _by_slurm(slurm, text, "the node comes back when its slurmd answers: kubectl describe the slurmd pod")
 
 
 def _by_slurm(slurm: SlurmNode, text: str, lifted_by: str) -> Hold:
@@ -197,16 +197,17 @@ def _by_slurm(slurm: SlurmNode, text: str, lifted_by: str) -> Hold:
 _LIFTS: Final[Mapping[str, str]] = {
     "cordon": "kubectl uncordon",
     "health": "nothing to do: the signal has ended, and the syncer lifts the drain in a moment",
-    "pod pending": "an earlier pod had to go; it is lifted when the slurmd of this one registers: kubectl logs of it",
-    "pod not ready": "it is lifted when the containers of the slurmd pod are ready: kubectl describe it",
-    "pod gone": "it is lifted when a slurmd pod is there again",
+    "pod pending": (
+        "an earlier slurmd pod was removed; the drain is lifted when the slurmd of the new pod registers: "
+        "kubectl logs of the new pod"
+    ),
+    "pod not ready": "the drain is lifted when the containers of the slurmd pod are ready: kubectl describe the pod",
+    "pod gone": "the drain is lifted when the node has a slurmd pod again",
 }
 
 
 def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
-    """A drain that the syncer set; its cause is a cordon, a removal or the node's health if the slurmd pod shows one of
-    these.
-    """
+    """Yield the drain that the syncer set, unless the cordon, removal or health signal behind it is shown already."""
     cause = slurm.reason.removeprefix(names.REASON_PREFIX)
     if cause.startswith("pod pending") and pod is not None and token_of(pod) is not None:
         return
@@ -217,12 +218,13 @@ def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
             return
         lifted_by = "nothing to do: the cordon is gone, and the syncer lifts the drain in a moment"
     else:
-        lifted_by = next((text for start, text in _LIFTS.items() if cause.startswith(start)), "the syncer, in time")
+        in_time = "the syncer lifts the drain when its cause has ended"
+        lifted_by = next((text for start, text in _LIFTS.items() if cause.startswith(start)), in_time)
     yield Hold(door=Door.SUNKPY, reason=cause, since=_since(slurm, pod), lifted_by=lifted_by)
 
 
 def _since(slurm: SlurmNode, pod: Pod | None) -> str:
-    """Since when, as Slurm says; otherwise when the syncer first saw the drain."""
+    """Return since when the node is drained, as Slurm says; otherwise when the syncer first saw the drain."""
     condition = pod.condition(names.CONDITION_DRAIN) if pod is not None else None
     seen = condition.last_transition_time if condition is not None and condition.status == "True" else None
     return _time(slurm.reason_since_s) or seen or ""
@@ -236,7 +238,7 @@ def _time(seconds: int) -> str:
 
 
 def held_table(nodes: Iterable[HeldNode]) -> Table:
-    """A row for each hold; `STILL THERE` once for each node."""
+    """Return a table with a row for each hold; the jobs and pods of a node are only in its first row."""
     rows = []
     for node in nodes:
         for number, hold in enumerate(node.holds):
@@ -248,14 +250,14 @@ def held_table(nodes: Iterable[HeldNode]) -> Table:
 
 
 def still_there(node: HeldNode) -> str:
-    """The jobs and pods that are still on the node, in words; empty without any."""
+    """Return the jobs and pods that are still on the node, in words; empty if there are none."""
     jobs = f"{count(len(node.jobs), 'job')} {first_of(map(str, node.jobs), _SHOWN)}" if node.jobs else ""
     pods = f"{count(len(node.pods), 'pod')} {first_of(node.pods, _SHOWN)}" if node.pods else ""
     return "; ".join(filter(None, (jobs, pods)))
 
 
 def explain_held(node: HeldNode, unread: tuple[str, ...] = ()) -> Explanation:
-    """Say who holds one node, and what to do about each hold."""
+    """Return the explanation of one node's holds: who set each of them, and what lifts it."""
     texts, still = held_by(node), still_there(node)
     return Explanation(
         subject=subject_of(node),
@@ -270,7 +272,7 @@ def explain_held(node: HeldNode, unread: tuple[str, ...] = ()) -> Explanation:
 
 
 def held_by(node: HeldNode) -> tuple[str, ...]:
-    """A line for each hold."""
+    """Return a line for each hold of the node: the door, who set it, since when, and the reason."""
     texts = []
     for hold in node.holds:
         since = f"since {hold.since}" if hold.since else "since when is not recorded"
@@ -280,5 +282,5 @@ def held_by(node: HeldNode) -> tuple[str, ...]:
 
 
 def subject_of(node: HeldNode) -> str:
-    """The node with both its names."""
+    """Return the node's name in Kubernetes, with its name and state in Slurm."""
     return f"Node {node.node}" + (f" (Slurm node {node.slurm_node}, {node.slurm})" if node.slurm_node else "")

@@ -1,8 +1,8 @@
-"""How a job ended, and why Slurm holds one that it has queued again, in words.
+"""Texts that say why a job ended, or why Slurm holds a job that it has requeued, and what to do.
 
-A step that slurmstepd could not run ends with the number of an error in slurm_errno.h (from 4001 on) in place of what
-wait(2) gives; of that its low seven bits come back as a signal: 4021, ESLURMD_IO_ERROR, as 0:53. Programs raise no such
-signals themselves, for they are real-time ones.
+If slurmstepd cannot run a step, the step's exit status is an error number of slurm_errno.h (from 4001 on) instead of a
+status of wait(2). Slurm shows the low seven bits of that number as a signal: 4021 (ESLURMD_IO_ERROR) as 0:53. Programs
+do not end by such signals themselves, because they are real-time signals.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from sunkpy.core.overview.queue import QueuedJob
 
 
 class Ending(NamedTuple):
-    """What happened to a job, and what to do. In braces: `job` as the person who asks calls it, `partition`, `node`
-    (the first).
+    """What happened to a job, and what to do.
+
+    `what_to_do` may have the fields {job} (its number as the person wrote it), {partition} and {node} (its first node).
     """
 
     because: str
     what_to_do: str
 
 
-_NODE: Final = "Submit it again; what became of the node: kubectl sunk history {node}"
+_NODE: Final = "Submit it again. To see what happened to the node: kubectl sunk history {node}"
 _USED: Final = (
-    "Ask for more with --mem, --mem-per-cpu or --mem-per-gpu; what it used: sacct -j {job} -o JobID,MaxRSS,ReqMem"
+    "Ask for more with --mem, --mem-per-cpu or --mem-per-gpu. To see what it used: "
+    "sacct -j {job} -o JobID,MaxRSS,ReqMem"
 )
-_STEPS: Final = "Read the end of its output; which step it was: sacct -j {job} -o JobID,State,ExitCode,NodeList"
+_STEPS: Final = "Read the end of its output. To see which step failed: sacct -j {job} -o JobID,State,ExitCode,NodeList"
 
 STATES: Final = {
     "COMPLETED": Ending("its script ended with 0", "Nothing."),
-    "CANCELLED": Ending("somebody cancelled it", "Who it was: sacct -j {job} -o JobID,State%40"),
+    "CANCELLED": Ending("somebody cancelled it", "To see who: sacct -j {job} -o JobID,State%40"),
     "TIMEOUT": Ending(
         "it reached its time limit",
-        "Ask for more with --time; the longest that there is: scontrol show partition {partition}",
+        "Ask for more with --time. To see the longest allowed: scontrol show partition {partition}",
     ),
     "DEADLINE": Ending(
         "it could not end before its deadline", "Submit it again, with a later --deadline or less --time."
     ),
     "OUT_OF_MEMORY": Ending("it needed more memory than it had asked for, and the kernel ended a process", _USED),
-    "NODE_FAIL": Ending("Slurm lost a node of it", _NODE),
-    "BOOT_FAIL": Ending("a node of it did not boot", _NODE),
+    "NODE_FAIL": Ending("one of its nodes failed", _NODE),
+    "BOOT_FAIL": Ending("one of its nodes did not boot", _NODE),
     "REVOKED": Ending("another cluster of the federation runs it", "Look for it there: squeue --federation"),
 }
-"""State in which a job ended → what happened. FAILED is not here. For PREEMPTED the text names the job that has its
-nodes.
-"""
+"""Final state of a job → what happened. FAILED and PREEMPTED are not here: they are explained by other rules."""
 
 CODES: Final = {
-    126: Ending("its script, or the last command in it, may not be executed", "Make it executable: chmod +x FILE"),
+    126: Ending("its script, or the last command in it, is not executable", "Make it executable: chmod +x FILE"),
     127: Ending(
         "the last command of its script was not found", "Load its module in the script, or write its whole path."
     ),
@@ -57,61 +57,62 @@ CODES: Final = {
 SIGNALS: Final = {
     6: Ending("its script aborted (signal 6)", _STEPS),
     7: Ending(
-        "a write or read of memory failed (signal 7): /dev/shm or a disk may be full", "Where: df -h /dev/shm /tmp"
+        "a write or read of memory failed (signal 7): /dev/shm or a disk may be full",
+        "See which one is full: df -h /dev/shm /tmp",
     ),
-    9: Ending("its script was killed (signal 9), mostly for want of memory", _USED),
+    9: Ending("its script was killed (signal 9), mostly because it needed too much memory", _USED),
     11: Ending("its script crashed (signal 11)", _STEPS),
-    42: Ending("slurmd could not make the folder of its script", _NODE),
-    46: Ending("slurmd could not make its environment", _NODE),
-    48: Ending("slurmd could not become its user", "Ask on the node whether it knows the user: id USER"),
+    42: Ending("slurmd could not create the folder for its script", _NODE),
+    46: Ending("slurmd could not create its environment", _NODE),
+    48: Ending("slurmd could not run it as its user", "See on the node whether it knows the user: id USER"),
     52: Ending(
         "its script could not be executed",
-        "See that the program in its first line (#!) is on the node, and that WorkDir is there and open to you: "
+        "See that the program in its first line (#!) exists on the node, and that you may use WorkDir there: "
         "scontrol show job {job}",
     ),
     53: Ending(
         "its output, error or input file could not be opened on the node",
-        "See that the folders of StdOut, StdErr and StdIn are there on the node and open to you: "
+        "See that the folders of StdOut, StdErr and StdIn exist on the node, and that you may use them: "
         "scontrol show job {job}",
     ),
     54: Ending("a Prolog failed", _NODE),
 }
-"""Signal that ended the job, as Slurm says (`0:9`) → what happened."""
+"""Signal that ended the job, as Slurm shows it (`0:9`) → what happened."""
 
 REASONS: Final = {
     "JobLaunchFailure": Ending("its script could not be started on its node", _NODE),
     "SystemFailure": Ending("Slurm itself failed", _NODE),
     "InactiveLimit": Ending("its srun or salloc was silent for longer than InactiveLimit", "Submit it again."),
 }
-"""Slurm's reason → what happened, if neither code nor signal says more."""
+"""Slurm's reason of an ended job → what happened; used if neither exit code nor signal says it."""
 
 HELD: Final = {
     "launch failed requeued held": Ending(
-        "a Prolog failed when it started, so Slurm queued it again and holds it",
-        "Mend it first, or it fails again: kubectl sunk why-drained. Then: scontrol release {job}",
+        "a Prolog failed when it started, so Slurm requeued it and holds it",
+        "Mend the node first, or the Prolog fails again: kubectl sunk why-drained. Then: scontrol release {job}",
     ),
     "user env retrieval failed requeued held": Ending(
-        "its user's environment could not be read on the node, so Slurm queued it again and holds it",
+        "its user's environment could not be read on the node, so Slurm requeued it and holds it",
         "See that a login shell of the user ends at once, or leave out --get-user-env. Then: scontrol release {job}",
     ),
     "launch failure limit exceeded requeued held": Ending(
-        "it could not be started several times, and Slurm holds it",
+        "Slurm failed to start it several times, and holds it",
         "Find out why first: kubectl sunk why-drained. Then: scontrol release {job}",
     ),
-    "job requeued in held state": Ending("somebody queued it again to be held", "Release it: scontrol release {job}"),
+    "job requeued in held state": Ending("somebody requeued it and holds it", "Release it: scontrol release {job}"),
     "job requeued in special exit state": Ending(
-        "somebody, or its own script, queued it again as a special exit", "Release it: scontrol release {job}"
+        "somebody, or its own script, requeued it as a special exit", "Release it: scontrol release {job}"
     ),
 }
-"""What slurmctld says about a job that it queued again (job_mgr.c), with reason JobHeldUser or JobHoldMaxRequeue → what
-happened.
+"""slurmctld's text about a job that it requeued and holds, with reason JobHeldUser or JobHoldMaxRequeue (job_mgr.c) →
+what happened.
 """
 
-_UNTOLD: Final = Ending("", "How it ended: sacct -j {job}")
+_UNTOLD: Final = Ending("", "To see how it ended: sacct -j {job}")
 
 
 def how_ended(job: QueuedJob) -> Ending:
-    """What happened to a job that has ended, and what to do."""
+    """Return why a job has ended, and what to do."""
     for state, told in STATES.items():
         if state in job.row.state:
             return told
@@ -127,5 +128,5 @@ def how_ended(job: QueuedJob) -> Ending:
 
 
 def why_held(job: QueuedJob) -> Ending | None:
-    """Why Slurm holds a job that it has queued again, and what to do."""
+    """Return why Slurm holds a job that it has requeued, and what to do; None if it does not, or for another reason."""
     return HELD.get(job.said)

@@ -1,4 +1,4 @@
-"""Why one job waits, what it wants, what is there, and which jobs have its nodes; for jobs of people and of pods."""
+"""Builds the explanation of one Slurm job: why it waits or ended, what it asks for, and who has the nodes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from sunkpy.core.overview.table import count, first_of, printable
 
 _SHOWN: Final = 5
 _OF_SCRIPTS: Final = ("COMPLETED", "FAILED")
-"""For a job of pods these states say nothing, because its script is a placeholder."""
+"""Final states that say nothing about a job of pods, because its script is only a placeholder."""
 _TAKES_NODES: Final = ("Resources", "Priority")
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool, a job's number in it, and what the person who asks may see. `number`: as squeue prints it, where that
-    is more than the id: `7_3`, `7+1`.
+    """The job that a person asks about, the pool, and what the person may see.
+
+    `number`: the job's number as squeue prints it, if it is not just the ID: `7_3`, `7+1`.
     """
 
     id: int
@@ -41,23 +42,23 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """The job's number as the person who asks writes it."""
+        """The job's number as the person wrote it."""
         return self.number or str(self.id)
 
     @property
     def job(self) -> QueuedJob | None:
-        """The record of the job with this number. An array has several: the one that still waits, or else the first."""
+        """Slurm's record of the job. If a job array has several records: the one that waits, or else the first."""
         found = [job for job in self.pool.jobs or () if job.is_called(self.called)]
         return next((job for job in found if is_job_pending(job.row.state)), found[0] if found else None)
 
     @property
     def gang(self) -> GangId | None:
-        """The pods that the job stands for, if it is not a person's."""
+        """The gang that the job stands for; None for a job of a person."""
         return parse_comment(self.job.row.comment) if self.job is not None else None
 
 
 def explain_job(facts: JobFacts) -> Explanation:
-    """Explain one job by its number."""
+    """Return why a job waits, or how it ended, and what to do about it."""
     job = facts.job
     if job is None:
         return _unknown(facts)
@@ -85,19 +86,19 @@ def _unknown(facts: JobFacts) -> Explanation:
         lines=(Line(title="not read", texts=facts.pool.unread),),
         what_to_do=f"Slurm forgets a job some minutes after its end; its accounting does not: sacct -j {facts.called}"
         if is_asked
-        else "Ask where Slurm can be asked, in the scheduler's pod: "
+        else "Ask from the scheduler's pod, which can ask Slurm: "
         f"kubectl -n slurm exec deploy/slurm-scheduler -- sunkpy explain job {facts.called}",
         is_absent=True,
     )
 
 
 def _around(facts: JobFacts, job: QueuedJob, waits: QueueEntry | None, queue: Iterable[QueueEntry]) -> Iterable[Line]:
-    """The pool and the jobs of others."""
+    """Yield the lines about the pool and about other people's jobs."""
     yield Line(title="growth", texts=_growth(facts, job) if waits is not None else ())
-    yield Line(title="there is", texts=tuple(_there_is(facts, job)) if waits is not None else ())
-    yield Line(title="before it", texts=_before(facts, waits, queue))
-    yield Line(title="has them", texts=_owners(facts, job) if waits is not None else ())
-    yield Line(title="now there", texts=_successors(facts, job))
+    yield Line(title="nodes", texts=tuple(_there_is(facts, job)) if waits is not None else ())
+    yield Line(title="jobs before it", texts=_before(facts, waits, queue))
+    yield Line(title="nodes used by", texts=_owners(facts, job) if waits is not None else ())
+    yield Line(title="now used by", texts=_successors(facts, job))
     yield Line(title="not read", texts=facts.pool.unread)
 
 
@@ -117,16 +118,16 @@ def _standing(job: QueuedJob, waits: QueueEntry | None) -> str:
 
 
 def _is_in_prolog(job: QueuedJob) -> bool:
-    """Whether a job of a person has its nodes, and nothing of it has run."""
+    """True if a job of a person has its nodes, but its Prolog still runs."""
     return "RUNNING" in job.row.state and job.row.reason == "Prolog" and parse_comment(job.row.comment) is None
 
 
 def _after_its_end(facts: JobFacts, job: QueuedJob) -> str:
     gang = facts.gang
     if gang is not None and facts.sight.sees_pods_of(gang.namespace):
-        return f"See what became of its pods: kubectl sunk explain gang {gang.name} -n {gang.namespace}"
+        return f"See what happened to its pods: kubectl sunk explain gang {gang.name} -n {gang.namespace}"
     if gang is not None or not _has_ended(job):
-        return f"How it ended: sacct -j {facts.called}"
+        return f"To see how it ended: sacct -j {facts.called}"
     node = job.row.nodes[0] if job.row.nodes else "NODE"
     return how_ended(job).what_to_do.format(job=facts.called, partition=job.row.partition, node=node)
 
@@ -138,7 +139,7 @@ def _because(job: QueuedJob, waits: QueueEntry | None) -> tuple[str, ...]:
 
 
 def _has_ended(job: QueuedJob) -> bool:
-    """True if the job ended by itself, and not because of another job."""
+    """True if the job has ended, but was not preempted."""
     return is_job_ended(job.row.state) and "PREEMPTED" not in job.row.state
 
 
@@ -169,7 +170,7 @@ def _wants(job: QueuedJob) -> str:
 
 
 def _reach(facts: JobFacts, job: QueuedJob) -> list[NodeLine]:
-    """The nodes of its partitions; all, where they are not known."""
+    """Return the nodes of the job's partitions; all nodes if the partitions' nodes are not known."""
     own = {name for each in job.partitions for name in hostlist.expand(facts.pool.partitions.get(each, ""))}
     return [line for line in find_nodes(facts.pool) if not own or line.slurm_node in own]
 
@@ -186,22 +187,22 @@ def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
         most = max(free.values())
         yield f"{count(sum(free.values()), 'GPU')} free on nodes that take work, at most {most} on one"
     if held := _held(lines):
-        yield f"no work on {hostlist.describe(held)}: kubectl sunk why-drained says why"
+        yield f"no job can start on {hostlist.describe(held)}: kubectl sunk why-drained says why"
 
 
 def _held(lines: Iterable[NodeLine]) -> list[str]:
-    """The nodes that take no work."""
+    """Return the Slurm nodes on which no job can start."""
     return [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
 
 
 def _growth(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
-    """Which nodes are wanted for it."""
+    """Return how many new nodes NodeSets want for the job, or why they want none."""
     growth = {"/".join(each.key): each.status.growth for each in facts.pool.nodesets or ()}
     return tuple(describe_for(job.row.id, growth, array=job.array, het_job=job.het_job))
 
 
 def _before(facts: JobFacts, waits: QueueEntry | None, queue: Iterable[QueueEntry]) -> tuple[str, ...]:
-    """The next of those that Slurm looks at earlier, in its partitions."""
+    """Return how many jobs in its partitions Slurm looks at before it, and names the first of them."""
     if waits is None or waits.never_starts:
         return ()
     own = set(waits.partition.split(","))
@@ -214,14 +215,14 @@ def _before(facts: JobFacts, waits: QueueEntry | None, queue: Iterable[QueueEntr
 
 
 def _owners(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
-    """Who has the nodes that it waits for, whoever has the most first."""
+    """Return who has the nodes that the job waits for; the owner of the most nodes first."""
     if job.row.reason not in _TAKES_NODES:
         return ()
     return _by_owner(facts.pool.jobs or (), {line.slurm_node for line in _reach(facts, job)}, facts.sight)
 
 
 def _successors(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
-    """Who has the nodes that it had to leave."""
+    """Return who has the nodes that the preempted job had to leave."""
     if "PREEMPTED" not in job.row.state:
         return ()
     others = [other for other in facts.pool.jobs or () if other.row.id != job.row.id]
@@ -257,8 +258,8 @@ def _nodes(jobs: Iterable[QueuedJob], within: set[str]) -> list[str]:
 def _what_to_do(facts: JobFacts, job: QueuedJob, waits: QueueEntry | None) -> str:
     if _is_in_prolog(job):
         return (
-            "Nothing while its Prolog runs, which may wait for pods to leave. If that lasts, see the log of its "
-            f"slurmd pods; if no Prolog of it runs there: scontrol requeue {facts.called}"
+            "Nothing while its Prolog runs, which may wait for pods to leave. If that lasts, see the logs of its "
+            f"nodes' slurmd pods; if its Prolog does not run there: scontrol requeue {facts.called}"
         )
     if waits is None:
         return _after_its_end(facts, job) if is_job_ended(job.row.state) else "Nothing."
@@ -267,7 +268,7 @@ def _what_to_do(facts: JobFacts, job: QueuedJob, waits: QueueEntry | None) -> st
     if not waits.never_starts:
         if named := sorted({*_held(find_nodes(facts.pool))} & {*job.required_nodes}):
             which = hostlist.describe(named)
-            return f"It names {which}, and no work goes there: kubectl sunk why-drained {named[0]}"
+            return f"It asks for {which}, where no job can start: kubectl sunk why-drained {named[0]}"
         return f"Nothing: it starts in its turn; squeue --start -j {facts.called} says when Slurm expects that."
     cure = CURES[job.row.reason].format(job=facts.called)
     if facts.gang is not None or names.PREFIX not in cure:

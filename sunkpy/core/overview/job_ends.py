@@ -1,4 +1,4 @@
-"""Which jobs still hold nodes, and when Slurm ends them at the latest."""
+"""The jobs that still run on nodes which are to be emptied, and when Slurm ends them at the latest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from sunkpy.core.overview.table import Table
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A job that holds nodes. `name`: that of the job, or of the gang whose job it is. `ends`: when its time limit is
-    over; empty without one. `slurm_nodes`: those that were asked for.
+    """A job that runs on nodes which are to be emptied. `name`: its name, or the name of its gang.
+
+    `ends`: when its time limit is over; empty if it has none. `slurm_nodes`: those of its nodes that are to be emptied.
     """
 
     job: int
@@ -28,7 +29,7 @@ class JobEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_job_ends(jobs: Iterable[QueuedJob], slurm_nodes: Collection[str]) -> tuple[JobEnd, ...]:
-    """The ends of the jobs on these Slurm nodes; the latest comes last."""
+    """Return the jobs on these Slurm nodes; the job that ends last comes last."""
     there = [
         (job, held)
         for job in jobs
@@ -40,7 +41,7 @@ def find_job_ends(jobs: Iterable[QueuedJob], slurm_nodes: Collection[str]) -> tu
 
 
 def by_slurm_node(ends: Iterable[JobEnd]) -> Mapping[str, Sequence[JobEnd]]:
-    """For each node, the ends of its jobs, in the same order as if only this node had been asked for."""
+    """Return Slurm node → its jobs, in the order in which they end."""
     found: dict[str, list[JobEnd]] = {}
     for end in ends:
         for node in end.slurm_nodes:
@@ -56,7 +57,7 @@ def _job_end(job: QueuedJob, held: tuple[str, ...]) -> JobEnd:
 
 
 def job_end_table(ends: Iterable[JobEnd]) -> Table:
-    """A row for each job."""
+    """Return a table with a row for each job: its nodes, and when it ends at the latest."""
     rows = tuple(
         (str(each.job), each.user, each.name, hostlist.describe(each.slurm_nodes), each.ends or "no time limit")
         for each in ends
@@ -65,6 +66,6 @@ def job_end_table(ends: Iterable[JobEnd]) -> Table:
 
 
 def job_end_text(end: JobEnd) -> str:
-    """The end of a job, in words."""
+    """Return a line that says when a job ends at the latest."""
     by = f"ends by {end.ends}" if end.ends else "has no time limit"
     return f"job {end.job} of {end.user} ({end.name}) {by}"

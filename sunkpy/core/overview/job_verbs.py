@@ -1,7 +1,7 @@
-"""What `sunkpy jobs` may do with jobs of either door.
+"""What `kubectl sunk jobs` may do with jobs of people and with jobs of pods.
 
-A job of pods is sunkpy's means, and its pods are what people mean. It is never queued again; when it ends its pods
-leave their nodes, and pods that still wait get another job.
+A job of pods is never requeued. When it ends, its pods leave their nodes, and pods that still wait get another job. So
+some verbs are refused for jobs of pods, with what to do to the pods instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN: Final = 4
 
 
 class JobVerb(enum.StrEnum):
-    """What a person wants to do to jobs."""
+    """What `kubectl sunk jobs` does with jobs."""
 
     HOLD = "hold"
     RELEASE = "release"
@@ -33,8 +33,9 @@ class JobVerb(enum.StrEnum):
 
 
 class JobStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The step for one job: its owner, the pods for which it stands, and what follows for them. `why_not`: why the job
-    is left alone.
+    """What `kubectl sunk jobs` does with one job. `job`: its number as the person wrote it.
+
+    `pods`: the pods that the job stands for; `follows`: what happens to them. `why_not`: why the job is left alone.
     """
 
     job: str
@@ -46,8 +47,9 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobsDone(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was done to jobs, or would be done (`is_done` false), and what Slurm said. `unread`: what
-    could not be read.
+    """What `kubectl sunk jobs` did with jobs, or would do (`is_done` False). `said`: the output of Slurm's command.
+
+    `unread`: what could not be read, and why.
     """
 
     verb: JobVerb
@@ -63,7 +65,7 @@ def is_job_number(text: str) -> bool:
 
 
 def plan_jobs(verb: JobVerb, numbers: Iterable[str], jobs: Sequence[QueuedJob], pods: Sequence[Pod]) -> list[JobStep]:
-    """The step for each job. `pods`: pods that wait for Slurm or have their nodes from it."""
+    """Return the step for each of these job numbers. `pods`: the workload pods."""
     by_job: dict[int, list[str]] = {}
     for pod in pods:
         if (id := noted_job(pod)) is not None:
@@ -75,8 +77,8 @@ def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[i
     match = _NUMBER.fullmatch(number)
     id = int(match["job"]) if match is not None else 0
     job = next((each for each in jobs if each.is_called(number)), None)
-    if job is None:  # of several tasks there is no one record: Slurm says what it knows
-        return JobStep(job=number, why_not="" if number != str(id) else "Slurm does not know it")
+    if job is None:  # several array tasks have no record in common, so Slurm's command decides
+        return JobStep(job=number, why_not="" if number != str(id) else "Slurm does not know this job")
     gang = parse_comment(job.row.comment)
     if gang is None:
         return JobStep(job=number, name=job.name, user=job.row.user)
@@ -87,24 +89,25 @@ def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[i
 
 
 def _of_pods(verb: JobVerb, namespace: str, pods: Sequence[str], *, is_pending: bool) -> tuple[str, str]:
-    """What follows for the pods, or why it is not done."""
+    """Return what happens to the pods of the job, or else why the verb is refused."""
     names = " ".join(pod.partition("/")[2] for pod in pods) or "POD"
     if verb is JobVerb.REQUEUE:
-        return "", "a job of pods is never queued again: cancel it, and what owns its pods makes them again"
+        return "", "a job of pods is never requeued: cancel it, and the owner of its pods makes new ones"
     if verb is JobVerb.CANCEL and is_pending:
-        return "", f"its pods would get another job: kubectl -n {namespace} delete pod {names}, or scale what owns them"
+        delete = f"kubectl -n {namespace} delete pod {names}"
+        return "", f"its pods would get another job; delete them, or scale their owner: {delete}"
     if verb is JobVerb.CANCEL:
-        return "its pods leave their nodes; what owns them makes them again, for a new job", ""
+        return "its pods leave their nodes; their owner makes new ones, for a new job", ""
     return ("its pods wait with it, until it is released" if verb is JobVerb.HOLD else "its pods wait in the queue"), ""
 
 
 def command_for(verb: JobVerb, numbers: Sequence[str]) -> list[str]:
-    """Slurm's command, for jobs of one cluster."""
+    """Return the command of Slurm that does this to these jobs, as a list of words."""
     return ["scancel", *numbers] if verb is JobVerb.CANCEL else ["scontrol", str(verb), ",".join(numbers)]
 
 
 def job_step_table(done: JobsDone) -> Table:
-    """A row for each job."""
+    """Return a table with a row for each job: its pods, and what was done or would be."""
     word = str(done.verb) if done.is_done else f"would {done.verb}"
     rows = tuple(
         (

@@ -1,7 +1,7 @@
-"""What waits at both doors, in the order in which Slurm looks at it, and what each waits for.
+"""The queue of `kubectl sunk queue`: waiting jobs of people and of pods, in Slurm's order, and what each waits for.
 
 slurmctld sorts by the tier of the partition, then by priority, then by id (sort_job_queue2 in job_scheduler.c); a job
-that is held has priority 0. A pod without a job is not in that queue: it comes last, with what the scheduler wrote.
+that is held has priority 0. A pod without a job is not in Slurm's queue: it comes last, with the scheduler's message.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ _NEVER: Final = "starts only if somebody changes it"
 
 
 class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as slurmrestd lists it: its figures, and what only its place in the queue needs. Times in seconds, 0: none.
+    """A job as slurmrestd lists it: a `JobRow`, and what only the commands need. Times are in seconds since 1970, or 0.
 
-    `starts_s`: of a waiting job the begin time or Slurm's estimate, of another one when it started; `ended_s`: when it
-    ended, or will at its time limit. `array`: that it is of, 0 for none, with the `tasks` that this record stands for;
-    `het_job`: the heterogeneous job that it is component `het_offset` of. `required_nodes`: those that it names.
-    `exit_code`, `signal`: how it ended; `said`: what slurmctld adds to its reason.
+    `starts_s`: for a waiting job, its begin time or Slurm's estimate; otherwise when it started. `ended_s`: when it
+    ended, or will end by its time limit. `array`: the ID of its job array, or 0; `tasks`: the tasks of the array that
+    this record stands for. `het_job`: the ID of its heterogeneous job, or 0; `het_offset`: which component it is.
+    `required_nodes`: the nodes that it asks for by name. `exit_code`, `signal`: how it ended. `said`: slurmctld's text
+    about its reason.
     """
 
     row: JobRow
@@ -69,7 +70,10 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _has_task(tasks: str, task: int) -> bool:
-    """`1-3,7`, `0-9:3`, `2-7%1`. Slurm shortens long lists with dots: then any number may be among them."""
+    """True if a list of array tasks, such as `1-3,7`, `0-9:3` or `2-7%1`, has this one.
+
+    Slurm shortens long lists with dots; then any task may be in the list.
+    """
     listed = tasks.partition("%")[0]
     found = _TASKS.findall(listed)
     is_named = any(task in range(int(first), int(last or first) + 1, int(step or 1)) for first, last, step in found)
@@ -77,9 +81,10 @@ def _has_task(tasks: str, task: int) -> bool:
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Something that waits: a job of a person, a job of pods, or pods without a job (`job` 0).
+    """An entry of the queue: a job of a person, a job of pods, or a pod without a job (`job` 0).
 
-    `place` counts from 1 in Slurm's order, 0 for what is not in it. `never_starts`: unless somebody changes something.
+    `place`: its place in Slurm's order, from 1; 0 for a pod without a job. `never_starts`: it starts only if somebody
+    changes something.
     """
 
     place: int = 0
@@ -102,7 +107,10 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that waits. `unread`: what could not be read, and why. `missing`: sides from which nothing was read."""
+    """The answer of `kubectl sunk queue`. `unread`: what could not be read, and why.
+
+    `missing`: the sides (Kubernetes, Slurm) from which nothing could be read.
+    """
 
     waiting: tuple[QueueEntry, ...] = ()
     unread: tuple[str, ...] = ()
@@ -112,9 +120,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def find_queue(
     jobs: Sequence[QueuedJob] | None, pods: Iterable[Pod], tiers: Mapping[str, int], now_s: float
 ) -> tuple[QueueEntry, ...]:
-    """Find what waits at both doors. `jobs` is None if Slurm was not asked: then only what the scheduler wrote on the
-    pods is known.
-    """
+    """Return the queue in Slurm's order. `jobs`: None if Slurm was not asked; then the queue comes from pods alone."""
     waiting_pods = [pod for pod in pods if pod_phase(pod) is PodPhase.WAITING]
     if jobs is None:
         return tuple(_by_their_pods(waiting_pods))
@@ -152,14 +158,14 @@ def _waiting(job: QueuedJob, place: int, now_s: float) -> QueueEntry:
 
 
 def words_for(slurm_reason: str) -> str:
-    """What a job with this pending reason waits for, in words."""
+    """Return in words what a job with this pending reason of Slurm waits for."""
     if cure := NEVER_STARTS.get(slurm_reason):
         return f"{cure.replace('the pod', 'it')}: {_NEVER}"
     return pending_reason(slurm_reason) or slurm_reason or "Slurm has not looked at it yet"
 
 
 def _by_their_pods(pods: Sequence[Pod]) -> Iterator[QueueEntry]:
-    """Pods that wait, those of one job as one."""
+    """Yield an entry for the waiting pods of each job, and for each pod without a job."""
     by_job: defaultdict[tuple[int, str], list[Pod]] = defaultdict(list)
     for pod in pods:
         job = read_job([pod], placed=()).job
@@ -189,7 +195,7 @@ def _time(seconds: int) -> str:
 
 
 def queue_table(waiting: Iterable[QueueEntry]) -> Table:
-    """The queue as a table with a row for each entry."""
+    """Return the queue as a table with a row for each entry."""
     return Table(
         titles=(
             "PLACE", "DOOR", "JOB", "NAME", "USER", "ACCOUNT", "PARTITION", "QOS", "PRIORITY", "NODES", "GPUS",
@@ -211,7 +217,7 @@ def _row(each: QueueEntry) -> tuple[str, ...]:
 
 
 def waiting_table(waiting: Iterable[QueueEntry]) -> Table:
-    """How many jobs and pods wait for what, at both doors. The most frequent comes first."""
+    """Return a table that counts the queue's entries by door and by what they wait for, the most frequent first."""
     counts = Counter((each.door, each.waits_for) for each in waiting)
     rows = tuple((door, str(number), text) for (door, text), number in counts.most_common())
     return Table(titles=("WAITS AT", "JOBS", "FOR"), rows=rows)

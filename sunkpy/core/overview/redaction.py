@@ -1,7 +1,8 @@
-"""What may leave an installation in a support bundle: names and states, no key, no token, no value of an environment.
+"""Removes secrets from what a support bundle contains: names and states stay; keys, tokens and environments do not.
 
-Objects come typed, so a field that no struct declares (environment, arguments, data of Secrets) is never there. Here
-the rest is taken out: annotations of others, templates as they were written, and in any text what looks like a secret.
+Objects are decoded into structs, so a field that no struct declares (environment, arguments, data of Secrets) is never
+in the bundle. This module removes the rest: annotations of other programs, pod templates as they were written, and any
+text that looks like a secret.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CONF_LINE: Final = re.compile(r"^(\s*#?\s*)([A-Za-z_]+)(\s*=\s*)(.*)$")
 
 
 def scrub(text: str) -> str:
-    """A text without what looks like a key, a token, a password, or random bytes as text."""
+    """Return the text with `REDACTED` for each part that looks like a key, a token, a password or random bytes."""
     text = _PEM.sub(REDACTED, text)
     text = _JWT.sub(REDACTED, text)
     text = _OF_URL.sub(rf"\1{REDACTED}@", text)
@@ -46,13 +47,13 @@ def scrub(text: str) -> str:
 
 
 def _looks_random(text: str) -> bool:
-    """Digits, capitals and small letters in one word: no path and no name of an object is like that."""
+    """True if the word mixes digits, upper-case and lower-case letters, as no path and no name of an object does."""
     tests: tuple[Callable[[str], bool], ...] = (str.isdigit, str.isupper, str.islower)
     return all(any(test(each) for each in text) for test in tests)
 
 
 def scrubbed(value: object) -> object:
-    """The value with each of its texts scrubbed. It is of the kinds that `msgspec.to_builtins` gives."""
+    """Return the value with each text in it scrubbed. The value has the types that `msgspec.to_builtins` returns."""
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, dict):
@@ -63,7 +64,7 @@ def scrubbed(value: object) -> object:
 
 
 def scrub_conf(text: str) -> str:
-    """A configuration file of Slurm without values of keys that could hold a secret; comments are left out."""
+    """Return a configuration file of Slurm without comments, and without values of keys that may hold a secret."""
     lines = []
     for line in text.splitlines():
         found = _CONF_LINE.match(line)
@@ -75,7 +76,7 @@ def scrub_conf(text: str) -> str:
 
 
 def public(objects: Iterable[K]) -> list[K]:
-    """Objects with none but our annotations; of a NodeSet the template as decisions read it."""
+    """Return the objects with only sunkpy's annotations; a NodeSet's template has only the fields that sunkpy reads."""
     return [_public(each) for each in objects]
 
 

@@ -1,4 +1,4 @@
-"""What `sunkpy roll` changes on a NodeSet, and how its roll stands."""
+"""What `kubectl sunk roll` writes to a NodeSet, and its answer: how far the roll of the slurmd pods is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALL: Final = "100%"
 
 
 class Verb(enum.StrEnum):
-    """What a person wants to do with a roll."""
+    """What `kubectl sunk roll` does with the roll of a NodeSet."""
 
     STATUS = "status"
     PAUSE = "pause"
@@ -28,8 +28,9 @@ class Verb(enum.StrEnum):
 
 
 class RollChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write to the NodeSet; None leaves a field as it is. `ends_windows`: a roll may begin at any time.
-    `why_not`: why nothing is written.
+    """The fields to write to a NodeSet; None leaves a field as it is.
+
+    `ends_windows`: remove the maintenance windows, so that the roll begins at once. `why_not`: why nothing is written.
     """
 
     paused: bool | None = None
@@ -39,7 +40,7 @@ class RollChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> dict[str, object]:
-        """The change as a merge patch; empty when there is nothing to write."""
+        """The change as a merge patch of the NodeSet's spec; empty if there is nothing to write."""
         changed: dict[str, object] = {}
         if self.paused is not None:
             changed["paused"] = self.paused
@@ -52,23 +53,24 @@ class RollChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None = None) -> RollChange:
-    """What to write to the NodeSet for this verb. `max_unavailable`: write this, too. `now` takes all pods at once."""
+    """Return what to write to the NodeSet for this verb. `max_unavailable`: a value of the person, written too.
+
+    `now` without such a value allows all pods to be unavailable at once.
+    """
     spec = facts.nodeset.spec
     if verb is Verb.STATUS:
         return RollChange()
     if verb is Verb.NOW:
         if spec.update_strategy.type != "RollingUpdate":
-            return RollChange(
-                why_not=f"updateStrategy is {spec.update_strategy.type}: pods change when they are deleted"
-            )
+            return RollChange(why_not=f"updateStrategy is {spec.update_strategy.type}: only deleted pods are replaced")
         if facts.world is not None and not len(facts.world.survey.outdated):
-            return RollChange(why_not="there is nothing to roll: all pods are of the current template")
+            return RollChange(why_not="there is nothing to roll: all pods have the current template")
         max_unavailable = max_unavailable or _ALL
     paused = verb is Verb.PAUSE
     is_same = max_unavailable in (None, spec.update_strategy.rolling_update.max_unavailable)
     ends_windows = verb is Verb.NOW and bool(spec.update_strategy.rolling_update.windows)
     if paused == spec.paused and is_same and not ends_windows:
-        return RollChange(why_not="it is paused already" if paused else "it is not paused")
+        return RollChange(why_not="the roll is paused already" if paused else "the roll is not paused")
     return RollChange(
         paused=paused if paused != spec.paused else None,
         max_unavailable=None if is_same else max_unavailable,
@@ -77,7 +79,7 @@ def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None
 
 
 def busy_nodes(facts: NodeSetFacts) -> frozenset[str]:
-    """The Slurm nodes whose pods have to be replaced: their jobs are waited for."""
+    """Return the Slurm nodes whose slurmd pods the roll will replace when their jobs have ended."""
     outdated = facts.world.survey.outdated if facts.world is not None else ()
     return frozenset(slurm_node_of(judged.pod) for judged in outdated)
 
@@ -85,7 +87,10 @@ def busy_nodes(facts: NodeSetFacts) -> frozenset[str]:
 def explain_roll(
     facts: NodeSetFacts, before: NodeSet, change: RollChange, job_ends: tuple[JobEnd, ...], not_asked: str = ""
 ) -> Explanation:
-    """The NodeSet as it is now, what was changed, and until when the roll may take. `before`: as it was then."""
+    """Return the explanation of the NodeSet after the change, with what was written, and when its jobs end.
+
+    `before`: the NodeSet before the change. `not_asked`: why Slurm was not asked about jobs.
+    """
     explained = explain_nodeset(facts)
     lines = (
         Line(title="done", texts=tuple(_done(before, change))),
@@ -100,12 +105,12 @@ def explain_roll(
 
 def _done(before: NodeSet, change: RollChange) -> Iterator[str]:
     if change.paused is not None:
-        yield "paused: pods that only wait to be drained for the roll stay" if change.paused else "resumed"
+        yield "paused: the roll replaces no pod that is not drained yet" if change.paused else "resumed"
     if change.ends_windows:
-        yield "its windows are taken away, until the next helm upgrade"
+        yield "its maintenance windows are removed until the next helm upgrade"
     if change.max_unavailable is not None:
         was = before.spec.update_strategy.rolling_update.max_unavailable
-        yield f"maxUnavailable is {change.max_unavailable}, and was {was}; no job ends for it"
+        yield f"maxUnavailable is {change.max_unavailable} now, and was {was}; this ends no job"
 
 
 def _way_back(before: NodeSet, change: RollChange) -> str:

@@ -1,4 +1,4 @@
-// The pool as a map of nodes, and the same as a table for those who read it.
+// Draws the nodes of the pool as a map of tiles, or as a table.
 
 import { state } from "./state.js";
 import { element, fill, matches, table, text } from "./views.js";
@@ -122,7 +122,7 @@ export function setUpMap(redraw) {
     $("map").hidden = is;
     redraw();
   });
-  // One stop of the Tab key; inside, arrows go from node to node.
+  // The Tab key stops once at the map; inside it, arrow keys go from node to node.
   $("map").addEventListener("keydown", (event) => {
     const all = [...$("map").querySelectorAll("a")], at = all.indexOf(document.activeElement);
     if (at < 0) return;

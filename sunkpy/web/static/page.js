@@ -1,4 +1,4 @@
-// Starts the page: who looks, what address is open, what is searched, and what is drawn again after a change.
+// Starts the page: signs the viewer in, follows the address and the search field, and redraws tables that have changed.
 
 import { dim, drawMap, setUpMap } from "./map.js";
 import { enter, follow, onChange, readPage, state } from "./state.js";
@@ -34,7 +34,7 @@ function age() {
   $("age").textContent = !state.at ? "connecting" : state.live ? `live, ${span(seconds)} old` : `not connected, ${span(seconds)} old`;
 }
 
-// Said to who cannot see it: only what one would turn one's head for.
+// Tells screen readers the important changes: a node that goes down, a hand-over that begins.
 function announce(changed, whole) {
   const now = new Set([...state.tables.nodes].filter(([, row]) => row.joint === "down").map(([name]) => name));
   const fresh = whole ? [] : [...now].filter((name) => !downs?.has(name)).map((name) => `${name} is down`);
@@ -129,7 +129,7 @@ setInterval(() => { if (!document.hidden) document.querySelectorAll("time").forE
 setUpMap(redraw);
 setUpJobs();
 
-// The key of the link goes into a cookie that no script reads, and out of the address.
+// Exchanges the key in the link for a cookie that no script can read, and removes the key from the address.
 const [, key] = location.hash.match(/^#(?:key|slurm)=(.+)$/) || [];
 if (key) {
   history.replaceState(null, "", "/");

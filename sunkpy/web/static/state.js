@@ -1,4 +1,4 @@
-// What the server has told: tables of rows by key, kept in the server's order, and who wants to hear of changes.
+// The state of the page: the server's tables, as rows by key in the server's order, and the listeners for changes.
 
 export const TABLES = ["head", "nodes", "waiting", "running", "handovers", "changes"];
 
@@ -15,7 +15,7 @@ let stream, fetching;
 
 export const onChange = (listener) => listeners.push(listener);
 
-// Changed keys by table; `whole`: nothing of before counts.
+// Calls the listeners. `changed`: table -> keys of changed rows; `whole`: all tables were replaced.
 function tell(changed, whole = false) {
   for (const listener of listeners) listener(changed, whole);
 }
@@ -63,7 +63,7 @@ export async function readPage() {
   return fetching;
 }
 
-// The stream tells what has changed since a number. One that was missed, or is too large: the whole page is read.
+// Follows the stream of numbered updates. If one was missed or is too large, the whole page is read again.
 export function follow(onRefused) {
   stream?.close();
   stream = new EventSource("/api/stream");

@@ -1,4 +1,4 @@
-// The queue, the time line, the changes, and one thing in words. Everything that came from others becomes text nodes.
+// Draws the queue, the hand-overs, the changes and the detail view. Texts from the server become text nodes, never HTML.
 
 import { ask, state } from "./state.js";
 
@@ -28,7 +28,7 @@ export function span(seconds) {
   return s < 86400 ? `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min` : `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-// A time that stays right by itself: page.js refreshes what it shows.
+// Makes an element that shows how long ago a time was; page.js refreshes it every few seconds.
 export function ago(at, before = "") {
   if (!at || Number.isNaN(Date.parse(at))) return null;
   const made = element("time", { dateTime: at, title: at });
@@ -44,7 +44,7 @@ export function refresh(made) {
 
 const cells = (row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell ?? "")));
 
-// `rows`: lists of cells, or lines that were made before.
+// Fills `parent` with a table. `rows`: lists of cells, or finished <tr> elements.
 export function table(parent, caption, titles, rows, foot) {
   const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
   const body = rows.map((row) => (Array.isArray(row) ? cells(row) : row));
@@ -52,7 +52,7 @@ export function table(parent, caption, titles, rows, foot) {
   fill(parent, rows.length ? made : element("p", { className: "none" }, "Nothing."), foot);
 }
 
-// A line is made again only when its row has changed.
+// Keeps the <tr> elements of rows that have not changed.
 let lines = new Map();
 function keepLines(rows, make) {
   const kept = new Map();
@@ -126,7 +126,7 @@ export function drawHandovers(query) {
 }
 
 const WIDE = 400;
-// An hour from left to right; each hand-over is a bar from the loss of the node to the next start.
+// Draws the last hour from left to right; each hand-over is a bar from the loss of the node to the next start.
 function drawStrip(rows) {
   const svg = (name, attributes, ...children) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -146,7 +146,7 @@ function drawStrip(rows) {
     bars.push(svg("rect", { x: Math.max(0, from), y: 4 + lane * 8, width: till - Math.max(0, from), height: 6, rx: 2, class: row.isOpen ? "open" : "" }, said));
   }
   const ticks = [0, 15, 30, 45].map((minutes) => svg("text", { x: WIDE - (minutes / 60) * WIDE, y: 64, "text-anchor": "end" }, text(minutes ? `${minutes} min ago` : "now")));
-  const made = svg("svg", { viewBox: `0 0 ${WIDE} 68`, role: "img", "aria-label": `${plural(bars.length, "hand-over")} in the last hour; the list says each` }, ...bars, ...ticks);
+  const made = svg("svg", { viewBox: `0 0 ${WIDE} 68`, role: "img", "aria-label": `${plural(bars.length, "hand-over")} in the last hour; the list below names each` }, ...bars, ...ticks);
   fill($("strip"), bars.length ? made : null);
 }
 
@@ -185,7 +185,7 @@ function past(history) {
   const items = [...history.happenings].reverse().map((each) => element("li", {}, element("span", { className: "at", title: each.at }, each.at.slice(5, 16).replace("T", " ")),
     element("span", {}, element("b", {}, each.what), each.times > 1 ? ` ×${each.times}` : "", each.text ? `: ${each.text}` : "", each.by ? ` (${each.by})` : "")));
   return element("article", {}, element("h3", {}, "What is known of its past"), element("ol", { className: "list" }, ...items),
-    ...history.unknown.map((said) => element("p", { className: "small" }, `Not known: ${said}`)));
+    ...history.unknown.map((said) => element("p", { className: "small" }, said)));
 }
 
 export function dashboard(name, variable, value) {

@@ -175,7 +175,7 @@ async def test_tasks_and_components_are_known_by_the_numbers_that_squeue_prints(
             "-o /dev/null",
             "kill -KILL $$",
             "RaisedSignal:9",
-            "its script was killed (signal 9), mostly for want of memory",
+            "its script was killed (signal 9), mostly because it needed too much memory",
         ),
     ],
 )

@@ -140,7 +140,10 @@ async def test_a_guest_that_wants_a_qos_changes_nothing_and_says_where_it_belong
     rest.say(*recorded(*SHARED))
     loop = loop_for(rest, values(f"qos: {{fast: {{priority: 7}}}}\n{GUESTS.strip()}"), guest="guest")
     assert await loop.settle()
-    assert loop.problem == "QoS fast: the QoS of a slurmdbd are for all its clusters: make it where the slurmdbd is"
+    assert (
+        loop.problem
+        == "QoS fast: all clusters of a slurmdbd share its QoS: set it in the release that runs the slurmdbd"
+    )
     assert written(rest) == []
 
 

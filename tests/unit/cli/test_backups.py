@@ -53,8 +53,8 @@ async def test_what_went_wrong_last_is_said_with_an_exit_code(world, tmp_path):
 @pytest.mark.parametrize(
     ("cron", "says"),
     [
-        (cron_job(succeeded=72), "no run has ended well for 3 d: kubectl describe cronjob slurm-backup"),
-        (cron_job(succeeded=None), "no run has ended well yet: kubectl describe cronjob slurm-backup"),
+        (cron_job(succeeded=72), "no run has succeeded for 3 d: kubectl describe cronjob slurm-backup"),
+        (cron_job(succeeded=None), "no run has succeeded yet: kubectl describe cronjob slurm-backup"),
         (cron_job(suspend=True), "CronJob slurm-backup is suspended"),
     ],
 )
@@ -69,7 +69,7 @@ async def test_backups_that_are_not_made_are_said(world, tmp_path, cron, says):
 async def test_without_a_cron_job_that_is_said(world, tmp_path):
     world.remove("cronjobs", "slurm", "slurm-backup")
     code, text = await shown(world, tmp_path, "backups", asks_slurm=False)
-    assert (code, text.startswith("No CronJob makes backups; see -n")) == (1, True)
+    assert (code, text.startswith("No CronJob makes backups: enable ")) == (1, True)
     code, text = await shown(world, tmp_path, "doctor")
     assert (code, "warning   backups: no CronJob of the charts makes backups\n" in text) == (1, True)
 
@@ -95,7 +95,7 @@ async def test_verify_runs_a_job_in_the_place_of_a_backup(world, tmp_path):
 async def test_verify_says_what_did_not_end(world, tmp_path):
     code, text = await shown(world, tmp_path, "backups", "verify", "--limit", "0", asks_slurm=False)
     assert code == 1
-    assert "slurm/slurm-backup: it was not read within 0 s: kubectl describe job slurm-backup-verify-" in text
+    assert "slurm/slurm-backup: the backup was not read within 0 s: kubectl describe job slurm-backup-verify-" in text
 
 
 async def test_who_may_make_no_job_is_told_so(world, tmp_path):

@@ -36,7 +36,7 @@ async def test_what_works_is_found_to_work(world, tmp_path):
     assert (code, [line for line in text.splitlines() if not line.startswith("ok  ")]) == (0, [])
     assert "Kubernetes v1.35.0 answers" in text
     assert "slurmrestd: Slurm 26.05.5 (c1)" in text
-    assert "keys: 1 Secret needed by pods" in text
+    assert "keys: pods need 1 Secret, and none is missing" in text
 
 
 async def test_nothing_is_written_and_of_secrets_only_metadata_is_asked_for(world, tmp_path):
@@ -78,7 +78,7 @@ async def test_what_is_seen_beside_slurmctld_is_asked_by_way_of_the_apiserver(wo
     pod["spec"]["volumes"] = [{"name": "metrics", "secret": {"secretName": "seen", "optional": True}}]
     world.put("pods", pod)
     code, text = await shown(world, tmp_path, "doctor")
-    assert (code, "volumes: metricsSecret keeps them for Prometheus" in text) == (0, True)
+    assert (code, "volumes: only Prometheus may read how full they are" in text) == (0, True)
 
 
 async def test_what_does_not_work_and_what_may_not_be_read_is_said_with_an_exit_code(world, tmp_path):
@@ -161,7 +161,7 @@ async def test_who_may_not_enter_the_pod_is_told_so(world, tmp_path, kubectl_say
     assert (code, text.startswith("sunkpy: kubectl --kubeconfig "), "(Forbidden)" in text) == (1, True, True)
     world.remove("pods", "slurm", "slurm-scheduler-0")
     code, text = await shown(world, tmp_path, "doctor", "--exec")
-    assert (code, text.startswith("sunkpy: no scheduler's pod is ready")) == (1, True)
+    assert (code, text.startswith("sunkpy: --exec needs a scheduler's pod, and none is ready")) == (1, True)
 
 
 # ------------------------------------------------------------------------------------------------------------- canary
@@ -340,9 +340,9 @@ async def test_a_canary_pod_names_the_scheduler_of_the_cluster_that_is_asked(wor
 async def test_where_no_scheduler_says_its_name_no_canary_pod_is_made(world, tmp_path):
     code, text = await shown(world, tmp_path, "doctor", "-n", "slurm", "--canary", "--limit", "0")
     assert code == 2
-    assert "no pod is run, because the scheduler's name is not known: settings of the scheduler: no ConfigMap" in text
+    assert "no pod was run, because the scheduler's name is not known: settings of the scheduler: no ConfigMap" in text
     know_schedulers(world, other="slurm")
     code, text = await shown(world, tmp_path, "doctor", "-n", "slurm", "--canary", "--limit", "0")
     assert code == 2
-    assert "settings of the scheduler: none are of namespace slurm" in text
+    assert "settings of the scheduler: there are none for namespace slurm" in text
     assert not world.api.deleted

@@ -43,10 +43,10 @@ async def test_who_asks_for_a_check_is_noted_and_nothing_else_changes(world, tmp
     assert (code, "would be checked once it is idle" in text, world.api.patched) == (0, True, [])
     code, text = await shown(world, tmp_path, "verify", "n1", command=kubectl)
     assert (code, node_of(world)) == (0, (None, {names.ANNOTATION_VERIFY: "ann@example.com"}))
-    assert "ask for its check; the operator drains it, has it checked once it is idle, and gives it back" in text
-    assert "How it goes: kubectl sunk history node-1" in text
+    assert "ask for its check; the operator drains the node, has it checked once it is idle, and gives it back" in text
+    assert "To follow it: kubectl sunk history node-1" in text
     code, text = await shown(world, tmp_path, "verify", "n[1-2]")
-    assert (code, "asked for already, by ann@example.com" in text) == (1, True)
+    assert (code, "ann@example.com has asked for its check already" in text) == (1, True)
     assert "its slurmd pod has no check: give chart slurm one, compute.verify.script" in text
 
 
@@ -153,12 +153,12 @@ async def test_who_is_no_operator_of_slurm_reads_where_else_it_goes(world, tmp_p
     world.slurm.refuse, world.slurm.refuse_as = "no", 2010
     operators = "or give an operator's --slurm-token-file\n"
     code, text = await shown(world, tmp_path, "drain", "n1", *REASON, "--slurm")
-    beside = "beside slurmctld: scontrol update nodename=n1 state="
-    without = "this needs an operator of Slurm: do it without --slurm, for a cordon drains in Slurm, too; or "
+    beside = "run in slurmctld's pod: scontrol update nodename=n1 state="
+    without = "this needs an operator of Slurm: leave out --slurm, because a cordon drains the node in Slurm, too; or "
     assert (code, text.endswith(f"; {without}{beside}drain reason='bad fan'; {operators}")) == (3, True)
     world.slurm.put("n1", "IDLE", "DRAIN", reason="fan", reason_set_by_user="root")
     code, text = await shown(world, tmp_path, "undrain", "n1", "--set-by", "root")
-    assert (code, text.endswith(f"; this needs an operator of Slurm: do it {beside}resume; {operators}")) == (3, True)
+    assert (code, text.endswith(f"; this needs an operator of Slurm: {beside}resume; {operators}")) == (3, True)
 
 
 @pytest.mark.parametrize("command", [("drain", "n1", *REASON), ("undrain", "node-1"), ("why-drained", "n1")])

@@ -485,7 +485,7 @@ async def test_a_job_of_either_door_is_explained_by_its_number(world, tmp_path):
     of_ann = world.slurm.add_job("PENDING", comment="", user="ann", name="train", state_reason="Priority")
     code, text = await exit_code_of(world, tmp_path, "job", str(of_ann))
     assert (code, text.startswith(f"Job {of_ann} (train, of ann) waits in the queue\n")) == (0, True)
-    assert "there is        partition low: 2 nodes (2 ready)\n" in text
+    assert "nodes           partition low: 2 nodes (2 ready)\n" in text
     of_pod = world.slurm.add_job("PENDING", comment="k8s:default/web:u", state_reason="Resources")
     world.add_pod(annotations={"sunkpy.dev/job-id": str(of_pod)})
     code, text = await exit_code_of(world, tmp_path, "job", str(of_pod))

@@ -50,15 +50,15 @@ async def test_of_a_job_that_stands_for_pods_it_is_said_which_and_what_follows(p
     world, (_, waiting, running) = pool
     code, text, ran = await act(world, tmp_path, "cancel", str(running), str(waiting))
     assert (code, ran) == (1, [f"scancel {running}"])
-    assert "default/run   cancel; its pods leave their nodes; what owns them makes them again, for a new job" in text
+    assert "default/run   cancel; its pods leave their nodes; their owner makes new ones, for a new job" in text
     assert (
-        "default/web   left alone: its pods would get another job: kubectl -n default delete pod web, or scale what "
-        "owns them"
+        "default/web   left alone: its pods would get another job; delete them, or scale their owner: "
+        "kubectl -n default delete pod web"
     ) in text
     (tmp_path / "started").unlink()
     code, text, ran = await act(world, tmp_path, "requeue", str(running))
     assert (code, ran) == (1, [])
-    assert "left alone: a job of pods is never queued again: cancel it, and what owns its pods makes them again" in text
+    assert "left alone: a job of pods is never requeued: cancel it, and the owner of its pods makes new ones" in text
     code, text, _ = await act(world, tmp_path, "hold", str(waiting))
     assert (code, "hold; its pods wait with it, until it is released" in text) == (0, True)
     code, text, _ = await act(world, tmp_path, "release", str(waiting))
@@ -77,7 +77,7 @@ async def test_a_trial_and_an_unknown_job_change_nothing(pool, tmp_path):
     assert (code, "would hold" in text, ran) == (0, True, [])
     code, text, ran = await act(world, tmp_path, "hold", "99", "-o", "json")
     (step,) = json.loads(text)["jobs"]
-    assert (code, step["whyNot"], ran) == (1, "Slurm does not know it", [])
+    assert (code, step["whyNot"], ran) == (1, "Slurm does not know this job", [])
     world.slurm.is_down = True
     code, text, ran = await act(world, tmp_path, "hold", str(mine))
     assert (code, text.startswith("Nothing was changed: the jobs cannot be read."), ran) == (3, True, [])
@@ -87,7 +87,7 @@ async def test_who_may_not_enter_slurmctlds_pod_is_told_so(pool, tmp_path):
     world, (mine, *_) = pool
     world.remove("pods", "slurm", "slurm-slurmctld-0")
     code, text, ran = await act(world, tmp_path, "hold", str(mine))
-    assert (code, ran, text) == (1, [], "sunkpy: run hold beside slurmctld: no pod of a slurmctld is ready\n")
+    assert (code, ran, text) == (1, [], "sunkpy: run hold in slurmctld's pod: no slurmctld pod is ready\n")
 
 
 async def test_what_is_no_number_of_a_job_is_refused(world, tmp_path):

@@ -80,7 +80,11 @@ async def test_without_slurm_what_is_written_in_kubernetes_is_shown_and_that(wor
     world.add_pod()
     say(world, "web", "Slurm job 7 waits: Priority", **{"sunkpy.dev/job-id": "7"})
     code, text = await shown(world, tmp_path, "queue", asks_slurm=False)
-    assert (code, "other jobs come first" in text, text.startswith("The half of Slurm is missing.")) == (3, True, True)
+    assert (code, "other jobs come first" in text, text.startswith("Nothing could be read from Slurm.")) == (
+        3,
+        True,
+        True,
+    )
     assert f"not read: {NOT_ASKED}" in " ".join(text.split())
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "queue")
@@ -96,25 +100,28 @@ async def test_what_may_not_be_read_is_named(world, tmp_path):
     world.api.forbidden |= {"pods", "configmaps"}
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "status")
-    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, neither of Kubernetes nor of Slurm.")
+    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, neither from Kubernetes nor from Slurm.")
     code, text = await shown(world, tmp_path, "queue")
-    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, neither of Kubernetes nor of Slurm.")
+    assert (code, text.splitlines()[0]) == (1, "Nothing could be read, neither from Kubernetes nor from Slurm.")
     assert "not read: pods for Slurm: pods is forbidden" in text
     _, text = await shown(world, tmp_path, "queue", "-o", "json")
     assert json.loads(text)["missing"] == ["Kubernetes", "Slurm"]
     world.slurm.is_down = False
     code, text = await shown(world, tmp_path, "status")
-    assert (code, "waiting: nothing. " in text, "Z The half of Kubernetes is missing.\n" in text) == (4, True, True)
+    assert (code, "waiting: nothing. " in text, "Z Nothing could be read from Kubernetes.\n" in text) == (4, True, True)
     code, text = await shown(world, tmp_path, "queue")
     assert (code, text.splitlines()[0]) == (
-        4, "Nothing waits, as far as could be read. The half of Kubernetes is missing.",
+        4, "Nothing waits, as far as could be read. Nothing could be read from Kubernetes.",
     )  # fmt: skip
 
 
 async def test_an_empty_queue_says_so(world, tmp_path):
     assert await shown(world, tmp_path, "queue") == (0, "Nothing waits.\n")
     code, text = await shown(world, tmp_path, "queue", asks_slurm=False)
-    assert (code, text.splitlines()[0]) == (3, "Nothing waits, as far as could be read. The half of Slurm is missing.")
+    assert (code, text.splitlines()[0]) == (
+        3,
+        "Nothing waits, as far as could be read. Nothing could be read from Slurm.",
+    )
 
 
 async def test_a_name_that_moves_the_cursor_is_text(world, tmp_path):
@@ -126,11 +133,14 @@ async def test_a_name_that_moves_the_cursor_is_text(world, tmp_path):
 async def test_only_the_cluster_of_a_namespace_is_shown(world, tmp_path):
     _, text = await shown(world, tmp_path, "status", "-n", "elsewhere")
     assert text.startswith("0 nodes; waiting: nothing")
-    assert "not read: Slurm cluster: none in namespace elsewhere; those in slurm may be meant: -n" in text
+    assert (
+        "not read: Slurm cluster: there is none in namespace elsewhere; there are some in slurm: name one of these with -n"
+        in text
+    )
     for words in (("why-drained", "n1"), ("history", "n1"), ("drain", "n1", "--reason", "fan")):
         code, text = await shown(world, tmp_path, *words, "-n", "elsewhere")
         assert (code, text.splitlines()[0]) == (
-            1, "Node n1 is none of the Slurm cluster in namespace elsewhere, but of that in slurm",
+            1, "Node n1 is no node of the Slurm cluster in namespace elsewhere, but of the one in slurm",
         )  # fmt: skip
         assert text.endswith(" -n slurm\n")
 
@@ -213,7 +223,7 @@ async def test_the_past_of_a_node_is_of_its_own_objects(world, tmp_path):
     assert code == 0
     assert text.startswith("Node node-1 (Slurm node n1)\n")
     assert [name in text for name in ("node-1: one", "slurmd-1: two", "three", "four")] == [True, True, False, False]
-    assert "not known: Kubernetes does not record who cordoned a Node" in text
+    assert "Kubernetes does not record who cordoned a Node" in text
     code, text = await shown(world, tmp_path, "history", "n9")
     assert (code, text.startswith("Node n9 does not exist\n")) == (1, True)
     world.slurm.is_down = True

@@ -49,8 +49,11 @@ async def test_the_link_opens_the_page_on_this_machine_and_under_no_other_name(t
 def test_a_shared_page_without_settings_says_what_is_missing(tmp_path):
     runner = click.testing.CliRunner()
     result = runner.invoke(main, ["page", "--serve"])
-    assert (result.exit_code, result.output) == (1, "sunkpy: --serve needs --config: settings of the scheduler\n")
+    assert (result.exit_code, result.output) == (
+        1,
+        "sunkpy: --serve needs --config, the file with the scheduler's settings\n",
+    )
     (tmp_path / "config.yaml").write_text("{}")
     result = runner.invoke(main, ["page", "--serve", "--config", str(tmp_path / "config.yaml")])
-    says = "sunkpy: --serve needs --session-key-file, which sunkpy slurm-token writes\n"
+    says = "sunkpy: --serve needs --session-key-file, a file that sunkpy slurm-token writes\n"
     assert (result.exit_code, result.output) == (1, says)

@@ -79,15 +79,15 @@ async def test_who_may_not_enter_the_pod_gets_the_half_that_they_may_read(world,
     words = " ".join(text.split())
     assert (code, started) == (3, [])
     assert (
-        "not read: Slurm's side: not asked: you may not create pods/exec in namespace slurm, for the pod of the "
-        "scheduler; see --slurmrestd"
+        "not read: Slurm's side: not asked: you may not create pods/exec in namespace slurm, where the "
+        "scheduler's pod is; see --slurmrestd"
     ) in words
 
 
 async def test_a_slurm_cluster_that_is_not_named_is_not_guessed(world, tmp_path):
     world.put("pods", our_pod("scheduler", namespace="other"))
     _, text, started = await asked(world, tmp_path, "queue")
-    assert "not asked: there are scheduler pods in the namespaces other, slurm: name one with -n" in " ".join(
+    assert "not asked: there are scheduler pods in the namespaces other, slurm: name one of them with -n" in " ".join(
         text.split()
     )
     assert started == []
@@ -98,7 +98,7 @@ async def test_a_slurm_cluster_that_is_not_named_is_not_guessed(world, tmp_path)
 async def test_without_a_ready_scheduler_that_is_said(world, tmp_path):
     world.api.change("pods", "slurm", "slurm-scheduler-0", {"status": {"conditions": ready(is_so=False)}})
     code, text, _ = await asked(world, tmp_path, "queue", "-n", "slurm")
-    assert (code, "not asked: no pod of a scheduler is ready in namespace slurm" in " ".join(text.split())) == (3, True)
+    assert (code, "not asked: no scheduler pod is ready in namespace slurm" in " ".join(text.split())) == (3, True)
 
 
 async def test_a_pod_that_goes_away_is_not_blamed_on_slurmrestd_and_another_one_is_asked(world, tmp_path):

@@ -36,14 +36,14 @@ def spec_of(world):
 async def test_the_roll_is_paused_and_resumed_with_the_command_for_the_way_back(rolling, tmp_path):
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause", "-n", "slurm")
     assert (code, spec_of(rolling)["paused"]) == (0, True)
-    assert "done            paused: pods that only wait to be drained for the roll stay" in text
+    assert "done            paused: the roll replaces no pod that is not drained yet" in text
     assert text.endswith("what to do      To go on: kubectl sunk roll gpu resume -n slurm\n")
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause", "-n", "slurm")
-    assert (code, "left as it is   it is paused already" in text) == (1, True)
+    assert (code, "left as it is   the roll is paused already" in text) == (1, True)
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "resume", "-n", "slurm")
     assert (code, spec_of(rolling)["paused"], "done            resumed" in text) == (0, False, True)
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "resume", "-n", "slurm")
-    assert (code, "left as it is   it is not paused" in text) == (1, True)
+    assert (code, "left as it is   the roll is not paused" in text) == (1, True)
 
 
 async def test_to_roll_now_ends_the_windows(rolling, tmp_path):
@@ -53,7 +53,7 @@ async def test_to_roll_now_ends_the_windows(rolling, tmp_path):
     )
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "now", "-n", "slurm", "--max-unavailable", "25%")
     assert (code, "windows" in spec_of(rolling)["updateStrategy"]["rollingUpdate"]) == (0, False)
-    assert "its windows are taken away, until the next helm upgrade" in text
+    assert "its maintenance windows are removed until the next helm upgrade" in text
 
 
 async def test_all_nodes_are_taken_now_and_it_is_said_how_to_go_back(rolling, tmp_path):
@@ -61,7 +61,7 @@ async def test_all_nodes_are_taken_now_and_it_is_said_how_to_go_back(rolling, tm
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "now", "-n", "slurm")
     spec = spec_of(rolling)
     assert (code, spec["paused"], spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"]) == (0, False, "100%")
-    assert "maxUnavailable is 100%, and was 25%; no job ends for it" in text
+    assert "maxUnavailable is 100% now, and was 25%; this ends no job" in text
     assert "When the roll is over: kubectl sunk roll gpu resume -n slurm --max-unavailable 25%\n" in text
     code, _ = await shown(rolling, tmp_path, "roll", "gpu", "resume", "-n", "slurm", "--max-unavailable", "25%")
     assert (code, spec_of(rolling)["updateStrategy"]["rollingUpdate"]["maxUnavailable"]) == (0, "25%")
@@ -90,10 +90,10 @@ async def test_where_nothing_is_to_be_rolled_nothing_is_written(world, tmp_path)
     code, text = await shown(world, tmp_path, "roll", "gpu", "now", "-n", "slurm", "-o", "json")
     (found,) = json.loads(text)["explanations"]
     said = {line["title"]: line["texts"] for line in found["lines"]}
-    assert (code, said["left as it is"]) == (1, ["there is nothing to roll: all pods are of the current template"])
+    assert (code, said["left as it is"]) == (1, ["there is nothing to roll: all pods have the current template"])
     world.put("nodesets", NODESET | {"spec": NODESET["spec"] | {"updateStrategy": {"type": "OnDelete"}}})
     code, text = await shown(world, tmp_path, "roll", "gpu", "now", "-n", "slurm")
-    assert (code, "updateStrategy is OnDelete: pods change when they are deleted" in text) == (1, True)
+    assert (code, "updateStrategy is OnDelete: only deleted pods are replaced" in text) == (1, True)
     assert world.api.patched == []
 
 
@@ -104,7 +104,7 @@ async def test_where_nothing_is_to_be_rolled_nothing_is_written(world, tmp_path)
         (("now", "--max-unavailable", "110%"), "a number above 0, or a percentage from 1% to 100%"),
         (
             ("status", "--max-unavailable", "3"),
-            "status changes nothing: --max-unavailable goes with pause, resume or now",
+            "status changes nothing: give --max-unavailable with pause, resume or now",
         ),
     ],
 )

@@ -63,7 +63,7 @@ async def test_all_that_helps_is_in_one_file_that_only_its_owner_reads(world, tm
     code, text, found, file = await bundle(world, tmp_path, "-n", "slurm", command=kubectl)
     assert (code, text.splitlines()[0]) == (0, f"{file}: {len(found)} files")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert b"keys: 1 Secret needed by pods, none missing" in found["doctor.txt"]
+    assert b"keys: pods need 1 Secret, and none is missing" in found["doctor.txt"]
     assert json.loads(found["sdiag.json"])["figures"] == {"server_thread_count": 3}
     assert json.loads(found["objects/nodesets.json"])[0]["metadata"]["name"] == "gpu"
     assert [each["metadata"]["name"] for each in json.loads(found["objects/events.json"])] == ["e"]

@@ -133,7 +133,7 @@ def test_who_has_none_is_told_so(tmp_path: Path):
 
 
 def test_a_pod_that_does_not_come_is_given_up(tmp_path: Path):
-    with running(Logins([(202, "it waits for room: 0/3 nodes are available")])) as port:
+    with running(Logins([(202, "it waits for a node with room: 0/3 nodes are available")])) as port:
         done = my_login(tmp_path, f"http://127.0.0.1:{port}", wait_s="1")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "my-login: it did not start in time")
 

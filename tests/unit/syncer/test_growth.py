@@ -176,7 +176,7 @@ async def test_a_node_that_checks_its_machine_first_is_expected_for_as_long(pool
     pool.now += timedelta(seconds=2)
     said = await pool.answer(waits())
     assert said is not None
-    assert "3 nodes that came have not registered" in said["reason"]
+    assert "3 new nodes have not registered" in said["reason"]
 
 
 async def test_while_three_nodes_that_came_do_not_register_none_more_is_wanted(pool: Pool) -> None:
@@ -193,7 +193,7 @@ async def test_while_three_nodes_that_came_do_not_register_none_more_is_wanted(p
         "since": "",
         "held": False,
         "seen": "",
-        "reason": "none more is wanted while 3 nodes that came have not registered in Slurm within ten minutes: "
+        "reason": "no more nodes are wanted while 3 new nodes have not registered in Slurm within ten minutes: "
         "gpu-[1-3]. Look at their slurmd pods: kubectl describe, kubectl logs",
     }
     assert await pool.answer() is None, "nobody waits for one"
@@ -257,12 +257,12 @@ async def test_a_job_that_no_node_can_help_is_told_with_an_event(pool: Pool) -> 
         said = await pool.answer(waits(cpus=16))
     assert said == {
         "wantedNodes": 0, "countedNodes": 0, "requests": [], "since": "", "held": False, "seen": "",
-        "reason": "job 7: a node of it lacks cpu: needs 16, has 8",
+        "reason": "job 7: a node of this NodeSet lacks cpu: needs 16, has 8",
     }  # fmt: skip
     (event,) = pool.api.events()
     assert (event["type"], event["reason"], event["regarding"]["name"]) == ("Warning", "CannotGrow", "gpu")
     assert event["note"] == (
-        "job 7 waits, and no node more of this NodeSet helps it: a node of it lacks cpu: needs 16, has 8"
+        "job 7 waits, and no node more of this NodeSet helps it: a node of this NodeSet lacks cpu: needs 16, has 8"
     )
 
 

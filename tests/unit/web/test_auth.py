@@ -140,7 +140,7 @@ async def test_a_user_of_slurm_sees_their_own_jobs_if_slurm_accepts_the_token(ap
 
 
 ANN = Sight(user="ann")
-AGAIN = "this link was opened already: my-page prints another one"
+AGAIN = "this link was opened already: run my-page, which prints another one"
 
 
 async def test_a_link_of_my_page_opens_once_and_what_the_browser_keeps_is_no_token_of_slurm(api, tmp_path):
@@ -158,13 +158,13 @@ async def test_a_link_of_my_page_opens_once_and_what_the_browser_keeps_is_no_tok
             clock.now_s = 8 * 3600 - 1
             assert await own.sight(kept) == ANN
             clock.now_s = 8 * 3600 + 1
-            assert await refused(own, kept) == (401, "this session is over: my-page prints another link")
+            assert await refused(own, kept) == (401, "this session has expired: run my-page for another link")
         async with door(api, tmp_path, slurm_url=url) as replica:
             assert await replica.sight(kept) == ANN, "all pods of the page sign alike"
         async with door(api, tmp_path, slurm_url=url) as other:
             (tmp_path / "page.key").write_text("q" * 64)
             status, why = await refused(other, kept)
-            assert (status, "Signature verification failed" in why, "my-page prints" in why) == (401, True, True)
+            assert (status, "Signature verification failed" in why, "run my-page" in why) == (401, True, True)
     assert api.reviews == 0
 
 

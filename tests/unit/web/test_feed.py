@@ -97,7 +97,7 @@ async def test_while_the_apiserver_is_away_the_old_is_shown_and_said_to_be_old(o
     await Changes().until(lambda: own.number >= 2)
     task.cancel()
     tables = tables_of(channel)
-    assert "what is shown is older" in tables[HEAD]["set"][0][1]["unread"][0]
+    assert "the page shows old data" in tables[HEAD]["set"][0][1]["unread"][0]
     assert len(tables[NODES]["set"]) == 3
     assert msgspec.json.decode(gzip.decompress(channel.page()))["at"] == source_time()
 

@@ -136,7 +136,7 @@ async def test_a_user_of_slurm_sees_their_own_jobs_and_of_others_none(pool, tmp_
         async with session.post("/session", json={"token": slurm_token("ann", key=b"k" * 32)}) as again:
             assert (again.status, await again.json()) == (
                 401,
-                {"why": "this link was opened already: my-page prints another one"},
+                {"why": "this link was opened already: run my-page, which prints another one"},
             )
         job = await read(session, f"/api/explain/job/{own}")
         assert "bob" not in json.dumps(job)

@@ -30,7 +30,7 @@ THEIRS = msgspec.structs.replace(
         ("users: {'$(id)': {accounts: {a: {}}}}\naccounts: {a: {}}", "user '$(id)': a name has"),
         ("accounts: {root: {}}", "account root belongs to Slurm"),
         ("users: {root: {accounts: {a: {}}}}\naccounts: {a: {}}", "user root belongs to Slurm"),
-        ("qos: {sunkpy-closed: {}}", "QoS sunkpy-closed is reserved for what has been closed"),
+        ("qos: {sunkpy-closed: {}}", "QoS sunkpy-closed is reserved for accounts and users that sunkpy has closed"),
         ('accounts: {a: {description: "x\\ny"}}', "account a: its text may not have line breaks"),
         (
             "accounts: {a: {organization: sience}}\norganizations: [science]",
@@ -92,11 +92,11 @@ def test_a_circle_through_what_others_made_is_seen(text: str, says: str):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("qos: {fast: {}}", "QoS fast: slurmdbd has Fast, and its database ignores case"),
-        ("accounts: {chem: {}}", "account chem: slurmdbd has Chem, and its database ignores case"),
+        ("qos: {fast: {}}", "QoS fast: slurmdbd has Fast, and for its database both are the same name"),
+        ("accounts: {chem: {}}", "account chem: slurmdbd has Chem, and for its database both are the same name"),
         (
             "accounts: {a: {}}\nusers: {ann: {accounts: {a: {}}}}",
-            "user ann: slurmdbd has Ann, and its database ignores case",
+            "user ann: slurmdbd has Ann, and for its database both are the same name",
         ),
     ],
 )

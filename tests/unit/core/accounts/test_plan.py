@@ -115,7 +115,9 @@ def test_the_last_qos_that_another_preempts_is_left_to_a_person():
     before = settled(values("qos: {x: {preempts: [normal]}}"))
     wanted = values("qos: {x: {priority: 3}}")
     (line, change) = describe_plan(plan_accounts(wanted, before)).splitlines()
-    assert line.startswith("! QoS x preempts normal still: Slurm's API cannot take the last one away. sacctmgr modify")
+    assert line.startswith(
+        "! QoS x still preempts normal, because Slurm's API cannot remove the last one: sacctmgr modify"
+    )
     assert change == "~ QoS x: priority 0 -> 3"
     assert plan_accounts(wanted, settled(wanted, before)).changes == ()
 

@@ -32,4 +32,4 @@ def test_the_missing_right_is_named_with_the_commands_that_give_it(unread, told)
 
 def test_what_is_missing_without_a_refusal_is_left_to_its_own_words():
     told = how_to_read(["Slurm's side: not asked"])
-    assert told == "Ask as somebody who may read this; what you may: kubectl auth can-i --list"
+    assert told == "Ask as somebody who may read this; to see your own rights: kubectl auth can-i --list"

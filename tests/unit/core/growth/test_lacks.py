@@ -186,11 +186,11 @@ def test_what_no_node_more_can_help(fields):
 @pytest.mark.parametrize(
     ("job", "pools", "why"),
     [
-        (make_job(cpus=16), [make_pool()], "a node of it lacks cpu: needs 16, has 8"),
-        (make_job(per_node={"gpu": 1}), [make_pool()], "a node of it lacks gpu: needs 1, has 0"),
+        (make_job(cpus=16), [make_pool()], "a node of this NodeSet lacks cpu: needs 16, has 8"),
+        (make_job(per_node={"gpu": 1}), [make_pool()], "a node of this NodeSet lacks gpu: needs 1, has 0"),
         (make_job(nodes=200), [make_pool()], "needs 200 nodes, and there can be 100"),
         (make_job(nodes=2, max_nodes=2, per_node={}, total=amounts(20)), [make_pool()],
-         "needs 3 nodes of it, and asks for 2 at most"),
+         "needs 3 nodes of this NodeSet, and asks for 2 at most"),
         (make_job(constraint="[a*2&b*3]"), [make_pool()], "constraint [a*2&b*3] is not understood"),
         (make_job(constraint="(" * 5000), [make_pool()], f"constraint {'(' * 100}… is not understood"),
     ],

@@ -107,7 +107,7 @@ def test_since_is_from_when_on_nodes_have_been_wanted():
 def test_what_cannot_be_helped_is_told_beside_it():
     told = lack(never={"7": "needs 200 nodes, and there can be 9"}, more=2, behind=1)
     text = (
-        "job 7: needs 200 nodes, and there can be 9; 2 jobs more that cannot be helped; "
+        "job 7: needs 200 nodes, and there can be 9; 2 jobs more that no new node would help; "
         "1 job waits for nodes beyond its potential of 9"
     )
     assert explain(told, 9) == text

@@ -49,8 +49,8 @@ def report(files="", error=""):
     [
         (cron_job(), ""),
         (cron_job("2026-11-23T06:00:01Z"), ""),
-        (cron_job("2026-11-23T05:59:59Z"), "no run has ended well for 1 d: kubectl describe cronjob slurm-backup"),
-        (cron_job(None), "no run has ended well yet: kubectl describe cronjob slurm-backup"),
+        (cron_job("2026-11-23T05:59:59Z"), "no run has succeeded for 1 d: kubectl describe cronjob slurm-backup"),
+        (cron_job(None), "no run has succeeded yet: kubectl describe cronjob slurm-backup"),
         (cron_job(suspend=True), "CronJob slurm-backup is suspended"),
     ],
 )

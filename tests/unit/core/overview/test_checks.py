@@ -136,19 +136,19 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
     assert list(render_checks(diagnosis.checks)) == [
         "ok        apiserver: Kubernetes v1.35.0 answers",
         "ok        CRD: kind NodeSet of sunkpy.dev/v1alpha1 is served",
-        "ok        your rights: you may do all 2 things that the checks need",
-        "ok        admission policies: 1 policy, each bound and denying",
-        "ok        system classes: everybody may make pods for which the kubelet evicts others: "
+        "ok        your rights: you have all 2 rights that the checks need",
+        "ok        admission policies: 1 policy, each bound; all deny",
+        "ok        system classes: everybody may create pods with a system priority class: "
         "restrictCriticalPods is false",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
         "ok        leaders: 1 Lease held and renewed",
-        "ok        keys: 1 Secret needed by pods, none missing (only names were read)",
+        "ok        keys: pods need 1 Secret, and none is missing (only names were read)",
         "ok        hooks: slurm/slurm-hooks has 2 ready endpoints and answers",
-        "ok        backups: 2 CronJobs, each ended well the last time",
+        "ok        backups: 2 CronJobs, the last run of each succeeded",
         "ok        volumes: 3 volumes; slurm-backup is 85% full",
         "ok        slurmrestd: Slurm 24.11.5 (c1), API v0.0.42, 2 nodes",
-        "ok        NodeSets: 1 NodeSet, each as its last change wants it",
+        "ok        NodeSets: 1 NodeSet without a problem",
         "ok        slurmd pods: 2 slurmd pods ready",
         "ok        clocks: 2 Nodes of NodeSets agree with this machine within 5 s",
     ]
@@ -158,10 +158,10 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"volumes": ()}, "nobody measures them; see volumeMetrics of chart slurm"),
+        ({"volumes": ()}, "nothing measures how full they are; see volumeMetrics of chart slurm"),
         (
             {"volumes": (VolumesOfPod(pod="p", is_closed=True),)},
-            "metricsSecret keeps them for Prometheus; see its alerts",
+            "only Prometheus may read how full they are (metricsSecret); see its alerts",
         ),
         (
             {
@@ -182,7 +182,7 @@ def test_of_volumes_that_nobody_has_to_look_at_it_is_said_what_is_known(change, 
     ("last", "says"),
     [
         (("", ""), "2 CronJobs, none has ended a run yet"),
-        (("2026-11-24T03:17:00Z", ""), "2 CronJobs, 1 without a run yet, the others ended well the last time"),
+        (("2026-11-24T03:17:00Z", ""), "2 CronJobs, 1 without a run yet, the last runs of the others succeeded"),
     ],
 )
 def test_a_new_installation_is_not_said_to_have_backups(last, says):
@@ -225,7 +225,7 @@ TROUBLES = {
     "a right is missing": (
         {"rights": {"list nodes": False, "list pods": True}}, "your rights", "warning", "you may not list nodes",
     ),
-    "no policy": ({"policies": ()}, "admission policies", "failed", "no admission policy of sunkpy is there"),
+    "no policy": ({"policies": ()}, "admission policies", "failed", "there is no admission policy of sunkpy"),
     "a policy without a binding": ({"bindings": ()}, "admission policies", "failed", "not bound: slurm-notes"),
     "a policy that only warns": (
         {"bindings": (binding("Warn", "Audit"),)}, "admission policies", "failed", "not bound: slurm-notes",
@@ -233,7 +233,7 @@ TROUBLES = {
     "a process is not ready": (
         {"processes": (our_pod("scheduler", ready=False),)}, "processes", "failed", "not ready: slurm/slurm-scheduler",
     ),
-    "nothing is installed": ({"processes": ()}, "processes", "failed", "no pod of the charts is there"),
+    "nothing is installed": ({"processes": ()}, "processes", "failed", "no pod of the charts was found"),
     "two versions": (
         {"processes": (our_pod("scheduler"), our_pod("operator", tag="0.2.0"))},
         "versions", "warning", "0.1.0: scheduler; 0.2.0: operator",
@@ -241,9 +241,9 @@ TROUBLES = {
     "nobody leads": ({"leases": (lease(holder=""),)}, "leaders", "failed", "slurm/slurm-scheduler has no holder"),
     "the leader is dead": (
         {"leases": (lease(renewed="2026-11-24T02:59:00Z"),)},
-        "leaders", "failed", "slurm/slurm-scheduler was not renewed since 2026-11-24T02:59:00Z",
+        "leaders", "failed", "slurm/slurm-scheduler has not been renewed since 2026-11-24T02:59:00Z",
     ),
-    "no lease": ({"leases": ()}, "leaders", "failed", "no Lease of a process of sunkpy is there"),
+    "no lease": ({"leases": ()}, "leaders", "failed", "no Lease of sunkpy's processes was found"),
     "a key is lost": (
         {"secrets": {"slurm/slurm-jwt-key": False, "slurm/slurm-key": True}},
         "keys", "failed", "missing: slurm/slurm-jwt-key",
@@ -333,15 +333,15 @@ TROUBLES = {
     ),
     "nobody gets a GPU by default": (
         RAN | {"canary_job": job(no_gpu="submit job x: no")},
-        "devices of a job", "warning", "no GPU for it: submit job x: no",
+        "devices of a job", "warning", "the canary job got no GPU: submit job x: no",
     ),
     "slurmdbd knows another end": (
         RAN | {"canary_job": job(record=JobRecord(state=frozenset({"RUNNING"}), nodes=("n1",)))},
-        "accounting", "failed", "job 7 is COMPLETED on n1 to slurmctld, RUNNING on n1 to slurmdbd",
+        "accounting", "failed", "slurmctld has job 7 as COMPLETED on n1, slurmdbd as RUNNING on n1",
     ),
     "slurmdbd knows another node": (
         RAN | {"canary_job": job(record=JobRecord(state=frozenset({"COMPLETED"})))},
-        "accounting", "failed", "job 7 is COMPLETED on n1 to slurmctld, COMPLETED on no node to slurmdbd",
+        "accounting", "failed", "slurmctld has job 7 as COMPLETED on n1, slurmdbd as COMPLETED on no node",
     ),
     "slurmdbd knows nothing": (
         RAN | {"canary_job": job(record=None)}, "accounting", "failed", "slurmdbd does not know job 7",
@@ -367,8 +367,11 @@ def test_each_trouble_is_found_with_what_to_do(trouble):
 @pytest.mark.parametrize(
     ("missing", "what_to_do"),
     [
-        ({"nodesets": ()}, "Install chart slurm with nodeSets; see -n."),
-        ({"hooks": HooksFound()}, "Install chart slurm with scheduler.enabled, or ignore this."),
+        ({"nodesets": ()}, "Install chart slurm with nodeSets, or give the namespace: -n."),
+        (
+            {"hooks": HooksFound()},
+            "Install chart slurm with scheduler.enabled, or ignore this if you want no scheduler.",
+        ),
     ],
 )
 def test_what_to_set_is_a_value_of_the_chart(missing, what_to_do):
@@ -431,7 +434,7 @@ def test_what_a_canary_job_saw_and_left_is_told():
     assert of_canaries() == [
         "ok        canary job: a job ran in 2 s",
         "ok        devices of a job: job 7 on n1 saw the one GPU that Slurm gave it, in variables and device files",
-        "ok        accounting: job 7 is COMPLETED on n1 to both",
+        "ok        accounting: slurmctld and slurmdbd have job 7 as COMPLETED on n1",
         "ok        canary pod: a pod ran in 4 s",
     ]
     without = of_canaries(canary_job=job(record=None, is_accounted=False), slurm=SlurmFound(is_up=True))
@@ -463,12 +466,12 @@ def test_who_would_be_refused_a_system_class_is_listed_before_anybody_is(values)
     lines = list(render_checks(diagnose(with_system_classes(**values)).checks))
     at = lines.index(f"warning   system classes: restrictCriticalPods: true would refuse, {WHO}")
     assert lines[at - 1] == (
-        "ok        admission policies: 2 policies, each bound and denying "
-        "but for research-demo-operator-critical-pods, which warns"
+        "ok        admission policies: 2 policies, each bound; all deny "
+        "except research-demo-operator-critical-pods, which only warns"
     )
     assert lines[at + 2] == (
-        "          do: List the namespaces that you trust in criticalNamespaces of chart sunkpy: then all others are "
-        "refused; now they are only warned."
+        "          do: List the namespaces that you trust in criticalNamespaces of chart sunkpy: then such pods are "
+        "refused in all others; now there is only a warning."
     )
 
 
@@ -480,7 +483,7 @@ def test_a_policy_that_denies_system_classes_still_says_whom(values):
 
 def test_nobody_is_listed_where_all_that_have_a_system_class_are_trusted():
     facts = with_system_classes(criticalNamespaces=["gpu-operator", "rook"])
-    line = "ok        system classes: only workloads that restrictCriticalPods allows have such a class"
+    line = "ok        system classes: only workloads that restrictCriticalPods allows have a system priority class"
     assert line in render_checks(diagnose(facts).checks)
 
 

@@ -75,7 +75,7 @@ def test_a_node_is_taken_out_unless_somebody_else_has(at, door, asker, step, lef
 
 def test_a_reason_must_not_look_like_somebody_elses():
     at = now(BY_SUNKPY, in_slurm("IDLE", "DRAIN", reason="bad fan", by="bob"))
-    assert "another reason makes it yours" in plan_drain(at, KUBERNETES, "bad fan", ANN).left[0]
+    assert "give another reason" in plan_drain(at, KUBERNETES, "bad fan", ANN).left[0]
     assert "is sunkpy's" in plan_drain(now(node(1), IDLE), SLURM, "k8s: cordon", ANN).left[0]
 
 
@@ -143,12 +143,12 @@ def to_check(state=None, signal="label", **changes):
         (to_check(), ""),
         (to_check(State.SUSPECT), ""),
         (to_check(State.PERSON, "fan"), ""),
-        (to_check(annotations={names.ANNOTATION_VERIFY: "bob"}), "its check is asked for already, by bob"),
+        (to_check(annotations={names.ANNOTATION_VERIFY: "bob"}), "bob has asked for its check already"),
         (
             to_check(annotations={names.ANNOTATION_HEALTH_IGNORED: "mine"}),
-            "it is left alone: kubectl annotate node n1 sunkpy.dev/health-ignored-",
+            "an annotation tells sunkpy to ignore its health: kubectl annotate node n1 sunkpy.dev/health-ignored-",
         ),
-        (to_check(State.DRAINED), "it is on its way back from label, and is checked before it returns"),
+        (to_check(State.DRAINED), "it is closed for signal label, and is checked before it returns anyway"),
         (
             to_check(State.PERSON, "prolog", reason="Prolog error"),
             "Slurm has drained it (Prolog error): mend the node, then lift that drain",

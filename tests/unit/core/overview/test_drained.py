@@ -39,7 +39,7 @@ def pod(**annotations):
     return noted(slurmd(1), **{f"sunkpy.dev/{k.replace('_', '-')}": v for k, v in annotations.items()})
 
 
-RESUME = "scontrol update nodename=n1 state=resume, once what it names is mended"
+RESUME = "scontrol update nodename=n1 state=resume, once what the reason names is mended"
 
 SITUATIONS = {
     "nobody": (node(1), pod(), in_slurm("IDLE"), []),
@@ -63,7 +63,8 @@ SITUATIONS = {
         [
             (
                 "Slurm itself", "", "SlurmdSpoolDir is full", AT,
-                "it is lifted when the disk has room again; if it stays, ask who else drained the node, then resume",
+                "the drain is lifted when the disk has room again; if it stays, ask who else drained the node, then "
+                "resume it",
             )
         ],
     ),
@@ -74,7 +75,7 @@ SITUATIONS = {
         [
             (
                 "Slurm itself", "", "sunkpy check: gpus: /dev/nvidia3 has gone", AT,
-                "it is lifted when check-node finds all well twice in a row: mend what the reason names",
+                "the drain is lifted when check-node finds all well twice in a row: mend what the reason names",
             )
         ],
     ),
@@ -122,7 +123,7 @@ SITUATIONS = {
         [
             (
                 "sunkpy", "", "health: label: evidence", "2026-11-28T12:00:00Z",
-                "it comes back when the signal has ended",
+                "the node comes back when the signal has ended",
             )
         ],
     ),
@@ -155,8 +156,8 @@ SITUATIONS = {
         in_slurm("MIXED", "DRAIN", reason="k8s: pod pending deletion: scale-down", by="slurm"),
         [
             (
-                "sunkpy", "", "the slurmd pod has to go: scale-down", "2026-11-21T00:00:00Z",
-                "nothing to do: the pod goes when its jobs have ended",
+                "sunkpy", "", "the slurmd pod is to be removed: scale-down", "2026-11-21T00:00:00Z",
+                "nothing to do: the pod is removed when the jobs on its node have ended",
             )
         ],
     ),
@@ -167,7 +168,8 @@ SITUATIONS = {
         [
             (
                 "sunkpy", "", "pod pending deletion: rollout", AT,
-                "an earlier pod had to go; it is lifted when the slurmd of this one registers: kubectl logs of it",
+                "an earlier slurmd pod was removed; the drain is lifted when the slurmd of the new pod registers: "
+                "kubectl logs of the new pod",
             )
         ],
     ),
@@ -178,7 +180,7 @@ SITUATIONS = {
         [
             (
                 "sunkpy", "", "pod not ready", AT,
-                "it is lifted when the containers of the slurmd pod are ready: kubectl describe it",
+                "the drain is lifted when the containers of the slurmd pod are ready: kubectl describe the pod",
             )
         ],
     ),
@@ -189,7 +191,7 @@ SITUATIONS = {
         [
             (
                 "Slurm itself", "", "Not responding", AT,
-                "it comes back when its slurmd answers: kubectl describe of the slurmd pod",
+                "the node comes back when its slurmd answers: kubectl describe the slurmd pod",
             )
         ],
     ),
@@ -212,7 +214,7 @@ SITUATIONS = {
         [
             (
                 "Slurm itself", "", "Slurm has no node of this name", "",
-                "its slurmd has to register: kubectl logs of the pod",
+                "its slurmd has to register; to see why it does not: kubectl logs of the slurmd pod",
             )
         ],
     ),
@@ -222,8 +224,8 @@ SITUATIONS = {
         None,
         [
             (
-                "Slurm", "", "bad fan (remembered: no slurmd is there)", "",
-                "kubectl uncordon node-1; else the next slurmd there starts drained, to be resumed in Slurm",
+                "Slurm", "", "bad fan (the node has no slurmd pod now)", "",
+                "kubectl uncordon node-1; otherwise the next slurmd there is drained, until you resume it",
             )
         ],
     ),

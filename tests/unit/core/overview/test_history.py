@@ -79,7 +79,7 @@ def test_all_sides_stand_in_the_order_of_time():
         ("Kubernetes", "", "slurmd pod gpu-1 was made"),
         ("Kubernetes", "", "Node is Ready=True"),
         ("Kubernetes", "", "Event SlurmCordon"),
-        ("Slurm", "", "slurmd registered that started here"),
+        ("Slurm", "", "the registered slurmd started"),
         ("Slurm", "ann", "reason 'bad fan', now IDLE+DRAIN"),
         ("Kubernetes", "", "taint node.kubernetes.io/unschedulable:NoSchedule"),
     ]
@@ -95,7 +95,10 @@ def test_the_steps_of_a_nodes_health_are_kept():
         ("2026-11-28T12:00:00Z", "health: closing", "evidence"),
         ("2026-11-28T12:00:00Z", "health: well", "cured: the signal has ended"),
     ]
-    assert "Of its health the last twelve steps are kept, for a week after the node has come back." in found.unknown
+    assert (
+        "sunkpy keeps the last twelve steps of the node's health, for a week after the node has come back."
+        in found.unknown
+    )
 
 
 def test_the_log_of_a_check_that_failed_is_shown_a_row_for_each_line():
@@ -110,12 +113,12 @@ def test_the_log_of_a_check_that_failed_is_shown_a_row_for_each_line():
 
 def test_what_cannot_be_known_is_said():
     assert find_history(past()).unknown == (
-        "Events are kept for an hour (--event-ttl of the apiserver), of a condition only the last change.",
-        "Kubernetes does not record who cordoned a Node; its audit log does, where there is one.",
-        "Slurm remembers the last reason only. Drains and failures before it are in its accounting: "
+        "Kubernetes keeps Events for an hour (--event-ttl of the apiserver), and only the last change of a condition.",
+        "Kubernetes does not record who cordoned a Node; its audit log does, if there is one.",
+        "Slurm keeps only the last reason of a node. Earlier drains and failures are in its accounting: "
         "sacctmgr show event nodes=n1; jobs that ran there: sacct -N n1.",
     )
-    assert find_history(past(slurm=None)).unknown[-1] == "Slurm's side: it was not asked, or has no such node."
+    assert find_history(past(slurm=None)).unknown[-1] == "Slurm was not asked, or has no such node."
 
 
 def test_a_time_that_cannot_be_read_comes_first_and_breaks_nothing():
