@@ -134,8 +134,8 @@ async def test_only_the_cluster_of_a_namespace_is_shown(world, tmp_path):
     _, text = await shown(world, tmp_path, "status", "-n", "elsewhere")
     assert text.startswith("0 nodes; waiting: nothing")
     assert (
-        "not read: Slurm cluster: there is none in namespace elsewhere; there are some in slurm: name one of these with -n"
-        in text
+        "not read: Slurm cluster: there is none in namespace elsewhere; there are some in slurm: "
+        "name one of these with -n" in text
     )
     for words in (("why-drained", "n1"), ("history", "n1"), ("drain", "n1", "--reason", "fan")):
         code, text = await shown(world, tmp_path, *words, "-n", "elsewhere")
