@@ -74,9 +74,9 @@ def _kind(gang: Gang) -> str:
 
 def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
     if solo_pod(gang.id):
-        base = f"{gang.id.namespace}/{gang.id.name}"
-        where = "no room in the job of" if is_apart(gang.id) else "beyond the seats of"
-        return (_kind(gang), f"{where} gang {base} (family {facts.family.name}): a job of its own")
+        base = f"gang {gang.id.namespace}/{gang.id.name} (family {facts.family.name})"
+        why = f"the job of {base} has no room for it" if is_apart(gang.id) else f"{base} has no seat for it"
+        return (_kind(gang), f"{why}, so it has a job of its own")
     return (_kind(gang), f"family {facts.family.name}: {facts.family.known_by}")
 
 
@@ -136,7 +136,7 @@ def _members(facts: Facts, gang: Gang, *, is_past: bool) -> tuple[str, ...]:
 def _beyond(facts: Facts) -> tuple[str, ...]:
     shown, more = facts.beyond[:MOST_MEMBERS], len(facts.beyond) - MOST_MEMBERS
     names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-    return (f"{names}: a job of its own for each",) if names else ()
+    return (f"{names}: each has a job of its own",) if names else ()
 
 
 def _role(role: Role) -> str:

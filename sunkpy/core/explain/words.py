@@ -41,7 +41,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.GATED: Words(
         "waits for a pod of its gang that a scheduling gate holds",
-        "Nothing here: whoever set the gate has to remove it; if Kueue did: kubectl -n {namespace} get workloads",
+        "Nothing here: whoever set the gate has to remove it. If it is Kueue: kubectl -n {namespace} get workloads",
     ),
     WaitCause.MEMBERS: Words(
         "waits for pods that are not there",
@@ -83,7 +83,7 @@ WORDS: Final[dict[Cause, Words]] = {
     Stage.POD_OVER: Words("has ended; others of its gang have not", "Nothing: the job ends when all have ended."),
     Stage.GATED: Words(
         "is held by a scheduling gate",
-        "Nothing here: whoever set the gate has to remove it; if Kueue did: kubectl -n {namespace} get workloads",
+        "Nothing here: whoever set the gate has to remove it. If it is Kueue: kubectl -n {namespace} get workloads",
     ),
     Stage.DELETED: Words(
         "was deleted before it was bound",
@@ -106,7 +106,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.STARTING: Words(
         "is about to be bound: its Slurm job starts",
-        "Nothing; if it stays so, a prolog waits, as the Events of pods on its nodes say: scontrol show job {job}",
+        "Nothing; if that lasts, a Prolog waits, as the Events of pods on its nodes say: scontrol show job {job}",
     ),
     Stage.MUST_WAIT: Words(
         "is not bound yet: another pod on its node is ending",
@@ -120,12 +120,12 @@ WORDS: Final[dict[Cause, Words]] = {
     Stage.DIRECT: Words("is on its own node, without a Slurm job", "Nothing."),
     Stage.BOUND: Words(
         "is bound, and no container runs yet",
-        "Nothing; if it stays so, the kubelet says why: kubectl -n {namespace} describe pod {pod}",
+        "Nothing; if no container starts, the pod's Events say why: kubectl -n {namespace} describe pod {pod}",
     ),
     Stage.STUCK: Words(
         "has its node, and the kubelet there cannot start it",
-        "Correct what the reason names, or delete the pod: it keeps its node and GPUs meanwhile. More: kubectl -n "
-        "{namespace} describe pod {pod}",
+        "Correct what the reason names, or delete the pod: it keeps its node and GPUs meanwhile. For more details: "
+        "kubectl -n {namespace} describe pod {pod}",
     ),
     Stage.RUNS: Words("runs", "Nothing."),
     Stage.JOB_LOST: Words(
@@ -142,7 +142,7 @@ WORDS: Final[dict[Cause, Words]] = {
         "Nothing: the next job starts when the pod is gone; if a container does not end, look at the pod's grace "
         "period and finalizers: kubectl -n {namespace} get pod {pod} -o yaml",
     ),
-    Stage.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if the job stays: scontrol show job {job}"),
+    Stage.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if it does not end: scontrol show job {job}"),
     Stage.OVER: Words("is over", "Nothing."),
 }
 

@@ -131,8 +131,8 @@ def explain(lack: Lack, potential: int) -> str:
         texts.append(f"{_jobs(lack.behind)} {waits} for nodes beyond its potential of {potential}")
     if lack.unseen:
         texts.append(
-            f"{_jobs(lack.unseen)} not looked at: only {HET_JOBS} heterogeneous jobs are, "
-            f"and only {excluded.MOST} lists of excluded nodes"
+            f"{_jobs(lack.unseen)} not considered: the limits are {HET_JOBS} heterogeneous jobs "
+            f"and {excluded.MOST} lists of excluded nodes"
         )
     return "; ".join(texts)
 

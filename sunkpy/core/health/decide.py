@@ -403,7 +403,7 @@ def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
 def _of_a_request(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record | None:
     """Return the next record of a node if somebody asked for a check, or withdrew the request; otherwise None.
 
-    A person who has mended a node that needs a person asks for the check. It is not made while the signal is there.
+    For a node in state `needs-a-person`, the request means that a person has mended it. It waits for the signal to end.
     """
     if rule.is_request:
         if finding.sign is Sign.GOOD:

@@ -38,7 +38,7 @@ def slurmd_of(pod: Pod | None) -> ContainerStatus | None:
 
 
 def run_of(pod: Pod | None) -> str:
-    """Return the identity of the container's present start, `<pod uid>/<restart count>`; empty without a pod."""
+    """Return an ID of the present start of container slurmd, `<pod uid>/<restart count>`; empty without a pod."""
     slurmd = slurmd_of(pod)
     return f"{pod.uid}/{slurmd.restart_count if slurmd is not None else 0}" if pod is not None else ""
 

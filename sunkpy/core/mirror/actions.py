@@ -79,7 +79,7 @@ class SetTopology(msgspec.Struct, frozen=True, kw_only=True):
 class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a Slurm node that sunkpy made, drained for `reason`, if the apiserver has no pod of that name.
 
-    `is_announced`: see DrainNode.
+    `is_announced`: a person or the operator asked to remove its pod. Other deletions count towards a cap.
     """
 
     name: str

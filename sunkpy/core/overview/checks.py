@@ -277,7 +277,8 @@ def _backups(facts: Installation) -> _Verdict:
         what_to_do = "Enable slurmctld.backup and accounting.backup of chart slurm, unless you make backups yourself."
         return _Verdict("no CronJob of the charts makes backups", what_to_do, Level.WARNING)
     if bad := [f"{each.namespace}/{each.cron_job}: {each.problem}" for each in backups if each.problem]:
-        return _Verdict(first_of(bad, _SHOWN), "See docs/troubleshooting.md, Backups are late; then sunkpy backups.")
+        what_to_do = "Run sunkpy backups, and see section Backups are late in docs/troubleshooting.md."
+        return _Verdict(first_of(bad, _SHOWN), what_to_do)
     new = sum(not each.last_success for each in backups)
     if new == len(backups):
         how = "none has ended a run yet"
@@ -296,7 +297,7 @@ def _volumes(facts: Installation) -> _Verdict:
         return _Verdict("only Prometheus may read how full they are (metricsSecret); see its alerts")
     is_up = facts.slurm is None or (facts.slurm.is_up and not facts.slurm.error)
     if problems := list(volume_problems(watched, facts.now.timestamp(), is_up=is_up)):
-        return _Verdict(first_of(problems, _SHOWN), "See docs/troubleshooting.md, A volume fills up.")
+        return _Verdict(first_of(problems, _SHOWN), "See section A volume fills up in docs/troubleshooting.md.")
     fullest, claim = max((part, claim) for each in watched for claim, part in each.used.items())
     return _Verdict(f"{count(sum(len(each.used) for each in watched), 'volume')}; {claim} is {fullest:.0%} full")
 

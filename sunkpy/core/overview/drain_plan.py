@@ -149,7 +149,7 @@ def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Step
         if not hold.by_hand:
             left.append(f"{hold.door}: {hold.reason}: {hold.lifted_by}")
         elif door not in doors:
-            left.append(f"{_whose(hold)}: at the other door; --{door.lower()} lifts it")
+            left.append(f"{_whose(hold)}: not at the chosen side; --{door.lower()} lifts it")
         elif not asker.may_change(hold):
             left.append(_is_theirs(hold))
         elif door == Door.KUBERNETES:
@@ -199,7 +199,7 @@ def _in_the_way_of_drain(now: NodeNow, reason: str) -> str:
     if now.slurm is None:
         return _NOT_ASKED
     if not now.slurm.state:
-        return f"Slurm has no node {now.slurm.name}: drain it by its Node"
+        return f"Slurm has no node {now.slurm.name}: cordon its Node, without --slurm"
     if reason.startswith(names.REASON_PREFIX):
         return (
             f"a reason that begins with {names.REASON_PREFIX!r} is sunkpy's, which would lift the drain: give another"

@@ -269,7 +269,7 @@ def _nodeset_table(pool: PoolView) -> Table:
         standings = Counter(line.standing for line in lines)
         counts = (str(standings[each]) for each in (Standing.READY, Standing.BUSY, Standing.DRAINED, Standing.DOWN))
         rows.append((name, str(len(lines)), *counts, *_gpu_texts(lines)))
-    titles = ("NODESET", "NODES", "READY", "BUSY", "DRAINED", "DOWN", "GPUS", "GIVEN", "FREE")
+    titles = ("NODESET", "NODES", "READY", "BUSY", "DRAINED", "DOWN", "GPUS", "IN USE", "FREE")
     return Table(titles=titles, rows=tuple(rows))
 
 
@@ -303,7 +303,7 @@ def _group_table(nodes: Iterable[NodeLine]) -> Table:
         )
         for (_, kubernetes, slurm), lines in groups.items()
     )
-    titles = ("KUBERNETES", "SLURM", "NODES", "GPUS", "GIVEN", "FREE", "JOBS", "PODS", "SLURM NODES")
+    titles = ("KUBERNETES", "SLURM", "NODES", "GPUS", "IN USE", "FREE", "JOBS", "PODS", "SLURM NODES")
     return Table(titles=titles, rows=rows)
 
 
@@ -321,7 +321,7 @@ def _node_table(nodes: Iterable[NodeLine]) -> Table:
         )
         for line in nodes
     )
-    titles = ("NODE", "SLURM NODE", "NODESET", "KUBERNETES", "SLURM", "GPUS", "GIVEN", "FREE", "JOBS", "PODS")
+    titles = ("NODE", "SLURM NODE", "NODESET", "KUBERNETES", "SLURM", "GPUS", "IN USE", "FREE", "JOBS", "PODS")
     return Table(titles=titles, rows=rows)
 
 

@@ -24,7 +24,7 @@ export function isWanted(name, row, query) {
 export function describe(name, row) {
   const parts = [`${name}${row.slurmNode && row.slurmNode !== name ? ` (${row.slurmNode})` : ""}: ${JOINTS[row.joint]}`];
   parts.push(`Slurm ${row.slurm}`, `Kubernetes ${row.kubernetes || "has no such node"}`);
-  if (row.gpus) parts.push(`${row.given ?? "?"} of ${row.gpus} GPUs given`);
+  if (row.gpus) parts.push(`${row.given ?? "?"} of ${row.gpus} GPUs in use`);
   if (row.jobs?.length) parts.push(`${row.jobs.length} jobs`);
   if (row.pods?.length) parts.push(`${row.pods.length} pods`);
   for (const hold of row.holds || []) parts.push(`held by ${hold.door}: ${hold.reason}`);
@@ -97,7 +97,7 @@ function drawLegend() {
 }
 
 export function drawTable(query) {
-  const titles = ["Node", "Slurm node", "NodeSet", "State", "Kubernetes", "Slurm", "GPUs given", "Jobs", "Pods", "Held by"];
+  const titles = ["Node", "Slurm node", "NodeSet", "State", "Kubernetes", "Slurm", "GPUs in use", "Jobs", "Pods", "Held by"];
   const rows = [...state.tables.nodes].filter(([name, row]) => isWanted(name, row, query)).map(([name, row]) => [
     element("a", { href: `#node/${encodeURIComponent(name)}` }, name), row.slurmNode, row.nodeset,
     element("span", {}, element("i", { className: `tile ${row.joint}`, ariaHidden: "true" }), ` ${JOINTS[row.joint]}`),

@@ -200,7 +200,7 @@ function facts(kind, name) {
   const row = kind === "node" ? state.tables.nodes.get(name) : undefined;
   if (!row) return null;
   const lines = [["Slurm node", row.slurmNode], ["NodeSet", row.nodeset], ["Slurm", row.slurm], ["Kubernetes", row.kubernetes],
-    ["GPUs", row.gpus ? `${row.given ?? "?"} of ${row.gpus} given` : ""]].filter(([, value]) => value).flatMap(([title, value]) => [element("dt", {}, title), element("dd", {}, value)]);
+    ["GPUs", row.gpus ? `${row.given ?? "?"} of ${row.gpus} in use` : ""]].filter(([, value]) => value).flatMap(([title, value]) => [element("dt", {}, title), element("dd", {}, value)]);
   const on = [...(row.jobs || []).map((id) => element("li", {}, "job ", job(id))), ...(row.pods || []).map((name) => element("li", {}, pod(name)))];
   return element("article", {}, element("dl", {}, ...lines), on.length ? element("h3", {}, "On it") : null, element("ul", { className: "on" }, ...on));
 }

@@ -53,7 +53,7 @@ async def test_the_pool_is_read_from_both_sides(world, tmp_path):
     code, text = await shown(world, tmp_path, "status", "-o", "wide")
     assert code == 0
     assert text.startswith("2 nodes (1 ready, 1 busy); 4 GPUs, 2 free; waiting: 1 at Slurm. ")
-    assert f"node-1   n1           slurm/gpu   NotReady     MIXED   4      2       2      {job}" in text
+    assert f"node-1   n1           slurm/gpu   NotReady     MIXED   4      2        2      {job}" in text
     assert "WAITS AT   JOBS   FOR\nSlurm      1      the nodes that it may use are taken" in text
 
 

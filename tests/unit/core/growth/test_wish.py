@@ -114,5 +114,5 @@ def test_what_cannot_be_helped_is_told_beside_it():
     assert make_status(Wish(), told, there=0, potential=9, before=None, now=NOW) == GrowthStatus(reason=text)
     assert explain(lack(behind=4), 9) == "4 jobs wait for nodes beyond its potential of 9"
     assert explain(lack(unseen=1), 9) == (
-        "1 job not looked at: only 50 heterogeneous jobs are, and only 500 lists of excluded nodes"
+        "1 job not considered: the limits are 50 heterogeneous jobs and 500 lists of excluded nodes"
     )

@@ -126,13 +126,13 @@ def test_a_sick_node_says_where_it_stands():
 def test_the_pool_on_one_screen():
     nodesets, nodes, waiting = lines(FACTS)
     assert nodesets == [
-        "NODESET     NODES   READY   BUSY   DRAINED   DOWN   GPUS   GIVEN   FREE",
-        "slurm/gpu   3       0       2      1         0      24     7       17",
+        "NODESET     NODES   READY   BUSY   DRAINED   DOWN   GPUS   IN USE   FREE",
+        "slurm/gpu   3       0       2      1         0      24     7        17",
     ]
     assert nodes == [
-        "KUBERNETES        SLURM        NODES   GPUS   GIVEN   FREE   JOBS   PODS   SLURM NODES",
-        "Ready             MIXED        2       16     7       9      1      1      n[1-2]",
-        "Ready, cordoned   IDLE+DRAIN   1       8      0       8      0      0      n3",
+        "KUBERNETES        SLURM        NODES   GPUS   IN USE   FREE   JOBS   PODS   SLURM NODES",
+        "Ready             MIXED        2       16     7        9      1      1      n[1-2]",
+        "Ready, cordoned   IDLE+DRAIN   1       8      0        8      0      0      n3",
     ]
     assert waiting == []
     said = "3 nodes (2 busy, 1 drained); 24 GPUs, 17 free; waiting: nothing. 2026-11-24T02:00:00Z"
