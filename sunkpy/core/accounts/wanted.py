@@ -12,8 +12,8 @@ from sunkpy.core.accounts.records import ROOT, SHARES_OF_PARENT, Ceiling, Count,
 Shares = Count | Literal["parent"]
 
 PreemptMode = Literal["", "CANCEL", "REQUEUE"]
-"""How jobs of a QoS are preempted; empty: as slurm.conf says. Slurm's other modes only stop a job, so that the next one
-would run on the same node with it.
+"""How jobs of a QoS are preempted; empty: as slurm.conf says. Slurm's other modes are not allowed, because they leave
+the processes of the preempted job on the node.
 """
 
 QosFlag = Literal[

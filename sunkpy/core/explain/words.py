@@ -37,7 +37,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.OTHERS_FIRST: Words(
         "is not submitted: earlier pods of its owner are still there",
-        "Nothing while those end; if one does not, look at it first: kubectl -n {namespace} get pods",
+        "Nothing while the earlier pods end; if one does not end, look at it first: kubectl -n {namespace} get pods",
     ),
     WaitCause.GATED: Words(
         "waits for a pod of its gang that a scheduling gate holds",

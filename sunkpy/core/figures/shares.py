@@ -1,5 +1,5 @@
-"""Metrics of fair share, under the names that exporters of Slurm use. Usage is another figure than theirs, so it has a
-name of its own.
+"""Metrics of fair share, under the names that exporters of Slurm use. Only usage has another name,
+because it is another figure than theirs.
 """
 
 from __future__ import annotations

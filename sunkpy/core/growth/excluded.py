@@ -40,7 +40,7 @@ _kept: Final[WeakValueDictionary[str, Excluded]] = WeakValueDictionary()
 
 
 def share(text: str) -> Excluded:
-    """Return the object for this list, which is the same for all jobs that have the list now."""
+    """Return the object for this list of nodes; jobs that have equal lists at the same time get the same object."""
     if not text:
         return NONE
     if (known := _kept.get(text)) is not None:

@@ -148,7 +148,7 @@ class Rooms:
         return found
 
     def find(self, job: WaitingJob, needs: Mapping[str, int], pools: frozenset[str], most: int) -> list[Found]:
-        """Return up to `most` nodes of these pools with room for `needs`, those on which jobs were placed last first.
+        """Return up to `most` nodes of these pools with room for `needs`; the nodes used last come first.
 
         Raises:
             NotUnderstood: the job's constraint cannot be read.

@@ -69,7 +69,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recall(status: GrowthStatus | None) -> Wish:
-    """Return the wish that a NodeSet's status publishes, so that a new leader goes on where the last one ended."""
+    """Return the wish that a NodeSet's status publishes, so that a new leader continues where the last one ended."""
     if status is None or not status.wanted_nodes:
         return Wish()
     wanted, at = status.wanted_nodes, status.counted_nodes

@@ -556,5 +556,5 @@ def _rules_of(view: HealthView) -> Mapping[str, Rule]:
 
 
 def _others(view: HealthView, record: Record) -> Mapping[str, Rule]:
-    """Return the rules whose signals keep a node closed when its own has ended. The check comes after all of them."""
+    """Return the other rules of the values: their signals keep the node closed when its own signal has ended."""
     return {name: rule for name, rule in view.rules.signals.items() if name != record.signal}

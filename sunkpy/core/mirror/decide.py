@@ -135,7 +135,7 @@ def after_asking(
 
 
 def _note_times(view: View, now_s: float) -> MirrorMemory:
-    """Start the clocks of states that have begun, and stop those of states that have ended.
+    """Start the clocks of the node (silent, unready, podless) whose state has begun; stop those whose state has ended.
 
     A pod counts as unready only once Slurm has its node: before, it is starting, and there is nothing to drain.
     """

@@ -28,17 +28,17 @@ from sunkpy.core.model.removal_token import token_of
 from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode
 
 AGREE_AFTER_S = 2.0
-"""The pause before Slurm is asked again after a first yes: a second answer has to agree."""
+"""The pause before a `ServiceQuestion` is asked again after a first yes of Slurm: a second answer has to agree."""
 RENEW_AFTER_S = 10.0
-"""The pause before Slurm is asked again after two yeses, so that the operator can ignore old receipts."""
+"""The pause before a `ServiceQuestion` is asked again after two yeses, so that the operator can ignore old receipts."""
 ANOTHER_AFTER_S = 5.0
-"""The pause before a question about a node that differs from the last one about it."""
+"""The pause before a `ServiceQuestion` that differs from the last one about the same node."""
 REFUSED_AFTER_S = 60.0
-"""The pause before Slurm is asked again after a no: most jobs run for hours."""
+"""The pause before a `ServiceQuestion` is asked again after a no: most jobs run for hours."""
 REFUSED_PER_S = 20.0
-"""The most questions a second after a no, in the whole cluster."""
+"""The most times a second that `ServiceQuestion`s are asked again after a no, in the whole cluster."""
 PROVED_FOR_S = 20.0
-"""An answer that is older than this proves nothing."""
+"""How long a yes to a `ServiceQuestion` counts without a newer answer."""
 
 
 _HAS_JOBS = frozenset({"ALLOCATED", "MIXED"})

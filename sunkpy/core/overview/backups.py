@@ -203,7 +203,7 @@ def late_after_s(cron_job: CronJob) -> float:
 
 
 def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
-    """Return the manifest of a Job that reads the newest backup, with the volumes of a Job that makes one.
+    """Return the manifest of a Job that verifies the CronJob's backups, with the volumes of a Job that makes one.
 
     The CronJob does not own the Job, because its success would count as that of a backup.
     """

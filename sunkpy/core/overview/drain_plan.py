@@ -219,7 +219,7 @@ def _whose(hold: Hold) -> str:
 
 def _is_theirs(hold: Hold) -> str:
     nobody = "" if hold.who else " (nobody's name is recorded)"
-    return f"{_whose(hold)}: not yours{nobody}; to change it all the same: --set-by {_quoted(hold.owner)}"
+    return f"{_whose(hold)}: not yours{nobody}; to change it anyway: --set-by {_quoted(hold.owner)}"
 
 
 def _quoted(word: str) -> str:

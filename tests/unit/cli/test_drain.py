@@ -106,7 +106,7 @@ async def test_a_program_reads_what_is_done_what_is_left_and_who_held_the_node(w
     code, text = await shown(world, tmp_path, "undrain", "n1", "--dry-run", "-o", "yaml")
     (found,) = yaml.safe_load(text)["outcomes"]
     assert (code, found["isDone"], found["node"]["node"], len(found["steps"])) == (0, False, "node-1", 1)
-    assert found["left"] == ["Slurm, by root: fan: not yours; to change it all the same: --set-by root"]
+    assert found["left"] == ["Slurm, by root: fan: not yours; to change it anyway: --set-by root"]
 
 
 async def test_it_is_said_which_jobs_end_when(world, tmp_path):

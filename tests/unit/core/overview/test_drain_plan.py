@@ -53,7 +53,7 @@ def named(*who):
     [
         (now(node(1), IDLE), KUBERNETES, ANN, Cordon("x", "ann@x"), ""),
         (now(BY_ANN, FOR_CORDON), KUBERNETES, ANN, Cordon("x", "ann@x"), ""),
-        (now(BY_BOB, FOR_CORDON), KUBERNETES, ANN, None, "not yours; to change it all the same: --set-by bob@x"),
+        (now(BY_BOB, FOR_CORDON), KUBERNETES, ANN, None, "not yours; to change it anyway: --set-by bob@x"),
         (now(BY_BOB, FOR_CORDON), KUBERNETES, named("bob@x"), Cordon("x", "ann@x"), ""),
         (now(UNNAMED, FOR_CORDON), KUBERNETES, ANN, None, "(nobody's name is recorded)"),
         (now(UNNAMED, FOR_CORDON), KUBERNETES, named("Kubernetes"), Cordon("x", "ann@x"), ""),
@@ -115,7 +115,7 @@ def test_it_says_what_was_done_for_whom_and_what_is_left():
         "held before     Kubernetes, by ann@x, since 2026-11-20T08:00:00Z: cordon: fan\n"
         "                Slurm, by bob, since 2026-11-18T11:06:40Z: disk\n"
         "done            uncordon the Node; the syncer lifts the drain that it set for the cordon\n"
-        "left as it is   Slurm, by bob: disk: not yours; to change it all the same: --set-by bob\n"
+        "left as it is   Slurm, by bob: disk: not yours; to change it anyway: --set-by bob\n"
         "still there     1 job 7\n"
         "\n"
         "what to do      See who else holds it: kubectl sunk why-drained node-1"
