@@ -181,7 +181,6 @@ async def _until(look: Callable[[], Awaitable[str | None]], patience: Patience, 
 
 
 async def _quietly(removal: Awaitable[None]) -> None:
-    """Remove a job or pod, and ignore that it is gone already."""
     try:
         await removal
     except (NotFound, errors.NotFound, errors.AlreadyDone):

@@ -472,7 +472,6 @@ def _overview(access: Access, ask: AskPool, form: Form, every_s: float | None) -
 
 
 def _leave(question: Coroutine[object, object, Shown]) -> NoReturn:
-    """Print the answer, and exit with its exit code."""
     shown = answer_of(question)
     say(shown.text)
     sys.exit(shown.exit_code)

@@ -277,7 +277,6 @@ async def probe(url: str) -> str:
 
 
 def _watched(pod: str, text: str) -> VolumesOfPod:
-    """Return what the metrics of `sunkpy volumes` say about the volumes of a pod."""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     found = {(each.name, each.labels.get("persistentvolumeclaim", "")): each.value for each in samples}
 

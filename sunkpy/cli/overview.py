@@ -44,7 +44,6 @@ async def status(reader: PoolReader, form: Form) -> Shown:
 
 
 def _exit_code(facts: PoolFacts) -> int:
-    """Return the exit code for facts from which Slurm's or Kubernetes' half may be missing."""
     match facts.missing:
         case ():
             return 0

@@ -86,7 +86,6 @@ def _in_qos(tree: Tree) -> Iterator[str]:
 
 
 def _preemption_circle(start: str, tree: Tree) -> list[str]:
-    """Return a chain of preemptions from a QoS back to itself; empty if there is none."""
     preempts: dict[str, Iterable[str]] = {name: qos.preempts for name, qos in tree.now.qos.items() if not qos.is_ours}
     preempts |= {name: qos.preempts for name, qos in tree.wanted.qos.items()}
     ways = [[start, other] for other in preempts.get(start, ())]

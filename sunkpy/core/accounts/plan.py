@@ -103,7 +103,6 @@ def _qos(tree: Tree) -> Iterator[Change | str]:
 
 
 def _preempted_first(wanted: WantedAccounts) -> list[str]:
-    """Return the names of all wanted QoS, each after the QoS that it preempts."""
     ordered: dict[str, None] = {}
     waiting = [(name, False) for name in reversed(list(wanted.qos))]
     while waiting:

@@ -139,14 +139,12 @@ def explain_node(facts: NodeFacts) -> Explanation:
 
 
 def _health(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the node's health state, and what happens next."""
     if facts.health is None:
         return ()
     return (standing(facts.health), f"next: {what_comes_next(facts.health, facts.node)}")
 
 
 def _checked(facts: NodeFacts) -> tuple[str, ...]:
-    """Return how the last check of the idle machine ended (value `compute.verify.idle`)."""
     check = read_idle_check(next(filter(is_slurmd, facts.pods), None))
     if check is None:
         return ()
@@ -311,5 +309,4 @@ def _taints(device: Device) -> list[str]:
 
 
 def _order(item: tuple[DeviceId, Device]) -> list[str | int]:
-    """Return a sort key by which gpu-2 comes before gpu-10."""
     return [int(part) if part.isdigit() else part for part in _DIGITS.split(str(item[0]))]

@@ -87,7 +87,6 @@ def _ended(facts: Facts, pod: Pod | None) -> Why | None:
 
 
 def _how_ended(pods: Sequence[Pod]) -> str:
-    """Return the phases of the ended pods, and their messages about the end."""
     phases = {pod.status.phase: pod for pod in pods}
     told = [eviction_message(pod) or pod.status.message for pod in phases.values()]
     return "; ".join([", ".join(sorted(phases)), *filter(None, told)])

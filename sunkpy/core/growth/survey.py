@@ -141,7 +141,6 @@ def _rooms(nodes: Iterable[SlurmNode], in_use: Mapping[str, Mapping[str, int]]) 
 
 
 def _usual(nodes: Iterable[SlurmNode]) -> Amounts | None:
-    """Return the amounts that most of the nodes offer; None without nodes."""
     counts = Counter(tuple(sorted(_offers(node).items())) for node in nodes if node.cpus)
     if not counts:
         return None

@@ -18,7 +18,6 @@ _MINUTES: Final = 60
 
 
 def _detected(*conditions: str) -> dict[str, Rule]:
-    """Return a rule for each of these conditions of node-problem-detector."""
     return {condition: Rule(condition=condition, patience_seconds=_MINUTES) for condition in conditions}
 
 

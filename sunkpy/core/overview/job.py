@@ -93,7 +93,6 @@ def _unknown(facts: JobFacts) -> Explanation:
 
 
 def _around(facts: JobFacts, job: QueuedJob, waits: QueueEntry | None, queue: Iterable[QueueEntry]) -> Iterable[Line]:
-    """Yield the lines about the pool and about other people's jobs."""
     yield Line(title="growth", texts=_growth(facts, job) if waits is not None else ())
     yield Line(title="nodes", texts=tuple(_there_is(facts, job)) if waits is not None else ())
     yield Line(title="jobs before it", texts=_before(facts, waits, queue))
@@ -118,7 +117,6 @@ def _standing(job: QueuedJob, waits: QueueEntry | None) -> str:
 
 
 def _is_in_prolog(job: QueuedJob) -> bool:
-    """True if a job of a person has its nodes, but its Prolog still runs."""
     return "RUNNING" in job.row.state and job.row.reason == "Prolog" and parse_comment(job.row.comment) is None
 
 
@@ -139,7 +137,6 @@ def _because(job: QueuedJob, waits: QueueEntry | None) -> tuple[str, ...]:
 
 
 def _has_ended(job: QueuedJob) -> bool:
-    """True if the job has ended, but was not preempted."""
     return is_job_ended(job.row.state) and "PREEMPTED" not in job.row.state
 
 
@@ -191,12 +188,10 @@ def _there_is(facts: JobFacts, job: QueuedJob) -> Iterable[str]:
 
 
 def _held(lines: Iterable[NodeLine]) -> list[str]:
-    """Return the Slurm nodes on which no job can start."""
     return [line.slurm_node for line in lines if line.standing in (Standing.DRAINED, Standing.DOWN)]
 
 
 def _growth(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
-    """Return how many new nodes NodeSets want for the job, or why they want none."""
     growth = {"/".join(each.key): each.status.growth for each in facts.pool.nodesets or ()}
     return tuple(describe_for(job.row.id, growth, array=job.array, het_job=job.het_job))
 

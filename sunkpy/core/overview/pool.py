@@ -332,6 +332,5 @@ def _gpu_texts(lines: Sequence[NodeLine]) -> tuple[str, str, str]:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum of the numbers; None if one of them is None."""
     known = list(numbers)
     return None if None in known else sum(number or 0 for number in known)

@@ -119,7 +119,6 @@ def _running(job: QueuedJob) -> RunningRow:
 
 
 def _changes(facts: PageFacts, nodes: Mapping[str, NodeRow]) -> Iterator[tuple[str, ChangeRow]]:
-    """Yield the rows of the table of changes in the last hour, the newest first."""
     found = [*_of_events(facts.events), *_of_holds(nodes)]
     lately = ((key, row) for key, row in found if _is_after(row.at, facts.now - LATELY))
     yield from sorted(lately, key=lambda each: parse_rfc3339(each[1].at), reverse=True)[:MOST_CHANGES]
