@@ -233,7 +233,7 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 
 def looks_around(spec: PodSpec) -> bool:
-    """True if the nodes for a pod depend on where other pods are."""
+    """True if the nodes that a pod may use depend on where other pods are: by affinity, host ports or spreading."""
     return bool(anti_affinity(spec) or pod_affinity(spec) or spec.host_ports or constraints_of(spec))
 
 
@@ -243,7 +243,7 @@ def host_ports_of(pod: Pod) -> set[int]:
 
 
 def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
-    """All that the pod requires of pods near it."""
+    """Return the pod's terms of required affinity and anti-affinity to other pods."""
     return anti_affinity(pod.spec) + pod_affinity(pod.spec)
 
 

@@ -224,7 +224,7 @@ def takes_features(constraint: str) -> bool:
 
 
 def with_features(constraint: str, features: Sequence[str]) -> str:
-    """The constraint that was asked for, limited to nodes with one of the features (man sbatch, --constraint)."""
+    """Return the constraint, limited to nodes that have one of the features (man sbatch, --constraint)."""
     if not features:
         return constraint
     any_of = "|".join(features)

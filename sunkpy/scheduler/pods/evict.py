@@ -49,7 +49,7 @@ class EvictionEvents:
     `preemptors_each_s` of each other share one search for preemptors, because the text of the Event names the
     preemptor.
 
-    The budgets of a namespace are read once for all its pods that went within `budgets_after_s`.
+    The budgets of a namespace are read once for all its pods that were evicted within `budgets_after_s`.
     """
 
     def __init__(self, leader: Leader, causes: EndCauses, outbox: Outbox) -> None:
@@ -62,7 +62,7 @@ class EvictionEvents:
         self._preempted: dict[str, list[Pod]] = {}
 
     def add(self, evictions: Iterable[Eviction]) -> None:
-        """Note that these pods were evicted, or their owner suspended."""
+        """Queue Events for pods that were just evicted, or whose owner was just suspended."""
         # Who may not see jobs of others in Slurm must not read of them in an Event.
         names_nobody = self._leader.settings.private_jobs
         for eviction in evictions:

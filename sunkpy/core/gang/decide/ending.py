@@ -121,7 +121,9 @@ def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[Ga
 
 
 def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
-    """How to suspend the owner when the gang is preempted; None unless this is wanted, possible and allowed."""
+    """Return how to suspend the gang's owner on preemption; None unless the settings allow it, the gang asks for it,
+    and the owner can be suspended.
+    """
     return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
 
 
