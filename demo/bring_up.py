@@ -364,5 +364,5 @@ def how_to_use(stack: Stack, *, name: str) -> str:
         f"  {forward}          # then open what my-page prints in the login pod",
     ]
     uninstall = f"helm -n {stack.namespace} uninstall {stack.release}; helm -n {OPERATOR_NAMESPACE} uninstall sunkpy"
-    lines.append(f"To remove it: {'make clean-cluster' if own is not None else uninstall}")
+    lines.append(f"To remove it: {f'make clean-cluster CLUSTER={name}' if own is not None else uninstall}")
     return "\n".join(lines)

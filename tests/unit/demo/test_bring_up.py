@@ -204,3 +204,11 @@ def test_at_the_end_stands_how_to_open_the_page(tmp_path: Path, monkeypatch: pyt
     assert "sunkpy page -n slurm " in told
     assert f"port-forward svc/slurm-page {PAGE_PORT}:80 " in told
     assert slurm_values(stack)["page"] == {"enabled": True, "url": f"http://localhost:{PAGE_PORT}"}
+
+
+def test_at_the_end_stands_how_to_remove_this_cluster_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    told = how_to_use(_stack(tmp_path, KUBECTL), name="mine")
+    assert told.endswith("\nTo remove it: make clean-cluster CLUSTER=mine")
