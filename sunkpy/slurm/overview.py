@@ -6,6 +6,7 @@ import asyncio
 
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.gres import gres_counts
+from sunkpy.core.model.states import is_job_ended
 from sunkpy.core.overview.queue import QueuedJob
 from sunkpy.slurm.figures import WireJobRow
 from sunkpy.slurm.request import Request
@@ -19,14 +20,16 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
 
     name: str = ""
     end_time: Number = Number()
+    time_limit: Number = Number()
     array_task_id: Number = Number()
     het_job_offset: Number = Number()
     state_description: str = ""
     exit_code: ExitCode = ExitCode()
 
     def to_queue(self, scheduler: str) -> QueuedJob:
-        """Return the job as lists of the queue show it. `scheduler`: as in `to_core`. If Slurm gives no total of GPUs,
-        those of each type are added up.
+        """`scheduler` as in `to_core`. GPUs by type are counted where Slurm counts no GPUs of all types.
+
+        Of a job without a time limit that runs, Slurm says that it ends a year after its start.
         """
         row = self.to_core(scheduler, None)
         asked = tres_amounts(self.tres_req_str).get("gres/gpu", "")
@@ -37,7 +40,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
             qos=self.qos,
             priority=self.priority.value,
             starts_s=self.start_time.value,
-            ended_s=self.end_time.value,
+            ended_s=0 if self.time_limit.infinite and not is_job_ended(row.state) else self.end_time.value,
             submitted_s=self.submit_time.value,
             gpus=gpus,
             array=self.array_job_id.value,

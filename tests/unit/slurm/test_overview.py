@@ -70,3 +70,16 @@ def test_a_comment_counts_as_the_pods_only_where_the_scheduler_wrote_it() -> Non
 def test_the_nodes_that_a_job_names() -> None:
     assert first(required_nodes="n[1-2],login").required_nodes == ("n1", "n2", "login")
     assert first().required_nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "limit", "ends"),
+    [
+        ("RUNNING", {"set": False, "infinite": True, "number": 0}, 0),
+        ("RUNNING", {"set": True, "infinite": False, "number": 60}, 1_827_465_121),
+        ("COMPLETED", {"set": False, "infinite": True, "number": 0}, 1_827_465_121),
+    ],
+)
+def test_a_job_without_a_time_limit_has_no_end_while_it_runs(state: str, limit: dict[str, Any], ends: int) -> None:
+    end_time = {"set": True, "infinite": False, "number": 1_827_465_121}
+    assert first(job_state=[state], time_limit=limit, end_time=end_time).ended_s == ends
