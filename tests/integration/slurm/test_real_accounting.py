@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -27,6 +29,7 @@ from tests.polling import until
 pytestmark = pytest.mark.integration
 
 CLUSTER = "it"
+PAGE = Path(__file__).parents[3] / "docs/tasks/remove-a-person.md"
 VALUES = """
 organizations: [science]
 qos:
@@ -311,6 +314,26 @@ async def test_somebody_whose_account_came_before_them_submits_when_they_are_the
     await ends(running, user1, JobId(int(submitted)))
     listed = ("sacct", "-X", "--noheader", "--parsable2", "--format=jobid,user,group,account")
     assert await asyncio.to_thread(running.slurm.as_user, 2009, *listed) == f"{submitted}|newcomer|newcomer|phys"
+
+
+async def test_the_jobs_of_somebody_who_is_removed_end_by_their_number(
+    running: Running, admin: Slurm, user1: Slurm
+) -> None:
+    people = running.slurm.root / "var/lib/extrausers"
+    leaver = VALUES.replace("  zoe:", "  leaver: {accounts: {phys: {}}}\n  zoe:")
+    (people / "passwd").write_text("leaver:*:2011:2011::/home/leaver:/bin/bash\n")
+    (people / "group").write_text("leaver:*:2011:\n")
+    await settle(admin, wanted(leaver))
+    submit = ("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--hold", "--wrap=true")
+    alone = await asyncio.to_thread(running.slurm.as_user, 2011, *submit)
+    tasks = await asyncio.to_thread(running.slurm.as_user, 2011, *submit, "--array=0-2")
+
+    (people / "passwd").write_text("")
+    await settle(admin, wanted())
+    (told,) = re.findall(r'slurm-admin bash -c "(.+)"', PAGE.read_text())
+    await asyncio.to_thread(running.slurm.as_user, 401, "bash", "-c", told.replace("2001", "2011"))
+    for job in (alone, tasks):
+        await ends(running, user1, JobId(int(job)))
 
 
 async def test_somebody_who_was_away_while_slurmctld_started_has_their_default_account_again(
