@@ -38,7 +38,16 @@ topology: {{ . }}
 
 {{- /* The partition of pods that name none, when the scheduler's values do not say: Slurm's own default. */}}
 {{- define "slurm.defaultPartition" -}}
+{{- $named := list (dict "by" "scheduler.defaultPartition" "partitions" (list .Values.scheduler.defaultPartition)) }}
+{{- range $at, $rule := .Values.scheduler.access }}
+{{- $named = append $named (dict "by" (printf "scheduler.access[%d].partitions" $at) "partitions" $rule.partitions) }}
+{{- end }}
+{{- range $rule := $named }}{{ range $rule.partitions }}
+{{- if not (or (has . (list "" "*")) (hasKey $.Values.partitions .)) }}{{ fail (printf "%s: there is no partition %s; partitions has %s" $rule.by . (keys $.Values.partitions | sortAlpha | join ", ")) }}{{ end }}
+{{- end }}{{ end }}
+{{- if .Values.scheduler.defaultPartition }}{{ .Values.scheduler.defaultPartition }}{{ else -}}
 {{- range $name, $partition := .Values.partitions }}{{ if ($partition | default dict).default }}{{ $name }}{{ end }}{{ end -}}
+{{- end }}
 {{- end }}
 
 {{- /* Seconds that a pod gets to end when its job has lost the node. */}}
@@ -88,7 +97,7 @@ largestGang: {{ .Values.scheduler.largestGang }}
 jobsPerNamespace: {{ if lt $share 100 }}{{ max 1 (div (mul (int (.Values.slurmConfig.conf.MaxJobCount | default 10000)) $share) 100) }}{{ else }}0{{ end }}
 daemonSetNamespaces: {{ toJson .Values.scheduler.daemonSetNamespaces }}
 switchLabel: {{ .Values.scheduler.switchLabel | quote }}
-defaultPartition: {{ .Values.scheduler.defaultPartition | default (include "slurm.defaultPartition" .) | quote }}
+defaultPartition: {{ include "slurm.defaultPartition" . | quote }}
 access: {{ toJson .Values.scheduler.access }}
 annotatedAccess: {{ .Values.scheduler.annotatedAccess }}
 growingPartitions: {{ include "slurm.growingPartitions" . }}

@@ -67,7 +67,7 @@ FULL = {
         },
     },
     "networkPolicies": {"enabled": True},
-    "scheduler": {"name": "slurm-sk", "defaultPartition": "low", "podAnnotations": {"a": "b"}},
+    "scheduler": {"name": "slurm-sk", "defaultPartition": "high", "podAnnotations": {"a": "b"}},
     "home": {"existingClaim": "homes"},
 }
 
@@ -248,6 +248,16 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
             "StoragePass: use the value accounting.database",
         ),
         ("slurm", {"partitions": {"gpu": {"nodeSets": ["h200"]}}}, "there is no NodeSet h200; nodeSets has compute"),
+        (
+            "slurm",
+            {"scheduler": {"defaultPartition": "lwo"}},
+            "scheduler.defaultPartition: there is no partition lwo; partitions has high, low",
+        ),
+        (
+            "slurm",
+            {"scheduler": {"access": [{"namespaces": ["a"]}, {"namespaces": ["b"], "partitions": ["*", "lwo"]}]}},
+            r"scheduler.access\[1\].partitions: there is no partition lwo; partitions has high, low",
+        ),
         (
             "slurm",
             {"partitions": {"near": {"nodeSets": ["compute"], "features": ["ib"]}}},
