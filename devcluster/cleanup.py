@@ -32,9 +32,17 @@ def take_down(layout: Layout) -> None:
     if trees:
         remove_mount_points(layout)
         network.down_bridge(layout)
-    shutil.rmtree(layout.home, ignore_errors=True)
-    if layout.home.exists():
-        shutil.rmtree(layout.home)
+    remove_home(layout)
+
+
+def remove_home(layout: Layout) -> None:
+    """Remove the folder of the cluster; what says that there is one goes last."""
+    for folder in layout.home.iterdir():
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                shutil.rmtree(folder)
+    shutil.rmtree(layout.home)
 
 
 def kill_all(layout: Layout, trees: list[cgroups.Hierarchy]) -> None:

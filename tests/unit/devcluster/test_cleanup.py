@@ -1,12 +1,14 @@
 """What `down` removes of the machine itself, on a machine of its own: its links, and tmpfs in place of its folders."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from devcluster import cleanup, state
 from devcluster.layout import Layout
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
@@ -46,3 +48,27 @@ def test_they_stay_for_another_cluster():
 def test_what_somebody_else_has_in_them_stays():
     others = "touch /run/containerd/containerd.sock /var/lib/kubelet/config.yaml"
     assert left(others) == {"/run/containerd", "/var/lib/kubelet"}
+
+
+def test_a_cluster_whose_folder_is_half_removed_is_still_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(root=tmp_path, name="c", slot=0)
+    (layout.home / "nodes").mkdir(parents=True)
+    state.spec_path(tmp_path, "c").write_text("{}")
+    killed, rmtree = [OSError("killed")] * 2, shutil.rmtree
+
+    def until_killed(folder: Path, *, ignore_errors: bool = False) -> None:
+        if not killed:
+            rmtree(folder)
+            return
+        error = killed.pop()
+        for file in folder.glob("*.json"):
+            file.unlink()
+        if not ignore_errors:
+            raise error
+
+    monkeypatch.setattr(shutil, "rmtree", until_killed)
+    with pytest.raises(OSError, match="killed"):
+        cleanup.remove_home(layout)
+    assert state.spec_path(tmp_path, "c").exists()
+    cleanup.remove_home(layout)
+    assert not layout.home.exists()
