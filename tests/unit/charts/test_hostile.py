@@ -44,7 +44,8 @@ def test_access_names_only_what_can_be_a_name(field: str):
     hostile = (LINE, "a b", "a,b", "$(id)", "a;id", "../x", "")
     said = refusal({"scheduler": {"access": [{"namespaces": ["x"]} | {field: list(hostile)}]}})
     assert [text for i, text in enumerate(hostile) if f"/scheduler/access/0/{field}/{i}'" not in said] == []
-    render("slurm", {"scheduler": {"access": [{"namespaces": ["x"]} | {field: ["*", "a-1"]}]}})
+    access = [{"namespaces": ["x"]} | {field: ["*", "a-1"]}]
+    render("slurm", {"partitions": {"a-1": {}}, "scheduler": {"access": access}})
 
 
 @pytest.mark.parametrize(
