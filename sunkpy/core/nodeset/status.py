@@ -147,7 +147,7 @@ def _progressing(world: World, plan: Plan) -> Condition:
         return condition("True", "TearingDown", _going_text(world))
     if world.create_error:
         return condition("False", "CreateFailed", world.create_error)
-    finished = _pods(world, Trait.FINISHED)
+    finished = [pod for pod in _pods(world, Trait.FINISHED) if not pod.is_deleting]
     if finished:
         reasons = sorted({pod.status.reason or pod.status.phase for pod in finished})
         return condition("False", "PodsFailed", f"{_range(finished)} failed ({', '.join(reasons)}); tried again later")

@@ -141,10 +141,11 @@ def test_what_is_going_on_is_told():
         (None, {}, "Scaling", "gpu-012-001 terminating"),
     ],
 )
-def test_a_pod_that_ends_is_told_before_others_that_wait_for_their_turn(template, changes, reason, text):
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+def test_a_pod_that_ends_is_told_before_others_that_wait_for_their_turn(phase, template, changes, reason, text):
     nodeset = make_nodeset(**changes)
     old = {} if template is None else {"template_hash": template}
-    pods = [make_pod(nodeset, 1, deleting=True, **old), make_pod(nodeset, 2, **old)]
+    pods = [make_pod(nodeset, 1, deleting=True, phase=phase, **old), make_pod(nodeset, 2, **old)]
     status, _ = status_of(make_world(nodeset, [make_node(1), make_node(2)], pods))
     progressing = status.condition("Progressing")
     assert (progressing.status, progressing.reason, progressing.message) == ("True", reason, text)
