@@ -23,8 +23,12 @@ class SchedulerMetrics:
             "sunkpy_scheduler_handover_seconds",
             "Seconds from the first call of a job's epilog until the job's pods have left the node",
         )
-        handing_over = "Gangs that the scheduler knows, by `state`. If many stay `handing-over`, their pods do not end"
-        self.gangs = gauge("sunkpy_scheduler_gangs", handing_over, ["state"])
+        self.oldest_handover_seconds = gauge(
+            "sunkpy_scheduler_oldest_handover_seconds",
+            "Seconds that an epilog has waited for the pods of its job to leave the node; the longest of all epilogs "
+            "that wait now, 0 if none waits",
+        )
+        self.gangs = gauge("sunkpy_scheduler_gangs", "Gangs that the scheduler knows, by `state`", ["state"])
         results = (
             "Jobs that the scheduler submitted to Slurm, by `result`: `queued`; `at once`, an allocation that "
             "started immediately; `failed`"

@@ -38,7 +38,7 @@ topology: {{ . }}
 
 {{- /* The partition of pods that name none, when the scheduler's values do not say: Slurm's own default. */}}
 {{- define "slurm.defaultPartition" -}}
-{{- $named := list (dict "by" "scheduler.defaultPartition" "partitions" (list .Values.scheduler.defaultPartition)) }}
+{{- $named := list (dict "by" "scheduler.defaultPartition" "partitions" (splitList "," .Values.scheduler.defaultPartition)) }}
 {{- range $at, $rule := .Values.scheduler.access }}
 {{- $named = append $named (dict "by" (printf "scheduler.access[%d].partitions" $at) "partitions" $rule.partitions) }}
 {{- end }}

@@ -30,7 +30,7 @@ class PodPhase(Phase):
     WAITING = ("waiting", "the pod has no node yet")
     BOUND = ("bound", "the pod has a node, and none of its containers runs")
     RUNNING = ("running", "a container of the pod runs")
-    STOPPING = ("stopping", "somebody deleted the pod, and its containers have not all ended")
+    STOPPING = ("stopping", "the pod is being deleted, and the kubelet has not yet reported that it finished")
     OVER = (
         "over",
         "the pod's containers have ended and the pod is being deleted; the kubelet may still hold its volumes "

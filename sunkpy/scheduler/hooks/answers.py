@@ -118,6 +118,8 @@ class Hooks:
         self._snapshots = HookSnapshots(collector.known)
         self._vanished = vanished
         self._proof = proof
+        self._waiting_since: dict[object, float] = {}
+        leader.metrics.oldest_handover_seconds.set_function(self._oldest_handover_s)
         self._log = structlog.get_logger("hooks")
         self.asks: dict[str, _Answerer] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
 
@@ -170,11 +172,19 @@ class Hooks:
                 return why
             return await self._left_on(record, caller)
 
-        answer = await self._until_nothing(record, caller, waits_for)
+        epilog = object()  # a call that was cut may still wait beside its repetition
+        self._waiting_since[epilog] = first_at
+        try:
+            answer = await self._until_nothing(record, caller, waits_for)
+        finally:
+            del self._waiting_since[epilog]
         if answer.done:
             self._leader.metrics.handover_seconds.observe(self._leader.clock() - first_at)
             return self._kept(record, call, caller) or answer
         return answer
+
+    def _oldest_handover_s(self) -> float:
+        return max((self._leader.clock() - since for since in self._waiting_since.values()), default=0.0)
 
     async def _refusal(self, record: GangRecord, job: Job, node: str) -> HookAnswer | None:
         """Return the answer if Slurm does not confirm that the job has lost this node; None if it does.

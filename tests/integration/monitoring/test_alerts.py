@@ -67,7 +67,7 @@ HEALTHY = {
     f'sunkpy_slurm_cache_age_seconds{{{OWN}, container="syncer", instance="5"}}': always(1e9),
     f"sunkpy_scheduler_poll_age_seconds{SCHEDULER}": always(1),
     f'sunkpy_scheduler_hooks_total{{{OWN}, hook="prolog", code="200"}}': growing(100),
-    f'sunkpy_scheduler_gangs{{{OWN}, state="ending"}}': always(0),
+    f"sunkpy_scheduler_oldest_handover_seconds{SCHEDULER}": always(300),
     f"slurm_nodes{{{OWN}}}": always(100),
     f"slurm_nodes_down{{{OWN}}}": always(10),
     f"slurm_nodes_drained{{{OWN}}}": always(20),
@@ -125,8 +125,8 @@ CASES = [
         "The scheduler answers calls of epilog with 401. Jobs wait to start or to end",
     ),
     Case(
-        "SlurmPodsDoNotEnd", {f'sunkpy_scheduler_gangs{{{OWN}, state="ending"}}': always(3)},
-        RESEARCH | {"state": "ending"}, "Pods of 3 gangs have to leave their nodes and do not end",
+        "SlurmPodsDoNotEnd", {f"sunkpy_scheduler_oldest_handover_seconds{SCHEDULER}": always(1500)}, RESEARCH,
+        "The pods of an ended job have not left their node for 25m 0s. No other job starts there",
     ),
     Case(
         "SlurmNodesDown", {f"slurm_nodes_down{{{OWN}}}": always(11)}, RESEARCH,

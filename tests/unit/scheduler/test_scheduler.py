@@ -115,9 +115,17 @@ async def test_the_epilog_returns_only_when_the_evicted_pod_is_gone(world, tmp_p
         await world.until(lambda: told()["message"] == f"Slurm job {job_id} {by}")
         assert told()["reason"] == "PreemptionByScheduler"
         assert not epilog.done()
+        assert oldest_handover_s(world) > 0
         world.pod_is_gone()
         assert await epilog == (200, {"done": True})
         assert world.deleted == ["web"]
+        assert oldest_handover_s(world) == 0
+
+
+def oldest_handover_s(world: World) -> float:
+    """What Prometheus reads now."""
+    (family,) = world.term._leader.metrics.oldest_handover_seconds.collect()
+    return family.samples[0].value
 
 
 async def test_a_long_epilog_is_told_to_ask_again(world, tmp_path, monkeypatch):
