@@ -30,7 +30,7 @@ _SET_BY: Final = click.option(
 )
 _NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
 _SELECTOR: Final = click.option(
-    "-l", "--selector", default="", help="Also act on the pool's nodes that match this label selector."
+    "-l", "--selector", default="", help="Act on nodes whose Kubernetes Nodes have these labels, and on those named."
 )
 _TRIAL: Final = click.option(
     "--dry-run", "is_trial", is_flag=True, help="Print what the command would do, and change nothing."

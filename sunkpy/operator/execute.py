@@ -87,7 +87,9 @@ class Executor:
         self._memory.note_guarded(nodeset)
 
     async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
-        """Run one action. Return False if the object has changed since the decision."""
+        """Run one action. Return False if it has to be decided again, because its pod or NodeSet has changed since the
+        decision, or the apiserver still lists pods of a NodeSet that is to lose our finalizer.
+        """
         try:
             return await self._write(nodeset, action)
         except errors.NotFound:
@@ -131,7 +133,7 @@ class Executor:
         await self._kube.patch(paths.nodeset(*nodeset.key), {"metadata": metadata})
 
     async def _remove_finalizer(self, nodeset: NodeSet) -> bool:
-        """Remove our finalizer, once the apiserver itself says that no pod is left."""
+        """Remove our finalizer. Return False, and remove nothing, if the apiserver lists a pod of the NodeSet."""
         path = paths.pods(nodeset.metadata.namespace)
         if any(map(nodeset.owns, await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector))):
             return False

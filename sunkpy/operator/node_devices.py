@@ -80,7 +80,9 @@ async def until_slices_are_served() -> None:
 
 
 def _is_ready(device: Device) -> bool:
-    """True if a job could get the device as it is."""
+    """True if no taint keeps pods off the device, and it needs no preparation (binding conditions). A device in use
+    counts, too.
+    """
     return device.repelling is None and not device.binding_conditions
 
 

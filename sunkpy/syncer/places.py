@@ -69,7 +69,9 @@ class Places:
         self._changed = changed
 
     def of(self, slurm_node: str) -> Place | None:
-        """Return the place of a Slurm node; None while it is unknown."""
+        """Return the place of a Slurm node in the network topology; None if it is not known, or if the settings name no
+        source of places.
+        """
         source = self._settings.source
         if source == "configMap":
             return files.place_in(self.layouts, slurm_node) if self.layouts else None

@@ -84,7 +84,7 @@ class NoteJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """Note on a bound pod which GPUs of its node are its own (`gpus`). Empty: the note is removed."""
+    """Annotate a bound pod with the GPUs of the node that are its own (`gpus`); without any, remove the annotation."""
 
     pod: Pod
     gpus: str

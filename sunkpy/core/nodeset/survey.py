@@ -74,7 +74,7 @@ class Survey:
 
     @property
     def judged(self) -> Set[str]:
-        """The names of the nodes whose verdicts are in the sums."""
+        """The names of the nodes whose verdicts this survey counts; a node with nothing to count is left out."""
         return self._verdicts.keys()
 
     def look(self, view: NodeView) -> None:
