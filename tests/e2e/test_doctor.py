@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 OF_CANARIES = {
     "canary job": (Level.OK, "a job ran in "),
-    "accounting": (Level.OK, " to both"),
+    "accounting": (Level.OK, "slurmctld and slurmdbd have job "),
     "canary pod": (Level.OK, "a pod ran in "),
 }
 
