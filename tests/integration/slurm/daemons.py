@@ -6,6 +6,7 @@ own scripts, each to be killed by itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -387,12 +388,13 @@ def _last_lines(files: Iterable[Path]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback on which nobody listens."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [held.getsockname()[1] for held in sockets]
-    for held in sockets:
-        held.close()
-    return ports
+    """Ports on which nobody listens, and which Linux gives to no connection that goes out (ip_local_port_range)."""
+    found: list[int] = []
+    while len(found) < count:
+        port = 10_000 + secrets.randbelow(20_000)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            found += [port] if port not in found else []
+    return found
 
 
 def _wait_for_port(port: int, slurm: RealSlurm | RealAccounting) -> None:
