@@ -23,10 +23,11 @@ class OwnerLookup:
         self._unreadable: dict[Link, str] = {}
 
     async def above(self, pod: Pod) -> Above:
-        """Return all owners above the pod. `waits_for` in the result names an owner that could not be read.
+        """Return the owners above the pod, as far as they are known. If the pod's gang cannot be found without an
+        object that is unreadable or does not exist, `waits_for` in the result names that object.
 
         Raises:
-            KubeError: the apiserver did not answer.
+            KubeError: a read failed otherwise, for example because the apiserver did not answer.
         """
         while True:
             above = climb(pod, self._families, lambda link: self._found.get(link, Absence.UNKNOWN))

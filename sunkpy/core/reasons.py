@@ -315,7 +315,8 @@ EVENTS: Final = {
     ),
     "SlurmJobTimeout": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because its Slurm job reached the time limit. Set `sunkpy.dev/time-limit`.",
+        "The scheduler evicted the pod, because its Slurm job reached the time limit. Ask for a longer one by "
+        "`sunkpy.dev/time-limit`.",
     ),
     "SlurmJobDeadline": Meaning(
         _WORKLOAD, "The scheduler evicted the pod, because its Slurm job reached its deadline."

@@ -25,8 +25,8 @@ SignalSource = Literal["nodeProblemDetector", "eks", "aks", "nvsentinel", "hyper
 
 
 class HealthSettings(Settings, frozen=True, kw_only=True):
-    """Which signals say that a node is sick, and how it comes back (`sunkpy.core.health`). Without signals nothing
-    happens.
+    """Which signals say that a node is sick, and how it comes back (`sunkpy.core.health`). Without any of them, only
+    checks close nodes.
 
     `sources`: the programs whose signals count, as `core.health.known` lists them, except those in `without`.
     `signals`: further ones, or replacements of one with the same name; they name one of the `remedies`.

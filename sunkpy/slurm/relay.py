@@ -162,7 +162,7 @@ class _Running:
                 *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
-            raise _Ended(f"run {command[0]}: {error.strerror}") from error
+            raise _Ended(f"cannot run {command[0]}: {error.strerror}") from error
         assert process.stdout is not None
         try:
             async with asyncio.timeout(_BEGINS_S):

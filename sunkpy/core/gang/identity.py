@@ -154,8 +154,9 @@ _SEATS: Final = re.compile(r"([\w.-]+)\.([1-9]\d{0,8})", re.ASCII)
 
 
 class JobKind(msgspec.Struct, frozen=True):
-    """How the slots of a job were chosen. `name`: as in the comment. `seats`: for a shared job, each role and the
-    number of its seats at the submit.
+    """How the slots of a job were chosen; the module's docstring explains each kind. `name`: as in the job's comment.
+    `seats`: for the kind `shared`, whose slots hold seats of several roles, each role and the number of its seats when
+    the job was submitted.
     """
 
     name: str

@@ -342,7 +342,9 @@ class SlurmDevice(NamedTuple):
 
 
 def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
-    """Return the device behind each index, by GRES name, from a Slurm node's `extra`; empty if it is not ours."""
+    """Return the devices that a Slurm node's `extra` lists, by GRES name; a device's position is its index. Empty if
+    `extra` does not have the form in which sunkpy writes it.
+    """
     return {name: tuple(map(_read_line, lines)) for name, lines in _lists(text).items() if name != _MADE}
 
 
