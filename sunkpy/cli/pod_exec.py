@@ -105,7 +105,7 @@ async def run_there(words: Sequence[str]) -> Said:
     try:
         process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
-        raise ExecFailed(f"run kubectl: {error.strerror}; install it, or see --slurmrestd") from error
+        raise ExecFailed(f"cannot run kubectl: {error.strerror}; install it, or see --slurmrestd") from error
     try:
         async with asyncio.timeout(_LIMIT_S):
             out, error_text = await process.communicate()
