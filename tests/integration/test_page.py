@@ -68,7 +68,7 @@ async def test_a_cordon_a_preemption_and_a_stuck_job_are_seen_as_they_happen(poo
         await sees(page, "#handovers", f"team/web (job 7) was preempted by job {job} (user bob, partition high)")
         assert "team/web" in await page.text("#news")
         strip = "document.querySelector('#strip svg').getAttribute('aria-label')"
-        assert await page.run(strip) == "1 hand-over in the last hour; the list says each"
+        assert await page.run(strip) == "1 hand-over in the last hour; the list below names each"
 
         await page.run("location.hash = '#node/gpu-0003'")
         await sees(page, "#story", "kubectl uncordon gpu-0003")
