@@ -15,12 +15,13 @@ from tests.unit.charts.rendering import of_kind, render
 PARTS = ("operator", "syncer", "scheduler", "accounts")
 EMPTY_WHEN_ALL_IS_WELL = {
     "pool: Pods evicted, by reason",
-    "nodes: slurmd pods that left, by reason",
-    "queue: Nodes that jobs lack",
-    "nodes: Nodes on their way back",
-    "nodes: Time on the way back over 7 days, by where",
-    "nodes: GPU and cpu hours that jobs lost with nodes, over 7 days",
+    "nodes: slurmd pods that the operator deleted, by reason",
+    "queue: Nodes that waiting jobs lack",
+    "nodes: Sick nodes by state of their health",
+    "nodes: Time that sick nodes spent in each state in 7 days",
+    "nodes: GPU and cpu hours that jobs lost because nodes failed, over 7 days",
 }
+NOTHING_FAILS = {"control-plane: Failed requests to slurmrestd, by code"}
 ON = {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}
 
 

@@ -10,12 +10,10 @@ import pytest
 from demo.stack import Stack
 from devcluster.waiting import NotYet, wait
 from tests.e2e import workloads
-from tests.e2e.dashboards import groups, queries, targets
+from tests.e2e.dashboards import NOTHING_FAILS, groups, queries, targets
 from tests.prometheus import Prometheus, scraping
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
-
-NOTHING_FAILS = {"control-plane: Those that failed, by code"}
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ NO_GPUS = "job: "
 load has any.
 """
 NOTHING_DRAINED = {
-    "nodes: Why it takes no work",
+    "nodes: Why $node takes no work",
     "nodes: All nodes that take no work",
-    "nodes: Drained most over 7 days, with jobs and without",
-    "nodes: Time drained over 7 days, by NodeSet",
+    "nodes: Nodes that were drained the longest in 7 days, by state",
+    "nodes: Time for which nodes were drained in 7 days, by NodeSet",
 }
 """Queries without data in a short run, because no fault drains a node for longer than two scrapes. The e2e tests
 check them with a drained node.

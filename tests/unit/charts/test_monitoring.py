@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.bench.chaos.dashboards import NOTHING_DRAINED
+from tests.e2e.dashboards import EMPTY_WHEN_ALL_IS_WELL, NOTHING_FAILS
 from tests.unit.charts.rendering import ROOT, Refused, of_kind, render
 
 BOARDS = ("pool", "nodes", "queue", "job", "control-plane")
@@ -74,6 +76,12 @@ def test_a_sidecar_finds_the_dashboards_by_their_labels() -> None:
     for values, label in ((ON, ("grafana_dashboard", "1")), (mine, ("grafana", "yes"))):
         maps = of_kind(render("slurm", values), "ConfigMap")
         assert all(label in each["metadata"]["labels"].items() for name, each in maps.items() if "dashboard" in name)
+
+
+def test_what_may_show_nothing_is_a_panel() -> None:
+    named = EMPTY_WHEN_ALL_IS_WELL | NOTHING_FAILS | NOTHING_DRAINED
+    titles = {f"{name}: {panel['title']}" for name, board in boards().items() for panel in board["panels"]}
+    assert named - titles == set()
 
 
 def test_queries_are_of_one_release() -> None:
