@@ -10,6 +10,6 @@ seating/   which pod of a gang is on which node of the job
 devices/   which devices of the job each pod gets
 snapshot   all that is known of a gang now, and the gang's state
 decide/    the actions for a gang
-hooks      what a Prolog, an Epilog, or another job on a node with left pods has to wait for
+hooks      for which pods a Prolog or an Epilog waits, also for pods of other jobs that are still on the node
 phases     the phases of pods and the states of gangs
 """

@@ -26,7 +26,9 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: replace the list of nodes that a pending Slurm job must not use by `excluded`."""
+    """Action: tell Slurm that a pending job must not use the nodes in `excluded`. They replace all nodes excluded
+    before.
+    """
 
     job: JobId
     excluded: tuple[str, ...]

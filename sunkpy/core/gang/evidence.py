@@ -7,9 +7,9 @@ can be forged where no admission policy protects it. The comment of a job proves
 which pods run under it. So a new leader moves a pod to another gang only if the evidence for that gang is at least as
 strong as the evidence for the pod's present gang.
 
-A note alone is weaker than a job on the pod's node. Otherwise, whoever may edit the pod could take it from that job by
-a forged note, and the job's epilog would end while the pod still runs. A job for one pod alone is the strongest
-evidence: no note takes the pod away from such a job.
+A note alone is weaker than a job on the pod's node. If it were stronger, whoever may edit the pod could take it from
+that job by a forged note, and the job's epilog would end while the pod still runs. A job for one pod alone is the
+strongest evidence: no note takes the pod away from such a job.
 """
 
 from __future__ import annotations

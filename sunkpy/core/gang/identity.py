@@ -11,8 +11,8 @@ which users cannot write.
 
 The owner of pods can have several gangs: units (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
 pods made again after a restart). Unit and generation follow the uid:
-`k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The free text begins with the kind of the job. It says how the job's
-slots (its Slurm tasks) were chosen for the gang's seats (one for each pod):
+`k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The free text begins with the kind of the job. The kind says how the
+job's slots (its Slurm tasks) were chosen for the gang's seats (one for each pod):
 
 * `+whole`: a slot for each seat. A job without a kind also has a slot for each seat: its gang has one role, or its pods
   name nodes. In the latter case, jobs of the previous version of sunkpy have `+named`.
@@ -188,8 +188,8 @@ REPLACEMENT: Final = JobKind("replacement")
 
 
 def make_comment(id: GangId, kind: JobKind | None, text: str) -> str:
-    """Return the comment of a placeholder job: its gang, its kind (how its slots were chosen), and `text` for users. It
-    is cut to the length that Slurm accepts.
+    """Return the comment of a placeholder job: its gang, its kind (how its tasks were chosen for the pods), and `text`
+    for users. The comment is cut to the length that Slurm accepts.
     """
     if kind is None and text.startswith("+"):
         kind = WHOLE  # so that the user's text is not read as a kind
@@ -198,8 +198,8 @@ def make_comment(id: GangId, kind: JobKind | None, text: str) -> str:
 
 
 def kind_in(comment: str) -> JobKind | None:
-    """Return the kind of a job (how its slots were chosen) that sunkpy wrote into its comment; None if the comment has
-    none.
+    """Return the kind of a placeholder job (how its tasks were chosen for the pods) that sunkpy wrote into this
+    comment; None if the comment has none.
     """
     found = _KIND.match(comment)
     if found is None:

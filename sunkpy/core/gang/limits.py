@@ -297,9 +297,9 @@ Topic = tuple[str, TermPlace | int]
 
 
 def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
-    """Yield the topics on which it depends where these pods may go: other pods that they select or are kept away by,
-    and host ports. If another pod comes to a node or leaves it, that can matter to them only if `touches` yields one of
-    the same topics for the other pod.
+    """Yield the topics of these pods, which say what decides where they may go: the pods that they select or that may
+    keep them away, and host ports. A topic is a key to compare: another pod that comes to a node or leaves it can
+    matter to them only if `touches` yields one of the same topics for the other pod.
     """
     for pod in pods:
         for term in terms_of(pod):
@@ -311,9 +311,9 @@ def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
 
 
 def touches(pod: Pod) -> Iterator[Topic]:
-    """Yield the topics that a pod touches when it comes to a node or leaves it: what others may select it by, its host
-    ports, and the pods that its anti-affinity keeps away. It can matter only to pods for which `concerns` yields one of
-    the same topics.
+    """Yield the topics of a pod that comes to a node or leaves it: what other pods may select it by, its host ports,
+    and the pods that its anti-affinity keeps away. A topic is a key to compare: the pod can matter only to pods for
+    which `concerns` yields one of the same topics.
     """
     yield from (("meant", place) for place in places_of(pod))
     yield from (("port", port) for port in host_ports_of(pod))
@@ -322,8 +322,9 @@ def touches(pod: Pod) -> Iterator[Topic]:
 
 
 def shut_out_from(place: TermPlace) -> Topic:
-    """Return the topic for pods that the anti-affinity of other pods may keep away. `place` is the index key of these
-    pods: a namespace (empty: any), and a label with its value (None: any).
+    """Return the topic of pods that the anti-affinity of other pods may keep away; a topic is a key that `concerns` and
+    `touches` compare. `place` is the index key of these pods: a namespace (empty: any), and a label with its value
+    (None: any).
     """
     return ("shut out", place)
 

@@ -62,7 +62,8 @@ def pod_phase(pod: Pod) -> PodPhase:
 
     While a pod is being deleted, the kubelet first reports that its containers have ended. It then frees the sandbox,
     cgroups and volumes, and last deletes the pod object with grace period 0. After that, only a finalizer that somebody
-    else has set can keep the object: the phase is then GONE. Before, it is OVER.
+    else has set can keep the object: the phase is then GONE. Before, it is OVER. A finished pod that nobody has deleted
+    is GONE, too.
     """
     if pod.is_finished and not is_running(pod):
         meta = pod.metadata

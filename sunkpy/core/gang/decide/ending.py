@@ -85,8 +85,8 @@ def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
 
 
 def end_jobs(snapshot: Snapshot) -> list[GangAction]:
-    """Return the actions that end the gang's jobs, because all pods of the gang are gone or finished. None for a job
-    that has to keep its nodes for pods to come.
+    """Return the actions that end the gang's jobs, because all pods of the gang are gone or finished. A job that has to
+    keep its nodes for pods to come, or cannot be ended yet, gets no action.
     """
     return [action for job in snapshot.live_jobs for action in _end_job(snapshot, job)]
 

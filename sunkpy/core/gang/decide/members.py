@@ -53,8 +53,8 @@ def report_all(gang: Gang, message: str, cause: WaitCause, *, needs_node: bool =
 
 
 def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
-    """Return a report that says why its node refused the pod a short time ago. None if the node has not refused the
-    pod, or is to be tried again now.
+    """Return a report that says why the pod's node refused the pod, as long as the next try has to wait. None if no
+    node has refused the pod, or the node is to be tried again now.
     """
     refusal = snapshot.refusals.get(pod.uid)
     if refusal is None or snapshot.now >= refusal.again_at:

@@ -193,7 +193,9 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 
 
 def _needs_node(job: Job, policy: Policy) -> bool:
-    """True if the job's pods have to ask autoscalers for a node: the job waits for one, and no NodeSet asks for it."""
+    """True if the job's pods have to ask autoscalers for a node: another node would help the job, and no NodeSet asks
+    the autoscalers for it already.
+    """
     reason = job.slurm.state_reason
     is_asked_for = reason in _ASKED_FOR_BY_NODESETS and policy.may_grow(job.slurm.partition)
     return reason in _NEEDS_NODE and not is_asked_for

@@ -77,7 +77,8 @@ def hand_out(
         gpus: all GPUs of the node.
         count: how many GPUs the kubelet asks for.
         resource: the extended resource for these GPUs.
-        schedulers: names of the scheduler that notes GPUs on pods.
+        schedulers: the scheduler names that pods of sunkpy have; on pods of other schedulers the annotation proves
+            nothing.
         served: uids of pods that have got their GPUs, or may have got them before this plugin started.
 
     Raises:

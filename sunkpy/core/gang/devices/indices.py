@@ -3,9 +3,9 @@ written on it, in the annotation `sunkpy.dev/gpu-indices`.
 
 Slurm reports the device indices of the whole job on each node. The pods there get them in the order of their ranks,
 each as many as it asks for, and no index twice. A bound pod keeps the devices in its annotation, if the job has these
-on its node; a replacement job may have others. A usual device plugin chooses devices by itself, so the pod may use
-others than the annotation says: it says what Slurm counts. A container can read it by the downward API.
-`core.placement.needs:gres` makes the request, and `core.model.gres` reads Slurm's answer.
+on its node; a replacement job may have others. The annotation says what Slurm counts. A usual device plugin chooses
+devices by itself, so the pod may use others than the annotation says. A container can read the annotation by the
+downward API. `core.placement.needs:gres` makes the request, and `core.model.gres` reads Slurm's answer.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class WorkloadRule(_Table, frozen=True, kw_only=True):
 
     `owner_kind`: the object that owns or groups the pods. `unit_by`: only pods with the same value of this label or
     annotation are one gang. `named_by`: this label or annotation of a pod names the object. `suspend_path`: the field
-    that suspends the object.
+    that suspends the object; it is not used together with `unit_by`.
     """
 
     name: str

@@ -2,8 +2,8 @@
 
 Pods of a job that was preempted or lost its node are disrupted and get the condition DisruptionTarget: a Job whose
 podFailurePolicy ignores this condition does not count their failure. Pods of a job that a person cancelled, or that
-reached its own limit of time or memory, get another condition. With DisruptionTarget, such a Job would make them again
-for ever.
+reached its own limit of time or memory, get another condition. With DisruptionTarget, a Job that ignores it would make
+these pods again for ever.
 """
 
 from __future__ import annotations

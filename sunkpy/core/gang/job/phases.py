@@ -1,5 +1,6 @@
-"""The phases in the life of a placeholder job. They are never stored: `Job.phase` derives them. Each question about a
-job is a set of phases in which the answer is yes.
+"""The phases in the life of a placeholder job, which is a Slurm job that holds nodes for pods. They are never stored:
+`Job.phase` derives them. Each question about a job, such as whether it holds its nodes, is a set of phases in which the
+answer is yes.
 
 `tools/make-reference` makes the table in `docs/reference/phases.md` from this module.
 """

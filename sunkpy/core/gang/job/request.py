@@ -101,7 +101,7 @@ def plan_for_nodes(
     gang: Gang, policy: Policy, placed: Mapping[str, str], kind: JobKind | None = REPLACEMENT
 ) -> JobSpec:
     """Return the request for a job on exactly the nodes that the gang's pods already have, or that the pods name.
-    `placed`: pod uid → Slurm node. `kind`: how the comment of the job says that its slots were chosen.
+    `placed`: pod uid → Slurm node. `kind`: how the job's tasks were chosen for the pods, for the comment of the job.
 
     Slurm's tasks are all alike, so on each node the job asks for the most of each resource that the pods need on any of
     them.
@@ -126,7 +126,7 @@ def plan_terms(
     gang: Gang, policy: Policy, eligibility: Eligibility | None = None, *, kind: JobKind | None = None
 ) -> JobSpec:
     """Return what the scheduler asks of the gang's job except its size: name, comment, partition, time limit, and so
-    on. `kind`, which the comment carries, says how the job's slots were chosen.
+    on. `kind`, which the comment carries, says how the job's tasks were chosen for the pods.
     """
     options = gang.options
     return msgspec.structs.replace(
