@@ -130,7 +130,7 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: evict a pod, because its job has lost the node or the pod has lost its devices.
+    """Action: evict a pod, because the job of the pod has lost the node, or the pod has lost its devices.
 
     `cause`: why the pod is evicted; None: because of the way its job ended. `suspension`: if the job was preempted, the
     scheduler suspends this owner instead of evicting the pod. `grace_s`: the grace period in seconds; None: the pod's

@@ -154,8 +154,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def is_for(self, job: Job) -> bool:
-        """True if the job has as many slots (Slurm tasks) as the gang needs now. Also true while Slurm has not reported
-        the job's slots, or if the gang has no pods any more.
+        """True if the job has as many slots (Slurm tasks) as the gang needs now: if its pods name nodes, one for each
+        node. Also true while Slurm has not reported the job's slots, or if the gang has no pods any more.
         """
         if self.gang is None or not job.slurm.tasks:
             return True

@@ -36,8 +36,8 @@ def assign_devices(
     gpu_resources: Mapping[str, str],
 ) -> dict[str, str]:
     """Return, by pod uid, the text of the annotation with the device indices of each pod, such as `0,1` for two GPUs.
-    For a GRES other than `gpu` its name stands before the index: `nic:0`. If the pod asks for a type, it stands there,
-    too: `gpu:h100:0`.
+    For a GRES other than `gpu` its name stands before the index: `nic:0`. If the pod asks for a type of GRES, the type
+    stands there, too: `gpu:h100:0`.
 
     A pod gets such a text only if Slurm has reported the job's devices on its node, and as many devices as the pod asks
     for.

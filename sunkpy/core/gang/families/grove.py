@@ -15,7 +15,7 @@ that must start earlier. Pods beyond `minAvailable` of a PodClique get jobs of t
 
 A pod that is made again gets the lowest free number of its PodClique. An update and `terminationDelay` replace whole
 PodCliques. An update replaces one PodClique after another, while the others serve and wait for the new pods, so the
-gangs of a PodCliqueSet have no generation.
+gangs of a PodCliqueSet have no generation (the part of an identity that tells restarts apart).
 
 Source: Grove v0.1.0-alpha.12-rc1, scheduler/api/core/v1alpha1/podgang.go, operator/api/common/labels.go,
 operator/internal/controller/podclique/components/pod/{pod,syncflow,rollingupdate}.go (buildResource, gates),

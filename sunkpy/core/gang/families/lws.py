@@ -3,8 +3,8 @@
 The leader is made first. Its workers are made together with it; or when the leader is Ready (startupPolicy
 LeaderReady); or when the leader is bound (exclusive topology, which keeps the pods of a group on nodes of one topology
 domain, and other groups away). If subgroups each need a domain of their own, the gang is refused. The leader's pod owns
-the workers' StatefulSet. A group that is made again has another leader, whose uid is the generation of the gang. The
-label group-key cannot be the generation, because it is a hash of the leader's name.
+the workers' StatefulSet. A group that is made again has another leader, whose uid is the generation of the gang, which
+tells restarts apart. The label group-key cannot be the generation, because it is a hash of the leader's name.
 
 Sources: lws v0.7.0 api/leaderworkerset/v1/leaderworkerset_types.go, pkg/controllers/pod_controller.go (Reconcile,
 handleRestartPolicy), pkg/webhooks/pod_webhook.go (Default, genGroupUniqueKey).

@@ -3,7 +3,8 @@ and heter workers.
 
 All replicas are one gang. All must be bound before any container starts: the operator then writes all addresses into a
 ConfigMap, once. An elastic job has no ConfigMap; its workers beyond `requests` get jobs of their own. A pod that is
-made again has the old pod's name, so the gang has no generation. A PaddleJob cannot be suspended.
+made again has the old pod's name, so the gang has no generation (the part of its identity that tells restarts apart). A
+PaddleJob cannot be suspended.
 
 Sources: paddle-operator v0.3.5 api/v1/paddlejob_types.go, controllers/paddlejob_controller.go, paddlejob_helper.go
 (constructPod, getPaddleJobPhase).

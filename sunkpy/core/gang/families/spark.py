@@ -3,8 +3,8 @@
 A SparkApplication has one job and starts in two waves: the driver, then the executors with which it begins. The job has
 room for these executors from the beginning; the driver makes their pods when it runs, a batch each second. Further
 executors get jobs of their own, and Spark survives their loss. Each submission of the application (the operator makes a
-new one for a retry) is a generation of the gang, with a job of its own. In client mode no driver pod exists, and the
-gang is the executors.
+new one for a retry) is a generation of the gang: it has a job of its own, which waits until the earlier one has ended.
+In client mode no driver pod exists, and the gang is the executors.
 
 With plain `spark-submit` each pod has a job of its own. Only a ConfigMap of random name, made after the driver pod,
 says how many executors there will be. ConfigMaps may hold secrets, and nothing else here needs them, so they are not

@@ -3,7 +3,8 @@ MPIJob v1.
 
 All replicas are one gang, and all exist at once. Elastic workers, those beyond elasticPolicy.minReplicas or
 schedulingPolicy.minAvailable, get jobs of their own. A pod that is made again has the old pod's name, and no label
-tells the two apart, so the gang has no generation. An MPIJob of version v2beta1 belongs to the family of mpi-operator.
+tells the two apart, so the gang has no generation (the part of its identity that tells restarts apart). An MPIJob of
+version v2beta1 belongs to the family of mpi-operator.
 
 The operator usually replaces evicted pods, but not always. For each pod that it sees Failed it waits until the pod's
 deletion is reported, also for a pod that is already gone. Until it stops waiting (ExpectationsTimeout) it does nothing,

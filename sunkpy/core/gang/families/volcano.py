@@ -4,7 +4,7 @@ A Volcano Job is one gang of `minAvailable` seats (a seat is room for one pod). 
 seats as the task's own `minAvailable`. If the Job has more seats than the tasks' minimums together, tasks that start
 first get the rest; if it has fewer, these minimums do not count (as in Volcano's gang plugin). Other replicas get a job
 each. Pods of a task that depends on other tasks are made when those run: the job holds their seats. A Job that restarts
-replaces all pods under the same names: its version is the generation of the gang.
+replaces all pods under the same names: its version is the generation of the gang, which tells restarts apart.
 
 A PodGroup counts only for pods that no family of an operator takes: in PodGroups of operators the counts are copies,
 and often wrong. Volcano itself makes a PodGroup for pods without one (`podgroup-<uid of the controller>`). Such a

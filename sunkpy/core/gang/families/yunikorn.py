@@ -101,8 +101,8 @@ def _groups(text: str) -> Sequence[_TaskGroup]:
 
 
 def _wrong_amount(group: _TaskGroup) -> str:
-    """Say which resource amount of a task group is not valid; empty if all are. They stand in an annotation, so no
-    apiserver has checked them.
+    """Say which resource amount of a task group is not valid; empty if all are. The amounts stand in an annotation, so
+    no apiserver has checked them.
     """
     for name, amount in group.min_resource.items():
         text = str(amount)

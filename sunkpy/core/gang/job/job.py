@@ -123,7 +123,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return _with(job, slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
 
     def read(self, slurm: SlurmJob, *, at: float) -> Job:
-        """Return the job as it is known after Slurm has described it in full; `at` is when Slurm was asked. It is
+        """Return the job as it is known after Slurm has described it in full; `at` is when Slurm was asked. The job is
         unchanged if a later description is known.
         """
         if at < self.as_of:
