@@ -85,8 +85,8 @@ class Times(Settings, frozen=True, kw_only=True):
 
     * `kinds`: the waiting times for owners and their kinds.
     * `unidentified_told_after_s`: after this time a pod whose gang is unknown gets a condition that says why.
-    * `displace_after_s`: if a job is lost, and Slurm gives its node to another job, the pods on the node wait so long for a
-      job that replaces the lost one; then they are evicted.
+    * `displace_after_s`: if a job is lost, and Slurm gives its node to another job, the pods on the node wait so long
+      for a job that replaces the lost one; then they are evicted.
     * `gate_again_s`: the pause before a Prolog or Epilog that waits for pods is checked again.
     * `resume_again_s`: the pause before a suspended owner is checked again, while its pods are still there.
     * `admission_patience_s`: a pod that the kubelet would not admit waits so long; then the binding is refused.
@@ -94,8 +94,8 @@ class Times(Settings, frozen=True, kw_only=True):
     * `volume_patience_s`: a pod waits so long for its volume; then the binding is refused.
     * `node_refused_s`: so long the gang's next jobs avoid a node that refused one of its pods, if there is another.
     * `teardown_s`: the time that a kubelet needs, beyond the grace period, to free what a pod deleted by force held.
-    * `again_s`: the pause before the next try of an eviction, of a pod that its node refused, and of the oldest gang whose
-      job Slurm refused for a limit; also between passes over a gang whose job has lost its nodes.
+    * `again_s`: the pause before the next try of an eviction, of a pod that its node refused, and of the oldest gang
+      whose job Slurm refused for a limit; also between passes over a gang whose job has lost its nodes.
     * `other_pods_again_s`: the pause between checks of gangs with affinity rules, after other pods came or went.
     * `recheck_spread_s`: the pause before gangs are checked after a change of nodes, because nodes change in groups.
     * `recheck_turn_s`: the longest time that such checks hold the event loop.

@@ -187,8 +187,9 @@ class Takeover:
         return None if self._ledger.all_jobs_known else self._why_unproved(record)
 
     def _why_unproved(self, record: GangRecord) -> str | None:
-        """Return in words why the gang's jobs are not known for sure, as long as Slurm may have jobs of gangs that the
-        ledger does not have; None if the notes of the gang's pods prove under which job they run.
+        """Return in words why nothing may be decided about a gang while Slurm may have jobs of gangs that the ledger
+        lacks. None if no pod of the gang is on a node, if the notes of those pods prove under which job they run, or if
+        they need no job.
         """
         pods = self._members.pods_of(record.id)
         if any((job := noted_job(pod)) is not None and not self._is_known(job) for pod in pods):
@@ -208,8 +209,8 @@ class Takeover:
         return job in self.jobs.whose
 
     def _is_proved(self, id: GangId, bound: Iterable[Pod]) -> bool:
-        """True if the notes of these pods name a job that belongs to the gang, and no job of another gang or of nobody.
-        Noted jobs that Slurm has forgotten do not count.
+        """True if each of these pods names a job in its note, one of these jobs belongs to the gang, and Slurm has
+        forgotten all jobs that do not. Then it is certain under which job of the gang the pods run.
         """
         jobs = {noted_job(pod) for pod in bound}
         whose = {NOBODY if job is None else self.jobs.whose.get(job) for job in jobs}
