@@ -393,7 +393,8 @@ class GangRecord:
         return min(self.halt.again_at, self.retry_at)
 
     def was_submitted(self) -> None:
-        """Record that Slurm has accepted a job of the gang: no pause and no refusal of an earlier job counts any more.
+        """Record that Slurm has accepted a job of the gang: no pause and no refusal of an earlier job counts
+        any more.
         """
         self.retry_at, self.refused, self.halt = 0.0, "", None
 
@@ -434,7 +435,8 @@ class GangRecord:
 
     @property
     def has_live_job(self) -> bool:
-        """True if a job of the gang waits or runs in Slurm. As long as it does, no other job is submitted for the gang.
+        """True if a job of the gang waits or runs in Slurm. As long as it does, no other job is submitted for
+        the gang.
         """
         return any(job.is_live for job in self.jobs.values())
 

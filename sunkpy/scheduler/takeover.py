@@ -66,7 +66,8 @@ class Takeover:
                 await self._find_all(sent_after=self._leader.clock())
 
     async def _find_all(self, *, sent_after: float) -> None:
-        """Read all pending and running jobs in Slurm that the ledger does not have. Try again until Slurm can be read.
+        """Read all pending and running jobs in Slurm that the ledger does not have. Try again until Slurm can
+        be read.
         """
         log = self._log.warning
         while True:

@@ -155,7 +155,8 @@ class Term:
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
 
     def _decide(self) -> None:
-        """Make the parts of a pass over a gang: those that collect what is known, decide, and carry out the decision.
+        """Make the parts of a pass over a gang: those that collect what is known, decide, and carry out the
+        decision.
         """
         leader, cluster, members, outbox = self._leader, self._cluster, self._members, self._outbox
         self._collector = Collector(leader, cluster, members, self._gangs)

@@ -95,7 +95,8 @@ class HookSnapshots:
         return latest
 
     def shared(self, record: GangRecord) -> HookSnapshot:
-        """Return the snapshot that another call has made since the gang last changed; if there is none, make a new one.
+        """Return the snapshot that another call has made since the gang last changed; if there is none, make a
+        new one.
         """
         latest = self._latest.get(record)
         return latest if latest is not None and latest.changes == record.changes else self.new(record)

@@ -1,9 +1,9 @@
 """The gate: before a job starts on a node, its Prolog asks whether pods of earlier jobs have left the node.
 
-The Prolog asks only if a marker is on the node: a file that a placeholder job leaves while it may have pods there. That
-is needed because Slurm forgets an Epilog that was cut short. A pod whose job was lost, and not ended, stays as long as
-no other job gets its node. If another job gets the node, and no replacement job takes over the pod in time, the pod is
-evicted.
+The Prolog asks only if the node has a marker, a file that stands for a placeholder job that may still have pods there.
+This is needed because Slurm forgets an Epilog that was cut short. A pod whose job was lost, and not ended, stays as
+long as no other job gets its node. If another job gets the node, and no replacement job takes over the pod in time, the
+pod is evicted.
 
 What the scheduler knows of jobs may be as old as the last poll or a failure of Slurm, and the watch may not show a
 binding yet. So before the gate opens, Slurm is asked for the states of the jobs that have a marker or a pod on the

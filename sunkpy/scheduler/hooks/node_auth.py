@@ -42,7 +42,8 @@ class Buckets:
         self._left: cachetools.LRUCache[Hashable, tuple[float, float]] = cachetools.LRUCache(maxsize=_REMEMBERED)
 
     def take(self, key: Hashable) -> bool:
-        """Take one review from the bucket of this key. Return False if the bucket was empty, so no review is allowed.
+        """Take one review from the bucket of this key. Return False if the bucket was empty, so no review is
+        allowed.
         """
         left = self._left_of(key)
         self._left[key] = (max(0.0, left - 1.0), self._clock())

@@ -224,7 +224,8 @@ class JobWriter:
         self._leader.metrics.cancels.inc()
 
     async def _read(self, job: JobId) -> SlurmJob:
-        """Return a job as Slurm has it now. If the job's list of nodes cannot be read, the job is returned without it.
+        """Return a job as Slurm has it now. If the job's list of nodes cannot be read, the job is returned
+        without it.
         """
         try:
             return await self._slurm.job(job)

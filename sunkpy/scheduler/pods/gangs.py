@@ -121,7 +121,8 @@ class Gangs:
 
 
 def _gone(record: RecordView) -> Recognised:
-    """Return the value of a gang whose pods are all gone: the gang as last seen, with those of its pods that had ended.
+    """Return the value of a gang whose pods are all gone: the gang as last seen, with those of its pods that
+    had ended.
     """
     before = record.recognised
     if before.gang is None:
