@@ -164,8 +164,8 @@ class Executor:
             self._report_refused(record, refused)
 
     def _report_refused(self, record: GangRecord, refused: Refused) -> None:
-        """Report on a pod that its node would refuse it, and note when the pod is tried on that node again. This is for
-        a pod on which no other pod depends: its job is not cancelled.
+        """Report on a pod that its node would refuse it, and record when the pod is tried on that node again. This is
+        for a pod on which no other pod depends: its job is not cancelled.
         """
         leader, why = self._leader, str(refused)
         record.note_refusal(refused.pod, why, now=leader.clock(), first_s=leader.settings.times.again_s)
@@ -196,7 +196,7 @@ class Executor:
 
 
 def _said(warning: act.Warn) -> tuple[str, str, str]:
-    """Return what identifies a warning: the pod's uid, the reason and the text. A warning with the same key as in the
-    gang's last pass is not written again, because thousands of waiting gangs have warnings.
+    """Return what identifies a warning: the pod's uid, the reason and the text. A warning that was also given at the
+    last decision about the gang is not written again, because thousands of waiting gangs have warnings.
     """
     return (warning.pod.uid, warning.reason, warning.note)

@@ -58,8 +58,8 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, pod: Pod, *, node: str, note: BindingNote | None = None) -> SentBinding:
-        """Return the binding of a pod to the Kubernetes node `node`, with this note. If a user has written annotations
-        that look like a note, they are emptied.
+        """Return the binding of a pod to the Kubernetes node `node`. `note`: the annotations to write with it, which
+        name the pod's gang and job. Annotations of this kind that a user has written on the pod are emptied.
         """
         forged = {name: "" for name in names.BINDING_NOTE if name in pod.annotations}
         annotations = pod.annotations | forged | (note.annotations if note is not None else {})
@@ -69,7 +69,9 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def job(self) -> JobId | None:
-        """The Slurm job under which the pod is bound, as the binding's note says; None without a note."""
+        """The Slurm job under which the pod is bound, as the annotations say that are written with the binding; None if
+        the pod is bound without a job.
+        """
         return self.note.job if self.note is not None else None
 
 
@@ -158,7 +160,7 @@ class GangRecord:
     Args:
         bound_to: the Slurm job under which the gang's pods were bound; None if no such job is known.
         displaced: Slurm node → the job to which Slurm gave the node after the gang's own job was lost.
-        ends_counted: the jobs whose end a pass has already taken into account.
+        ends_counted: the jobs whose end has already been taken into account.
         retry_at, refused: no job is submitted before the time `retry_at`, and `refused` says why.
         failures: how many tries have failed in a row; each makes the next pause longer.
         refusals: Slurm node → why its kubelet refused a pod of the gang, and until when the next jobs avoid the node.
@@ -180,7 +182,7 @@ class GangRecord:
         is_doubted: True if something from which `recognised` was made has changed since.
         is_news: True if that change also makes a new decision about the gang necessary.
         ended: the gang's pods that had ended before they were deleted, by uid.
-        warned: the warnings of the last pass, each as pod uid, reason and text.
+        warned: the warnings given at the last decision about the gang, each as pod uid, reason and text.
         changes: how many changes of the gang have been counted (`fire`).
     """
 

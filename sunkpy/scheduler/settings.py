@@ -95,7 +95,7 @@ class Times(Settings, frozen=True, kw_only=True):
     * `node_refused_s`: so long the gang's next jobs avoid a node that refused one of its pods, if there is another.
     * `teardown_s`: the time that a kubelet needs, beyond the grace period, to free what a pod deleted by force held.
     * `again_s`: the pause before the next try of an eviction, of a pod that its node refused, and of the oldest gang
-      whose job Slurm refused for a limit; also between passes over a gang whose job has lost its nodes.
+      whose job Slurm refused for a limit; also between decisions about a gang whose job has lost its nodes.
     * `other_pods_again_s`: the pause between checks of gangs with affinity rules, after other pods came or went.
     * `recheck_spread_s`: the pause before gangs are checked after a change of nodes, because nodes change in groups.
     * `recheck_turn_s`: the longest time that such checks hold the event loop.

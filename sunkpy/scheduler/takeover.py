@@ -51,7 +51,7 @@ class Takeover:
 
     async def run(self) -> None:
         """Find all Slurm jobs of gangs, and then allow submits. After that, search from time to time for jobs of gangs
-        that the ledger does not have, until cancelled.
+        that the scheduler's records do not have, until cancelled.
 
         Such a job was left by a leader that died, or was made by a submit that Slurm answered too late. A poll shows
         its state, but not to which gang it belongs.
@@ -66,8 +66,8 @@ class Takeover:
                 await self._find_all(sent_after=self._leader.clock())
 
     async def _find_all(self, *, sent_after: float) -> None:
-        """Read all pending and running jobs in Slurm that the ledger does not have. Try again until Slurm can
-        be read.
+        """Read all pending and running jobs in Slurm that the scheduler's records do not have. Try again until Slurm
+        can be read.
         """
         log = self._log.warning
         while True:
@@ -90,8 +90,8 @@ class Takeover:
         gc.freeze()  # else each garbage collection would walk these objects, and hold the event loop
 
     def _read_note(self, old: Pod | None, new: Pod | None) -> None:
-        """If a new pod's binding note (its annotations) names a job that is not known as its gang's, have this job read
-        from Slurm. An earlier leader may have bound the pod.
+        """If a new pod's binding note (annotations that name its gang and job) names a job that is not known as a job
+        of its gang, have this job read from Slurm. An earlier leader may have bound the pod.
         """
         if new is None or (old is not None and old.uid == new.uid) or (job := noted_job(new)) is None:
             return
@@ -104,8 +104,8 @@ class Takeover:
     # ------------------------------------------------------ 2. what jobs say
 
     def _learned(self, id: JobId, job: SlurmJob | None, asked_at: float, has_nodes: bool) -> None:
-        """Take into account what Slurm has said of a job: put the job, and the pods whose notes name it, into the job's
-        gang. A job that has ended counts only if pods on nodes were bound under it.
+        """Take into account what Slurm has said of a job: put the job, and the pods whose annotations name it, into the
+        job's gang. A job that has ended counts only if pods on nodes were bound under it.
 
         Args:
             id: the job's ID.
@@ -137,10 +137,10 @@ class Takeover:
             record.fire()
 
     def _find_own_job(self, record: GangRecord) -> None:
-        """Record the job under which the gang's pods on nodes were bound, if that is not known yet: a job of the gang
-        that their notes name, or else a job of the gang that has started.
+        """Record under which job the gang's pods on nodes were bound, if that is not known yet: a job of the gang that
+        the pods' annotations name, or else a job of the gang that has started.
 
-        A job that waits, and that no note names, does not count: it is the replacement for these pods' lost job.
+        A job that waits, and that no pod names, does not count: it is the replacement for these pods' lost job.
         """
         bound = [pod for pod in self._members.pods_of(record.id) if pod.spec.node_name]
         noted = {noted_job(pod) for pod in bound}
@@ -149,8 +149,8 @@ class Takeover:
             record.bound_to = max(own, key=lambda job: (job.id in noted, job.is_live, job.id)).id
 
     def hurry(self, record: GangRecord) -> None:
-        """Have the jobs in the notes of the gang's pods read before other jobs, and apply what is already known of the
-        gang's jobs, because a Prolog or Epilog waits for an answer. Nothing happens if all jobs of gangs are known.
+        """Have those jobs read first that the annotations of the gang's pods name, and apply what is already known of
+        the gang's jobs, because a Prolog or Epilog waits for an answer. Nothing happens if all jobs of gangs are known.
         """
         if self._ledger.all_jobs_known:
             return
@@ -166,8 +166,8 @@ class Takeover:
     # --------------------------------------------------- 3. all jobs are known
 
     async def _open_submits(self) -> None:
-        """Record that all jobs of gangs are known. From now on jobs may be submitted, and gangs are decided about whose
-        pods on nodes have no right note of their job.
+        """Record that all jobs of gangs are known. From now on jobs may be submitted. Gangs are decided about whose
+        pods on nodes have no annotations that prove under which job they run.
         """
         self._ledger.all_jobs_known = True
         async for record in in_turns(self._ledger):
@@ -188,9 +188,9 @@ class Takeover:
         return None if self._ledger.all_jobs_known else self._why_unproved(record)
 
     def _why_unproved(self, record: GangRecord) -> str | None:
-        """Return in words why nothing may be decided about a gang while Slurm may have jobs of gangs that the ledger
-        lacks. None if no pod of the gang is on a node, if the notes of those pods prove under which job they run, or if
-        they need no job.
+        """Return in words why nothing may be decided about a gang while Slurm may have jobs of gangs that the records
+        lack. None if no pod of the gang is on a node, if the annotations of those pods prove under which job they run,
+        or if they need no job.
         """
         pods = self._members.pods_of(record.id)
         if any((job := noted_job(pod)) is not None and not self._is_known(job) for pod in pods):
@@ -202,16 +202,16 @@ class Takeover:
         return None if gang is not None and gang.never_queues else "the jobs that nobody has noted are being read"
 
     def _is_known(self, job: JobId) -> bool:
-        """True if it is known to which gang a job belongs, if to any. It stays known after the job has ended and left
-        the ledger.
+        """True if it is known to which gang a job belongs, if to any. It stays known after the job has ended and its
+        record has been removed.
         """
         if job not in self.jobs.whose and (record := self._ledger.by_job(job)) is not None:
             self.jobs.whose[job] = record.id
         return job in self.jobs.whose
 
     def _is_proved(self, id: GangId, bound: Iterable[Pod]) -> bool:
-        """True if each of these pods names a job in its note, one of these jobs belongs to the gang, and Slurm has
-        forgotten all jobs that do not. Then it is certain under which job of the gang the pods run.
+        """True if the annotations of each of these pods name a job, one of these jobs belongs to the gang, and Slurm
+        has forgotten all of them that do not. Then it is certain under which job of the gang the pods run.
         """
         jobs = {noted_job(pod) for pod in bound}
         whose = {NOBODY if job is None else self.jobs.whose.get(job) for job in jobs}

@@ -162,7 +162,7 @@ class Allocator:
 
     async def write(self, plan: DevicePlan) -> None:
         """Write the chosen devices into the claims of the pods. If one write fails, the devices of all these pods are
-        freed again.
+        freed again, as far as possible.
 
         Raises:
             Refused: the apiserver refuses a write, and would refuse it again.

@@ -2,8 +2,8 @@
 answer is sent when the gang's snapshot allows that.
 
 A Prolog's call shows that its job has the node, and an Epilog's that its job has lost the node. Before that counts,
-Slurm must say that the job belongs to a gang and has or had this node. `sunkpy.core.gang.hooks` decides what a call
-waits for. A call waits `LONG_POLL_S` at most; then the node is told to ask again.
+Slurm must say that the job belongs to a gang and has this node. `sunkpy.core.gang.hooks` decides what a call waits for.
+A call waits `LONG_POLL_S` at most; then the node is told to ask again.
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ class Hooks:
         """Answer an Epilog: record that its job has lost this node, and wait until the job's pods have left the node.
         After `LONG_POLL_S` the answer is that the node has to ask again.
 
-        The pods stay, and the Epilog may end, if Slurm does not confirm that the job has ended here.
+        If Slurm does not confirm that the job has ended on this node, this is not recorded. Then either the Epilog may
+        end and the pods stay on the node, or the node has to ask again.
         """
         try:
             proved = await self._proof.of(call)
@@ -200,8 +201,8 @@ class Hooks:
         return max((self._leader.clock() - since for since in self._waiting_since.values()), default=0.0)
 
     async def _refusal(self, record: GangRecord, job: Job, node: str) -> HookAnswer | None:
-        """Return the answer to an Epilog if Slurm does not confirm that the job has lost this node; None if the job has
-        lost it.
+        """Return the answer to an Epilog if Slurm, when it is asked, says that the job still runs, perhaps without this
+        node, or does not know the job. None if the job has ended, so the Epilog counts.
 
         The Epilog alone proves nothing: slurmctld makes nodes end a job that it does not know, although it has never
         said that the job ended.

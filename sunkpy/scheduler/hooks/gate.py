@@ -107,10 +107,12 @@ class Gate:
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
-        """Answer a Prolog whether pods of earlier jobs have left its node (the gate is open), or what they wait for. If
-        the gate is open, the answer names the jobs whose marker files the node can remove.
+        """Answer a Prolog whether its job may start: whether pods of earlier jobs have left the node, or what has to
+        happen before. If the job may start, the answer names the jobs whose marker files the node can remove. A marker
+        file says that a job may have pods on the node.
 
-        Pods of a lost job are evicted if they hold the node too long. After `LONG_POLL_S` the answer is to ask again.
+        Pods of a lost job are evicted if they stay on the node too long. After `LONG_POLL_S` the answer is to ask
+        again.
 
         Raises:
             SlurmError: Slurm could not be asked for the states of the jobs that have a marker file or a pod on the
@@ -192,7 +194,7 @@ class Gate:
 
     def _near(self, call: HookCall, node: str) -> list[GangRecord]:
         """Return the records of the gangs that have a pod on the node, as far as the watch shows, or a job with a
-        marker file there.
+        marker file there, which says that the job may have pods on the node.
         """
         on_node = (self._ledger.get(self._members.find_id(pod)) for pod in self._members.on_node(node))
         marked = (self._ledger.by_job(job) for job in call.marked)
@@ -255,8 +257,9 @@ class Gate:
         return not job.is_ended and call.node in job.nodes
 
     def _over(self, marked: tuple[JobId, ...], states: JobStates) -> tuple[JobId, ...]:
-        """Return those of the jobs with a marker file on the node that can no longer have pods there: they have ended,
-        or Slurm does not know them, and their gangs do not need them any more. The node can remove these files.
+        """Return those jobs with a marker file on the node that no longer have pods there: they have ended or are
+        unknown to Slurm, and no gang has them as a live job or has pods that run under them. The node can remove these
+        files. A marker file says that a job may have pods on the node.
         """
         ended = (job for job in marked if job not in states or is_job_ended(states[job]))
         return tuple(job for job in ended if not self._holds(job))

@@ -19,7 +19,7 @@ class HookCall(msgspec.Struct, frozen=True):
         gang: the comment of the job as the node knows it. It shows which job is meant, because a slurmctld that has
             lost its state may give the same ID to another job.
         marked: when a Prolog asks whether earlier pods have left the node: the jobs that have a marker file on the
-            node.
+            node, because they may have pods there.
     """
 
     job_id: JobId
@@ -29,12 +29,12 @@ class HookCall(msgspec.Struct, frozen=True):
 
 
 class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of the answer to a Prolog or Epilog.
+    """The body of the answer to a Prolog or Epilog. A marker file on a node says that a job may have pods there.
 
     Args:
         done: True if the Prolog or Epilog may end; False if it has to ask again.
         why: what it has to wait for, or why it need not wait.
-        kept: True if an Epilog may end although pods stay on the node. Then the job's marker file has to stay there
+        kept: True if an Epilog may end although pods of its job stay on the node. Its marker file has to stay there
             too.
         over: the jobs whose marker files the node can remove.
     """

@@ -44,8 +44,8 @@ class HookServer:
         return app
 
     def answer_by(self, hooks: Hooks | None) -> None:
-        """Let `hooks` answer calls from now on, because this replica leads. None: this replica does not lead any more,
-        and calls are redirected.
+        """Let `hooks` answer calls from now on, because this replica leads. None: this replica does not lead any more;
+        calls are redirected to the leader, or refused if there is none.
         """
         self.hooks = hooks
 

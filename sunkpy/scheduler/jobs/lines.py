@@ -68,7 +68,9 @@ class SubmitLines:
             self.next_turn()
 
     def next_turn(self) -> None:
-        """Let the oldest gang of each line submit."""
+        """Let the oldest gang of each line submit. In a line stand the gangs whose jobs Slurm has refused for the same
+        limit.
+        """
         for limit, line in tuple(self._lines.items()):
             self._forget_gone(line)
             if not line.waiting:
@@ -78,8 +80,8 @@ class SubmitLines:
             self._turn(line)
 
     def why_waits(self, record: GangRecord, spec: JobSpec) -> str:
-        """Return empty text if the gang may submit this job now. If it may not, because older gangs wait for the same
-        limit, put it into their line and return the reason.
+        """Return empty text if the gang may submit this job now. If other gangs wait for the same limit of Slurm, and
+        it is not this gang's turn, put the gang into their line and return the reason.
         """
         line = self._lines.get(_limit(spec))
         if line is None or record.id in line.asking or not line.waiting:
@@ -118,7 +120,7 @@ class SubmitLines:
 
     def _turn(self, line: _Line) -> None:
         """Let the oldest gang of the line submit. If it has not submitted since it was last allowed to, let another
-        gang submit too.
+        gang submit too. In the line stand the gangs whose jobs Slurm has refused for one limit.
         """
         oldest = line.oldest
         is_silent = oldest in line.asking

@@ -37,10 +37,10 @@ _UNWATCHED_S = 60.0
 
 
 class JobPoller:
-    """Reads the states of all jobs while a gang has a job, records them in the ledger (the records of gangs), and puts
-    the gangs whose jobs have changed into the queue for a decision.
+    """Reads the states of all jobs while a gang has a job, records them, and puts the gangs whose jobs have changed
+    into the queue for a decision.
 
-    `on_states` is called with each answer of Slurm, before the ledger records it. `have_hooks` returns whether Prologs
+    `on_states` is called with each answer of Slurm, before the answer is recorded. `have_hooks` returns whether Prologs
     and Epilogs call the scheduler from all nodes.
     """
 

@@ -39,8 +39,8 @@ whether the job's nodes could be read.
 
 
 class JobSearch:
-    """Reads jobs that the ledger does not have, to find the gang to which each belongs. `learned` is called with each
-    job that was read, and with each job that Slurm does not know.
+    """Reads jobs from Slurm that the scheduler's records do not have, to find the gang to which each belongs. `learned`
+    is called with each job that was read, and with each job that Slurm does not know.
     """
 
     def __init__(self, leader: Leader, *, learned: Learned) -> None:
@@ -67,7 +67,7 @@ class JobSearch:
             self._ask(job)
 
     async def all(self, *, sent_after: float) -> None:
-        """Read all pending or running jobs that the ledger does not have, in a search that begins later than
+        """Read all pending or running jobs that the scheduler's records do not have, in a search that begins later than
         `sent_after` (monotonic seconds). Callers at about the same time share one search.
 
         Raises:
@@ -90,8 +90,8 @@ class JobSearch:
         self._queue.add(job)
 
     async def _read_all(self) -> None:
-        """Read all jobs in Slurm that the ledger does not have, and the jobs that are queued already. Return when each
-        was tried once.
+        """Read all jobs in Slurm that the scheduler's records do not have, and the jobs that are queued already. Return
+        when each was tried once.
 
         Raises:
             SlurmError: Slurm, or one of the jobs, could not be read.

@@ -176,13 +176,13 @@ class Cluster:
         return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
 
     def slurmd_of(self, slurm_node: str) -> Pod | None:
-        """Return the slurmd pod that is a Slurm node; None if there is none."""
+        """Return the pod in which the slurmd of a Slurm node runs; None if there is none."""
         return _best(self._slurmd_of.of(slurm_node))
 
     def path_to(self, slurm_node: str) -> tuple[str, ...]:
         """Return the names of the switches above a Slurm node, the one with most nodes below it first; empty if they
-        are unknown. They come from the Node label that the settings name, or else from the annotation that the syncer
-        writes on the slurmd pod.
+        are unknown. They come from the Node label that the settings name. If the settings name none, they come from the
+        annotation that the syncer writes on the slurmd pod.
         """
         if label := self._settings.switch_label:
             node = self.node_behind(slurm_node)
@@ -232,8 +232,8 @@ class Cluster:
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
     def avoid_as_before(self, verdict: CachedVerdict[Sequence[Pod], Mapping[str, str]]) -> bool:
-        """True if a cached answer of `avoided_nodes`, which nodes pods must avoid, would still be the same now. An
-        answer that was given without a look at the nodes holds as long as no pod on a node has anti-affinity.
+        """True if a cached answer of `avoided_nodes`, which nodes pods must avoid, would still be the same now. If it
+        was given because no pod had such rules, it holds as long as no pod on a node has anti-affinity.
         """
         if verdict.template is None:
             return self.neighbours.is_open

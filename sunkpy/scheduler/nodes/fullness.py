@@ -71,7 +71,9 @@ class Fullness:
         )
 
     def holds(self, answer: FullNodes) -> bool:
-        """True if a cached answer, which nodes are full, would still be the same now."""
+        """True if a cached answer to the question which nodes are too full for certain pods would still be the same
+        now.
+        """
         return self._answers.holds(answer)
 
     def too_many_pods(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> Full:

@@ -75,7 +75,7 @@ class Gangs:
 
     def recognise(self, record: GangRecord) -> None:
         """Make the value of a gang from its pods as they are now, and store it in the gang's record. Nothing happens if
-        the stored value is not doubted: nothing has changed since it was made.
+        nothing has changed since the stored value was made.
         """
         if not record.is_doubted:
             return

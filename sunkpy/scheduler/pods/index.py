@@ -162,8 +162,8 @@ class PodsByGang:
         return self._ids.get(pod.uid)
 
     def says(self, pod: Pod, id: GangId) -> bool:
-        """True if the pod, by its labels, annotations and owners as they are now, belongs to gang `id`. That includes a
-        gang of this pod alone, made because the pod had to leave the gang that it names.
+        """True if the pod, by its labels, annotations and owners as they are now, belongs to gang `id`. Also True if
+        `id` is the gang of this pod alone that was made when the pod left the gang that it names.
         """
         said = self._recognition.identify(pod)
         return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
@@ -232,18 +232,18 @@ class PodsByGang:
 
     def make_solo(self, pod: Pod) -> None:
         """Make a pod a gang of its own, because the job of its gang has no place for it or does not have its node.
-        Nothing happens if the pod's gang is unknown, or is already of this pod alone.
+        Nothing happens if the pod's gang is unknown, or if the pod is a gang of its own already.
         """
         base = self._ids.get(pod.uid)
         if base is not None and not solo_pod(base):
             self._move(pod, apart_id(base, pod))
 
     def expect(self, id: GangId) -> None:
-        """Record that a gang of one pod exists that left another gang, because a job of an earlier leader names it. The
-        pod itself was not seen yet. Nothing happens for other gangs.
+        """Record that an earlier leader made the gang `id` for a single pod that had left another gang, because a job
+        names it. The pod was not seen yet. Nothing happens if `id` is not such a gang.
 
-        A user can write such a gang into a job's comment. So it is used only for a pod that belongs to the other gang
-        by its labels and owners.
+        A user can write such a gang into a job's comment. So it counts only if the pod belongs to the other gang by its
+        labels and owners.
         """
         if solo_pod(id):
             self._solo.note(id)

@@ -1,9 +1,9 @@
-"""Decides which gangs are looked at again after a change. All parts of the scheduler may call this module; it calls
-only the records of gangs (the ledger).
+"""Decides which gangs are looked at again after a change. All parts of the scheduler may call this module. It calls
+only the ledger, which has the records of gangs.
 
 A change is only recorded here: the stored value of the gang is marked as outdated (doubted), and the gang is put into
-the queue in which its value is made again (`scheduler.pods.gangs`), or into the queue for a decision (a pass). After a
-change of nodes, or of pods on nodes, `recheck` puts those waiting gangs into the queue that this change concerns.
+the queue in which its value is made again (`scheduler.pods.gangs`), or into the queue for a decision. After a change of
+nodes, or of pods on nodes, `recheck` puts those waiting gangs into the queue that this change concerns.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def _at_most(record: GangRecord) -> Urgency:
 
 def _may_be(is_concerned: Callable[[GangRecord], bool], record: GangRecord, metrics: SchedulerMetrics) -> bool:
     """Return what `is_concerned` says of a gang: whether a change concerns the gang. True also if `is_concerned` fails:
-    the pass over the gang then reports the error.
+    then the gang is decided about again, and that reports the error.
     """
     try:
         return is_concerned(record)
