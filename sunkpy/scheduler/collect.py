@@ -51,8 +51,8 @@ class Collector:
         """Return the gang's snapshot, and the facts (`Grounds`) from which its eligible nodes were found.
 
         The snapshot has eligible nodes, on which the gang may run, only if the gang still needs nodes and they are
-        known. It forbids to submit a job as long as the gang may have a job that this leader does not know yet, its
-        namespace is unknown, or a ResourceClaim of its pods does not exist.
+        known. It says that no job may be submitted as long as the gang may have a job that this leader does not know
+        yet, its namespace is unknown, or a ResourceClaim of its pods does not exist.
         """
         seen = self._gangs.of(record)
         snapshot = self._known(record, seen)

@@ -1,5 +1,5 @@
-"""Carries out the actions that were decided for a gang. One `match` statement finds the call for each kind of action. A
-write checks that it meets the object that was meant, and may be repeated.
+"""Carries out the actions that were decided for a gang. One `match` statement calls the right part of the scheduler for
+each kind of action. An action that failed may be carried out again.
 """
 
 from __future__ import annotations

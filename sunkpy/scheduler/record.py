@@ -158,9 +158,13 @@ class GangRecord:
     """What the scheduler has noted about one gang. Times are seconds of the monotonic clock.
 
     Args:
+        seen_at: when the scheduler first saw the gang.
+        jobs: the gang's Slurm jobs, by job ID.
+        members: what was noted about each of the gang's pods, by pod uid.
         bound_to: the Slurm job under which the gang's pods were bound; None if no such job is known.
         displaced: Slurm node → the job to which Slurm gave the node after the gang's own job was lost.
         ends_counted: the jobs whose end has already been taken into account.
+        state: the state of the gang at the last decision; None before the first one.
         retry_at, refused: no job is submitted before the time `retry_at`, and `refused` says why.
         failures: how many tries have failed in a row; each makes the next pause longer.
         refusals: Slurm node → why its kubelet refused a pod of the gang, and until when the next jobs avoid the node.

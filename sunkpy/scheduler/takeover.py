@@ -4,11 +4,11 @@ A pod's binding note is a group of annotations that name the gang and the job wi
 
 1. The binding notes of all pods are read, also of pods that come later (`read_notes`).
 2. Slurm is asked for each job by itself: first for jobs whose Prolog or Epilog calls, then for jobs in notes, then for
-   all others. A gang is decided about, and its Prologs and Epilogs are answered, once the jobs in the notes of its pods
-   are known.
-3. When all jobs of gangs are known (`Ledger.all_jobs_known`), jobs may be submitted, and gangs are decided about that
-   have a pod on a node without a right note. Before that, a gang may have a job that no pod names, so `collect` lets no
-   gang submit.
+   all others. The scheduler decides about a gang, and answers its Prologs and Epilogs, once the jobs in the notes of
+   its pods are known.
+3. When all jobs of gangs are known (`Ledger.all_jobs_known`), jobs may be submitted, and the scheduler also decides
+   about gangs that have a pod on a node without a right note. Before that, a gang may have a job that no pod names, so
+   `collect` lets no gang submit.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class Takeover:
     # --------------------------------------------------- 3. all jobs are known
 
     async def _open_submits(self) -> None:
-        """Record that all jobs of gangs are known. From now on jobs may be submitted. Gangs are decided about whose
-        pods on nodes have no annotations that prove under which job they run.
+        """Record that all jobs of gangs are known. From now on jobs may be submitted, and the scheduler also decides
+        about gangs whose pods on nodes lack annotations that prove under which job they run.
         """
         self._ledger.all_jobs_known = True
         async for record in in_turns(self._ledger):

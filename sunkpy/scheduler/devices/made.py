@@ -31,8 +31,8 @@ _TOKEN_S: Final = 600
 
 
 class Refused(Exception):
-    """`pod` cannot be bound to `node`; the text says why, and what a person can do about it. `is_of_others` is True if
-    other pods are in the way, which may leave.
+    """The error that `pod` cannot be bound to `node`. The text says why, and what a person can do about it.
+    `is_of_others` is True if other pods are in the way, which may leave.
     """
 
     def __init__(self, pod: Pod, why: str, *, node: str = "", is_of_others: bool = False) -> None:

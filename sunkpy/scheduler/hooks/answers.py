@@ -265,8 +265,8 @@ class Hooks:
         """Return in words which pods of the gang are still on the node of the calling slurmd pod; None if none are. The
         apiserver is asked, because a watch may lag behind.
 
-        A pod never changes its node, so it is not asked for pods that the watch shows on other nodes. If it were, the
-        requests for all Epilogs of a gang would grow with the square of the gang's size.
+        A pod never changes its node, so the apiserver is not asked about pods that the watch shows on other nodes. If
+        it were, the requests for all Epilogs of a gang would grow with the square of the gang's size.
         """
         known = self._members.pods_of(record.id)
         elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}

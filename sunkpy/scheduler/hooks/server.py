@@ -3,7 +3,8 @@
     200 {"done": true}              the hook may end; `kept`, `over`: which marker files on the node stay or go
     202 {"done": false, "why": …}   not yet: ask again at once (each call waits up to 20 s by itself)
     307 Location: …                 another replica leads
-    400, 401, 403 {"why": …}        the call is wrong: repeating it does not help
+    400 {"why": …}                  the body of the call is malformed
+    401, 403 {"why": …}             the token is not accepted, or its pod may not speak for this node or job
     429 {"why": …}                  this address has sent too many tokens that were not accepted: ask again later
     503 {"why": …}                  no replica leads yet, or Slurm or Kubernetes could not be read: ask again later
 

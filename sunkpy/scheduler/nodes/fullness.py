@@ -60,8 +60,8 @@ class Fullness:
 
     def of(self, specs: Iterable[PodSpec]) -> tuple[FullNodes, ...]:
         """Return, for each spec that requests a resource that Slurm does not count, a cached answer: which nodes have
-        too little left of it. There is no answer for a spec without such a resource; the number of pods on a node is
-        not meant here.
+        too little left of it. There is no answer for a spec without such a resource. The number of pods on a node is
+        not such a resource here.
         """
         asked = (self._needs(spec) for spec in specs)
         return tuple(

@@ -1,9 +1,9 @@
 """Binds pods to the nodes that Slurm gave to their job, if the kubelets there would admit them.
 
-This is done in a pass over a gang (one decision) when Slurm shows that the gang's job runs (`core.gang.decide.bound`,
-`queued`). Pods that are to be bound together are either all bound, or none: bindings are sent only when the kubelets
-would admit all of these pods. A pod counts as bound as soon as its binding is sent, because the watch shows the binding
-later. If the apiserver did not answer, the pod is read again before the next decision about its gang.
+This is done when the scheduler decides about a gang and Slurm shows that the gang's job runs (`core.gang.decide.bound`,
+`queued`). The bindings of pods that are to be bound together are sent only when the kubelets would admit all of these
+pods. A pod counts as bound as soon as its binding is sent, because the watch shows the binding later. If the apiserver
+did not answer, the pod is read again before the next decision about its gang.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ class Binder:
         """Return which of these pods, by uid, cannot be bound to their nodes because of other pods there or around, or
         because of their volumes, each with the reason.
 
-        While all watches are connected, they show the other pods; if they are not, the apiserver is asked. The
-        apiserver is also asked before a pod has to wait, because the other pod may be gone by now.
+        While all watches are connected, they show the other pods; if they are not, the apiserver is asked. If a pod
+        cannot be bound, the apiserver is asked (again) before that counts, because the other pod may be gone by now.
         """
         nodes = sorted({node.name for _, node in placed})
         if self._cluster.are_pods_known():

@@ -53,8 +53,8 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 
 class EvictionEvents:
     """Writes the Events of evicted pods, in the order of the evictions. The Event of a preempted pod names the
-    preemptor (the job that took the node). One search finds the preemptors for all pods that were evicted within
-    `preemptors_each_s`.
+    preemptor (the job that took the node), if it is found and the settings do not say that jobs are private. One search
+    finds the preemptors for all pods that were evicted within `preemptors_each_s`.
 
     The PodDisruptionBudgets of a namespace are read once for all its pods that were evicted within `budgets_after_s`.
     """
@@ -183,8 +183,8 @@ class Evictor:
     async def _evict_one(
         self, record: GangRecord, action: act.Evict, lost: str, cause: EndCause, evicted: list[Eviction]
     ) -> None:
-        """Evict one pod, and add it to `evicted`. A pod that was to be evicted because it lost its devices is first
-        checked again.
+        """Evict one pod, and add it to `evicted` if it was still there. A pod that was to be evicted because it lost
+        its devices is first checked again, and stays if it has them.
 
         `lost`: a Slurm node that the pod's job has lost, by which the job that took it is searched for.
         """

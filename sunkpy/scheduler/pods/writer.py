@@ -72,12 +72,12 @@ class PodWriter:
         return await self._kube.list_objects(paths.pods(namespace), Pod)
 
     async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
-        """Return all pods on a Kubernetes node that have not ended, of all schedulers. The list is what the apiserver
-        has now, or with `not_older_than` (a resourceVersion) what its cache has at that version or later.
+        """Return all pods on a Kubernetes node that have not ended, of all schedulers, as the apiserver has them now.
+        With `not_older_than`, a resourceVersion, the list is from the apiserver's cache at that version or later.
 
-        With an etcd before 3.4.31, which cannot report progress, the apiserver reads all pods of the cluster to list
-        what it has now. Its cache may not have reached the resourceVersion before the next pod changes. In that case
-        too the list is what the apiserver has now.
+        Without `not_older_than`, an apiserver whose etcd is older than 3.4.31, which cannot report progress, reads all
+        pods of the cluster for this list. With it, the cache may not reach that version before the next pod changes;
+        the list is then as the apiserver has it now.
         """
         there = partial(self._kube.list_objects, paths.ALL_PODS, Pod, field_selector=paths.on_node(node))
         if not_older_than:
