@@ -36,19 +36,17 @@ class PodsByNote:
         self._log = structlog.get_logger("leader")
 
     def add(self, pod: Pod, job: JobId) -> None:
-        """Remember a pod whose binding note (annotations that name its gang and job) names this job, until the job's
-        gang is known.
-        """
+        """Remember a pod whose binding note names this job, until the job's gang is known."""
         self._noted.put(job, pod.uid, pod.uid)
 
     def noting(self, job: JobId) -> list[Pod]:
-        """Return the remembered pods whose binding note (annotations that name gang and job) names this job."""
+        """Return the remembered pods whose binding note names this job."""
         pods = (self._members.find(uid) for uid in self._noted.of(job))
         return [pod for pod in pods if pod is not None]
 
     def done(self, job: JobId) -> set[GangId]:
-        """Forget the remembered pods whose binding note (annotations that name gang and job) names this job, because it
-        is known now to which gang the job belongs, if to any. Return the ids of the gangs to which these pods belong.
+        """Forget the remembered pods whose binding note names this job, because it is known now to which gang the job
+        belongs, if to any. Return the ids of the gangs to which these pods belong.
         """
         ids = {self._members.find_id(pod) for pod in self.noting(job)}
         self._noted.pop(job, None)
@@ -56,9 +54,9 @@ class PodsByNote:
 
     def settle(self, job: JobId, gang: GangId, slurm_nodes: Collection[str]) -> None:
         """Move pods into gang `gang`, because Slurm says that this job belongs to the gang and has these Slurm nodes.
-        Three kinds of pods move: pods on these nodes whose binding note (annotations that name gang and job) names this
-        job and gang; if the gang stands for one pod alone, that pod, if it confirms this; and pods on these nodes that
-        had left the gang only because Slurm has forgotten the job in their note.
+        Three kinds of pods move: pods on these nodes whose binding note names this job and gang; if the gang stands for
+        one pod alone, that pod, if it confirms this; and pods on these nodes that had left the gang only because Slurm
+        has forgotten the job in their note.
         """
         named = self._members.find(solo_pod(gang) or gang.uid)
         if named is None:
@@ -71,9 +69,9 @@ class PodsByNote:
         self._take_back(gang, slurm_nodes)
 
     def settle_forgotten(self, job: JobId) -> None:
-        """Move the pods whose binding note (annotations that name gang and job) names this job into the gang that the
-        note names, because Slurm has forgotten the job. A pod stays where it is if there is stronger evidence for its
-        present gang, such as a job on its node.
+        """Move the pods whose binding note names this job into the gang that the note names, because Slurm has
+        forgotten the job. A pod stays where it is if there is stronger evidence for its present gang, such as a job on
+        its node.
         """
         for pod, noted in self._bound_under(job):
             id = self._members.find_id(pod)
@@ -106,8 +104,8 @@ class PodsByNote:
             self._members.expect(gang)
 
     def _bound_under(self, job: JobId) -> Iterator[tuple[Pod, GangId]]:
-        """Yield the bound pods whose binding note (annotations that name gang and job) names this job, each with the
-        gang in the note. A note that names a gang of another namespace does not count.
+        """Yield the bound pods whose binding note names this job, each with the gang in the note. A note that names a
+        gang of another namespace does not count.
         """
         for pod in self.noting(job):
             gang = noted_gang(pod) if is_noted_on(pod, job) else None
@@ -150,5 +148,5 @@ class PodsByNote:
 
 
 def is_noted_on(pod: Pod, job: JobId) -> bool:
-    """True if the pod has a node, and its binding note (annotations that name gang and job) names this job."""
+    """True if the pod has a node, and its binding note names this job."""
     return bool(pod.spec.node_name) and noted_job(pod) == job
