@@ -49,7 +49,7 @@ def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> matching.Amou
 def full_nodes(
     needs: matching.Amounts, candidates: Iterable[Candidate], held: Mapping[str, matching.Amounts]
 ) -> dict[str, str]:
-    """Return the Slurm nodes that lack something of `needs`, and what, if pods with a job keep what they have there.
+    """Return Slurm node → which of the `needs` it lacks, for nodes that lack one because pods with a job have it.
 
     `held`: what such pods have, by Kubernetes node.
     """
@@ -73,7 +73,7 @@ def as_much(spec: PodSpec) -> Container:
     """Return one container that takes as much of a node as the whole pod, because some pods have ten thousand
     containers.
 
-    If there are more than a hundred resources, it keeps cpu, memory, ephemeral-storage and some others.
+    If the pod asks for more than a hundred resources, the container has cpu, memory, ephemeral-storage and some others.
     """
     asked = {name: amount for name, amount in requests(spec).items() if name != "pods"}
     if len(asked) > _MOST_RESOURCES:

@@ -17,12 +17,12 @@ from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
 
 
 def constraints_of(spec: PodSpec) -> tuple[SpreadConstraint, ...]:
-    """Return the constraints that keep the pod from some nodes."""
+    """Return the pod's constraints that keep it from some nodes (`DoNotSchedule`)."""
     return tuple(each for each in spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule")
 
 
 def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
-    """True if the constraint on the pod `of` is about the pod `other`, which may be the same pod."""
+    """True if the spread constraint of the pod `of` counts the pod `other`, which may be the same pod."""
     if constraint.label_selector is None or other.metadata.namespace != of.metadata.namespace:
         return False
     alike = (name for name in constraint.match_label_keys if name in of.labels)
