@@ -141,7 +141,7 @@ class ChangeBuffer(msgspec.Struct, frozen=True):
 
 
 class SayUnschedulable(msgspec.Struct, frozen=True):
-    """Step: set the condition on a placeholder pod that autoscalers look for, PodScheduled=False (Unschedulable)."""
+    """Step: set the condition that autoscalers look for, PodScheduled=False (Unschedulable), on a placeholder pod."""
 
     found: StandIn
 

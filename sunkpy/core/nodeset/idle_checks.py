@@ -96,8 +96,8 @@ class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The next steps for checks of idle machines. `begin`: Slurm nodes on which a check begins. `end`: check jobs to
     cancel. `read`: Slurm nodes with check jobs whose result is to be read.
 
-    `told`: Slurm nodes that were drained for their failed check, which need not be reported again. `halted`: NodeSets
-    in which no check begins, because too many have failed.
+    `told`: Slurm nodes that have been drained for their failed check, which is now to be noted on their pods. `halted`:
+    NodeSets in which no check begins, because too many have failed.
     """
 
     begin: tuple[str, ...] = ()
@@ -158,10 +158,10 @@ def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
     """Return the result of the check of an idle machine, which is this job; None while the check runs. A check that
     fails writes that into the job's comment before the job ends.
 
-    If the job ends in any other way than COMPLETED, the check has failed, so that a check which crashes its machine is
-    not repeated. Preemption, cancellation and a failed boot are exceptions: then the check was not made. A check that
-    has failed once runs again in the same job. It has failed unless the second run passes or the job is cancelled; the
-    syncer cancels it if somebody drains the node.
+    If the job ends as COMPLETED, the check has passed. If it ends in another way, the check has failed, so that a check
+    which crashes its machine is not repeated. Preemption, cancellation and a failed boot are exceptions: then the check
+    was not made. A check that has failed once runs again in the same job. It has failed unless the second run passes or
+    the job is cancelled; the syncer cancels it if somebody drains the node.
     """
     before = read_idle_check(pod)
     check = IdleCheck(job=job.id, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=before.passed if before else "")

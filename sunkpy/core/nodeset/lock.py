@@ -1,8 +1,8 @@
 """The lock: a taint that keeps pods of other schedulers off a Node while Slurm jobs run there.
 
-kube-scheduler knows no Slurm job: it would put its pods onto cpus and devices that Slurm has given to a job.
-The taint only keeps new pods off (NoSchedule). NoExecute would also evict workload pods, because nobody can add a
-toleration to them in time. The taint's value marks it as ours; other taints with the same key are left alone.
+kube-scheduler knows no Slurm job: it would put its pods onto cpus and devices that Slurm has given to a job. The taint
+only keeps new pods off (NoSchedule). NoExecute would also evict workload pods, because nobody can add a toleration to
+them in time. The taint's value marks it as sunkpy's; other taints with the same key are left alone.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _unmark(node: Node, told: Changes) -> NodeMark:
 
 def _keep(node: Node) -> NodeMark:
     """Return the changes for a Node whose Slurm state is unknown: cordon and taint stay. If a person took over sunkpy's
-    cordon or lifted it, only the annotations that call it sunkpy's are removed.
+    cordon or lifted it, the annotations that are no longer true are removed.
     """
     if _is_wanted_by_a_person(node):
         return NodeMark(annotations={names.ANNOTATION_CORDONED_BY: None})

@@ -119,8 +119,8 @@ def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> Remova
 
 def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
     """Return the next step for a live pod; None if it has to wait. With a `cause`: mark it for removal, and delete it
-    when the syncer has answered *and* the pod reports no job. After the drain timeout, `Force` deletes it anyway.
-    Without a cause: remove its mark.
+    when the syncer has answered *and* the pod reports no job. After the drain timeout, `Force` deletes it anyway. While
+    it waits in a rolling update, its jobs are noted on it. Without a cause: remove its mark.
     """
     token = token_of(pod)
     if cause is None:

@@ -94,7 +94,8 @@ def _drains_at_start(node: Node) -> Json:
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Return the pod's metadata: the template's labels and annotations, and ours, which replace equal names."""
+    """Return the pod's metadata: the template's labels and annotations, with sunkpy's labels in place of equal names.
+    """
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -203,8 +204,8 @@ def features(nodeset: NodeSet, node: Node) -> str:
 
 
 def weight(nodeset: NodeSet, node: Node) -> int:
-    """Return the Slurm node's weight: the value of the Node's label `spec.weightLabel`, or `spec.weight` if that value
-    is not a weight.
+    """Return the Slurm node's weight: the value of the Node label that `spec.weightLabel` names, or `spec.weight` if
+    that is not a weight.
     """
     said = node.metadata.labels.get(nodeset.spec.weight_label, "") if nodeset.spec.weight_label else ""
     is_weight = said.isascii() and said.isdecimal() and 0 < int(said) <= _HEAVIEST

@@ -129,7 +129,7 @@ class Reserved(Wire, frozen=True, kw_only=True):
 
 
 class Ask(enum.StrEnum):
-    """How the operator asks autoscalers for nodes that jobs want."""
+    """By which kind of object the operator asks autoscalers for nodes that jobs want."""
 
     NONE = "none"
     AUTO = "auto"

@@ -71,9 +71,7 @@ class Survey:
         self._found: dict[Trait, dict[str, PodVerdict]] = {trait: {} for trait in _FOUND_AGAIN}
 
     def those(self, trait: Trait) -> Mapping[str, PodVerdict]:
-        """Return the verdicts on the pods with this trait, by uid. Only some traits (`_FOUND_AGAIN`) have such a list
-        kept.
-        """
+        """Return the verdicts on the pods with this trait, by uid. Only some traits (`_FOUND_AGAIN`) are listed so."""
         return self._found[trait]
 
     @property

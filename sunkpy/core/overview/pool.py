@@ -222,7 +222,7 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
 
 
 def explain_missing(missing: Sequence[str]) -> str:
-    """Return a sentence that says from which sides (Kubernetes, Slurm) nothing could be read; empty if there are none."""
+    """Return a sentence that names the sides (Kubernetes, Slurm) from which nothing could be read; empty if none."""
     if len(missing) > 1:
         return f"Nothing could be read, neither from {missing[0]} nor from {missing[1]}."
     return f"Nothing could be read from {missing[0]}." if missing else ""

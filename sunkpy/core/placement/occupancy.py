@@ -31,7 +31,9 @@ def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) ->
 
 
 def taken_without_job(pod: Pod, *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """Return what the pod takes if it has no Slurm job, such as a daemon that names our scheduler; else nothing."""
+    """Return what the pod takes if it has no Slurm job, such as a daemon that names sunkpy's scheduler; nothing if it
+    has one.
+    """
     is_other = pod.spec.scheduler_name not in scheduler_names or _is_without_job(pod)
     return requests(pod.spec) if is_other and _is_there(pod) else {}
 
@@ -84,7 +86,7 @@ def as_much(spec: PodSpec) -> Container:
 
 
 def _is_without_job(pod: Pod) -> bool:
-    """True if the pod was bound without a job to the one node that it is made for."""
+    """True if the pod is made for one node, like a DaemonSet's pod, and was bound there without a Slurm job."""
     return names.ANNOTATION_JOB_ID not in pod.annotations and bool(matching.named_node(pod.spec))
 
 

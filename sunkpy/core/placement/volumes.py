@@ -4,11 +4,11 @@ Neither Slurm nor a kubelet's admission checks that: a pod that is bound where i
 without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
 volume yet are not submitted.
 
-If a class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. The job is
+If a storage class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. The job is
 restricted by the class, and by the free storage of nodes, if the driver of the class reports it. The pod is bound when
-the volume is there. A provisioner that cannot make it for that node takes the choice back, so that a scheduler chooses
-another. sunkpy does not choose among volumes that an administrator made beforehand: such a claim has to name its
-volume.
+the volume is there. A provisioner that cannot make the volume for that node takes the choice of the node back, so that
+a scheduler chooses another node. sunkpy does not choose among volumes that an administrator made beforehand: such a
+claim has to name its volume.
 
 A claim for one pod (ReadWriteOncePod) keeps other pods waiting until that pod has ended.
 
