@@ -279,7 +279,7 @@ def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present,
 
 
 def ended_at(found: StandIn) -> datetime | None:
-    """Return when a ProvisioningRequest failed, or when its nodes were given back; None as long as it holds."""
+    """Return when a ProvisioningRequest failed, or when its nodes were given back; None if neither has happened."""
     over = [each for each in found.status.conditions if each.type in _ENDS and each.status == "True"]
     times = [parse_rfc3339(each.last_transition_time) for each in over if each.last_transition_time]
     return min(times, default=None)

@@ -35,7 +35,7 @@ AGAIN_S: Final = 1800.0
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs wait for nodes of a NodeSet's partitions, and how many of its nodes are drained or down."""
+    """How many jobs wait for nodes of a NodeSet's partitions, and how many nodes of the NodeSet are drained or down."""
 
     jobs: int
     partitions: frozenset[str]

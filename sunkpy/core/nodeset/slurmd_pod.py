@@ -94,8 +94,7 @@ def _drains_at_start(node: Node) -> Json:
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Return the pod's metadata: the template's labels and annotations, with sunkpy's labels in place of equal names.
-    """
+    """Return the pod's metadata: the template's labels and annotations, with sunkpy's labels instead of equal names."""
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,

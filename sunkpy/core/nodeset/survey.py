@@ -160,7 +160,7 @@ class Survey:
 
 
 def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
-    """Judge all these nodes for the NodeSet, and return the sums.
+    """Judge all these nodes for the NodeSet, and return the sums of the verdicts.
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
@@ -181,7 +181,7 @@ def _surplus_order(judged: PodVerdict) -> SortKey:
 
 
 def _add(counts: Counter[H], keys: Iterable[H], by: int) -> None:
-    """Add `by` to the count of each key. A count of zero has no entry."""
+    """Add `by` to the count of each key. A count that becomes zero is removed."""
     for key in keys:
         counts[key] += by
         if not counts[key]:

@@ -127,7 +127,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Steps:
     """Return the steps that close a node at one door (Slurm or Kubernetes).
 
-    If somebody else has closed the node there, it stays as it is, unless the person names that owner with --set-by.
+    If somebody else has closed the node there, no step is planned, unless the person names that owner with --set-by.
     """
     here = [
         hold for hold in now.held.holds if hold.by_hand and (hold.door == Door.KUBERNETES) == (door == Door.KUBERNETES)

@@ -41,7 +41,7 @@ def labels_compared(pod: Pod) -> Iterator[str]:
 def crowded(
     pod: Pod, nodes: Mapping[str, Node], others: Iterable[Pod], *, is_usable: Callable[[str], bool]
 ) -> dict[str, str]:
-    """Return the Kubernetes nodes on which the pod would be one too many, and why.
+    """Return Kubernetes node → why the pod must not go there by its spread constraints: it would be one too many.
 
     Args:
         pod: a pod that is not bound.
