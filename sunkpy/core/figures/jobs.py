@@ -137,32 +137,27 @@ class Tally:
 
     @property
     def common(self) -> dict[str, int]:
-        """The figures that exist for the cluster, users, accounts and partitions. A key is the end of the metric's
-        name: `running` for `slurm_jobs_running`.
+        """The figures that exist for the cluster, users, accounts and partitions: suffix of the metric's name
+        (`running`) → number.
         """
         counts = {name: sum(n for s, n in self._records.items() if test(s)) for name, test in _STATES.items()}
         return counts | self._sums
 
     @property
     def of_all(self) -> dict[str, int]:
-        """The figures of the whole cluster. A key is the end of the metric's name: `running` for `slurm_jobs_running`.
-        """
+        """The figures of the whole cluster: suffix of the metric's name after `slurm_jobs` (`running`) → number."""
         waiting = sum(count for state, count in self._records.items() if is_job_pending(state))
         tasks = self._records.total() - waiting + self._sums["pending"]
         return self.common | {"": tasks, "nodes_alloc": len(self._nodes)}
 
     @property
     def of_person(self) -> dict[str, int]:
-        """The figures of a user or an account. A key is the end of the metric's name: `running` for
-        `slurm_user_jobs_running`.
-        """
+        """The figures of a user or an account: suffix of the metric's name (`running`) → number."""
         return self.common | {"": self._records.total(), "nodes_alloc": len(self._nodes)}
 
     @property
     def of_partition(self) -> dict[str, int]:
-        """The figures of a partition. A key is the end of the metric's name: `running` for
-        `slurm_partition_jobs_running`.
-        """
+        """The figures of a partition: suffix of the metric's name after `slurm_partition_jobs` (`running`) → number."""
         open_ = sum(n for s, n in self._records.items() if not is_job_ended(s) or "COMPLETING" in s)
         return self.common | self._waiting | {"": open_, "wait_part_node_limit": self._over_limit}
 

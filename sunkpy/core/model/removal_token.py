@@ -1,7 +1,8 @@
-"""The token of a removal: the operator writes it on a slurmd pod, and the syncer answers by copying it.
+"""The removal token: by it the operator asks, on a slurmd pod, for the pod's removal. The syncer answers by copying the
+token to another annotation when no job is in the way.
 
-It is in the annotation `sunkpy.dev/pending-deletion` as `<RFC 3339 time>/<cause>`. The time makes each token
-unique, so an answer to an earlier one never counts; the cause is for people, and becomes Slurm's drain reason.
+It is in the annotation `sunkpy.dev/pending-deletion` as `<RFC 3339 time>/<cause>`. The time makes each token unique, so
+an answer to an earlier one never counts; the cause is for people, and becomes Slurm's drain reason.
 """
 
 from __future__ import annotations
