@@ -8,15 +8,15 @@ from sunkpy.core.accounts.records import AccountRecord, AssociationRecord, QosRe
 
 
 class MakeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """The change that makes a QoS which slurmdbd does not have."""
+    """Make a QoS that slurmdbd does not have."""
 
     name: str
     after: QosRecord
 
 
 class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """The change of a QoS that sunkpy made and that differs from the values. `closes`: the values no longer have the
-    QoS, so that it takes no more jobs.
+    """Change a QoS that sunkpy made and that differs from the values. `closes`: the values no longer have the QoS, so
+    that it takes no more jobs.
     """
 
     name: str
@@ -26,14 +26,14 @@ class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """The change that makes an account which is not in the tree of this cluster, and its association."""
+    """Make an account that is not in the tree of this cluster, and its association."""
 
     after: AccountRecord
     association: AssociationRecord
 
 
 class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """The change of the description or organization of an account that sunkpy made."""
+    """Change the description or organization of an account that sunkpy made."""
 
     name: str
     after: AccountRecord
@@ -41,8 +41,7 @@ class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
-    """The change that puts a user into an account. A user whom slurmdbd does not have is made, with this account as the
-    default.
+    """Put a user into an account. A user whom slurmdbd does not have is made, with this account as the default.
 
     `is_default`: for an existing user, make this account their default in this cluster.
     """
@@ -52,7 +51,7 @@ class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
-    """The change of the parent, shares, QoS or limits of an account, or of a user in an account.
+    """Change the parent, shares, QoS or limits of an account, or of a user in an account.
 
     `closes`: the values no longer have the account or user, so that no more jobs are accepted.
     """
@@ -63,9 +62,7 @@ class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetDefaultAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """The change that makes this account the default of a user who is in it already. `before`: the old default; may be
-    empty.
-    """
+    """Make this account the default of a user who is in it already. `before`: the old default; may be empty."""
 
     association: AssociationRecord
     before: str

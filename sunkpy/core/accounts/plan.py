@@ -204,7 +204,7 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
 
 def _defaults(tree: Tree) -> Iterator[Change | str]:
     """Yield changes of default accounts for users who are already in their new default account. For the others
-    `MakeMembership` sets it. A text says that somebody else chose the present default, which stays.
+    `MakeMembership` sets it. If somebody else chose the present default, a text says that it stays.
     """
     for name, user in sorted(tree.wanted.members.items()):
         before, after = tree.now.default_accounts.get(name), default_account(user)

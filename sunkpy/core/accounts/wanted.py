@@ -108,7 +108,7 @@ class WantedAccounts(_Section, frozen=True, kw_only=True):
 
 def limits_of(wanted: WantedAccounts, user: str, membership: Membership) -> Limits:
     """Return the limits of a user in an account. If the values set no limit on submitted jobs there, it is
-    `submitted_per_user`.
+    `submitted_per_user`, except for the user of pods.
     """
     if membership.limits.submitted is not None or user not in wanted.users:
         return membership.limits

@@ -184,7 +184,7 @@ def _held(facts: NodeFacts) -> tuple[str, ...]:
 
 def _unproved(facts: NodeFacts) -> tuple[str, ...]:
     """Return as a text why no pod gets a device of this node now: Slurm's list of its devices may be an old one. Empty
-    if the list is proved, or if it or the slurmd pod could not be read.
+    if the list is surely the present one, or if it or the slurmd pod could not be read.
     """
     slurmd = next(filter(is_slurmd, facts.pods), None)
     if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
@@ -254,8 +254,7 @@ def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
 
 
 def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[DeviceOwner]:
-    """Yield the owners of one index of a GRES: the pods whose annotation names it, and the jobs to which Slurm gave it.
-    """
+    """Yield the owners of one index of a GRES: pods whose annotation names it, and jobs to which Slurm gave it."""
     node = facts.slurm.name if facts.slurm is not None else ""
     jobs: dict[JobId | None, SlurmJob] = {
         job.id: job

@@ -198,8 +198,7 @@ PENDING_REASONS: Final = {
 
 
 def pending_reason(reason: str) -> str:
-    """Return what Slurm's reason why a job waits means, in plain words; empty if this module does not know the reason.
-    """
+    """Return in plain words what Slurm's reason for a job's waiting means; empty if this module does not know it."""
     if reason.startswith("QOSMin"):
         return "it asks for less than the minimum of its QoS"
     if reason.startswith(("Assoc", "QOS")) or (reason.startswith("Max") and reason.endswith(("PerAccount", "PerUser"))):

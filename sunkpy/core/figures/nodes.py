@@ -102,7 +102,9 @@ def count_states(nodes: Iterable[SlurmNode]) -> dict[str, int]:
 
 
 def state_families(nodes: Iterable[SlurmNode]) -> Iterator[MetricFamily]:
-    """Yield metrics `slurm_nodes` and `slurm_nodes_*`, also under SUNK's other names for some of them."""
+    """Yield metrics `slurm_nodes` and `slurm_nodes_*`, some of them a second time under the names that SUNK's syncer
+    uses.
+    """
     states = Counter(node.state for node in nodes)
     yield single("slurm_nodes", "Number of Slurm nodes", states.total())
     for name, test in (*_STATES.items(), *_ALIASES.items()):

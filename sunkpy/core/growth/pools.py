@@ -1,4 +1,4 @@
-"""The NodeSets as growth sees them (pools), and the free room on their nodes that a waiting job may get.
+"""The NodeSets as growth sees them (the search for nodes that jobs lack), and the free room that their nodes have.
 
 Nodes with equal free room are one entry, however many there are: of thousands of nodes, most are full or empty.
 """
@@ -60,12 +60,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stopped(self) -> bool:
-        """True if the NodeSet requests no more nodes, until the ones that did not register have registered or are gone.
-        """
+        """True if the NodeSet requests no more nodes until its unregistered ones have registered or are gone."""
         return len(self.unregistered) >= _ENOUGH
 
     def serves(self, job: WaitingJob) -> bool:
-        """True if the NodeSet is in a partition of the job."""
+        """True if the NodeSet has nodes in a partition of the job, or could get some there."""
         return not self.partitions.isdisjoint(job.partitions)
 
     def would_do(self, job: WaitingJob) -> bool:

@@ -1,4 +1,6 @@
-"""A waiting job as growth sees it: what it asks of nodes, and whether new nodes would help it."""
+"""A waiting job as growth sees it (the search for nodes that jobs lack): what it asks of nodes, and whether new nodes
+help.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `status.growth` of NodeSets in words: for one NodeSet, and for one job."""
+"""Puts `status.growth` of NodeSets, the nodes that they lack, into words: for one NodeSet, and for one job."""
 
 from __future__ import annotations
 

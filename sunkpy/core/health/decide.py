@@ -559,8 +559,8 @@ def _cure_in_words(rule: Rule) -> str:
 
 
 def _forgotten(record: Record, view: HealthView, *, why: str) -> Record | None:
-    """Return the record after no rule finds its signal any more: a closed node comes back, a suspect one becomes well.
-    None if the suspect node has no earlier steps to remember.
+    """Return the record after its signal has ended, or after no rule names the signal any more: a closed node comes
+    back, a suspect one becomes well. None if a suspect node has no earlier steps to remember.
     """
     if record.state in CLOSED or record.state is State.RETURNING:
         return record.returned(view.now, why=why)

@@ -106,7 +106,7 @@ class Record(Wire, frozen=True, kw_only=True):
         return self.state in CLOSED
 
     def encode(self) -> str:
-        """Return the value of the annotation `sunkpy.dev/health`."""
+        """Return the record as JSON, the value of the annotation `sunkpy.dev/health`."""
         return msgspec.json.encode(self).decode()
 
     def moved(self, state: State, now: datetime, *, why: str = "") -> Record:

@@ -54,8 +54,8 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return frozenset(_ANNOTATION.findall(msgspec.json.encode(self).decode()))
 
     def problem(self, node: Node) -> str:
-        """Return why the remedy cannot be used for this Node: the Node lacks an annotation, or gives an object a wrong
-        name. Empty if the remedy can be used.
+        """Return why the remedy cannot be used for this Node: the Node lacks an annotation, or an annotation makes an
+        invalid name of an object. Empty if the remedy can be used.
         """
         if missing := self.read_annotations - node.annotations.keys():
             return f"the Node has no annotation {', '.join(sorted(missing))}"

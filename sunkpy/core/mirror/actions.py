@@ -97,9 +97,9 @@ class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """Write annotations (None removes one) and conditions to a slurmd pod.
 
-    `receipt_age_s`: how many seconds ago Slurm gave the answer for which the pod has a receipt (the annotation that
-    says that no job, or only services, are on the node); None if the time of this answer is not written.
-    `receipt_time`: the annotation that gets this time.
+    `receipt_age_s`: how many seconds ago Slurm gave the answer to which the pod's receipt belongs (the annotation that
+    says that no job is on the node, or only services); None if the time of this answer is not written. `receipt_time`:
+    the annotation that gets this time.
     """
 
     pod: Pod
@@ -110,9 +110,7 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renews_receipt(self) -> bool:
-        """True if the patch writes the time of the Slurm answer that confirms that no job, or only services, are on the
-        node.
-        """
+        """True if the patch writes when Slurm last confirmed that no job, or only services, are on the pod's node."""
         return self.receipt_age_s is not None
 
 

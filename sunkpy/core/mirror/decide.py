@@ -303,8 +303,8 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
 
 
 def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
-    """Return the write that lets the node take jobs again: lift our drain, return a node that slurmctld gave up, or
-    lift somebody else's drain whose exact reason the operator allows. Empty if none of these applies.
+    """Return the write that lets the node take jobs again: lift our drain, resume a node that slurmctld set DOWN by
+    itself, or lift somebody else's drain if the operator allows exactly its reason. Empty if none of these applies.
     """
     if node.is_drained_by_us:
         return [UndrainNode(name=node.name, pod=pod)]
@@ -375,8 +375,8 @@ def _comment(pod: Pod) -> NodeComment:
 
 
 def _withdraw(view: View, memory: MirrorMemory) -> Decision:
-    """Return the decision while Slurm's state is unknown: drop the findings, and withdraw from the pod what others act
-    on.
+    """Return the decision while Slurm's state is unknown: drop the findings, and withdraw from the pod the annotations
+    and the condition by which others would remove or evict it.
 
     `sunkpy.syncer.outage` reports the outage once for the cluster, not on each pod. `wants_next_answer` is set only if
     the answer is missing or late: when answers are trusted again, the syncer decides about all names anyway.
@@ -417,8 +417,8 @@ def _pod_patch(view: View, pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, 
 
 
 class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The confirmation that a removal token gets on the pod: annotation `key` gets the token, and annotation `time_key`
-    the time at which Slurm was asked (`at_s`).
+    """The syncer's answer, on the slurmd pod, to a token: no job is on the node, or only services. Annotation `key`
+    gets the token, and annotation `time_key` the time at which Slurm was asked (`at_s`).
     """
 
     key: str

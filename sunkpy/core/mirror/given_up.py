@@ -16,7 +16,7 @@ from sunkpy.core.model.states import NOT_RESPONDING, SlurmNode
 
 def is_given_up(node: SlurmNode) -> bool:
     """True if slurmctld set the node DOWN by itself and its slurmd answers: nobody has drained the node or set it DOWN,
-    and it is not invalid.
+    and its hardware is what Slurm's record says.
 
     A node with the reason `Not responding` does not count: slurmctld returns it by itself, or writes another reason.
     """

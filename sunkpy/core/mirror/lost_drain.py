@@ -2,8 +2,7 @@
 
 Slurm loses the record when slurmctld loses its state, or when somebody deletes the node. The cause of the drain is
 still there, so the syncer sets the drain again. The reason is still on the slurmd pod (`sunkpy.dev/drain`), also while
-Slurm cannot be read. A new record has an empty comment, because the syncer writes a comment to each node that
-registers.
+Slurm cannot be read. A record without a comment is new: the syncer writes a comment to each node that registers.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ from sunkpy.core.model.states import SlurmNode
 
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
-    """True if this write would still change the Slurm node, and would not overwrite what somebody else set meanwhile.
-    """
+    """True if this write would still change the Slurm node, and would not overwrite what others set meanwhile."""
     match action:
         case DrainNode(reason=reason):
             return not node.is_held_by_others and not (node.is_drain and node.reason == reason)
@@ -48,9 +47,9 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
 
 
 def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
-    """True if the node already shows the effect of a write, although Slurm refused the request for a list of nodes:
-    Slurm may have carried out a part of it. Only drains and the ends of drains or DOWN are compared; False for other
-    writes.
+    """True if the node already shows the effect of a write, although Slurm refused the request. A request may be for
+    many nodes, and Slurm may have carried out a part of it. False for writes other than drains, lifted drains and
+    resumed nodes.
     """
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):

@@ -85,7 +85,9 @@ def can_wait(pod: Pod, patch: PatchPod) -> bool:
 
 
 def registered_condition(pod: Pod, node: SlurmNode | None, today: datetime) -> Condition:
-    """Return the condition of the pod's readiness gate: True while Slurm knows the slurmd of this pod."""
+    """Return the condition for the pod's readiness gate: True while the slurmd of this pod is registered with Slurm,
+    and False with the reason otherwise.
+    """
     if node is None:
         return _condition(names.READINESS_GATE, False, "NotRegistered", _NO_NODE)
     if not node.is_registered:

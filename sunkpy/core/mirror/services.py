@@ -99,7 +99,7 @@ def question_of(pod: Pod | None, node: SlurmNode | None) -> ServiceQuestion | No
 def is_service(job: SlurmJob, *, scheduler: str) -> bool:
     """True if the job is a service: an allocation of pods whose Prolog has ended, so it has no process on any node.
 
-    The comment of such a job names its pods, and its owner is `scheduler`, the scheduler's Slurm user.
+    Such a job has a comment that names its pods, and belongs to `scheduler`, the scheduler's Slurm user.
     """
     is_of_pods = job.user == scheduler and job.comment.startswith(names.JOB_COMMENT_PREFIX)
     return is_of_pods and not job.is_batch and job.state == {"RUNNING"} and job.state_reason != "Prolog"

@@ -36,7 +36,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """A finding about a node, such as that it is drained and idle. Slurm's answer `number` was the first that showed
     it. The finding is proved when a later answer shows it too.
 
-    `token`: the removal token of the slurmd pod to which the finding belongs, or the pod's uid.
+    `token`: the token by which the drain or removal of the slurmd pod was asked for, or the uid of a pod that is gone.
     """
 
     token: str

@@ -30,8 +30,7 @@ class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def number(self) -> str:
-        """The job's number. For an array it comes without the list of waiting tasks, because this list becomes shorter.
-        """
+        """The job's number. For an array the list of waiting tasks is left out, because it becomes shorter."""
         return self.job.partition("_[")[0]
 
 

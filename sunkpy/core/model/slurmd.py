@@ -42,7 +42,7 @@ def is_idle(pod: Pod) -> bool:
 
 
 def is_emptied(pod: Pod) -> bool:
-    """True if Slurm says that the pod's node is drained and runs nothing."""
+    """True if Slurm says that the pod's node is drained and that no job is on it."""
     return is_idle(pod) and pod.is_condition_true(names.CONDITION_DRAIN)
 
 

@@ -137,8 +137,8 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_held_by_others(self) -> bool:
-        """True if an admin, a health check or an Epilog set DRAIN, FAIL or DOWN. Only such a DRAIN is ever lifted by
-        sunkpy, and only if a health rule names its reason.
+        """True if an admin, a health check or an Epilog set DRAIN, FAIL or DOWN. Of these, sunkpy lifts only a DRAIN,
+        and only if a health rule names its reason.
 
         In Slurm, setting DRAIN clears FAIL and replaces the reason, and lifting DRAIN clears the reason (slurmctld,
         update_node). sunkpy never sets FAIL, so FAIL is from others, whatever the reason says. A node that Slurm set

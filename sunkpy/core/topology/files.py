@@ -136,8 +136,7 @@ def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
 
 
 def path_in(layouts: Sequence[FileTopology], node: str) -> tuple[str, ...]:
-    """Return the switches above a node, under the file's names, widest first; empty if the file has none for this node.
-    """
+    """Return the switches above a node, under the file's names, widest first; empty if the file has none for it."""
     return next((layout.paths[node] for layout in layouts if node in layout.paths), ())
 
 

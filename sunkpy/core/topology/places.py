@@ -59,7 +59,7 @@ def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_bloc
     """Return the place of the Node with these labels, by the first of these sources (sets of label keys) whose labels
     the Node has. `wants_block`: a missing block is a problem.
 
-    If the Node has no source's labels, the place says what is missing for the source of which it has the most labels.
+    If no source fits, the place says what is missing for the source of which the Node has the most labels.
     """
     found = [(_switches(labels, source), source) for source in sources]
     for (values, problem), source in found:
