@@ -150,13 +150,17 @@ def is_closed_by_us(node: Node) -> bool:
 
 
 def is_remedied(node: Node) -> bool:
-    """True if a remedy is under way on this Node, so that it counts towards the cap on remedies."""
+    """True if a remedy (a repair by another program) is under way on this Node, so that it counts towards the cap on
+    remedies.
+    """
     record = read_record(node)
     return record is not None and record.state is State.REMEDY
 
 
 def next_remedy(node: Node, rules: HealthRules) -> Remedy | None:
-    """Return the remedy that a drained node waits for; None if the node is not drained or its rule has no remedy."""
+    """Return the remedy (the object that asks another program for a repair) for which a drained node waits; None if the
+    node is not drained or its rule has no remedy.
+    """
     record = read_record(node)
     rule = rules.signals.get(record.signal) if record is not None and record.state is State.DRAINED else None
     return rules.remedies.get(rule.remedy) if rule is not None else None
@@ -177,7 +181,8 @@ def waits_for_verification(node: Node, pod: Pod) -> bool:
 
 
 def remedy_name(node: Node, record: Record, remedy: str) -> str:
-    """Return the name of the object that asks for a remedy: always the same for one Node and one state of its record.
+    """Return the name of the object that asks another program for a remedy: always the same for one Node and one state
+    of its record.
 
     If the operator repeats the write after a crash, it finds the object under this name, and makes no second one.
     """

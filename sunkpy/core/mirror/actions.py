@@ -134,7 +134,9 @@ SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | SetTopology | 
 
 
 def as_write(action: MirrorAction) -> SlurmWrite | None:
-    """Return the form in which the mirror remembers this write to Slurm; None for an action on a pod."""
+    """Return what the mirror remembers of a write to Slurm: the action itself, or only its class name if it writes no
+    value. None for an action on a pod.
+    """
     match action:
         case PatchPod():
             return None
