@@ -57,7 +57,9 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
     def connect(
         cls, settings: SlurmSettings, *, recorder: Recorder | None = None, deadline: Deadline = unlimited
     ) -> Self:
-        """Return a client for these settings. It sends nothing yet. A write after the deadline raises LeaseOver."""
+        """Return a client for these settings. Nothing is sent yet. `deadline` returns for how many seconds writes may
+        still be sent; after that a write raises LeaseOver.
+        """
         tokens = token_source(settings)
         transport = Transport(
             settings.url,
@@ -71,7 +73,9 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
 
     @classmethod
     def through(cls, relay: Relay) -> Self:
-        """Return a client that sends its requests through a relay. It starts nothing yet."""
+        """Return a client that sends its requests through a relay, a program in a pod. The first request starts that
+        program.
+        """
         return cls(Transport("the scheduler's pod", relay, connection=relay))
 
     async def close(self) -> None:
@@ -80,11 +84,13 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
 
     @property
     def user(self) -> str:
-        """The Slurm user of this client's requests, by its token; empty if the token does not say."""
+        """The Slurm user of this client's requests, as its token says; empty if the token does not say."""
         return self._transport.user
 
     async def ping(self) -> Ping:
-        """Ask slurmrestd for its release, and whether slurmctld responds. The token is not checked for this."""
+        """Ask slurmrestd for its release, and whether slurmctld responds. slurmrestd does not check the token of this
+        request.
+        """
         reply = await self._transport.ask(Request(what="ping Slurm", method="GET", endpoint="ping/"), wire.PingReply)
         return Ping(
             version=await self._transport.version(),
@@ -102,7 +108,7 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
         return sum(rpc.total_time for rpc in reply.statistics.rpcs_by_message_type if rpc.is_read_of_nodes) / 1e6
 
     async def partitions(self) -> list[Partition]:
-        """Read all partitions. 2–4 ms."""
+        """Read all partitions. It takes 2–4 ms."""
         request = Request(what="read the partitions", method="GET", endpoint="partitions/")
         reply = await self._transport.ask(request, wire.PartitionsReply)
         return [

@@ -28,9 +28,9 @@ class SlurmError(Exception):
     Args:
         what: what was tried, on which object.
         endpoint: the path below the API version.
-        error_number: Slurm's error number; 0 if it gave none.
-        text: Slurm's words.
-        hint: what to do next.
+        error_number: Slurm's error number; 0 if Slurm gave none.
+        text: Slurm's message, or another text on what went wrong.
+        hint: what a person should do next.
     """
 
     def __init__(
@@ -65,7 +65,9 @@ class SlurmError(Exception):
 
     @property
     def code(self) -> str:
-        """The error's label in metrics: Slurm's number, else the HTTP status, else the class."""
+        """The label of the error in metrics: Slurm's error number; without one the HTTP status, and without both the
+        class name.
+        """
         return str(self.error_number or self.http_status or type(self).__name__.lower())
 
 
@@ -74,7 +76,8 @@ class Unreachable(SlurmError):
 
 
 class Unauthorized(SlurmError):
-    """The token was refused, also after it was renewed; or there is no token or key that this process could use."""
+    """slurmrestd refused the token, also after it was renewed; or there is no token or key that this process could use.
+    """
 
 
 class NotFound(SlurmError):
@@ -94,7 +97,9 @@ class Rejected(SlurmError):
 
 
 class LimitReached(Rejected):
-    """A limit of the user's association or QoS does not allow the job, beside other jobs or because of its own size."""
+    """A limit of the user's association or QoS does not allow the job, either beside other jobs or because of its own
+    size.
+    """
 
 
 class Malformed(SlurmError):
@@ -102,7 +107,7 @@ class Malformed(SlurmError):
 
 
 class UnreadableJob(Malformed):
-    """The nodes of a job cannot be read. `job`: the job without its nodes."""
+    """This client cannot read the nodes of a job in slurmrestd's answer. `job`: the job without its nodes."""
 
     def __init__(self, what: str, *, endpoint: str, text: str, job: SlurmJob) -> None:
         super().__init__(what, endpoint=endpoint, text=text)
@@ -110,7 +115,7 @@ class UnreadableJob(Malformed):
 
 
 class LeaseOver(SlurmError):
-    """A write after the lease has expired. It was not sent; the process is about to end."""
+    """A write was not sent, because this process's lease as leader has expired. The process is about to end."""
 
 
 _UNREACHABLE = frozenset({
@@ -145,7 +150,9 @@ _HINTS = {
 
 
 def classify(request: Request, *, http_status: int, error_number: int = 0, text: str = "") -> SlurmError:
-    """Return the error for an answer that is no success, by Slurm's number, or by the HTTP status without a number."""
+    """Return the error for an answer that reports a failure. Slurm's error number decides on the class; without a
+    number (`error_number` 0) the HTTP status does.
+    """
     return _kind(http_status, error_number)(
         request.what,
         endpoint=request.label,

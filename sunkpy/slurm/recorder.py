@@ -6,10 +6,12 @@ from typing import Protocol
 
 
 class Recorder(Protocol):
-    """Records the requests that this process sends to slurmrestd."""
+    """Receives a report of each request that this process sends to slurmrestd, for metrics."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """Record the end of a request. `endpoint`: a template such as `node/{name}`; `code`: `ok` or the error's."""
+        """Record the end of a request. `endpoint`: a template such as `node/{name}`; `code`: `ok`, or the code of the
+        error.
+        """
 
     def retried(self, endpoint: str) -> None:
         """Record that a request is about to be sent again."""
@@ -22,10 +24,10 @@ class Silent:
     """A recorder that records nothing, for tests and for programs without metrics."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """See Recorder."""
+        """Do nothing when a request ends."""
 
     def retried(self, endpoint: str) -> None:
-        """See Recorder."""
+        """Do nothing when a request is sent again."""
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
-        """See Recorder."""
+        """Do nothing with the size of a request and its answer."""

@@ -1,4 +1,4 @@
-"""A request to slurmrestd as a value, without token and API version, which the transport adds."""
+"""A request to slurmrestd as a value. `sunkpy.slurm.transport` adds token and API version when it sends the request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """True if the request changes something in Slurm."""
+        """True if the request may change something in Slurm: each method but GET."""
         return self.method != "GET"
 
     @property
@@ -60,6 +60,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return f"?{urlencode(self.params, doseq=True)}" if self.params else ""
 
     def path(self, version: str) -> str:
-        """Return the path for an API version. The name is quoted, so it stays one segment of the path."""
+        """Return the path for an API version, or for `newest` if that is older. The name is quoted, so that it stays
+        one segment.
+        """
         version = min(version, self.newest or version)
         return f"/{self.api}/{version}/{self.endpoint.format(name=quote(str(self.name), safe=''))}"

@@ -1,6 +1,6 @@
 """Makes the request bodies (`v0.0.42_job_desc_msg`) that submit, allocate or change a job.
 
-Slurm never requeues these jobs: a workload comes back as new pods of its own controller.
+The bodies forbid Slurm to requeue these jobs, because a workload comes back as new pods of its own controller.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from sunkpy.core.model.job_spec import JobSpec, Switches
 
 
 def batch_body(spec: JobSpec, *, seal: str = "") -> dict[str, object]:
-    """Return the body of POST job/submit. The seal is in `extra`, from which slurmctld's job_submit.lua removes it."""
+    """Return the body of POST job/submit. `seal`: a proof that the sender has the cluster's key; it is sent in the
+    field `extra`, from which slurmctld's job_submit.lua removes it.
+    """
     streams = {f"standard_{name}": "/dev/null" for name in ("input", "output", "error")}
     return {"job": {**_asked(spec, seal), **streams, "script": spec.script}}
 
 
 def allocation_body(spec: JobSpec, *, seal: str = "") -> dict[str, object]:
-    """Return the body of POST job/allocate, for an allocation at once or not at all."""
+    """Return the body of POST job/allocate, for an allocation that Slurm grants at once or refuses."""
     return {"job": {**_asked(spec, seal), "immediate": True}}
 
 
 def change_body(spec: JobSpec, fields: Iterable[str]) -> dict[str, object]:
-    """Return the body of POST job/{id}, which changes these fields. An empty text clears a field, if Slurm
-    allows it.
+    """Return the body of POST job/{id}, which changes these fields to the values in `spec`. An empty text clears a
+    field, if Slurm allows that.
     """
     body: dict[str, object] = {}
     for field in fields:
@@ -37,7 +39,9 @@ def change_body(spec: JobSpec, fields: Iterable[str]) -> dict[str, object]:
 
 
 def _asked(spec: JobSpec, seal: str) -> dict[str, object]:
-    """Return the fields of a job. Only what is requested is named, so that the cluster's defaults apply."""
+    """Return the fields of a job for a request body. Fields for which `spec` asks nothing are left out, so that the
+    cluster's defaults apply.
+    """
     job: dict[str, object] = {
         "name": spec.name,
         "comment": spec.comment,

@@ -1,4 +1,4 @@
-"""Finds the Slurm user of a token (`scontrol token`); slurmctld says whether the token is valid."""
+"""Finds out to which Slurm user a token (of `scontrol token`) belongs; slurmctld says whether the token is valid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sunkpy.slurm.transport import Transport
 
 
 def user_of(token: str) -> str:
-    """Return the user that a token names, without a check of its signature; empty if it is no token of Slurm."""
+    """Return the Slurm user that a token names, without a check of its signature; empty if it is not a token of Slurm.
+    """
     try:
         user = jwt.decode(token, options={"verify_signature": False}).get("sun", "")
     except (jwt.PyJWTError, RecursionError):
@@ -19,7 +20,7 @@ def user_of(token: str) -> str:
 
 
 async def proved_user(url: str, token: str) -> str:
-    """Send a read with a token to slurmctld, and return the token's user if it is accepted.
+    """Check a token by a read that slurmctld answers, and return the Slurm user that the token names.
 
     Raises:
         Unauthorized: the token is refused.
@@ -34,7 +35,7 @@ async def proved_user(url: str, token: str) -> str:
 
 
 class _GivenToken:
-    """A `TokenSource` with one token, which a viewer of the page has sent."""
+    """A source of tokens with a single one, which a viewer of the web page has sent."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -48,7 +49,7 @@ class _GivenToken:
         raise Unauthorized("make the seal of a job", text="a viewer has no key")
 
     def renew(self) -> None:
-        """Do nothing: a given token cannot be renewed."""
+        """Do nothing: only the viewer can get a new token."""
 
     def explain_refusal(self) -> str:
         return "the token is wrong or expired: scontrol token makes another one"

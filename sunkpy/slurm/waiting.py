@@ -1,7 +1,7 @@
 """Reads from slurmrestd's answer what a pending job requests of nodes.
 
-`tres_req_str` gives the request for all nodes together. It has devices only if accounting counts them, so devices are
-read from the job's own options. `shared` is always empty from v0.0.45 on.
+`tres_req_str` gives the request for all nodes together. It has devices only if Slurm's accounting counts them, so
+devices are read from the job's own options. `shared` is always empty from v0.0.45 on.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Slurm's pending reason, if it gives one."""
+        """Slurm's reason why the job is pending; empty if Slurm gives none."""
         return "" if self.state_reason == "None" else self.state_reason
 
     def waits(self, started: int) -> WaitingJob | None:
-        """Return what a pending job requests of nodes; None if it is not pending, or its last run still has nodes.
-        `started`: how many tasks of its array have started.
+        """Return what a pending job requests of nodes; None if the job is not pending, or still completes an earlier
+        run on its nodes. `started`: how many tasks of the job's array have started.
         """
         state = flags(self.job_state)
         if not is_job_pending(state) or is_job_completing(state):
@@ -116,12 +116,14 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tres_amounts(text: str) -> Mapping[str, str]:
-    """Return amounts by name of a TRES text such as `cpu=2,mem=4G,gres/gpu=1`."""
+    """Return name → amount for a TRES text such as `cpu=2,mem=4G,gres/gpu=1`."""
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
 def mib(text: str) -> int:
-    """Return the MiB of Slurm's memory text, such as `4000M` or `1.50T`; 0 if it cannot be read."""
+    """Return how many MiB Slurm's text for an amount of memory means, such as `4000M` or `1.50T`; 0 if it cannot be
+    read.
+    """
     number, unit = text.rstrip("MGTP"), text[-1:] if text[-1:] in _MIB else ""
     try:
         return round(float(number) * _MIB[unit])
@@ -130,8 +132,8 @@ def mib(text: str) -> int:
 
 
 def count_tasks(text: str) -> int:
-    """Return the number of tasks in an array text such as `1-3,7`, `0-9:3` or `2-7%1`; 1 if the job is no array. Slurm
-    shortens long lists.
+    """Return the number of tasks in an array text such as `1-3,7`, `0-9:3` or `2-7%1`; 1 if the job is no array. The
+    number is too small if Slurm has shortened a long text.
     """
     listed = _TASKS.findall(text.partition("%")[0])
     return sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in listed) or 1

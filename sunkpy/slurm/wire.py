@@ -41,7 +41,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Slurm's name for the error, then its description."""
+        """Slurm's name for the error, then its description; either may be missing."""
         return ": ".join(part for part in (self.error, self.description) if part)
 
 
@@ -59,7 +59,9 @@ class MetaData(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that every answer has. Success is 2xx and no errors."""
+    """The parts that each answer of slurmrestd has. A request has succeeded if the HTTP status is 2xx and `errors` is
+    empty.
+    """
 
     meta: MetaData = MetaData()
     errors: tuple[Failure, ...] = ()
@@ -67,7 +69,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Decode an answer.
+        """Decode the JSON text of an answer of this type.
 
         Raises:
             msgspec.DecodeError: the text is no such answer.
@@ -76,7 +78,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node in slurmrestd's answer. `state` is required: a node without state would look open and idle."""
+    """A node in slurmrestd's answer. `state` is required, because a node without a state would look open and idle."""
 
     name: str
     state: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -102,7 +104,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     specialized_cores: int = 0
 
     def to_core(self) -> SlurmNode:
-        """Return the node as decisions read it."""
+        """Return the node as the `SlurmNode` that sunkpy's decisions read."""
         return SlurmNode(
             name=self.name,
             state=flags(self.state),
@@ -131,7 +133,9 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1024)
 def flags(state: tuple[str, ...]) -> frozenset[str]:
-    """Return the flags of a state as a set. Thousands of nodes or jobs have few states, so each set is cached."""
+    """Return the flags of a node's or job's state as a set. Sets are cached, because thousands of nodes or jobs have
+    few different states.
+    """
     return frozenset(state)
 
 
@@ -143,7 +147,9 @@ class NodesReply(Reply, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Decode an answer, a long list of nodes in pieces."""
+        """Decode the JSON text of an answer. A long list of nodes is decoded in pieces, so that other threads can run
+        in between.
+        """
         return decode_in_pieces(text, cls, field="nodes", entry=WireNode)
 
 
@@ -154,14 +160,14 @@ class ExitSignal(msgspec.Struct, frozen=True):
 
 
 class ExitCode(msgspec.Struct, frozen=True):
-    """The end of a job: an exit code of its own, or a signal."""
+    """How a job ended: with an exit code of its own, or by a signal."""
 
     return_code: Number = Number()
     signal: ExitSignal = ExitSignal()
 
     @property
     def value(self) -> int:
-        """The exit code as a shell gives it: 128 + n for signal n."""
+        """The exit code of the job as a shell gives it: 128 + n if signal n ended the job."""
         signal = self.signal.id.value
         return 128 + signal if signal else self.return_code.value
 
@@ -187,7 +193,9 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocatedNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a job, in the job's order."""
+    """The nodes of a job with what it has on each, in the same order as `gres_detail`, the job's list of GRES for each
+    node.
+    """
 
     allocation: tuple[Allocation, ...] | None = ()
 
@@ -234,8 +242,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> Layout:
-        """How many tasks of the job are on each of its nodes; empty before it has nodes. `gres_detail` is in the order
-        of the nodes.
+        """How many tasks of the job are on each of its nodes; empty before the job has nodes. The entries of
+        `gres_detail` are in the order of the nodes.
         """
         allocation, details = self._allocation, self._details
         gres = [gres_count(text) for text in details] if details else [0] * len(allocation)
@@ -245,13 +253,15 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def devices(self) -> dict[str, Indices]:
-        """The indices of the job's devices on each node; empty before it has nodes."""
+        """Node → the indices of the job's GRES devices there, such as GPU 0 and 1; empty before the job has nodes."""
         pairs = zip(self._allocation, self._details, strict=False)
         return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
 
     @property
     def capacity(self) -> dict[str, Capacity]:
-        """What the job has of each node; empty before it has nodes. A job without GRES has an empty `gres_detail`."""
+        """Node → what the job has of it (CPUs, memory, GRES); empty before the job has nodes. The GRES are None if
+        `gres_detail` does not fit the nodes; a job without GRES has an empty `gres_detail`.
+        """
         allocation, details = self._allocation, self._details
         if self.gres_detail and not details:
             gres: list[dict[str, int] | None] = [None] * len(allocation)
@@ -269,7 +279,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _details(self) -> tuple[str, ...]:
-        """The job's GRES on each node, in Slurm's words; empty if Slurm does not give them for all nodes."""
+        """The job's GRES on each of its nodes, as Slurm writes them; empty if Slurm does not give them for all nodes.
+        """
         details = self.gres_detail or ()
         return details if len(details) == len(self._allocation) else ()
 
@@ -287,7 +298,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_core(self) -> SlurmJob:
-        """Return the job as decisions read it.
+        """Return the job as the `SlurmJob` that sunkpy's decisions read.
 
         Raises:
             ValueError: a list of nodes is no hostlist, or the job's share of a node cannot be read.
@@ -343,7 +354,7 @@ class WireJobState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> JobId:
-        """The ID of the job; for a task the array's, for a component the heterogeneous job's."""
+        """The ID of the job; for an array task the ID of the array, for a component the ID of the heterogeneous job."""
         return JobId(int(str(self.job_id).partition("_")[0].partition("+")[0]))
 
 
@@ -354,7 +365,9 @@ class JobsStateReply(Reply, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Decode an answer, a long list of jobs in pieces."""
+        """Decode the JSON text of an answer. A long list of jobs is decoded in pieces, so that other threads can run in
+        between.
+        """
         return decode_in_pieces(text, cls, field="jobs", entry=WireJobState)
 
 
@@ -384,7 +397,7 @@ class KillReply(Reply, frozen=True, kw_only=True):
 
 
 class WirePing(msgspec.Struct, frozen=True, kw_only=True):
-    """A slurmctld in the answer to a ping, and whether it responds to slurmrestd."""
+    """One slurmctld in the answer to a ping, and whether it responds to slurmrestd."""
 
     responding: bool = False
 
@@ -429,12 +442,12 @@ class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_read_of_nodes(self) -> bool:
-        """True for the messages that slurmrestd sends when it is asked for all nodes."""
+        """True for the two message types that slurmrestd sends to slurmctld when somebody reads all nodes."""
         return self.message_type in ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO")
 
 
 class WireStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of slurmctld's statistics, as in sdiag(1), about types of messages."""
+    """The part of slurmctld's statistics (sdiag(1)) that lists its work by type of message."""
 
     rpcs_by_message_type: tuple[WireRpc, ...] = ()
 
