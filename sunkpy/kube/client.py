@@ -1,4 +1,4 @@
-"""A client for the apiserver's verbs, with typed answers; `sunkpy.kube.connection` exchanges requests and answers."""
+"""A client for the verbs of the Kubernetes API, with typed answers. `sunkpy.kube.connection` sends its requests."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Kube:
-    """A client of one apiserver, with one identity. Close it, or use it in `async with`.
+    """A client of one apiserver, with one identity. Close it when done, or use it in `async with`.
 
-    All methods raise `sunkpy.kube.errors.KubeError`; the docstrings name the kinds a caller should tell apart.
+    All methods raise `sunkpy.kube.errors.KubeError`; their docstrings name the subclasses that a caller should tell
+    apart.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -43,7 +44,7 @@ class Kube:
     async def connect(cls, kubeconfig: Path | None = None, *, deadline: Deadline = unlimited) -> Self:
         """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
-        Writes are sent only until the deadline; after it they raise LeaseOver.
+        `deadline` returns for how many seconds writes may still be sent; after that they raise LeaseOver.
         """
         return cls(await Connection.open(kubeconfig, deadline=deadline))
 
@@ -68,14 +69,17 @@ class Kube:
         body: Json | None = None,
         content_type: str = JSON,
     ) -> bytes:
-        """Send a request for which there is no other method, and return the body of a 2xx answer."""
+        """Send any request, and return the body of a 2xx answer. Use it only if this class has no method for the
+        request.
+        """
         request = Request(method=method, path=path, params=params or {}, body=body, content_type=content_type)
         return await self._connection.send(request)
 
     # ------------------------------------------------------------------ reads
 
     async def get(self, path: str, type_: type[T], *, accept: str = JSON) -> T:
-        """Return one object, or another answer at this path, decoded as `type_`. `accept`: the form of the answer.
+        """Return one object, or another answer at this path, decoded as `type_`. `accept`: the wanted media type of the
+        answer.
 
         Raises:
             NotFound, Forbidden, Unavailable.
@@ -101,16 +105,16 @@ class Kube:
         """Return all objects under a collection path, from one consistent read.
 
         Args:
-            path: the collection.
-            item_type: what each is decoded as.
-            label_selector: only those with these labels.
-            field_selector: only those with these fields.
+            path: the path of the collection.
+            item_type: what each object is decoded as.
+            label_selector: return only objects with these labels.
+            field_selector: return only objects with these fields.
             may_be_old: read from the apiserver's cache. Do not use it for a decision that stale data makes wrong: an
                 apiserver that lags may show what is long gone, and not show what is there.
             not_older_than: as `may_be_old`, but with all changes up to this resourceVersion.
 
         Raises:
-            Gone: as `pages`.
+            Gone: the list took so long that its resourceVersion is no longer available; begin again.
             Unavailable: the apiserver's cache is older than `not_older_than`.
             UnreadableAnswer: one object does not look like `item_type`.
         """
@@ -128,14 +132,15 @@ class Kube:
     async def pages(
         self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", are_large: bool = False
     ) -> AsyncIterator[decoding.ListPage]:
-        """Yield all objects in parts, as they were at one moment; there is at least one part. See `list_objects`.
+        """Yield all objects of a collection in parts (at least one), as they were at one moment. `may_be_old`,
+        `not_older_than`: as in `list_objects`.
 
         With `may_be_old` there is one part: from its cache the apiserver answers with all objects, whatever the limit.
-        With `are_large` (objects of up to 1.5 MB) the first part has a few objects, and no part more than a leader has
-        memory for.
+        With `are_large` (objects of up to 1.5 MB) the first part has at most 20 objects. Later parts have fewer objects
+        if those of the part before were large, so that a leader has enough memory for each part.
 
         Raises:
-            Gone: it took so long that the version is no longer available; begin again.
+            Gone: the list took so long that its resourceVersion is no longer available; begin again.
             UnreadableAnswer: an answer is not a list.
         """
         limit, most = (_FEW, _MOST_LARGE) if are_large else (PAGE, PAGE)
@@ -162,7 +167,7 @@ class Kube:
         `on_open` is called when the server has accepted the watch, because the first event may come long after that.
 
         Raises:
-            Gone: the version is too old; list again.
+            Gone: `resource_version` is too old; list again.
             Unavailable: the connection broke.
         """
         watch = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
@@ -181,23 +186,25 @@ class Kube:
         return await self.request("POST", path, body=body)
 
     async def patch(self, path: str, body: Json, *, content_type: str = MERGE_PATCH) -> bytes:
-        """Merge `body` into an object (RFC 7386: null removes a key). If `body` has `metadata.resourceVersion`, the
-        object must still have it.
+        """Merge `body` into an object (RFC 7386: null removes a key), and return the stored object as JSON. If `body`
+        has `metadata.resourceVersion`, the object must still have that version.
         """
         return await self.request("PATCH", path, body=body, content_type=content_type)
 
     async def apply(self, path: str, body: Json, *, field_manager: str) -> None:
-        """Write an object by server-side apply, and take over fields that others have set (KEP-555)."""
+        """Write an object by server-side apply, and take over those of its fields that other managers have set
+        (KEP-555).
+        """
         params = {"fieldManager": field_manager, "force": "true"}
         await self.request("PATCH", path, body=body, params=params, content_type=APPLY_PATCH)
 
     async def delete(
         self, path: str, *, uid: str = "", resource_version: str = "", grace_period_s: int | None = None
     ) -> None:
-        """Delete an object, only if it still has that uid and resourceVersion.
+        """Delete an object. If `uid` or `resource_version` is given, delete it only if it still has them.
 
         Raises:
-            Conflict: the object has changed, or is another one by now.
+            Conflict: the object has changed, or another object has its name by now.
             NotFound: the object is gone already.
         """
         preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
@@ -211,10 +218,10 @@ class Kube:
         await self.request("DELETE", path, body=body)
 
     async def bind(self, namespace: str, name: str, *, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        """Bind a pending pod to a node; the apiserver merges the annotations into the pod in the same write.
+        """Bind a pending pod to a node. The apiserver merges the annotations into the pod in the same write.
 
         Raises:
-            Conflict: the pod is bound already, or another pod has its name.
+            Conflict: the pod is bound already, or another pod (with another uid) has its name.
         """
         body = {
             "apiVersion": "v1",
@@ -225,11 +232,11 @@ class Kube:
         await self.request("POST", f"{paths.pod(namespace, name)}/binding", body=body)
 
     async def review_token(self, token: str, *, audience: str = "") -> TokenReview:
-        """Return whose token this is, as the apiserver says. Without an audience the token has to be for the apiserver
-        itself.
+        """Ask the apiserver whose token this is, and whether it is valid for `audience`. If `audience` is empty, the
+        token has to be for the apiserver itself.
 
         Raises:
-            Forbidden: we may not create TokenReviews.
+            Forbidden: this process may not create TokenReviews.
         """
         body = {
             "apiVersion": "authentication.k8s.io/v1",

@@ -1,11 +1,12 @@
-"""One HTTP exchange with the apiserver.
+"""Sends HTTP requests to the apiserver, and returns the answers.
 
-The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because
-its models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here: each caller is a
-reconcile that runs again. A write has no more time than its deadline leaves (see `sunkpy.runtime.deadline`).
+The official client supplies connections, TLS, kubeconfig and token refresh. Bodies are sent and decoded by sunkpy,
+because the official client's models cost 75 times the time and 20 times the memory of a typed decode. Nothing is
+retried here, because each caller is a reconcile that runs again. A write has no more time than its deadline leaves (see
+`sunkpy.runtime.deadline`).
 
-A watch holds a connection for as long as it lives, so watches have a pool of their own: however many there are,
-requests find a connection.
+A watch holds a connection for as long as it lives, so watches have a pool of their own: requests find a connection,
+however many watches there are.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to the apiserver. As text it says in an error what was tried."""
+    """A request to the apiserver. As text (`str`) it is the method and the path, for errors."""
 
     method: str
     path: str
@@ -57,12 +58,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """True for every method but GET. It is true for reviews, too, which only the leader sends."""
+        """True for every method but GET. So it is also true for a review (such as TokenReview), which changes
+        nothing.
+        """
         return self.method != "GET"
 
 
 class Connection:
-    """A connection to one apiserver, with one identity. Close it when done. `timeout_s` is not for watches."""
+    """Connections to one apiserver, with one identity. Close it when done. `timeout_s` limits each request, but not
+    watches.
+    """
 
     def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
@@ -77,7 +82,7 @@ class Connection:
         """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
         Raises:
-            Unavailable: none of these exists, or it cannot be used.
+            Unavailable: none of these exists, or the one that was found cannot be used.
         """
         settings = Configuration()
         try:
@@ -104,7 +109,7 @@ class Connection:
         """Send a request, and return the body of a 2xx answer.
 
         Raises:
-            KubeError: a class of `sunkpy.kube.errors` for any other answer.
+            KubeError: another answer or none; `sunkpy.kube.errors` has a subclass for each case.
         """
         limit_s = min(self._timeout_s, self._deadline()) if request.is_write else self._timeout_s
         if limit_s <= 0:
@@ -120,8 +125,8 @@ class Connection:
         return content
 
     async def stream(self, request: Request, on_open: Callable[[], None]) -> AsyncIterator[bytes]:
-        """Yield the lines of an answer that does not end by itself; `on_open` is called when the server has accepted
-        it.
+        """Yield the lines of an answer that does not end by itself, such as a watch. `on_open` is called when the
+        server has accepted the request.
 
         After 100 s without a byte the stream ends as if the server had ended it. Bookmarks come about each minute, but
         not for a kind that has not changed since the apiserver started.
@@ -147,8 +152,8 @@ class Connection:
             raise errors.Unavailable(name, status=0, message=f"watch broke: {error!r}") from error
 
     def _for_watches(self) -> ApiClient:
-        """Return the client for watches. It is made for the first watch, because commands have none, and each client
-        reads the machine's certificates.
+        """Return the official client for watches. It is made for the first watch: commands have no watches, and making
+        a client costs a read of the machine's certificates.
         """
         if self._watching is None:
             settings = self._api.configuration
@@ -173,10 +178,11 @@ class Connection:
 
 
 class _Connections(RESTClientObject):  # type: ignore[misc]  # the official client has no types
-    """Connections that close fully when their client closes, even if one was abandoned in the middle of an answer.
+    """The official client's HTTP connections, which all close fully when the client closes, even if the reader of an
+    answer stopped in the middle.
 
-    TLS waits for the server to close its side, and before Python 3.12.8 nobody waits for TLS: such a connection
-    outlived its owner, for 30 s with a silent server.
+    Closing TLS means to wait until the server closes its side, and before Python 3.12.8 nobody did that: such a
+    connection outlived its client, for 30 s if the server was silent.
     """
 
     def _create_connector(self) -> aiohttp.TCPConnector:
@@ -199,7 +205,7 @@ async def _load_ambient(settings: Configuration) -> None:
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream. A line may be longer than any read buffer."""
+    """Yield the lines of a streamed answer without empty ones. A line may be of any length."""
     rest = b""
     async for chunk in answer.content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -209,7 +215,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _own_namespace() -> str:
-    """Return the namespace of the pod whose service account would be used; empty outside a pod."""
+    """Return the namespace of the pod in which this process runs, from its service account; empty outside a pod."""
     try:
         return _OF_POD.read_text().strip() if os.environ.get("KUBERNETES_SERVICE_HOST") else ""
     except OSError:
@@ -217,7 +223,9 @@ def _own_namespace() -> str:
 
 
 def current_namespace(kubeconfig: Path | None = None) -> str:
-    """Return the namespace of the kubeconfig's current context; in a pod, the pod's; otherwise `default`."""
+    """Return the namespace of the kubeconfig's current context. Without `kubeconfig`, a pod's own namespace comes
+    first. If there is no namespace or no usable kubeconfig, return `default`.
+    """
     if kubeconfig is None and (own := _own_namespace()):
         return own
     paths = str(kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION)

@@ -1,8 +1,8 @@
 """Decodes the apiserver's JSON object by object, so that one object that cannot be read does not affect the others.
 
-msgspec reads with recursion, also what it only skips, and fails at the depth of Python's stack. In objects of a CRD
-without a schema people may nest ten times as deep. Then everything nested deeper than `LEVELS` is cut out, without
-recursion, and the rest still says which object it is.
+msgspec reads nested JSON with recursion, even the parts that it only skips, and fails at the depth of Python's stack.
+In objects of a CRD without a schema, people may nest ten times as deep. If msgspec fails, everything nested deeper than
+`LEVELS` is cut out, without recursion, and the rest still says which object it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOO_DEEP: Final = "it is nested too deep"
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that does not look as its kind should: the part that could be read, and why the rest could not."""
+    """An object that cannot be decoded as its kind: the metadata that could be read, and why the rest could not."""
 
     object: KubeObject
     why: str
@@ -39,8 +39,8 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a list: its objects, not decoded yet; the resourceVersion of the whole list; and the token for the next
-    part, empty at the end.
+    """A part of a list: its objects, not decoded yet; the resourceVersion of the whole list; and the token with which
+    to ask for the next part (empty in the last one).
     """
 
     items: tuple[bytes | msgspec.Raw, ...]
@@ -49,7 +49,9 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """An event of a watch, whose object is not decoded yet. `is_cut`: deeply nested parts of the object are missing."""
+    """An event of a watch, whose object is not decoded yet. `is_cut`: deeply nested parts of the object were
+    removed.
+    """
 
     type: str
     object: msgspec.Raw = msgspec.Raw()
@@ -63,10 +65,10 @@ class Decoder(Generic[T]):
         self._decoder = msgspec.json.Decoder(item_type)
 
     def read(self, item: bytes | msgspec.Raw) -> T | Unreadable:
-        """Return the decoded object, or an `Unreadable` if it does not look as its kind should.
+        """Return the decoded object, or an `Unreadable` if it cannot be decoded as its kind.
 
         Raises:
-            msgspec.DecodeError: the text is not JSON.
+            msgspec.DecodeError: the text is not JSON, or not even the object's metadata can be decoded.
         """
         try:
             return self._decoder.decode(item)
@@ -77,7 +79,7 @@ class Decoder(Generic[T]):
 
 
 def read_page(answer: bytes) -> ListPage:
-    """Return the page in an answer to a list request.
+    """Return the part of a list that is in an answer to a list request.
 
     Raises:
         msgspec.DecodeError: the answer is not a list.
@@ -93,7 +95,7 @@ def read_page(answer: bytes) -> ListPage:
 
 
 def read_event(line: bytes) -> WatchEvent:
-    """Return the event in one line of a watch.
+    """Return the event that is in one line of a watch. If it is nested too deep to be decoded, deep parts are cut out.
 
     Raises:
         msgspec.DecodeError: the line is not an event.
@@ -106,7 +108,7 @@ def read_event(line: bytes) -> WatchEvent:
 
 
 def cut(document: bytes, *, levels: int) -> bytes:
-    """Return the document with null in the place of each list and object that is nested deeper than `levels`."""
+    """Return the JSON document with null in place of each list and object that is nested deeper than `levels`."""
     parts: list[bytes] = []
     done, depth, start = 0, 0, 0
     for token in _TOKEN.finditer(document):
@@ -134,12 +136,14 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _what_is_left(item: bytes) -> KubeObject:
-    """Return the metadata of an object that cannot be decoded."""
+    """Return the metadata of an object whose other parts cannot be decoded."""
     return msgspec.json.decode(cut(item, levels=LEVELS), type=KubeObject)
 
 
 def _items(answer: bytes) -> Iterator[bytes]:
-    """Yield the objects of a list without recursion: the values at the third level, below the key `items`."""
+    """Yield the objects of an answer to a list request, found without recursion: the values at the third level of
+    nesting, below the key `items`.
+    """
     depth, start, key = 0, 0, b""
     is_within = False
     for token in _TOKEN.finditer(answer):

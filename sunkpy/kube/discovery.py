@@ -1,10 +1,10 @@
-"""Which kinds the apiserver serves, and at which paths, because clusters have kinds and versions of their own.
+"""Finds out which kinds the apiserver serves, and at which paths, because clusters differ in both.
 
-All kinds come in one answer for the groups and one for the group without a name (aggregated discovery, KEP-3352, stable
-since Kubernetes 1.30), so the cost does not depend on how many are looked for.
+All kinds come in one answer for the named API groups and one for the group without a name (aggregated discovery,
+KEP-3352, stable since Kubernetes 1.30), so the cost does not depend on how many kinds are looked for.
 
-If an answer lacks a kind, that does not prove that there is none: an apiserver that has just started knows its CRDs a
-moment later, and an aggregated apiserver behind it may not answer it.
+If an answer lacks a kind, that does not prove that the cluster has no such kind. An apiserver that has just started
+learns of its CRDs a moment later, and an aggregated apiserver behind it may not answer for its groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORM: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscovery
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of a kind in one version. `plural` is the name of the kind in paths and roles."""
+    """A kind in one API version, as the apiserver serves it. `plural` is the name of the kind in paths and roles."""
 
     kind: Kind
     api_version: str
@@ -33,7 +33,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The resource with its group, as in a role and on the command line: `jobsets.jobset.x-k8s.io`."""
+        """The resource with its API group, as kubectl names it: `jobsets.jobset.x-k8s.io`."""
         return f"{self.plural}.{self.kind.group}" if self.kind.group else self.plural
 
     @property
@@ -42,7 +42,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         return paths.collection(self.api_version, self.plural)
 
     def path(self, namespace: str, name: str) -> str:
-        """Return the path of one object. The namespace does not matter for a kind that has none.
+        """Return the path of one object. The namespace is ignored for a kind whose objects have none.
 
         The name is quoted, because a pod may name any text as its owner.
         """
@@ -53,16 +53,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """The kinds that the apiserver serves, according to one answer.
 
-    `resources`: each kind in its versions, the preferred one first. `uncertain`: groups that the apiserver itself could
-    not read.
+    `resources`: each kind in its versions, the preferred one first. `uncertain`: API groups whose kinds the apiserver
+    could not read anew, so that the answer about them may be old.
     """
 
     resources: Mapping[Kind, tuple[Resource, ...]] = {}
     uncertain: frozenset[str] = frozenset()
 
     def find(self, kind: Kind, *, rather: Resource | None = None) -> Resource | None:
-        """Return the resource under which the kind is served; None if this answer lacks it. `rather`: the resource to
-        keep as long as the kind is served there.
+        """Return the resource under which the kind is served; None if this answer lacks the kind. `rather`: the
+        resource to return, in place of the preferred version, if the kind is still served there.
         """
         found = self.resources.get(kind, ())
         return rather if rather in found else next(iter(found), None)
@@ -94,7 +94,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 class _Groups(msgspec.Struct, frozen=True):
-    """An answer of aggregated discovery. An answer without `items` has another form, and cannot be used."""
+    """An answer of aggregated discovery. Decoding fails if the answer has no `items`: then it has another form."""
 
     items: tuple[_Group, ...]
 
@@ -103,7 +103,7 @@ async def read_served(kube: Kube) -> Served:
     """Ask the apiserver for all kinds that it serves.
 
     Raises:
-        KubeError: the apiserver could not be asked.
+        KubeError: the apiserver did not answer, or refused.
     """
     groups = [group for path in ("/api", "/apis") for group in (await kube.get(path, _Groups, accept=_FORM)).items]
     resources: dict[Kind, list[Resource]] = defaultdict(list)

@@ -1,8 +1,9 @@
-"""Writes Events, which a person sees in `kubectl describe`. The same object, reason and text are written once in ten
-minutes.
+"""Writes Kubernetes Events, which a person sees in `kubectl describe`. An Event with the same object, reason and text
+is written once in ten minutes.
 
-While `EventRecorder.run` runs, callers never wait for Events: they are written in order, a few at a time. If too many
-wait, such as when the apiserver keeps Events in an etcd of their own that is away, new ones are dropped.
+While `EventRecorder.run` runs, callers never wait for the apiserver: their Events wait in a queue, and are written a
+few at a time. If too many wait, for example because the etcd in which the apiserver keeps Events is away, new ones are
+dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _NOTE_LIMIT = 1024  # events.k8s.io/v1 refuses longer notes
 
 
 class _Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The text of an Event: `reason` is one word for programs, `action` what we did, `note` a sentence for people."""
+    """The texts of an Event: `reason` is one word for programs, `action` what sunkpy did, `note` a sentence for
+    people.
+    """
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -48,9 +51,10 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class EventRecorder:
-    """Writes Events. An Event that cannot be written is logged and forgotten, because no decision may depend on it.
+    """Writes Kubernetes Events. An Event that cannot be written is logged and forgotten, because no decision may depend
+    on it.
 
-    `lost` counts Events that nobody will read, by `why`: `too many` were dropped, `failed` could not be written.
+    `lost` counts the Events that were not written, by `why`: `too many` waited already, or the write `failed`.
     """
 
     def __init__(self, kube: Kube, *, component: str, instance: str, lost: Counter | None = None) -> None:
@@ -64,7 +68,9 @@ class EventRecorder:
         self._log = structlog.get_logger("events")
 
     async def run(self) -> None:
-        """Write the Events that are recorded from now on, until cancelled."""
+        """Write the Events that are recorded from now on, until cancelled. Without it, a caller waits until its Event
+        is written.
+        """
         unwritten = self._unwritten = asyncio.Queue[_Event](_UNWRITTEN_LIMIT)
 
         async def work() -> None:
@@ -100,7 +106,7 @@ class EventRecorder:
             self._drop(event)
 
     def _new(self, about: KubeObject, kind: str, words: _Words) -> _Event | None:
-        """Return the Event to write; None if the same was written lately."""
+        """Return the Event to write; None if the same Event was recorded in the last ten minutes."""
         said = "\0".join((about.uid, about.name, words.type, words.reason, words.note))
         digest = hashlib.sha256(said.encode()).hexdigest()
         if digest in self._said:
@@ -124,7 +130,9 @@ class EventRecorder:
         return _Event(namespace, body, digest)
 
     def _drop(self, event: _Event) -> None:
-        """Drop an Event. That is logged once until all others are written; the same Event may be recorded again."""
+        """Drop an Event, because too many wait. The first drop is logged, and later ones only after the queue was
+        empty. The same Event may be recorded again at once.
+        """
         self._said.pop(event.digest, None)
         self._lost.labels("too many").inc()
         if not self._is_dropping:

@@ -1,4 +1,4 @@
-"""The apiserver's paths of objects and collections, and selectors that choose a part of a collection."""
+"""Paths of objects and collections at the apiserver, and selectors that choose a part of a collection."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ def node(name: str) -> str:
 
 
 def pods(namespace: str = "") -> str:
-    """Return the path of the pods of a namespace; of all pods if it is empty."""
+    """Return the path of the pods of a namespace, or of all namespaces if `namespace` is empty."""
     return f"/api/v1/namespaces/{namespace}/pods" if namespace else ALL_PODS
 
 
 def pod(namespace: str, name: str) -> str:
-    """Return the path of a pod, `…/pods/<name>`; its binding and status are below it."""
+    """Return the path of a pod, `…/pods/<name>`; the paths of its binding and status begin with it."""
     return f"{pods(namespace)}/{name}"
 
 
 def on_node(node: str) -> str:
-    """Return the field selector of the pods on a node that have not ended. Thousands may have ended."""
+    """Return the field selector of the pods on a node, without ended ones, of which a node may have thousands."""
     return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 
 def claims(namespace: str = "") -> str:
-    """Return the path of the PersistentVolumeClaims of a namespace; of all if it is empty."""
+    """Return the path of the PersistentVolumeClaims of a namespace, or of all namespaces if `namespace` is empty."""
     return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" if namespace else ALL_CLAIMS
 
 
@@ -80,17 +80,17 @@ def resource_claim(namespace: str, name: str) -> str:
 
 
 def service_account_token(namespace: str, name: str) -> str:
-    """Return the path at which tokens of a ServiceAccount are made."""
+    """Return the path to which a request for a new token of a ServiceAccount is sent."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
 
 
 def nodesets(namespace: str = "") -> str:
-    """Return the path of the NodeSets of a namespace; of all if it is empty."""
+    """Return the path of the NodeSets of a namespace, or of all namespaces if `namespace` is empty."""
     return f"{_GROUP}/namespaces/{namespace}/{names.NODESET_PLURAL}" if namespace else ALL_NODESETS
 
 
 def nodeset(namespace: str, name: str) -> str:
-    """Return the path of a NodeSet, `…/nodesets/<name>`, in our own API group."""
+    """Return the path of a NodeSet, `…/nodesets/<name>`, in sunkpy's own API group."""
     return f"{nodesets(namespace)}/{name}"
 
 
@@ -100,7 +100,7 @@ def statefulsets(namespace: str) -> str:
 
 
 def scale(namespace: str, statefulset: str) -> str:
-    """Return the path of a StatefulSet's scale subresource: how many pods it has."""
+    """Return the path of a StatefulSet's scale subresource, which holds the number of its pods."""
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 
@@ -110,12 +110,12 @@ def config_map(namespace: str, name: str) -> str:
 
 
 def kueue_topology(name: str) -> str:
-    """Return the path of a Topology of Kueue, which has no namespace."""
+    """Return the path of a Topology object of Kueue. Such objects have no namespace."""
     return f"/apis/kueue.x-k8s.io/v1beta1/topologies/{name}"
 
 
 def cron_jobs(namespace: str = "") -> str:
-    """Return the path of the CronJobs of a namespace; of all if it is empty."""
+    """Return the path of the CronJobs of a namespace, or of all namespaces if `namespace` is empty."""
     return f"/apis/batch/v1/namespaces/{namespace}/cronjobs" if namespace else "/apis/batch/v1/cronjobs"
 
 
@@ -155,16 +155,22 @@ def lease(namespace: str, name: str) -> str:
 
 
 def root(api_version: str) -> str:
-    """Return the beginning of all paths of a group and version, such as `apps/v1`, or `v1`."""
+    """Return the beginning of all paths of a group and version. `api_version`: such as `apps/v1`, or `v1` for the core
+    group.
+    """
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def collection(api_version: str, resource: str, namespace: str = "") -> str:
-    """Return the path of all objects of a resource, in any group; if a namespace is given, only of this one."""
+    """Return the path of all objects of a resource, of any API group; if `namespace` is given, only of this
+    namespace.
+    """
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{root(api_version)}{within}/{resource}"
 
 
 def status(path: str) -> str:
-    """Return the path of the status subresource of the object at `path`. A write there changes no spec."""
+    """Return the path of the status subresource of the object at `path`. A write to it does not change the object's
+    spec.
+    """
     return f"{path}/status"

@@ -67,7 +67,8 @@ class NodeCache:
         self.problem: str | None = None
 
     def add_listener(self, listener: Listener) -> None:
-        """Call `listener` after each successful read from now on, with the names of nodes that came, went or changed.
+        """Call `listener` after each successful read from now on, with the names of nodes that came, went or
+        changed.
         """
         self._listeners.append(listener)
 
@@ -161,7 +162,8 @@ class NodeCache:
         return observation
 
     def _observe(self, answer: NodesSnapshot | NotModified, sent_s: float) -> tuple[Observation, frozenset[str]]:
-        """Store the answer as the newest observation; return this with the names of nodes that came, went or changed.
+        """Store the answer as the newest observation; return this with the names of nodes that came, went or
+        changed.
         """
         old = self.observation or Observation(nodes={}, number=0, at_s=sent_s)
         number = old.number + 1

@@ -76,7 +76,8 @@ class Unreachable(SlurmError):
 
 
 class Unauthorized(SlurmError):
-    """slurmrestd refused the token, also after it was renewed; or there is no token or key that this process could use.
+    """slurmrestd refused the token, also after it was renewed; or there is no token or key that this process
+    could use.
     """
 
 

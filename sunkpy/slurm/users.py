@@ -10,7 +10,8 @@ from sunkpy.slurm.transport import Transport
 
 
 def user_of(token: str) -> str:
-    """Return the Slurm user that a token names, without a check of its signature; empty if it is not a token of Slurm.
+    """Return the Slurm user that a token names, without a check of its signature; empty if it is not a token of
+    Slurm.
     """
     try:
         user = jwt.decode(token, options={"verify_signature": False}).get("sun", "")

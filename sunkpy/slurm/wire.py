@@ -279,7 +279,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _details(self) -> tuple[str, ...]:
-        """The job's GRES on each of its nodes, as Slurm writes them; empty if Slurm does not give them for all nodes.
+        """The job's GRES on each of its nodes, as Slurm writes them; empty if Slurm does not give them for all
+        nodes.
         """
         details = self.gres_detail or ()
         return details if len(details) == len(self._allocation) else ()
