@@ -1,4 +1,6 @@
-"""The `sunkpy` command with its subcommands. Each imports its code only when it runs: the operator needs no Slurm."""
+"""The `sunkpy` command with its subcommands. Each subcommand imports its code only when it runs: the operator, for
+example, needs no Slurm client.
+"""
 
 from __future__ import annotations
 
@@ -317,9 +319,9 @@ for command in PEOPLES:
 
 
 def complete() -> None:
-    """Print the words that complete the last word after `kubectl sunk`.
+    """Print the words with which the last word after `kubectl sunk` can be completed, for completion in a shell.
 
-    To complete a word, kubectl runs kubectl_complete-sunk with all words so far.
+    kubectl calls this as the program kubectl_complete-sunk, with all words so far as arguments.
     """
     from click.shell_completion import ShellComplete
 

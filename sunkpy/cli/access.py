@@ -1,4 +1,4 @@
-"""How a command of a person reaches the apiserver and Slurm, by its options."""
+"""The options that say how a person's command reaches the apiserver and Slurm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The canary job and pod of `kubectl sunk doctor`: they only show that jobs and pods run, and are always removed."""
+"""The canary (test) job and pod of `kubectl sunk doctor`. They only show that jobs and pods run, and are always
+removed.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +51,16 @@ _WITH_GPU: Final = msgspec.structs.replace(_JOB, script=COMPARE, gres_per_node="
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seconds a canary job or pod may take, and the seconds between two reads of it."""
+    """How many seconds a canary job or pod may take (`limit_s`), and the seconds between two looks at it
+    (`every_s`).
+    """
 
     limit_s: float = 120.0
     every_s: float = 0.5
 
 
 async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -> CanaryJob:
-    """Run a canary job as the Slurm user of the connection, and return how it ended.
+    """Run a canary (test) job as the Slurm user of the connection, and return how it ended.
 
     `has_gpus`: the job asks for a GPU, and compares the device that it sees with the one that Slurm gave it.
     """
@@ -87,7 +91,9 @@ async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -
 
 
 async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
-    """Submit the job; return its ID, and why it asks for no GPU although Slurm has some."""
+    """Submit the canary job, and return its ID. The text says why the job asks for no GPU although Slurm has some; it
+    is empty if the job asks for one, or if Slurm has none.
+    """
     if not has_gpus:
         return (await slurm.submit_job(_JOB)).job_id, ""
     try:
@@ -97,7 +103,9 @@ async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
 
 
 async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> CanaryJob:
-    """Return the canary with slurmdbd's record of the job, as soon as it agrees with slurmctld's or time is over."""
+    """Wait until slurmdbd's record of the job agrees with slurmctld's, or until time is over. Return `canary` with the
+    last record that was read, or with the reason why there is none.
+    """
     assert canary.job is not None
     job, found = canary.job, canary
 
@@ -119,7 +127,9 @@ async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> Cana
 
 
 async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, patience: Patience) -> Canary:
-    """Run a canary pod that names this scheduler, and return how it ended. `image`: sunkpy's own, which nodes have."""
+    """Run a canary (test) pod with this scheduler's name, and return how it ended. `image`: sunkpy's own image, which
+    nodes have pulled already.
+    """
     name = f"{NAME}-{time.time_ns() // 1_000_000:x}"
     try:
         await kube.create(paths.pods(namespace), _pod(name, scheduler, image, patience))
@@ -171,7 +181,9 @@ def _pod(name: str, scheduler: str, image: str, patience: Patience) -> dict[str,
 
 
 async def _until(look: Callable[[], Awaitable[str | None]], patience: Patience, *, late: str) -> Canary:
-    """Call `look` until it returns a text, which is the error (empty: none), or until time is over."""
+    """Call `look` again and again until it returns a text, or until time is over. The text is the error that ended the
+    test, empty if there was none. `late`: the error if time is over.
+    """
     began = time.monotonic()
     while (error := await look()) is None:
         if time.monotonic() - began > patience.limit_s:

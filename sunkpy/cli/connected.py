@@ -16,9 +16,9 @@ from sunkpy.slurm import Slurm
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """The connections of a command to both sides: the apiserver (`kube`) and slurmrestd (`slurm`).
+    """The connections of a command to the apiserver (`kube`) and to slurmrestd (`slurm`).
 
-    `settings`: the scheduler's, if --config names them. `not_asked`: why there is no way to Slurm, as text.
+    `settings`: those of the scheduler, if --config names them. `not_asked`: why there is no way to Slurm, as text.
     """
 
     kube: Kube
@@ -34,9 +34,9 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Sides]:
-    """Open connections to Kubernetes and Slurm, and close them at the end.
+    """Open connections to Kubernetes and Slurm for a command, and close them at the end.
 
-    Without an address of slurmrestd, Slurm is asked through the scheduler's pod, which needs the right to create
+    If the options name no slurmrestd, Slurm is asked through the scheduler's pod, which needs the right to create
     pods/exec.
 
     Raises:
@@ -59,7 +59,9 @@ async def connected(access: Access) -> AsyncIterator[Sides]:
 
 
 def _slurm(access: Access, settings: SchedulerSettings | None) -> Slurm | None:
-    """Return a connection to the slurmrestd of --slurmrestd, or else of --config; None without both."""
+    """Return a connection to the slurmrestd that --slurmrestd names, or else the settings of --config; None if neither
+    does.
+    """
     if access.slurmrestd:
         return Slurm.connect(SlurmSettings(url=access.slurmrestd, token_file=access.slurm_token_file))
     return Slurm.connect(settings.slurm) if settings is not None else None

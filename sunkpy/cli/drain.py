@@ -76,29 +76,35 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
 
 
 async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
-    """Close nodes at one door (Slurm or Kubernetes). If one of the names is no node of the pool, change none.
+    """Close nodes to new work at one door: by a cordon in Kubernetes, or by a drain in Slurm. If one of the names is no
+    node of the pool, change none. Return the command's output.
 
     Raises:
-        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer, or refused to change the only node.
+        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer; or the order is for a single node, and
+            Kubernetes or Slurm refused to change it.
     """
     return await _carry_out(access, order, lambda now, asker: plan_drain(now, door, reason, asker))
 
 
 async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -> Shown:
-    """Lift drains and cordons of nodes at one door (Slurm or Kubernetes), or at both if `door` is None.
+    """Lift the drains of nodes in Slurm or their cordons in Kubernetes (`door`), or both if `door` is None. Return the
+    command's output.
 
     Raises:
-        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer, or refused to change the only node.
+        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer; or the order is for a single node, and
+            Kubernetes or Slurm refused to change it.
     """
     doors = (door,) if door else (Door.KUBERNETES, Door.SLURM)
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
 
 
 async def verify(access: Access, order: DrainOrder) -> Shown:
-    """Ask the operator to run the site's check on nodes.
+    """Ask sunkpy's operator, by an annotation on the Nodes, to run the site's check on nodes. Return the command's
+    output.
 
     Raises:
-        BadSettings, KubeError: Kubernetes did not answer, or refused to change the only node.
+        BadSettings, KubeError: Kubernetes did not answer; or the order is for a single node, and Kubernetes refused to
+            change it.
     """
     return await _carry_out(access, order, plan_verify)
 
@@ -129,7 +135,9 @@ async def _carry_out(access: Access, order: DrainOrder, plan: PlanSteps) -> Show
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed."""
+    """What was done for one node. `failure`: the error of Kubernetes or Slurm that ended the steps; None if
+    none did.
+    """
 
     now: NodeNow
     steps: Steps
@@ -153,7 +161,9 @@ async def _at_node(
     plan: PlanSteps,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
-    """Plan and carry out the steps for one node. An error ends only this node's steps, not those of other nodes."""
+    """Plan the steps for one node, and carry them out unless it is a trial. An error in a step ends the steps of this
+    node, and is returned in the result, so that other nodes are still changed.
+    """
     now = await _now(kube, slurm, facts, line)
     steps, failure = plan(now, asker), None
     for number, step in enumerate(steps.steps if not order.is_trial else ()):
@@ -175,7 +185,7 @@ async def _at_node(
 
 
 def _elsewhere(step: DrainStep, now: NodeNow) -> str:
-    """Return what to do instead of a step for which this Slurm user has no right."""
+    """Return what a person can do if the Slurm user of the command lacks the right for a step."""
     state = f"drain reason={step.reason!r}" if isinstance(step, Drain) else "resume"
     command = f"run in slurmctld's pod: scontrol update nodename={now.held.slurm_node} state={state}"
     cordon = "leave out --slurm, because a cordon drains the node in Slurm, too; or " if isinstance(step, Drain) else ""
@@ -196,7 +206,9 @@ def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: 
 
 
 async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[NodeLine], str]:
-    """Return the pool's nodes that the order names or selects, each once, and the first name that is no such node."""
+    """Return the pool's nodes that the order names or selects by labels, each once; and the first name in the order
+    that is no node of the pool (empty if there is none).
+    """
     lines = find_nodes(facts)
     by_name = {name: line for line in lines for name in (line.slurm_node, line.node)}
     names_given = list(order.nodes)
@@ -212,7 +224,7 @@ async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[
 
 
 async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine) -> NodeNow:
-    """Read a node of the pool again, right before its steps are planned."""
+    """Read a node of the pool once more, right before its steps are planned."""
     node = await kube.get(paths.node(line.node), Node)
     pod = next((each for each in facts.slurmd_pods or () if each.spec.node_name == line.node), None)
     state = await _in_slurm(slurm, line.slurm_node) if slurm is not None else None
@@ -235,7 +247,7 @@ async def _in_slurm(slurm: Slurm, name: str) -> SlurmNode:
 
 
 async def _who_am_i(kube: Kube) -> str:
-    """Return the person's user name as the apiserver knows it; empty if it does not say."""
+    """Return the person's user name as the apiserver knows it; empty if the apiserver does not tell."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         return msgspec.json.decode(await kube.create(_WHO_AM_I, body), type=_SelfReview).status.user_info.username
@@ -263,7 +275,9 @@ async def _do(step: DrainStep, now: NodeNow, kube: Kube, slurm: Slurm | None) ->
 async def _patch(
     kube: Kube, node: Node | None, annotations: dict[str, str | None], *, unschedulable: bool | None = None
 ) -> None:
-    """Write annotations and the cordon, if the Node is still as it was read. `unschedulable` None: the cordon stays."""
+    """Write annotations and `spec.unschedulable`, if the Node has not changed since it was read. `unschedulable` None:
+    leave the cordon as it is.
+    """
     assert node is not None
     seen = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
     spec = {"spec": {"unschedulable": unschedulable or None}} if unschedulable is not None else {}

@@ -56,19 +56,22 @@ from sunkpy.slurm import Slurm, errors
 
 
 class ExplainRequest(Access, frozen=True, kw_only=True):
-    """What a person asks `kubectl sunk explain` about: a kind and a name, and how to reach both sides."""
+    """What a person asks `kubectl sunk explain` about: a kind and a name, with the options to reach Kubernetes and
+    Slurm.
+    """
 
     kind: str
     name: str
 
     @classmethod
     def about(cls, access: Access, *, kind: str, name: str) -> Self:
-        """Return the request about this object, with this access."""
+        """Return the request about the object with this kind and name, with the options of `access`."""
         return cls(**msgspec.structs.asdict(access), kind=kind, name=name)
 
 
 async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
-    """Return the explanation of the object, with an exit code: 1 if it does not exist, 3 if Slurm did not answer.
+    """Return the explanation of the object, with an exit code: 1 if the object does not exist, 3 if Slurm did not
+    answer.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
@@ -95,7 +98,8 @@ async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of a namespace by gang. `owners`: uid of a pod → the objects that own it, and their owners.
+    """The pods of a namespace by gang (pods that start together as one Slurm job). `owners`: uid of a pod → the objects
+    that own the pod, and their owners.
 
     `aside`: uid of a pod whose gang is not known, because one of its owners could not be read → the owners found.
     """
@@ -129,7 +133,7 @@ class Explainer:
 
     @classmethod
     def over(cls, sides: Sides, namespace: str) -> Self:
-        """Return an explainer for this namespace that uses these connections."""
+        """Return an explainer for this namespace that uses the connections of a command."""
         return cls(sides.kube, namespace, slurm=sides.slurm, settings=sides.settings, not_asked=sides.not_asked)
 
     async def pod(self, name: str) -> Explanation:
@@ -153,7 +157,8 @@ class Explainer:
         return await self._explain(id, known, around, asked=pod)
 
     async def gangs(self, name: str) -> list[Explanation]:
-        """Explain the gangs with this name, and the gangs that an object with this name owns.
+        """Explain the gangs with this name, and the gangs whose pods belong to an object with this name. If there are
+        none, say so.
 
         Raises:
             KubeError: the pods could not be read.
@@ -177,7 +182,7 @@ class Explainer:
         return found or [await self._absent("Gang", name)]
 
     async def node(self, name: str) -> Explanation:
-        """Explain who has the devices of a node, and its state.
+        """Explain the state of a node, and which jobs and pods have its devices.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -199,7 +204,7 @@ class Explainer:
         return explain_nodeset(facts) if facts is not None else await self._absent("NodeSet", name)
 
     async def job(self, number: str) -> list[Explanation]:
-        """Explain a job by its number as squeue prints it. If it is a job of pods, explain one of its pods, too.
+        """Explain a job by its number as squeue prints it. If the job stands for pods, explain one of these pods, too.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -217,7 +222,7 @@ class Explainer:
         return [of_pod] if explained.is_absent else [explained, of_pod]
 
     async def _around(self, pod: Pod | None, around: ReadableCluster) -> NodeFacts | None:
-        """Read the node of a pod, if the pod has devices; otherwise return None."""
+        """Read the node of a pod, with its devices, if the pod has devices and is on a node; otherwise return None."""
         if pod is None or not (noted_on(pod) or pod.spec.resource_claims) or not pod.spec.node_name:
             return None
         reader = DeviceReader(self._kube, self._slurm if not self.slurms_silence else None, not_asked=self._not_asked)
@@ -226,7 +231,9 @@ class Explainer:
         return msgspec.structs.replace(facts, pods=(pod, *others))
 
     async def _absent(self, kind: str, name: str) -> Explanation:
-        """Return the answer for a name that no object of the namespace has; it names other namespaces that have one."""
+        """Return the answer for a name that no object in this namespace has. It lists other namespaces with an object
+        of this name.
+        """
         elsewhere = await namespaces_of(self._kube, kind, name)
         command = f"kubectl sunk explain {kind.lower()} {name}"
         return absent(kind, self._namespace, name, elsewhere=elsewhere, command=command)
@@ -280,7 +287,9 @@ class Explainer:
         )
 
     async def _growth(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, GrowthStatus | None]:
-        """Return NodeSet → its `status.growth` while the gang's job waits; empty if NodeSets may not be read."""
+        """While the gang's job is pending, return NodeSet → its `status.growth` (how many more nodes its waiting jobs
+        need). Otherwise, or if NodeSets may not be read, return an empty dict.
+        """
         if not any(is_job_pending(job.state) for job in snapshot.live_jobs):
             return {}
         namespace = around.settings.namespace if around.settings is not None else ""
@@ -307,7 +316,9 @@ class Explainer:
         )
 
     async def _asked(self, told: Job) -> Job:
-        """Return the job as Slurm has it; without an answer of Slurm, as the pods show it (`told`)."""
+        """Return the gang's job as Slurm has it; if Slurm does not answer, as the annotations on the pods show it
+        (`told`).
+        """
         if self._slurm is None or self.slurms_silence:
             return told
         try:
@@ -320,7 +331,9 @@ class Explainer:
         return Job(slurm=job, spec=spec_of(job))
 
     async def _admissions(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, Admission]:
-        """Return uid → what the kubelet would answer, for the pods that the scheduler would bind now."""
+        """Return pod uid → whether the kubelet would admit the pod, for the pods that the scheduler would bind now. If
+        other pods may not be read, pods are missing in the result.
+        """
         found: dict[str, Admission] = {}
         actions = decide_gang(snapshot, around.policy)
         for binding in (each for action in actions if isinstance(action, Bind) for each in action.bindings):
@@ -336,7 +349,9 @@ class Explainer:
 
 
 def _own_unit(pod: Pod, gang: Gang) -> str:
-    """Return the unit name of the pod's solo gang, if the job of its gang has no seat for it; otherwise empty."""
+    """Return the `GangId.unit` of the pod as a gang of its own, if the pod needs a Slurm job of its own: its owner's
+    gang, or the job of that gang, has no room for it. Otherwise return an empty text.
+    """
     if pod not in gang.members:
         return extra_unit(pod)
     jobs = {noted for each in gang.members if each.spec.node_name and (noted := noted_job(each)) is not None}
@@ -345,7 +360,9 @@ def _own_unit(pod: Pod, gang: Gang) -> str:
 
 
 def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
-    """Explain the pods whose gang is not known, and that an object with this name owns."""
+    """Explain the pods that an object with this name owns and whose gang is not known, because an owner could not be
+    read.
+    """
     return [
         unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))
         for pod in pods
@@ -355,7 +372,9 @@ def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: Ow
 
 
 def _left_out(pods: Sequence[Pod], gang: Gang) -> list[str]:
-    """Return the names of pods that have not ended and for which the gang has no seat."""
+    """Return the names of the pods that have not ended and are not members of the gang, because it has no room for
+    them.
+    """
     return [pod.name for pod in pods if pod not in gang.members and not pod.is_finished]
 
 

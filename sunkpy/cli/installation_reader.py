@@ -1,6 +1,6 @@
-"""Reads an installation for `kubectl sunk doctor`, with the rights of the person. What cannot be read is noted.
+"""Reads an installation for `kubectl sunk doctor`, with the rights of the person. It notes what cannot be read.
 
-Only the metadata of Secrets is read, so no key ever reaches this process.
+Of Secrets only the metadata is read, so no key ever reaches this process.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
 
 
 class InstallationReader:
-    """Reads one Slurm cluster and its operator. `namespace`: the cluster's namespace; empty for all clusters.
+    """Reads one Slurm cluster and sunkpy's operator. `namespace`: the Slurm cluster's namespace; empty for all Slurm
+    clusters.
 
     `is_in_pod`: this process runs in a pod of the cluster, and so can reach Services. `not_asked`: the text to note if
     there is no way to Slurm (`slurm` None).
@@ -125,11 +126,13 @@ class InstallationReader:
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str, is_in_pod: bool) -> Self:
-        """Return a reader that uses these connections."""
+        """Return a reader that uses the connections of a command."""
         return cls(sides.kube, sides.slurm, namespace=namespace, is_in_pod=is_in_pod, not_asked=sides.not_asked)
 
     async def read(self) -> Installation:
-        """Read all that the person may read of the installation; only Slurm if the apiserver does not answer."""
+        """Read all that the person may read of the installation. If the apiserver does not answer, the result has only
+        what Slurm answers.
+        """
         version = await self._try("server_version", self._kube.get("/version", _Version))
         found = Installation(now=utc_now(), own_version=__version__, slurm=await self._of_slurm())
         if version is None:
@@ -186,7 +189,9 @@ class InstallationReader:
         return dict(zip(words, verdicts, strict=True))
 
     async def _processes(self) -> tuple[OurPod, ...]:
-        """Return the operator's pods in all namespaces, and the Slurm cluster's pods except slurmd pods."""
+        """Return the pods of sunkpy's operator in all namespaces, and the pods of the Slurm cluster except
+        slurmd pods.
+        """
         operators = await self._kube.list_objects(paths.ALL_PODS, OurPod, label_selector=f"{_NAME}=sunkpy")
         where = paths.pods(self._namespace)
         of_cluster = await self._kube.list_objects(where, OurPod, label_selector=f"{_NAME}=slurm")
@@ -194,7 +199,7 @@ class InstallationReader:
         return tuple(pod for pod in found if pod.status.phase != "Succeeded")
 
     async def _leases(self, processes: Iterable[OurPod]) -> tuple[Lease, ...]:
-        """Return the Leases by which the processes elect their leaders, named `<release>-<process>`."""
+        """Return the Leases, named `<release>-<process>`, with which replicas of these processes elect a leader."""
         wanted = {(pod.metadata.namespace, f"{pod.labels.get(_INSTANCE, '')}-{pod.component}") for pod in processes}
         spaces = sorted({namespace for namespace, _ in wanted})
         listed = await asyncio.gather(*(self._kube.list_objects(paths.leases(space), Lease) for space in spaces))
@@ -210,7 +215,9 @@ class InstallationReader:
         return {"/".join(each): each in there for each in sorted(wanted)}
 
     async def _volumes(self, processes: Iterable[OurPod]) -> tuple[VolumesOfPod, ...]:
-        """Read metrics of the containers `volumes` through the apiserver's proxy, which network policies let pass."""
+        """Read how full volumes are, from the metrics of the pods' containers named `volumes`. The requests go through
+        the apiserver's proxy, because network policies let it pass.
+        """
 
         async def watched(pod: OurPod) -> VolumesOfPod:
             if any(volume.name == "metrics" for volume in pod.spec.volumes):
@@ -267,7 +274,7 @@ class InstallationReader:
 
 
 async def probe(url: str) -> str:
-    """Return why no server answers a GET of this URL; empty if one answers, with whatever status."""
+    """Return why no server answers a GET of this URL; empty if a server answers, with whatever status."""
     try:
         limit = aiohttp.ClientTimeout(total=_PROBE_S)
         async with aiohttp.ClientSession(timeout=limit) as session, session.get(url, allow_redirects=False):

@@ -32,7 +32,7 @@ AskPool = Callable[[PoolReader, Form], Awaitable[Shown]]
 
 
 async def status(reader: PoolReader, form: Form) -> Shown:
-    """Return the answer of `kubectl sunk status`: the pool as it is now."""
+    """Read the pool, and return the output of `kubectl sunk status`: the pool as it is now."""
     facts = await reader.read()
     pool = pool_of(facts)
     is_wide = form == "wide"
@@ -54,7 +54,7 @@ def _exit_code(facts: PoolFacts) -> int:
 
 
 def pool_of(facts: PoolFacts) -> PoolView:
-    """Return the overview of the pool that `status` shows, from what was read."""
+    """Return the overview of the pool that `kubectl sunk status` shows, made of what was read."""
     return PoolView(
         nodes=find_nodes(facts),
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
@@ -68,7 +68,7 @@ def pool_of(facts: PoolFacts) -> PoolView:
 
 
 async def queue(reader: PoolReader, form: Form) -> Shown:
-    """Return the answer of `kubectl sunk queue`: the jobs and pods that wait now."""
+    """Read the queue, and return the output of `kubectl sunk queue`: the jobs and pods that wait now."""
     facts = await reader.read_queue()
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, time.time())
     found = Queue(waiting=waiting, unread=facts.unread, missing=facts.missing)
@@ -84,7 +84,9 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
 
 
 async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Return the answer of `kubectl sunk why-drained`: who has closed nodes. `name`: only this node; empty for all."""
+    """Return the output of `kubectl sunk why-drained`: who has closed nodes to new jobs. `name`: only this node; empty
+    for all.
+    """
     facts = await reader.read()
     is_known = not name or any(name in (line.node, line.slurm_node) for line in find_nodes(facts))
     found = [node for node in find_held(facts) if name in ("", node.node, node.slurm_node)]
@@ -104,7 +106,9 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
 
 
 async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Return the answer of `kubectl sunk history`. `name`: the node's name in Kubernetes or in Slurm."""
+    """Return the output of `kubectl sunk history`: what is known of a node's past. `name`: in Kubernetes or in
+    Slurm.
+    """
     past = await reader.past(name)
     if past is None:
         return await absent_node(reader, name, form, command=f"kubectl sunk history {name}")
@@ -121,7 +125,8 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
 async def absent_node(
     reader: PoolReader, name: str, form: Form, facts: PoolFacts | None = None, *, command: str
 ) -> Shown:
-    """Return the answer for a name that no node of the cluster has, or that could not be looked up.
+    """Return a command's output for a name that no node of the pool has, or that could not be looked up: what is known
+    of the name, and a `command` for another namespace that has such a node.
 
     Raises:
         KubeError: the apiserver did not answer.
@@ -138,10 +143,10 @@ async def absent_node(
 
 
 async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
-    """Read the pool once, and return the answer.
+    """Connect, call `ask` (such as `status`) once with a reader of the pool, and return its output.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
+        BadSettings, KubeError: the settings cannot be used, or the apiserver cannot be reached.
     """
     async with connected(access) as sides:
         return await ask(PoolReader.over(sides, namespace=access.namespace), form)
@@ -150,10 +155,11 @@ async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
 async def ask_again(
     access: Access, ask: AskPool, form: Form, on_answer: Callable[[Shown], object], every_s: float
 ) -> None:
-    """Read the pool every `every_s` seconds, and pass each answer to `on_answer`, until cancelled.
+    """Call `ask` (such as `status`) with a reader of the pool, pass its output to `on_answer`, and repeat this after a
+    pause of `every_s` seconds, until cancelled.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
+        BadSettings, KubeError: the settings cannot be used, or the apiserver cannot be reached.
     """
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)

@@ -1,4 +1,6 @@
-"""Runs commands by kubectl exec in the scheduler's pod, which reaches slurmrestd, and in slurmctld's, with scontrol."""
+"""Runs commands by kubectl exec: in the scheduler's pod, which can reach slurmrestd, and scontrol in
+slurmctld's pod.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ _LIMIT_S: Final = 60.0
 
 
 class NoWay(LookupError):
-    """The person cannot run a command in a pod of this component; the text says why."""
+    """The person cannot run a command in a pod of a component, such as the scheduler; the text says why."""
 
 
 class ExecFailed(Exception):
-    """kubectl could not run the command in the pod; the text is what kubectl said."""
+    """A command could not be run in a pod, or gave no usable answer; the text says why."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def relay_for(kube: Kube, access: Access) -> Relay:
-    """Return a relay to slurmrestd through the scheduler's pod of the person's Slurm cluster. It starts nothing yet.
+    """Return a relay to slurmrestd through the scheduler's pod of the person's Slurm cluster. Nothing is started yet.
 
     Raises:
         NoWay: there is no such pod, or several clusters may be meant, or the person may not run a command in the pod.
@@ -53,7 +55,9 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
     tried: list[str] = []
 
     async def command() -> Sequence[str]:
-        """Return the command line of kubectl exec, for a pod that has not been tried yet if there is one."""
+        """Return the command line of kubectl exec for a ready pod of the scheduler: one that was not tried yet, if
+        there is one.
+        """
         try:
             pods = await _ready_pods(kube, "scheduler", namespace)
         except KubeError as error:
@@ -68,12 +72,13 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
 
 
 async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
-    """Return a ready pod of this component in which the person may run commands.
+    """Return a ready pod of this component, such as the scheduler, in which the person may run commands.
 
     It is a pod of the Slurm cluster in `access.namespace`, or of the only cluster.
 
     Raises:
-        NoWay: there is no such pod.
+        NoWay: there is no such pod, or several clusters have one, or the person may not run commands there, or kubectl
+            is not installed.
     """
     if shutil.which("kubectl") is None:
         raise NoWay("kubectl is not installed here")

@@ -1,4 +1,6 @@
-"""`kubectl sunk roll`: shows how far the roll of a NodeSet's slurmd pods is; pauses, resumes or hastens it."""
+"""`kubectl sunk roll`: shows how far the roll (replacement of the slurmd pods) of a NodeSet is; pauses, resumes or
+hastens it.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,17 @@ class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """The command as the person types it, without the namespace."""
+        """The command as the person would type it, without option `-n`."""
         pace = f" --max-unavailable {self.max_unavailable}" if self.max_unavailable is not None else ""
         return f"kubectl sunk roll {self.nodeset} {self.verb}{pace}"
 
 
 async def roll(access: Access, order: RollOrder) -> Shown:
-    """Change the roll of a NodeSet if the person asks for that, and return the answer: how far the roll is.
+    """Change the roll of a NodeSet, if the person asks for a change, and return the command's output: how far the roll
+    is.
 
     Raises:
-        BadSettings, KubeError: the NodeSet cannot be read or changed.
+        BadSettings, KubeError: the settings cannot be used, or the NodeSet cannot be read or changed.
     """
     namespace = access.namespace or await _find(access, order)
     if isinstance(namespace, Explanation):
@@ -70,7 +73,9 @@ def _none(why: Explanation, form: Form) -> Shown:
 
 
 async def _find(access: Access, order: RollOrder) -> str | Explanation:
-    """Return the kubeconfig's namespace if it has such a NodeSet, or else the only one that has; else why not."""
+    """Return the namespace of the NodeSet: the kubeconfig's, if it has such a NodeSet or if the person may not list
+    NodeSets; or else the only namespace that has one. If none or several have one, return an explanation.
+    """
     current, name = current_namespace(access.kubeconfig), order.nodeset
     async with await Kube.connect(access.kubeconfig) as kube:
         found = await or_not("NodeSets of all namespaces", kube.list_objects(paths.nodesets(), NodeSet), [])
@@ -83,7 +88,7 @@ async def _find(access: Access, order: RollOrder) -> str | Explanation:
 
 
 async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeSetFacts:
-    """Write the change if the NodeSet is still as it was read, and return the NodeSet read again."""
+    """Write the change, if the NodeSet has not changed since it was read, and read the NodeSet again."""
     meta, key = facts.nodeset.metadata, facts.nodeset.key
     seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     await kube.patch(paths.nodeset(*key), {"metadata": seen, "spec": change.spec})
@@ -91,7 +96,9 @@ async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeS
 
 
 async def _job_ends(sides: Sides, facts: NodeSetFacts, namespace: str) -> tuple[tuple[JobEnd, ...], str]:
-    """Return the jobs that the roll waits for, and why Slurm did not answer (empty if it did)."""
+    """Return when the jobs end for which the roll waits, and why Slurm did not answer (empty if it did, or was not
+    asked).
+    """
     if sides.slurm is None or not busy_nodes(facts):
         return (), ""
     reader = PoolReader.over(sides, namespace=namespace)

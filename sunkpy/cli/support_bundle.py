@@ -1,7 +1,8 @@
 """`kubectl sunk support-bundle`: writes one file with all that somebody needs who helps with an installation.
 
 The command reads with the rights of the person, and reads no Secret. `sunkpy.core.overview.redaction` removes what
-looks like a secret. The file has the end of the logs of the charts' processes. Of people's pods it has only the names.
+looks like a secret. The file has the ends of the logs of sunkpy's and Slurm's processes, but of users' pods only the
+names.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 async def make_bundle(access: Access, file: Path) -> Shown:
-    """Read all that the person may read, and write the bundle to `file`, which only its owner can read.
+    """Read all that the person may read, and write the bundle to `file`, with permissions for its owner only.
 
     Raises:
         BadSettings, KubeError: the apiserver cannot be reached.
@@ -92,7 +93,7 @@ async def make_bundle(access: Access, file: Path) -> Shown:
 
 
 def _parts_of(found: Installation) -> dict[str, object]:
-    """Return what goes into installation.json: versions, rights, policies, Leases, and which Secrets exist."""
+    """Return the content of installation.json: versions, rights, policies, Leases, which Secrets exist, and so on."""
     named = (
         "own_version",
         "server_version",
@@ -160,7 +161,9 @@ class _Collector:
             return []
 
     async def _logs(self, pod: OurPod) -> None:
-        """Add the end of the log of the pod's first container, and of the run before if the container has restarted."""
+        """Add the end of the log of the pod's first container. If that container has restarted, also add the end of the
+        log of its previous run.
+        """
         container = next((each.name for each in pod.spec.containers), "")
         has_restarted = any(each.restart_count for each in pod.status.container_statuses if each.name == container)
         for previous in (False, True) if has_restarted else (False,):
