@@ -101,7 +101,8 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of a namespace by gang (pods that start together as one Slurm job). `owners`: uid of a pod → the objects
     that own the pod, and their owners.
 
-    `aside`: uid of a pod whose gang is not known, because one of its owners could not be read → the owners found.
+    `aside`: uid of a pod whose gang is not known, because an owner that decides on it is unreadable or does not exist →
+    the owners found.
     """
 
     pods: Mapping[GangId, Sequence[Pod]]
@@ -360,8 +361,8 @@ def _own_unit(pod: Pod, gang: Gang) -> str:
 
 
 def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
-    """Explain the pods that an object with this name owns and whose gang is not known, because an owner could not be
-    read.
+    """Explain the pods that an object with this name owns and whose gang is not known, because an owner that decides on
+    it is unreadable or does not exist.
     """
     return [
         unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))

@@ -101,7 +101,7 @@ class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
 
 
 class InstallationReader:
-    """Reads one Slurm cluster and sunkpy's operator. `namespace`: the Slurm cluster's namespace; empty for all Slurm
+    """Reads sunkpy's operator and a Slurm cluster. `namespace`: the Slurm cluster's namespace; empty for all Slurm
     clusters.
 
     `is_in_pod`: this process runs in a pod of the cluster, and so can reach Services. `not_asked`: the text to note if

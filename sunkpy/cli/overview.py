@@ -106,8 +106,8 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
 
 
 async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Return the output of `kubectl sunk history`: what is known of a node's past. `name`: in Kubernetes or in
-    Slurm.
+    """Return the output of `kubectl sunk history`: what is known of a node's past. `name`: the node's name in
+    Kubernetes or in Slurm.
     """
     past = await reader.past(name)
     if past is None:
@@ -125,8 +125,8 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
 async def absent_node(
     reader: PoolReader, name: str, form: Form, facts: PoolFacts | None = None, *, command: str
 ) -> Shown:
-    """Return a command's output for a name that no node of the pool has, or that could not be looked up: what is known
-    of the name, and a `command` for another namespace that has such a node.
+    """Return a command's output for a name that no node of the pool has, or that could not be looked up. `command`:
+    what the person typed; if a Slurm cluster in another namespace has such a node, the output repeats it with `-n`.
 
     Raises:
         KubeError: the apiserver did not answer.

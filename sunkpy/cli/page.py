@@ -131,7 +131,7 @@ def serve(access: Access, options: Options) -> None:
     proved, with a token, that they may see.
 
     Raises:
-        BadSettings: the settings of the scheduler or the session key file are missing, or cannot be used.
+        BadSettings: --config or --session-key-file is not given, or the settings of the scheduler cannot be used.
     """
     if access.config is None:
         raise BadSettings("--serve needs --config, the file with the scheduler's settings")

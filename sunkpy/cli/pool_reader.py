@@ -37,7 +37,8 @@ _USER: Final = "k8s"
 
 
 class PoolReader:
-    """Reads the pool of one Slurm cluster. `namespace`: the namespace of this cluster; empty for all Slurm clusters.
+    """Reads the pool (NodeSets, nodes, jobs and pods). `namespace`: only the Slurm cluster in this namespace; if empty,
+    that of `settings`, and without `settings` all Slurm clusters.
 
     `not_asked`: the text to note if there is no way to Slurm (`slurm` None). `slurms_silence`: after a read, why Slurm
     did not answer; empty if it did.

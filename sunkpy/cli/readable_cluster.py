@@ -47,10 +47,10 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     """What the person may read of all that the scheduler decides on for the pods of one namespace.
 
-    A field is None if it could not be read; `unread` says what, and why. `known_names`: the `schedulerName`s that
-    belong to this scheduler; if no scheduler has the name that was asked for, those of all schedulers. `others`: the
-    pods of other schedulers that have not ended. `placed`: the pods of this scheduler that are on nodes. `storage`: the
-    volumes, if the pods have any.
+    `unread`: what could not be read, and why; a field that may be None is None then. `known_names`: the
+    `schedulerName`s that belong to this scheduler; if no scheduler has the name that was asked for, those of all
+    schedulers. `others`: the pods of other schedulers that have not ended. `placed`: the pods of this scheduler that
+    are on nodes. `storage`: the volumes, if the pods have any.
     """
 
     settings: SchedulerSettings | None = None
@@ -136,8 +136,8 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return restricted(gang, rule, default_partition=self.settings.default_partition)
 
     def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
-        """Return the nodes on which pods with each of these specs may run; None if nodes or slurmd pods could not be
-        read.
+        """Return the nodes that are eligible for every one of these pod specs; None if nodes or slurmd pods could not
+        be read.
         """
         if self.nodes is None or self.slurmd_pods is None:
             return None

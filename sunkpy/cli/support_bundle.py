@@ -148,7 +148,7 @@ class _Collector:
             await self._logs(pod)
 
     async def _events(self, found: Installation) -> list[Event]:
-        """Return the Events about Nodes, and about objects in the namespaces of the charts."""
+        """Return the Events about Nodes, and about objects in the namespaces where sunkpy's charts are installed."""
         spaces = {pod.metadata.namespace for pod in found.processes or ()} | {self._namespace} - {""}
         listed = await self._listed("Events", paths.ALL_EVENTS, Event)
         return [event for event in listed if event.involved_object.namespace in spaces or _is_of_node(event)]

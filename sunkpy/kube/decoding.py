@@ -59,7 +59,7 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 class Decoder(Generic[T]):
-    """Decodes objects of one kind."""
+    """Decodes Kubernetes objects of one kind from the apiserver's JSON."""
 
     def __init__(self, item_type: type[T]) -> None:
         self._decoder = msgspec.json.Decoder(item_type)

@@ -115,7 +115,7 @@ async def read_served(kube: Kube) -> Served:
 
 
 def explain_absent(kind: Kind) -> str:
-    """Return the message that the apiserver does not serve this kind."""
+    """Return a message for people, which says that the apiserver does not serve this kind."""
     name = f"{kind.kind} of {kind.group}" if kind.group else kind.kind
     return f"the apiserver knows no kind {name}: its CRD is not installed"
 

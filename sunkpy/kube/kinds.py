@@ -65,11 +65,12 @@ KIND_TIMES: Final = KindTimes()
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """What is known of one kind.
+    """What is known of one kind of owners.
 
-    `resource`: its path when it was last read. `missing_since`: when it was first missing, if the latest answers of the
-    apiserver lack it; None if they do not. `problem`: what a person has to change before it can be read. `refused_at`:
-    when a read of it was last refused. `needed_until`: until when it is kept up to date.
+    `resource`: version and path by which the kind was last read. `missing_since`: when it was first missing, if the
+    latest answers of the apiserver lack it; None if they do not. `problem`: what a person has to change before it can
+    be read. `refused_at`: when a read of it was last refused. `needed_until`: the time after which the kind may be
+    dropped.
     """
 
     resource: Resource | None = None
@@ -137,7 +138,7 @@ class OwnerKinds:
 
     def follow(self, kind: Kind, *, for_good: bool = False) -> None:
         """Find the path of this kind, and keep it up to date from now on, because somebody needs the kind. Unless
-        `for_good`, this ends when nobody has called it for the kind for `unneeded_s`.
+        `for_good`, the kind may be dropped when nobody has called `follow` for it for `unneeded_s` seconds.
         """
         if kind not in self._known:
             self._known[kind] = _Known()

@@ -135,7 +135,9 @@ def disruption_budgets(namespace: str) -> str:
 
 
 def events(namespace: str) -> str:
-    """Return the path of a namespace's Events in events.k8s.io. `kubectl describe` shows them like core Events."""
+    """Return the path of a namespace's Events in the API group events.k8s.io. `kubectl describe` shows these like core
+    Events.
+    """
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 

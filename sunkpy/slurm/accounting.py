@@ -136,8 +136,8 @@ class AccountingCalls:
         await self._write(f"make account {association.account}", "accounts_association/", body)
 
     async def describe_account(self, name: str, record: AccountRecord) -> None:
-        """Change description and organization of an account, in all clusters. If no answer comes, this is not sent
-        again.
+        """Change description and organization of an account, in all clusters. If no answer comes, the request is not
+        sent again.
         """
         account = {"name": name, "description": record.description, "organization": record.organization}
         await self._write(f"describe account {name}", "accounts/", {"accounts": [account]}, attempts=1)

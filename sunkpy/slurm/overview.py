@@ -29,7 +29,7 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     def to_queue(self, scheduler: str) -> QueuedJob:
         """Return the job as lists of the queue show it. `scheduler`: the Slurm user of sunkpy's scheduler.
 
-        GPUs are counted from the request for each node if Slurm counts only GPUs of single types. `ended_s` is 0 for a
+        If `tres_req_str` has no `gres/gpu`, the GPUs are counted from the request for each node. `ended_s` is 0 for a
         job without a time limit that has not ended: Slurm says that such a job ends a year after its start.
         """
         row = self.to_core(scheduler, None)

@@ -17,7 +17,7 @@ class Recorder(Protocol):
         """Record that a request is about to be sent again."""
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
-        """Record the size of an answered request: the bytes of both bodies."""
+        """Record the size of an answered request: the bytes of its body and of the answer's body together."""
 
 
 class Silent:

@@ -386,7 +386,7 @@ class KillFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KillStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one job in the answer to a DELETE. The answer's HTTP status may be 200 even if this failed."""
+    """The result for one job in the answer to a DELETE. It may be a failure even if the answer's HTTP status is 200."""
 
     error: KillFailure = KillFailure()
 
