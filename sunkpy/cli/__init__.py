@@ -1,6 +1,4 @@
-"""The `sunkpy` command with its subcommands. Each subcommand imports its code only when it runs: the operator, for
-example, needs no Slurm client.
-"""
+"""The `sunkpy` command with its subcommands. Each imports its code only when it runs: the operator needs no Slurm."""
 
 from __future__ import annotations
 
@@ -319,9 +317,9 @@ for command in PEOPLES:
 
 
 def complete() -> None:
-    """Print the words with which the last word after `kubectl sunk` can be completed, for completion in a shell.
+    """Print the words that complete the last word after `kubectl sunk`.
 
-    kubectl calls this as the program kubectl_complete-sunk, with all words so far as arguments.
+    To complete a word, kubectl runs kubectl_complete-sunk with all words so far.
     """
     from click.shell_completion import ShellComplete
 

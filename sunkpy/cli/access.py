@@ -1,4 +1,4 @@
-"""The options that say how a person's command reaches the apiserver and Slurm."""
+"""How a command of a person reaches the apiserver and Slurm, by its options."""
 
 from __future__ import annotations
 

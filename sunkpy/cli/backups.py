@@ -61,8 +61,7 @@ async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
 
 
 async def read_backups(kube: Kube, namespace: str) -> tuple[Backup, ...]:
-    """Return what each CronJob that makes backups has reported, in a namespace, or in all namespaces if `namespace` is
-    empty.
+    """Return the backups of each CronJob in a namespace, or in all namespaces if it is empty.
 
     Raises:
         KubeError: the CronJobs or their pods could not be read.

@@ -1,6 +1,4 @@
-"""The canary (test) job and pod of `kubectl sunk doctor`. They only show that jobs and pods run, and are always
-removed.
-"""
+"""The canary job and pod of `kubectl sunk doctor`: they only show that jobs and pods run, and are always removed."""
 
 from __future__ import annotations
 
@@ -51,16 +49,14 @@ _WITH_GPU: Final = msgspec.structs.replace(_JOB, script=COMPARE, gres_per_node="
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seconds a canary job or pod may take (`limit_s`), and the seconds between two looks at it
-    (`every_s`).
-    """
+    """How many seconds a canary job or pod may take, and the seconds between two reads of it."""
 
     limit_s: float = 120.0
     every_s: float = 0.5
 
 
 async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -> CanaryJob:
-    """Run a canary (test) job as the Slurm user of the connection, and return how it ended.
+    """Run a canary job as the Slurm user of the connection, and return how it ended.
 
     `has_gpus`: the job asks for a GPU, and compares the device that it sees with the one that Slurm gave it.
     """

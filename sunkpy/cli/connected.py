@@ -34,9 +34,9 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Sides]:
-    """Open connections to Kubernetes and Slurm for a command, and close them at the end.
+    """Open connections to Kubernetes and Slurm, and close them at the end.
 
-    If the options name no slurmrestd, Slurm is asked through the scheduler's pod, which needs the right to create
+    Without an address of slurmrestd, Slurm is asked through the scheduler's pod, which needs the right to create
     pods/exec.
 
     Raises:
@@ -59,9 +59,7 @@ async def connected(access: Access) -> AsyncIterator[Sides]:
 
 
 def _slurm(access: Access, settings: SchedulerSettings | None) -> Slurm | None:
-    """Return a connection to the slurmrestd that --slurmrestd names, or else the settings of --config; None if neither
-    does.
-    """
+    """Return a connection to the slurmrestd of --slurmrestd, or else of --config; None without both."""
     if access.slurmrestd:
         return Slurm.connect(SlurmSettings(url=access.slurmrestd, token_file=access.slurm_token_file))
     return Slurm.connect(settings.slurm) if settings is not None else None

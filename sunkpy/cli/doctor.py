@@ -49,7 +49,7 @@ async def examine(access: Access, form: Form, patience: Patience | None, *, by_e
 
 
 async def _inside(access: Access, found: Installation) -> Diagnosis:
-    """Run `sunkpy doctor` in the scheduler's pod by kubectl exec, and return what it finds."""
+    """Return what `sunkpy doctor` finds when it runs in the scheduler's pod."""
     pods = [pod for pod in found.processes or () if pod.component == "scheduler"]
     pod = next((pod for pod in pods if pod.is_ready), None)
     if pod is None:

@@ -135,9 +135,7 @@ async def _carry_out(access: Access, order: DrainOrder, plan: PlanSteps) -> Show
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done for one node. `failure`: the error of Kubernetes or Slurm that ended the steps; None if
-    none did.
-    """
+    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed."""
 
     now: NodeNow
     steps: Steps
@@ -185,7 +183,7 @@ async def _at_node(
 
 
 def _elsewhere(step: DrainStep, now: NodeNow) -> str:
-    """Return what a person can do if the Slurm user of the command lacks the right for a step."""
+    """Return what to do instead of a step for which this Slurm user has no right."""
     state = f"drain reason={step.reason!r}" if isinstance(step, Drain) else "resume"
     command = f"run in slurmctld's pod: scontrol update nodename={now.held.slurm_node} state={state}"
     cordon = "leave out --slurm, because a cordon drains the node in Slurm, too; or " if isinstance(step, Drain) else ""
@@ -224,7 +222,7 @@ async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[
 
 
 async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine) -> NodeNow:
-    """Read a node of the pool once more, right before its steps are planned."""
+    """Read a node of the pool again, right before its steps are planned."""
     node = await kube.get(paths.node(line.node), Node)
     pod = next((each for each in facts.slurmd_pods or () if each.spec.node_name == line.node), None)
     state = await _in_slurm(slurm, line.slurm_node) if slurm is not None else None
@@ -247,7 +245,7 @@ async def _in_slurm(slurm: Slurm, name: str) -> SlurmNode:
 
 
 async def _who_am_i(kube: Kube) -> str:
-    """Return the person's user name as the apiserver knows it; empty if the apiserver does not tell."""
+    """Return the person's user name as the apiserver knows it; empty if it does not say."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         return msgspec.json.decode(await kube.create(_WHO_AM_I, body), type=_SelfReview).status.user_info.username
@@ -275,9 +273,7 @@ async def _do(step: DrainStep, now: NodeNow, kube: Kube, slurm: Slurm | None) ->
 async def _patch(
     kube: Kube, node: Node | None, annotations: dict[str, str | None], *, unschedulable: bool | None = None
 ) -> None:
-    """Write annotations and `spec.unschedulable`, if the Node has not changed since it was read. `unschedulable` None:
-    leave the cordon as it is.
-    """
+    """Write annotations and the cordon, if the Node is still as it was read. `unschedulable` None: the cordon stays."""
     assert node is not None
     seen = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
     spec = {"spec": {"unschedulable": unschedulable or None}} if unschedulable is not None else {}

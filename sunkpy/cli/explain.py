@@ -65,13 +65,12 @@ class ExplainRequest(Access, frozen=True, kw_only=True):
 
     @classmethod
     def about(cls, access: Access, *, kind: str, name: str) -> Self:
-        """Return the request about the object with this kind and name, with the options of `access`."""
+        """Return the request about this object, with this access."""
         return cls(**msgspec.structs.asdict(access), kind=kind, name=name)
 
 
 async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
-    """Return the explanation of the object, with an exit code: 1 if the object does not exist, 3 if Slurm did not
-    answer.
+    """Return the explanation of the object, with an exit code: 1 if it does not exist, 3 if Slurm did not answer.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
@@ -134,7 +133,7 @@ class Explainer:
 
     @classmethod
     def over(cls, sides: Sides, namespace: str) -> Self:
-        """Return an explainer for this namespace that uses the connections of a command."""
+        """Return an explainer for this namespace that uses these connections."""
         return cls(sides.kube, namespace, slurm=sides.slurm, settings=sides.settings, not_asked=sides.not_asked)
 
     async def pod(self, name: str) -> Explanation:
@@ -158,8 +157,7 @@ class Explainer:
         return await self._explain(id, known, around, asked=pod)
 
     async def gangs(self, name: str) -> list[Explanation]:
-        """Explain the gangs with this name, and the gangs whose pods belong to an object with this name. If there are
-        none, say so.
+        """Explain the gangs with this name, and the gangs that an object with this name owns.
 
         Raises:
             KubeError: the pods could not be read.
@@ -183,7 +181,7 @@ class Explainer:
         return found or [await self._absent("Gang", name)]
 
     async def node(self, name: str) -> Explanation:
-        """Explain the state of a node, and which jobs and pods have its devices.
+        """Explain who has the devices of a node, and its state.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -223,7 +221,7 @@ class Explainer:
         return [of_pod] if explained.is_absent else [explained, of_pod]
 
     async def _around(self, pod: Pod | None, around: ReadableCluster) -> NodeFacts | None:
-        """Read the node of a pod, with its devices, if the pod has devices and is on a node; otherwise return None."""
+        """Read the node of a pod, if the pod has devices; otherwise return None."""
         if pod is None or not (noted_on(pod) or pod.spec.resource_claims) or not pod.spec.node_name:
             return None
         reader = DeviceReader(self._kube, self._slurm if not self.slurms_silence else None, not_asked=self._not_asked)
@@ -232,9 +230,7 @@ class Explainer:
         return msgspec.structs.replace(facts, pods=(pod, *others))
 
     async def _absent(self, kind: str, name: str) -> Explanation:
-        """Return the answer for a name that no object in this namespace has. It lists other namespaces with an object
-        of this name.
-        """
+        """Return the answer for a name that no object of the namespace has; it names other namespaces that have one."""
         elsewhere = await namespaces_of(self._kube, kind, name)
         command = f"kubectl sunk explain {kind.lower()} {name}"
         return absent(kind, self._namespace, name, elsewhere=elsewhere, command=command)
@@ -317,9 +313,7 @@ class Explainer:
         )
 
     async def _asked(self, told: Job) -> Job:
-        """Return the gang's job as Slurm has it; if Slurm does not answer, as the annotations on the pods show it
-        (`told`).
-        """
+        """Return the job as Slurm has it; without an answer of Slurm, as the pods show it (`told`)."""
         if self._slurm is None or self.slurms_silence:
             return told
         try:

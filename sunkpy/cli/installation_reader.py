@@ -1,6 +1,6 @@
-"""Reads an installation for `kubectl sunk doctor`, with the rights of the person. It notes what cannot be read.
+"""Reads an installation for `kubectl sunk doctor`, with the rights of the person. What cannot be read is noted.
 
-Of Secrets only the metadata is read, so no key ever reaches this process.
+Only the metadata of Secrets is read, so no key ever reaches this process.
 """
 
 from __future__ import annotations
@@ -126,13 +126,11 @@ class InstallationReader:
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str, is_in_pod: bool) -> Self:
-        """Return a reader that uses the connections of a command."""
+        """Return a reader that uses these connections."""
         return cls(sides.kube, sides.slurm, namespace=namespace, is_in_pod=is_in_pod, not_asked=sides.not_asked)
 
     async def read(self) -> Installation:
-        """Read all that the person may read of the installation. If the apiserver does not answer, the result has only
-        what Slurm answers.
-        """
+        """Read all that the person may read of the installation; only Slurm if the apiserver does not answer."""
         version = await self._try("server_version", self._kube.get("/version", _Version))
         found = Installation(now=utc_now(), own_version=__version__, slurm=await self._of_slurm())
         if version is None:
@@ -189,9 +187,7 @@ class InstallationReader:
         return dict(zip(words, verdicts, strict=True))
 
     async def _processes(self) -> tuple[OurPod, ...]:
-        """Return the pods of sunkpy's operator in all namespaces, and the pods of the Slurm cluster except
-        slurmd pods.
-        """
+        """Return the operator's pods in all namespaces, and the Slurm cluster's pods except slurmd pods."""
         operators = await self._kube.list_objects(paths.ALL_PODS, OurPod, label_selector=f"{_NAME}=sunkpy")
         where = paths.pods(self._namespace)
         of_cluster = await self._kube.list_objects(where, OurPod, label_selector=f"{_NAME}=slurm")
@@ -199,7 +195,7 @@ class InstallationReader:
         return tuple(pod for pod in found if pod.status.phase != "Succeeded")
 
     async def _leases(self, processes: Iterable[OurPod]) -> tuple[Lease, ...]:
-        """Return the Leases, named `<release>-<process>`, with which replicas of these processes elect a leader."""
+        """Return the Leases by which the processes elect their leaders, named `<release>-<process>`."""
         wanted = {(pod.metadata.namespace, f"{pod.labels.get(_INSTANCE, '')}-{pod.component}") for pod in processes}
         spaces = sorted({namespace for namespace, _ in wanted})
         listed = await asyncio.gather(*(self._kube.list_objects(paths.leases(space), Lease) for space in spaces))
@@ -274,7 +270,7 @@ class InstallationReader:
 
 
 async def probe(url: str) -> str:
-    """Return why no server answers a GET of this URL; empty if a server answers, with whatever status."""
+    """Return why no server answers a GET of this URL; empty if one answers, with whatever status."""
     try:
         limit = aiohttp.ClientTimeout(total=_PROBE_S)
         async with aiohttp.ClientSession(timeout=limit) as session, session.get(url, allow_redirects=False):

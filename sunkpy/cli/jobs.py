@@ -1,4 +1,4 @@
-"""`kubectl sunk jobs`: holds, releases, requeues and cancels jobs, with Slurm's own commands in slurmctld's pod."""
+"""`kubectl sunk jobs`: holds, releases, requeues and cancels jobs, by Slurm's own commands in slurmctld's pod."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sunkpy.core.overview.job_verbs import JobsDone, JobVerb, command_for, job_s
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asks `kubectl sunk jobs` to do, and with which jobs. `is_trial`: change nothing (--dry-run)."""
+    """What a person asks `kubectl sunk jobs` to do, with which job numbers. `is_trial`: change nothing (--dry-run)."""
 
     verb: JobVerb
     numbers: tuple[str, ...]

@@ -27,9 +27,7 @@ _SLURMD_PODS = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 
 
 class Unfindable(msgspec.Struct, frozen=True):
-    """The result if nobody can say whether a node exists, because of missing rights. `unread`: what could not be read,
-    and why.
-    """
+    """The result if it could not be found out whether a node exists. `unread`: what could not be read, and why."""
 
     unread: tuple[str, ...]
 
@@ -69,14 +67,13 @@ class DeviceReader:
         return msgspec.structs.replace(facts, health=await self._health(facts.node))
 
     async def _health(self, name: str) -> Record | None:
-        """Return the health record of a Node; None if the Node has none, or if the person may not read Nodes."""
+        """Return the Node's health record; None if it has none, or if the person may not read Nodes."""
         there = self._kube.list_objects(paths.NODES, Node, field_selector=f"metadata.name={name}")
         nodes = await or_not("nodes", there, [])
         return next((read_record(node) for node in nodes or ()), None)
 
     async def read(self, node: str, slurm_node: str, *, job: JobId | None = None) -> NodeFacts:
-        """Read a node's devices and pods from Kubernetes; and from Slurm the node, with all jobs, or with only `job` if
-        it is given.
+        """Read the node's devices and pods in Kubernetes, and in Slurm the node and all jobs, or only `job`.
 
         Raises:
             KubeError: the apiserver did not answer.

@@ -85,7 +85,7 @@ _REACHES: Final = (
 
 
 def reaches(namespace: str) -> Callable[[Callable[Concatenate[Access, P], T]], Callable[P, T]]:
-    """Return a decorator that adds the options of `Access` to a command, and passes them to it as its first argument.
+    """Return a decorator that adds the options of `Access`, and passes them to the command as its first argument.
 
     `namespace`: the help text of option `-n`.
     """
@@ -131,9 +131,7 @@ def answer_of(question: Coroutine[object, object, T]) -> T:
 
 
 def show(tables: Iterable[Table], *, is_wide: bool = False, before: str = "", unread: Iterable[str] = ()) -> str:
-    """Return text for a terminal: `before`, then the tables, then what could not be read, with blank lines in
-    between.
-    """
+    """Return text for a terminal: `before`, the tables with blank lines between them, and what could not be read."""
     parts = [[before] if before else [], *(_bold(render_table(table, is_wide=is_wide)) for table in tables)]
     parts.append([f"not read: {text}" for text in unread])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
@@ -147,9 +145,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def present(answer: msgspec.Struct, form: Form, text: Callable[[], str], exit_code: int = 0) -> Shown:
-    """Return the answer as the text that a command prints, in the form that the person chose: JSON, YAML, or else
-    `text()`.
-    """
+    """Return the answer as text in the form that the person chose: `text()` for tables, or JSON, or YAML."""
     if form == "yaml":
         return Shown(msgspec.yaml.encode(answer).decode().rstrip(), exit_code)
     if form == "json":
@@ -158,7 +154,7 @@ def present(answer: msgspec.Struct, form: Form, text: Callable[[], str], exit_co
 
 
 def say(text: str) -> None:
-    """Print the text. Colours are printed only on a terminal, and only if NO_COLOR is not set (no-color.org)."""
+    """Print the text, in colours only on a terminal and only without NO_COLOR (no-color.org)."""
     click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
 
 

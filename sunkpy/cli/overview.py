@@ -32,7 +32,7 @@ AskPool = Callable[[PoolReader, Form], Awaitable[Shown]]
 
 
 async def status(reader: PoolReader, form: Form) -> Shown:
-    """Read the pool, and return the output of `kubectl sunk status`: the pool as it is now."""
+    """Return the answer of `kubectl sunk status`: the pool as it is now."""
     facts = await reader.read()
     pool = pool_of(facts)
     is_wide = form == "wide"
@@ -54,7 +54,7 @@ def _exit_code(facts: PoolFacts) -> int:
 
 
 def pool_of(facts: PoolFacts) -> PoolView:
-    """Return the overview of the pool that `kubectl sunk status` shows, made of what was read."""
+    """Return the overview of the pool that `status` shows, from what was read."""
     return PoolView(
         nodes=find_nodes(facts),
         waiting=find_queue(facts.jobs, facts.pods, facts.tiers, time.time()),
@@ -68,7 +68,7 @@ def pool_of(facts: PoolFacts) -> PoolView:
 
 
 async def queue(reader: PoolReader, form: Form) -> Shown:
-    """Read the queue, and return the output of `kubectl sunk queue`: the jobs and pods that wait now."""
+    """Return the answer of `kubectl sunk queue`: the jobs and pods that wait now."""
     facts = await reader.read_queue()
     waiting = find_queue(facts.jobs, facts.pods, facts.tiers, time.time())
     found = Queue(waiting=waiting, unread=facts.unread, missing=facts.missing)
@@ -84,9 +84,7 @@ async def queue(reader: PoolReader, form: Form) -> Shown:
 
 
 async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Return the output of `kubectl sunk why-drained`: who has closed nodes to new jobs. `name`: only this node; empty
-    for all.
-    """
+    """Return the answer of `kubectl sunk why-drained`: who has closed nodes. `name`: only this node; empty for all."""
     facts = await reader.read()
     is_known = not name or any(name in (line.node, line.slurm_node) for line in find_nodes(facts))
     found = [node for node in find_held(facts) if name in ("", node.node, node.slurm_node)]

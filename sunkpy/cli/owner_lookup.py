@@ -1,4 +1,4 @@
-"""Reads the objects that own pods, and their owners, each once, by the same rules as the scheduler."""
+"""Reads the objects that own pods, and their owners, each once, in the same way as the scheduler."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class OwnerLookup:
         self._unreadable: dict[Link, str] = {}
 
     async def above(self, pod: Pod) -> Above:
-        """Return the owners of the pod, and their owners, as far as they are known. If the pod's gang cannot be found
-        without an object that is unreadable or does not exist, `waits_for` in the result names that object.
+        """Return the owners above the pod, as far as they are known. If the pod's gang cannot be found without an
+        object that is unreadable or does not exist, `waits_for` in the result names that object.
 
         Raises:
-            KubeError: a read failed for another reason, for example because the apiserver did not answer.
+            KubeError: a read failed otherwise, for example because the apiserver did not answer.
         """
         while True:
             above = climb(pod, self._families, lambda link: self._found.get(link, Absence.UNKNOWN))
@@ -38,7 +38,7 @@ class OwnerLookup:
             self._found[above.waits_for] = await self._read(above.waits_for)
 
     def why_unreadable(self, link: Link) -> str:
-        """Return why the owner to which this link leads cannot be read; empty if it can be read, or does not exist."""
+        """Return why this owner cannot be read; empty if it can, or is gone."""
         return self._unreadable.get(link, "")
 
     async def _read(self, link: Link) -> Owner | Absence:

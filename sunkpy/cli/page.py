@@ -73,17 +73,15 @@ class ClusterSource:
         return PageFacts(pool=msgspec.structs.replace(pool, unread=said), events=events, now=utc_now())
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
-        """Explain a pod, in the same way as `kubectl sunk explain pod`."""
+        """Explain a pod, as `kubectl sunk explain pod` does."""
         return Story(explanations=(await self._explainer(namespace).pod(name),))
 
     async def explain_gang(self, namespace: str, name: str) -> Story:
-        """Explain the gangs with this name, or with an owner of this name, in the same way as `kubectl sunk explain
-        gang`.
-        """
+        """Explain the gangs with this name, or with an owner of this name, as `kubectl sunk explain gang` does."""
         return Story(explanations=await self._explainer(namespace).gangs(name))
 
     async def explain_node(self, name: str, *, with_devices: bool) -> Story:
-        """Return a node's history. `with_devices`: also explain which jobs and pods have its devices."""
+        """Return a node's history and, with `with_devices`, who has its devices."""
         past = await self._reader().past(name)
         found: list[Explanation] = [await self._explainer("").node(name)] if with_devices else []
         return Story(explanations=found, history=find_history(past) if past is not None else None)

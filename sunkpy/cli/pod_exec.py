@@ -1,6 +1,4 @@
-"""Runs commands by kubectl exec: in the scheduler's pod, which can reach slurmrestd, and scontrol in
-slurmctld's pod.
-"""
+"""Runs commands by kubectl exec in the scheduler's pod, which reaches slurmrestd, and in slurmctld's, with scontrol."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
     tried: list[str] = []
 
     async def command() -> Sequence[str]:
-        """Return the command line of kubectl exec for a ready pod of the scheduler: one that was not tried yet, if
-        there is one.
-        """
+        """Return the command line of kubectl exec, for a pod that has not been tried yet if there is one."""
         try:
             pods = await _ready_pods(kube, "scheduler", namespace)
         except KubeError as error:

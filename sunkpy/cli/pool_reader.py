@@ -1,7 +1,6 @@
-"""Reads the pool (NodeSets, nodes, jobs and pods) of a Slurm cluster, as far as the person may, in a few parallel
-requests.
+"""Reads the pool of a Slurm cluster, as far as the person may read it, in a few parallel requests.
 
-The apiserver answers these from its cache, so a person who watches the pool causes no load on etcd.
+The apiserver answers them from its cache, so a person who watches the pool causes no load on etcd.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class PoolReader:
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str = "") -> Self:
-        """Return a reader that uses the connections of a command."""
+        """Return a reader that uses these connections."""
         return cls(sides.kube, sides.slurm, sides.settings, namespace=namespace, not_asked=sides.not_asked)
 
     async def read(self) -> PoolFacts:
@@ -156,9 +155,7 @@ class PoolReader:
         )
 
     async def _events(self, name: str, slurmd: Pod | None) -> list[Event]:
-        """Return the Events about the Node with this name, or about the pod with this name in the namespace of slurmd
-        pods.
-        """
+        """Return the Events about the Node of this name, or about the slurmd pod of this name in its namespace."""
         namespace = slurmd.metadata.namespace if slurmd is not None else self.namespace
         listed = await self._listed("Events", paths.ALL_EVENTS, Event, fields=f"involvedObject.name={name}")
         about = ((event, event.involved_object) for event in listed or ())

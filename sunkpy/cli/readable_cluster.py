@@ -65,21 +65,17 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def families(self) -> Families:
-        """The families (kinds of workloads, such as JobSet) that the scheduler knows by its settings, or by default."""
+        """The families of workloads that the scheduler knows, by its settings."""
         return self.settings.families if self.settings is not None else FAMILIES
 
     @property
     def largest_gang(self) -> int:
-        """The most pods that one gang (pods that start together) may have, by the scheduler's settings or by
-        default.
-        """
+        """The most pods that one gang may have, by the scheduler's settings."""
         return self.settings.largest_gang if self.settings is not None else LARGEST_GANG
 
     @property
     def policy(self) -> Policy:
-        """The part of the scheduler's settings that decisions need; the chart's defaults if the settings could not be
-        read.
-        """
+        """The scheduler's settings that decisions need; the chart's defaults if the settings could not be read."""
         if self.settings is None:
             return Policy(gpu_resources=_GPUS)
         return self.settings.policy
@@ -98,9 +94,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return next(map(slurm_node_of, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
 
     def slurm_node_at(self, hostname: str) -> str:
-        """Return the Slurm node on the Node whose label `kubernetes.io/hostname` is `hostname`; empty if there
-        is none.
-        """
+        """Return the Slurm node of the Node whose label `kubernetes.io/hostname` has this value; empty if none has."""
         hosts = {node.name for node in self.nodes or () if node.labels.get(HOSTNAME) == hostname}
         return next((slurm_node_of(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
 
@@ -112,9 +106,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return next((node for node in self.nodes or () if node.name in hosts), None)
 
     def path_to(self, slurm_node: str) -> tuple[str, ...]:
-        """Return the network switches above a Slurm node, widest first, as the scheduler sees them; empty if they are
-        not known.
-        """
+        """Return the switches above a Slurm node, widest first, as the scheduler sees them; empty if unknown."""
         if label := (self.settings.switch_label if self.settings is not None else ""):
             node = self.node_behind(slurm_node)
             return (node.labels[label],) if node is not None and node.labels.get(label) else ()
@@ -127,9 +119,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_TOPOLOGY, "") for pod in pods}
 
     def restricted(self, gang: Gang) -> Gang:
-        """Return the gang with the restrictions that `scheduler.access` sets for its namespace; unchanged if they are
-        not known.
-        """
+        """Return the gang with the restrictions of its namespace (`scheduler.access`), as far as they are known."""
         if self.settings is None or self.namespace is None:
             return gang
         rule = rule_for(self.settings.access, self.namespace, annotated=self.settings.annotated_access)
@@ -203,9 +193,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterReader:
-    """Reads a `ReadableCluster`, and notes what the person may not read. `settings`: those of the scheduler, if
-    known.
-    """
+    """Reads a `ReadableCluster`, and notes what the person may not read. `settings`: the scheduler's, if known."""
 
     def __init__(self, kube: Kube, settings: SchedulerSettings | None = None) -> None:
         self._kube = kube

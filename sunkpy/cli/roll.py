@@ -37,7 +37,7 @@ class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """The command as the person would type it, without option `-n`."""
+        """The command as the person types it, without the namespace."""
         pace = f" --max-unavailable {self.max_unavailable}" if self.max_unavailable is not None else ""
         return f"kubectl sunk roll {self.nodeset} {self.verb}{pace}"
 
@@ -88,7 +88,7 @@ async def _find(access: Access, order: RollOrder) -> str | Explanation:
 
 
 async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeSetFacts:
-    """Write the change, if the NodeSet has not changed since it was read, and read the NodeSet again."""
+    """Write the change if the NodeSet is still as it was read, and return the NodeSet read again."""
     meta, key = facts.nodeset.metadata, facts.nodeset.key
     seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     await kube.patch(paths.nodeset(*key), {"metadata": seen, "spec": change.spec})

@@ -1,8 +1,7 @@
 """`kubectl sunk support-bundle`: writes one file with all that somebody needs who helps with an installation.
 
 The command reads with the rights of the person, and reads no Secret. `sunkpy.core.overview.redaction` removes what
-looks like a secret. The file has the ends of the logs of sunkpy's and Slurm's processes, but of users' pods only the
-names.
+looks like a secret. The file has the end of the logs of the charts' processes. Of people's pods it has only the names.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 async def make_bundle(access: Access, file: Path) -> Shown:
-    """Read all that the person may read, and write the bundle to `file`, with permissions for its owner only.
+    """Read all that the person may read, and write the bundle to `file`, which only its owner can read.
 
     Raises:
         BadSettings, KubeError: the apiserver cannot be reached.
@@ -148,7 +147,7 @@ class _Collector:
             await self._logs(pod)
 
     async def _events(self, found: Installation) -> list[Event]:
-        """Return the Events about Nodes, and about objects in the namespaces where sunkpy's charts are installed."""
+        """Return the Events about Nodes, and about objects in the namespaces of the charts."""
         spaces = {pod.metadata.namespace for pod in found.processes or ()} | {self._namespace} - {""}
         listed = await self._listed("Events", paths.ALL_EVENTS, Event)
         return [event for event in listed if event.involved_object.namespace in spaces or _is_of_node(event)]
@@ -161,9 +160,7 @@ class _Collector:
             return []
 
     async def _logs(self, pod: OurPod) -> None:
-        """Add the end of the log of the pod's first container. If that container has restarted, also add the end of the
-        log of its previous run.
-        """
+        """Add the end of the log of the pod's first container, and of the run before if the container has restarted."""
         container = next((each.name for each in pod.spec.containers), "")
         has_restarted = any(each.restart_count for each in pod.status.container_statuses if each.name == container)
         for previous in (False, True) if has_restarted else (False,):

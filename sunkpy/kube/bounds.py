@@ -64,5 +64,5 @@ def _kept(written: Mapping[str, str]) -> dict[str, str]:
 
 
 def _most_needed(references: Sequence[OwnerReference]) -> tuple[OwnerReference, ...]:
-    """Return at most `MOST_OWNERS` references to owners, with that to the controller first."""
+    """Return the first `MOST_OWNERS` references, with the controller's first."""
     return tuple(sorted(references, key=lambda each: not each.controller)[:MOST_OWNERS])

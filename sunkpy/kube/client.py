@@ -1,4 +1,4 @@
-"""A client for the verbs of the Kubernetes API, with typed answers. `sunkpy.kube.connection` sends its requests."""
+"""A client for the apiserver's verbs, with typed answers; `sunkpy.kube.connection` exchanges requests and answers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Kube:
-    """A client of one apiserver, with one identity. Close it when done, or use it in `async with`.
+    """A client of one apiserver, with one identity. Close it, or use it in `async with`.
 
-    All methods raise `sunkpy.kube.errors.KubeError`; their docstrings name the subclasses that a caller should tell
-    apart.
+    All methods raise `sunkpy.kube.errors.KubeError`; the docstrings name the kinds a caller should tell apart.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -44,7 +43,7 @@ class Kube:
     async def connect(cls, kubeconfig: Path | None = None, *, deadline: Deadline = unlimited) -> Self:
         """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
-        `deadline` returns for how many seconds writes may still be sent; after that they raise LeaseOver.
+        Writes are sent only until the deadline; after it they raise LeaseOver.
         """
         return cls(await Connection.open(kubeconfig, deadline=deadline))
 
@@ -69,17 +68,14 @@ class Kube:
         body: Json | None = None,
         content_type: str = JSON,
     ) -> bytes:
-        """Send any request, and return the body of a 2xx answer. Use it only if this class has no method for the
-        request.
-        """
+        """Send a request for which there is no other method, and return the body of a 2xx answer."""
         request = Request(method=method, path=path, params=params or {}, body=body, content_type=content_type)
         return await self._connection.send(request)
 
     # ------------------------------------------------------------------ reads
 
     async def get(self, path: str, type_: type[T], *, accept: str = JSON) -> T:
-        """Return one object, or another answer at this path, decoded as `type_`. `accept`: the wanted media type of the
-        answer.
+        """Return one object, or another answer at this path, decoded as `type_`. `accept`: the form of the answer.
 
         Raises:
             NotFound, Forbidden, Unavailable.
@@ -105,10 +101,10 @@ class Kube:
         """Return all objects under a collection path, from one consistent read.
 
         Args:
-            path: the path of the collection.
-            item_type: what each object is decoded as.
-            label_selector: return only objects with these labels.
-            field_selector: return only objects with these fields.
+            path: the collection.
+            item_type: the type as which each object is decoded.
+            label_selector: only objects with these labels.
+            field_selector: only objects with these fields.
             may_be_old: read from the apiserver's cache. Do not use it for a decision that stale data makes wrong: an
                 apiserver that lags may show what is long gone, and not show what is there.
             not_older_than: as `may_be_old`, but with all changes up to this resourceVersion.
@@ -167,7 +163,7 @@ class Kube:
         `on_open` is called when the server has accepted the watch, because the first event may come long after that.
 
         Raises:
-            Gone: `resource_version` is too old; list again.
+            Gone: the version is too old; list again.
             Unavailable: the connection broke.
         """
         watch = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
@@ -186,15 +182,13 @@ class Kube:
         return await self.request("POST", path, body=body)
 
     async def patch(self, path: str, body: Json, *, content_type: str = MERGE_PATCH) -> bytes:
-        """Merge `body` into an object (RFC 7386: null removes a key), and return the stored object as JSON. If `body`
-        has `metadata.resourceVersion`, the object must still have that version.
+        """Merge `body` into an object (RFC 7386: null removes a key). If `body` has `metadata.resourceVersion`, the
+        object must still have it.
         """
         return await self.request("PATCH", path, body=body, content_type=content_type)
 
     async def apply(self, path: str, body: Json, *, field_manager: str) -> None:
-        """Write an object by server-side apply, and take over those of its fields that other managers have set
-        (KEP-555).
-        """
+        """Write an object by server-side apply, and take over fields that others have set (KEP-555)."""
         params = {"fieldManager": field_manager, "force": "true"}
         await self.request("PATCH", path, body=body, params=params, content_type=APPLY_PATCH)
 
@@ -218,10 +212,10 @@ class Kube:
         await self.request("DELETE", path, body=body)
 
     async def bind(self, namespace: str, name: str, *, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        """Bind a pending pod to a node. The apiserver merges the annotations into the pod in the same write.
+        """Bind a pending pod to a node; the apiserver merges the annotations into the pod in the same write.
 
         Raises:
-            Conflict: the pod is bound already, or another pod (with another uid) has its name.
+            Conflict: the pod is bound already, or another pod has its name.
         """
         body = {
             "apiVersion": "v1",

@@ -1,12 +1,12 @@
 """Sends HTTP requests to the apiserver, and returns the answers.
 
-The official client supplies connections, TLS, kubeconfig and token refresh. Bodies are sent and decoded by sunkpy,
-because the official client's models cost 75 times the time and 20 times the memory of a typed decode. Nothing is
-retried here, because each caller is a reconcile that runs again. A write has no more time than its deadline leaves (see
+The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because
+that client's models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here, because
+each caller is a reconcile that runs again. A write has no more time than its deadline leaves (see
 `sunkpy.runtime.deadline`).
 
-A watch holds a connection for as long as it lives, so watches have a pool of their own: requests find a connection,
-however many watches there are.
+A watch holds a connection for as long as it lives, so watches have a pool of their own: however many there are,
+requests find a connection.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to the apiserver. As text (`str`) it is the method and the path, for errors."""
+    """A request to the apiserver. As text it says in an error what was tried."""
 
     method: str
     path: str
@@ -65,9 +65,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection:
-    """Connections to one apiserver, with one identity. Close it when done. `timeout_s` limits each request, but not
-    watches.
-    """
+    """A connection to one apiserver, with one identity. Close it when done. `timeout_s` is not for watches."""
 
     def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
@@ -82,7 +80,7 @@ class Connection:
         """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
         Raises:
-            Unavailable: none of these exists, or the one that was found cannot be used.
+            Unavailable: none of these exists, or it cannot be used.
         """
         settings = Configuration()
         try:
@@ -109,7 +107,7 @@ class Connection:
         """Send a request, and return the body of a 2xx answer.
 
         Raises:
-            KubeError: another answer or none; `sunkpy.kube.errors` has a subclass for each case.
+            KubeError: a class of `sunkpy.kube.errors` for any other answer.
         """
         limit_s = min(self._timeout_s, self._deadline()) if request.is_write else self._timeout_s
         if limit_s <= 0:
@@ -152,8 +150,8 @@ class Connection:
             raise errors.Unavailable(name, status=0, message=f"watch broke: {error!r}") from error
 
     def _for_watches(self) -> ApiClient:
-        """Return the official client for watches. It is made for the first watch: commands have no watches, and making
-        a client costs a read of the machine's certificates.
+        """Return the client for watches. It is made for the first watch, because commands have none, and each client
+        reads the machine's certificates.
         """
         if self._watching is None:
             settings = self._api.configuration
@@ -205,7 +203,7 @@ async def _load_ambient(settings: Configuration) -> None:
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the lines of a streamed answer without empty ones. A line may be of any length."""
+    """Yield the lines of a stream. A line may be longer than any read buffer."""
     rest = b""
     async for chunk in answer.content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -215,7 +213,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _own_namespace() -> str:
-    """Return the namespace of the pod in which this process runs, from its service account; empty outside a pod."""
+    """Return the namespace of the pod whose service account would be used; empty outside a pod."""
     try:
         return _OF_POD.read_text().strip() if os.environ.get("KUBERNETES_SERVICE_HOST") else ""
     except OSError:

@@ -27,7 +27,7 @@ TOO_DEEP: Final = "it is nested too deep"
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that cannot be decoded as its kind: the metadata that could be read, and why the rest could not."""
+    """An object that does not look as its kind should: the part that could be read, and why the rest could not."""
 
     object: KubeObject
     why: str
@@ -39,8 +39,8 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a list: its objects, not decoded yet; the resourceVersion of the whole list; and the token with which
-    to ask for the next part (empty in the last one).
+    """A part of a list: its objects, not decoded yet; the resourceVersion of the whole list; and the token for the next
+    part, empty at the end.
     """
 
     items: tuple[bytes | msgspec.Raw, ...]
@@ -49,9 +49,7 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """An event of a watch, whose object is not decoded yet. `is_cut`: deeply nested parts of the object were
-    removed.
-    """
+    """An event of a watch, whose object is not decoded yet. `is_cut`: deeply nested parts of the object are missing."""
 
     type: str
     object: msgspec.Raw = msgspec.Raw()
@@ -59,7 +57,7 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 class Decoder(Generic[T]):
-    """Decodes Kubernetes objects of one kind from the apiserver's JSON."""
+    """Decodes objects of one kind."""
 
     def __init__(self, item_type: type[T]) -> None:
         self._decoder = msgspec.json.Decoder(item_type)
@@ -79,7 +77,7 @@ class Decoder(Generic[T]):
 
 
 def read_page(answer: bytes) -> ListPage:
-    """Return the part of a list that is in an answer to a list request.
+    """Return the page in an answer to a list request.
 
     Raises:
         msgspec.DecodeError: the answer is not a list.
@@ -108,7 +106,7 @@ def read_event(line: bytes) -> WatchEvent:
 
 
 def cut(document: bytes, *, levels: int) -> bytes:
-    """Return the JSON document with null in place of each list and object that is nested deeper than `levels`."""
+    """Return the document with null in the place of each list and object that is nested deeper than `levels`."""
     parts: list[bytes] = []
     done, depth, start = 0, 0, 0
     for token in _TOKEN.finditer(document):
@@ -136,14 +134,12 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _what_is_left(item: bytes) -> KubeObject:
-    """Return the metadata of an object whose other parts cannot be decoded."""
+    """Return the metadata of an object that cannot be decoded."""
     return msgspec.json.decode(cut(item, levels=LEVELS), type=KubeObject)
 
 
 def _items(answer: bytes) -> Iterator[bytes]:
-    """Yield the objects of an answer to a list request, found without recursion: the values at the third level of
-    nesting, below the key `items`.
-    """
+    """Yield the objects of a list without recursion: the values at the third level, below the key `items`."""
     depth, start, key = 0, 0, b""
     is_within = False
     for token in _TOKEN.finditer(answer):

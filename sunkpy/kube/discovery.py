@@ -33,7 +33,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The resource with its API group, as kubectl names it: `jobsets.jobset.x-k8s.io`."""
+        """The resource with its group, as in a role and on the command line: `jobsets.jobset.x-k8s.io`."""
         return f"{self.plural}.{self.kind.group}" if self.kind.group else self.plural
 
     @property
@@ -42,7 +42,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         return paths.collection(self.api_version, self.plural)
 
     def path(self, namespace: str, name: str) -> str:
-        """Return the path of one object. The namespace is ignored for a kind whose objects have none.
+        """Return the path of one object. The namespace does not matter for a kind that has none.
 
         The name is quoted, because a pod may name any text as its owner.
         """
@@ -94,7 +94,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 class _Groups(msgspec.Struct, frozen=True):
-    """An answer of aggregated discovery. Decoding fails if the answer has no `items`: then it has another form."""
+    """An answer of aggregated discovery. An answer without `items` has another form, and cannot be used."""
 
     items: tuple[_Group, ...]
 
@@ -103,7 +103,7 @@ async def read_served(kube: Kube) -> Served:
     """Ask the apiserver for all kinds that it serves.
 
     Raises:
-        KubeError: the apiserver did not answer, or refused.
+        KubeError: the apiserver could not be asked.
     """
     groups = [group for path in ("/api", "/apis") for group in (await kube.get(path, _Groups, accept=_FORM)).items]
     resources: dict[Kind, list[Resource]] = defaultdict(list)
@@ -115,7 +115,7 @@ async def read_served(kube: Kube) -> Served:
 
 
 def explain_absent(kind: Kind) -> str:
-    """Return a message for people, which says that the apiserver does not serve this kind."""
+    """Return the message that the apiserver does not serve this kind."""
     name = f"{kind.kind} of {kind.group}" if kind.group else kind.kind
     return f"the apiserver knows no kind {name}: its CRD is not installed"
 

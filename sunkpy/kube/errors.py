@@ -34,7 +34,7 @@ class KubeError(Exception):
 
 
 class NotFound(KubeError):
-    """404: there is no such object, or its namespace does not exist."""
+    """404: there is no such object, or no such namespace."""
 
 
 class NotServed(KubeError):
@@ -90,10 +90,10 @@ _BY_STATUS: dict[int, type[KubeError]] = {
 
 
 def from_response(request: str, status: int, body: bytes) -> KubeError:
-    """Return the error for an answer whose HTTP status is not 2xx; `body` is a Status object or plain text.
+    """Return the error for a non-2xx answer; `body` is a Status object or plain text.
 
-    If only the object does not exist, a 404 has a Status that says so. If the path is not served, its text is "404 page
-    not found" (k8s.io/apiserver, pkg/util/notfoundhandler).
+    If an object is not there, the Status says so. If the path is not served, the text is "404 page not found"
+    (k8s.io/apiserver, pkg/util/notfoundhandler).
     """
     try:
         said = msgspec.json.decode(body, type=_Status)

@@ -29,9 +29,7 @@ _NOTE_LIMIT = 1024  # events.k8s.io/v1 refuses longer notes
 
 
 class _Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The texts of an Event: `reason` is one word for programs, `action` what sunkpy did, `note` a sentence for
-    people.
-    """
+    """The text of an Event: `reason` is one word for programs, `action` what we did, `note` a sentence for people."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -51,10 +49,9 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class EventRecorder:
-    """Writes Kubernetes Events. An Event that cannot be written is logged and forgotten, because no decision may depend
-    on it.
+    """Writes Events. An Event that cannot be written is logged and forgotten, because no decision may depend on it.
 
-    `lost` counts the Events that were not written, by `why`: `too many` waited already, or the write `failed`.
+    `lost` counts Events that nobody will read, by `why`: `too many` were dropped, `failed` could not be written.
     """
 
     def __init__(self, kube: Kube, *, component: str, instance: str, lost: Counter | None = None) -> None:

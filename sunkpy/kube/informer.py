@@ -65,8 +65,8 @@ def _nothing(_: Unreadable) -> None:
 
 
 class Informer(Generic[T]):
-    """A local copy of one collection, kept up to date by list and watch. With `are_large`, few objects are listed at a
-    time, because anybody may make objects of this kind large.
+    """A local copy of one collection by list and watch. With `are_large`, few objects are listed at a time: anybody may
+    make them large.
 
     `synced` is set after the first list has been handled; `connected` is true while the server keeps a watch open.
     """
@@ -102,7 +102,7 @@ class Informer(Generic[T]):
         self._connected_at = 0.0
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Call this function with each change of the local copy from now on. Add all handlers before `run` starts."""
+        """Call this function with each change from now on. Add it before `run`."""
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -117,7 +117,7 @@ class Informer(Generic[T]):
 
     @property
     def version(self) -> str:
-        """The resourceVersion up to which all changes have been handled; empty while no such version is known."""
+        """The resourceVersion up to which all changes have been handled; empty while that is not known."""
         return self._version
 
     @property
@@ -262,7 +262,7 @@ class Together(Generic[T]):
         self.parts = tuple(parts)
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Call this function with each change in any of the parts."""
+        """Call this function with each change in any part."""
         for part in self.parts:
             part.add_handler(handler)
 
@@ -280,9 +280,7 @@ class Together(Generic[T]):
         return max(versions, key=int) if all(version.isdecimal() for version in versions) else ""
 
     def values(self) -> Iterator[T]:
-        """Return all objects of all parts as last seen. Do not await while iterating, because the watches
-        change them.
-        """
+        """Return all objects of all parts as last seen. Do not await while iterating."""
         return chain.from_iterable(part.values() for part in self.parts)
 
     def __len__(self) -> int:

@@ -82,7 +82,7 @@ class _Known:
 
     @property
     def is_well(self) -> bool:
-        """True if the apiserver serves the kind and lets this process read it, as far as is known."""
+        """True if the kind is served and may be read, as far as is known."""
         return self.resource is not None and self.missing_since is None and not self.problem
 
 
@@ -119,19 +119,15 @@ class OwnerKinds:
     # ------------------------------------------------------------- questions
 
     def where(self, kind: Kind) -> Resource | None:
-        """Return the resource (version and path) by which the kind was last read; None if the kind could never
-        be read.
-        """
+        """Return the resource by which the kind was last read; None if it could not be read."""
         return self._known[kind].resource if kind in self._known else None
 
     def is_missing(self, kind: Kind) -> bool:
-        """True if the kind is followed and the apiserver does not serve it now: for a moment, or until somebody
-        installs it.
-        """
+        """True if the apiserver does not serve the kind now: for a moment, or until somebody installs it."""
         return kind in self._known and self._known[kind].missing_since is not None
 
     def problem(self, kind: Kind) -> str:
-        """Return what a person has to change before the kind can be read; empty if no such problem is known."""
+        """Return what a person has to change before the kind can be read; empty if nothing like that is known."""
         return self._known[kind].problem if kind in self._known else ""
 
     # ------------------------------------------------------------- following
@@ -251,7 +247,7 @@ class OwnerKinds:
             self._to_try.put_nowait((kind, place))
 
     async def _try(self, kind: Kind, place: Resource) -> None:
-        """Read one object of the kind, to learn whether the kind is served and may be read; note the result."""
+        """Read one object of the kind, to learn whether it is there and may be read."""
         if kind not in self._known:
             return
         try:
@@ -270,9 +266,7 @@ class OwnerKinds:
                 self._note_refused(kind, f"the scheduler does not follow {place.title}: {why}")
 
     def _has_room(self, kind: Kind) -> bool:
-        """True if the kind may be followed: it has been read before, it is expected, or fewer than `MOST_KINDS` others
-        are.
-        """
+        """True if the kind may be followed: it already is, it is expected, or there are few enough others."""
         known = self._known.get(kind)
         if known is None or known.resource is not None or kind in self._expected:
             return True

@@ -19,7 +19,7 @@ _GATE: Final = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} (
 
 
 async def feature_gates(address: str, port: int, *, token: str) -> Mapping[str, bool]:
-    """Return name → True if on, for the feature gates of the kubelet at this address.
+    """Return which feature gates of the kubelet are on.
 
     Raises:
         Unavailable: the kubelet does not answer, or refuses.

@@ -50,7 +50,7 @@ def pods(namespace: str = "") -> str:
 
 
 def pod(namespace: str, name: str) -> str:
-    """Return the path of a pod, `…/pods/<name>`; the paths of its binding and status begin with it."""
+    """Return the path of a pod, `…/pods/<name>`; its binding and status are below it."""
     return f"{pods(namespace)}/{name}"
 
 
@@ -80,7 +80,7 @@ def resource_claim(namespace: str, name: str) -> str:
 
 
 def service_account_token(namespace: str, name: str) -> str:
-    """Return the path to which a request for a new token of a ServiceAccount is sent."""
+    """Return the path at which tokens of a ServiceAccount are made."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
 
 
@@ -100,7 +100,7 @@ def statefulsets(namespace: str) -> str:
 
 
 def scale(namespace: str, statefulset: str) -> str:
-    """Return the path of a StatefulSet's scale subresource, which holds the number of its pods."""
+    """Return the path of a StatefulSet's scale subresource: how many pods it has."""
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 
@@ -110,7 +110,7 @@ def config_map(namespace: str, name: str) -> str:
 
 
 def kueue_topology(name: str) -> str:
-    """Return the path of a Topology object of Kueue. Such objects have no namespace."""
+    """Return the path of a Topology of Kueue, which has no namespace."""
     return f"/apis/kueue.x-k8s.io/v1beta1/topologies/{name}"
 
 
@@ -135,9 +135,7 @@ def disruption_budgets(namespace: str) -> str:
 
 
 def events(namespace: str) -> str:
-    """Return the path of a namespace's Events in the API group events.k8s.io. `kubectl describe` shows these like core
-    Events.
-    """
+    """Return the path of a namespace's Events in events.k8s.io. `kubectl describe` shows them like core Events."""
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 
@@ -164,15 +162,11 @@ def root(api_version: str) -> str:
 
 
 def collection(api_version: str, resource: str, namespace: str = "") -> str:
-    """Return the path of all objects of a resource, of any API group; if `namespace` is given, only of this
-    namespace.
-    """
+    """Return the path of all objects of a resource, in any group; if a namespace is given, only of this one."""
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{root(api_version)}{within}/{resource}"
 
 
 def status(path: str) -> str:
-    """Return the path of the status subresource of the object at `path`. A write to it does not change the object's
-    spec.
-    """
+    """Return the path of the status subresource of the object at `path`. A write there changes no spec."""
     return f"{path}/status"

@@ -28,7 +28,7 @@ class Pulse:
         self._heard_at: float | None = None
 
     async def follow(self, each_s: float = ASKED_EACH_S) -> None:
-        """Send a small request every `each_s` seconds and note when it is answered, until cancelled."""
+        """Send a small request again and again, until cancelled."""
         self._heard_at = self._clock()
         try:
             while True:

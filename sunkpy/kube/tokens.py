@@ -31,7 +31,7 @@ class UserInfo(msgspec.Struct, frozen=True):
 
 
 class TokenReview(msgspec.Struct, frozen=True):
-    """The apiserver's verdict on a token. `error` says why the token was not accepted."""
+    """The apiserver's verdict on a token. `error` says why it was not accepted."""
 
     authenticated: bool = False
     user: UserInfo = UserInfo()

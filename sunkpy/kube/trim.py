@@ -62,9 +62,7 @@ def trim_node(node: Node, *, signals: Set[str] = _NOTHING, annotations: Set[str]
 
 
 def trim_slurmd(pod: Pod) -> Pod:
-    """Return a slurmd pod with only what syncer and scheduler read: its NodeSet, its node, and the state of its Slurm
-    node as noted on the pod.
-    """
+    """Return a slurmd pod with what syncer and scheduler read: NodeSet, node, and what Slurm says of its Slurm node."""
     status = pod.status
     return Pod(
         metadata=slurmd_meta(pod.metadata),
@@ -94,7 +92,7 @@ def slurmd_meta(meta: Meta) -> Meta:
 
 
 def of_types(conditions: tuple[Condition, ...], types: Set[str]) -> tuple[Condition, ...]:
-    """Return those of the conditions that have one of these types."""
+    """Return the conditions of these types."""
     return tuple(each for each in conditions if each.type in types)
 
 

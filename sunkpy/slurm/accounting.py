@@ -36,8 +36,8 @@ _USAGE: Final = {"Include usage": "true"}
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """The usage by the jobs of an account; if `user` is set, only by this user's jobs in the account. `tres_seconds`:
-    by Slurm's name of the TRES.
+    """The usage of an account's jobs, or of one user's jobs in it if `user` is set. `tres_seconds`: by Slurm's name of
+    the TRES.
     """
 
     account: str

@@ -22,9 +22,7 @@ _FLAG_NAMES: Final = {name: flag for flag, name in QOS_FLAGS.items()}
 
 
 def account_body(record: AccountRecord, association: AssociationRecord, cluster: str) -> Body:
-    """Return the body of POST accounts_association/, which makes an account and gives it its place in the tree of
-    accounts.
-    """
+    """Return the body of POST accounts_association/: an account and its place in the tree."""
     about = {"description": record.description, "organization": record.organization}
     return {
         "association_condition": {
@@ -37,9 +35,7 @@ def account_body(record: AccountRecord, association: AssociationRecord, cluster:
 
 
 def membership_body(associations: Sequence[AssociationRecord], cluster: str, *, is_default: bool) -> Body:
-    """Return the body of POST users_association/, which puts users into an account, and makes those that do not
-    exist.
-    """
+    """Return the body of POST users_association/: it puts users into an account, and makes users that do not exist."""
     first = associations[0]
     return {
         "association_condition": {

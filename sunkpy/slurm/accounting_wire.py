@@ -151,9 +151,7 @@ class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> dict[str, int]:
-        """The usage by the name of the TRES, in TRES times seconds, summed up; empty if the request did not ask for
-        usage.
-        """
+        """The usage by the name of the TRES, in TRES times seconds; empty if the request did not ask for it."""
         used: dict[str, int] = {}
         for each in self.accounting:
             used[each.tres.label] = used.get(each.tres.label, 0) + each.allocated.seconds

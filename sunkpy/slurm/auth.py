@@ -50,10 +50,10 @@ class TokenSource(Protocol):
         """
 
     def renew(self) -> None:
-        """Forget tokens that are kept, because slurmrestd refused one, so that the next token is a new one."""
+        """Forget the last token, because slurmrestd refused it."""
 
     def explain_refusal(self) -> str:
-        """Return what a person should do if slurmrestd also refuses a renewed token."""
+        """Return what a person should do if a renewed token is refused."""
 
     @property
     def user(self) -> str:
@@ -94,7 +94,7 @@ class MintedToken:
         return token
 
     def _forget_expired(self, now_s: float) -> None:
-        """Drop the expired tokens that are kept. The token that expires first comes first in the dict."""
+        """Drop expired tokens. The oldest tokens come first in the dict."""
         for name, (_, expires_s) in tuple(self._minted.items()):
             if expires_s > now_s:
                 return
@@ -113,7 +113,7 @@ class MintedToken:
         return hmac.new(_read_key(self._key_file), _PAGE, hashlib.sha256).hexdigest()
 
     def renew(self) -> None:
-        """Drop all kept tokens, so that the next ones are signed with the key that the key file has by then."""
+        """Drop all tokens, so that the next ones are signed with the key file as it is then."""
         self._minted.clear()
 
     def explain_refusal(self) -> str:
@@ -176,10 +176,8 @@ class TokenFile:
 
     @property
     def user(self) -> str:
-        """The Slurm user that the token in the file names; empty if it names none.
-
-        Raises:
-            Unauthorized: the file cannot be read or is empty.
+        """The Slurm user that the token in the file names; empty if it names none. Raises Unauthorized if there is no
+        token.
         """
         name = _claims(self.token()).get("sun", "")
         return name if isinstance(name, str) else ""

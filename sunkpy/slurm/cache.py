@@ -162,9 +162,7 @@ class NodeCache:
         return observation
 
     def _observe(self, answer: NodesSnapshot | NotModified, sent_s: float) -> tuple[Observation, frozenset[str]]:
-        """Store the answer as the newest observation; return this with the names of nodes that came, went or
-        changed.
-        """
+        """Store the answer; return it with the names of nodes that came, went or changed."""
         old = self.observation or Observation(nodes={}, number=0, at_s=sent_s)
         number = old.number + 1
         if isinstance(answer, NotModified):

@@ -84,13 +84,11 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
 
     @property
     def user(self) -> str:
-        """The Slurm user of this client's requests, as its token says; empty if the token does not say."""
+        """The Slurm user of this client's requests, by its token; empty if the token does not say."""
         return self._transport.user
 
     async def ping(self) -> Ping:
-        """Ask slurmrestd for its release, and whether slurmctld responds. slurmrestd does not check the token of this
-        request.
-        """
+        """Ask slurmrestd for its release, and whether slurmctld responds. The token is not checked for this."""
         reply = await self._transport.ask(Request(what="ping Slurm", method="GET", endpoint="ping/"), wire.PingReply)
         return Ping(
             version=await self._transport.version(),

@@ -8,7 +8,7 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class WrongCluster(BadSettings):
-    """An error in the settings: slurmrestd belongs to another Slurm cluster than the one that they name."""
+    """slurmrestd belongs to another Slurm cluster than the settings name."""
 
 
 async def check_cluster(slurm: Slurm, wanted: str) -> None:

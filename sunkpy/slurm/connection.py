@@ -1,7 +1,7 @@
 """Sends one HTTP request to slurmrestd and returns the answer, whatever its content; see `sunkpy.slurm.transport`.
 
-It uses aiohttp, because a burst of jobs is thousands of small requests. For each of them httpx needs four times the CPU
-time, most of it in its connection pool if some twenty requests wait for answers.
+It uses aiohttp, because a burst of jobs is thousands of small requests. httpx needs four times the CPU time for each,
+most of it in its connection pool if some twenty requests are in flight.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def is_success(self) -> bool:
-        """True if the HTTP status is 2xx."""
+        """True for a status of 2xx."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def text(self) -> str:
-        """The body of the answer as text for people; bytes that are no UTF-8 are replaced."""
+        """The answer as text for people."""
         return self.content.decode(errors="replace")
 
 

@@ -28,9 +28,9 @@ class SlurmError(Exception):
     Args:
         what: what was tried, on which object.
         endpoint: the path below the API version.
-        error_number: Slurm's error number; 0 if Slurm gave none.
-        text: Slurm's message, or another text on what went wrong.
-        hint: what a person should do next.
+        error_number: Slurm's error number; 0 if it gave none.
+        text: Slurm's words.
+        hint: what to do next.
     """
 
     def __init__(
@@ -65,9 +65,7 @@ class SlurmError(Exception):
 
     @property
     def code(self) -> str:
-        """The label of the error in metrics: Slurm's error number; without one the HTTP status, and without both the
-        class name.
-        """
+        """The error's label in metrics: Slurm's number, else the HTTP status, else the class."""
         return str(self.error_number or self.http_status or type(self).__name__.lower())
 
 
@@ -76,9 +74,7 @@ class Unreachable(SlurmError):
 
 
 class Unauthorized(SlurmError):
-    """slurmrestd refused the token, also after it was renewed; or there is no token or key that this process
-    could use.
-    """
+    """The token was refused, also after it was renewed; or there is no token or key that this process could use."""
 
 
 class NotFound(SlurmError):
@@ -98,9 +94,7 @@ class Rejected(SlurmError):
 
 
 class LimitReached(Rejected):
-    """A limit of the user's association or QoS does not allow the job, either beside other jobs or because of its own
-    size.
-    """
+    """A limit of the user's association or QoS does not allow the job, beside other jobs or because of its own size."""
 
 
 class Malformed(SlurmError):

@@ -240,7 +240,7 @@ class FigureCalls:
 
 
 def _expand(text: str) -> tuple[str, ...]:
-    """Return the nodes of a hostlist; an empty tuple if the hostlist cannot be read."""
+    """Return the nodes of a hostlist; none if it cannot be read."""
     try:
         return tuple(hostlist.expand(text))
     except hostlist.BadHostlist:

@@ -85,7 +85,7 @@ class JobCalls:
         return [_readable(job) for job in reply.jobs]
 
     def _note_unreadable(self, job_id: JobId, why: str) -> None:
-        """Log once that the nodes of this job cannot be read, because callers read the same job again and again."""
+        """Log an unreadable job once: callers read the same job again and again."""
         if self._unreadable.get(job_id) != why:
             self._unreadable[job_id] = why
             import structlog
@@ -230,9 +230,7 @@ def _as(user: str) -> str:
 
 
 def _wishes(spec: JobSpec) -> str:
-    """Return, for an error's text, what the job asks for by name and Slurm may refuse: ` (partition gpu, account
-    chem)`.
-    """
+    """Return, for an error's text, the requests that Slurm may refuse by name: ` (partition gpu, account chem)`."""
     wishes = {
         "partition": spec.partition,
         "account": spec.account,

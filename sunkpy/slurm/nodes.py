@@ -19,9 +19,7 @@ _NONE: Mapping[str, SlurmNode] = MappingProxyType({})
 
 
 class NodesSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All Slurm nodes at one moment. `last_update_s`: the time of Slurm's last change, to give to the next
-    `nodes(since_s=…)`.
-    """
+    """All Slurm nodes at one moment. `last_update_s`: the value for the next `nodes(since_s=…)`."""
 
     nodes: dict[str, SlurmNode]
     last_update_s: int
@@ -70,8 +68,8 @@ RESUME = NodeChange(state=("RESUME",), reason=" ")
 
 
 def drain(reason: str) -> NodeChange:
-    """Return the change that drains a node: no new job starts on it, and running jobs go on. If the node is drained
-    already, the change replaces the reason.
+    """Return the change that drains a node: no new job starts, running jobs go on. On a drained node it replaces the
+    reason.
     """
     return NodeChange(state=("DRAIN",), reason=reason)
 

@@ -1,4 +1,4 @@
-"""The request to Slurm for all its jobs at once, for the commands and the web page that show them to a person."""
+"""The request to Slurm for all its jobs at once, as commands and the page show them to a person."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ LONGEST_S = 30.0
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of a read. `took_s`: seconds from request to answer; `slurmctld_s`: the seconds of these in which
-    slurmctld worked on it, None if slurmctld does not say.
+    """The cost of a read. `took_s`: seconds from request to answer; `slurmctld_s`: seconds that slurmctld worked on it,
+    if it says so.
     """
 
     took_s: float = 0.0
@@ -31,7 +31,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pause_s(self) -> float:
-        """The fewest seconds that must pass from sending this read to sending the next one; at most 30."""
+        """The least number of seconds from sending this read to sending the next."""
         if self.slurmctld_s is None:
             return min(SHARE * self.took_s, LONGEST_S)
         own_s = min(self.slurmctld_s, self.took_s)

@@ -1,6 +1,4 @@
-"""The Prometheus metrics of the client of slurmrestd. Only long-running processes import this module: a person's
-command has no metrics.
-"""
+"""Metrics of the client of slurmrestd. Only the processes import this module; a person's command has no metrics."""
 
 from __future__ import annotations
 

@@ -6,18 +6,16 @@ from typing import Protocol
 
 
 class Recorder(Protocol):
-    """Receives a report of each request that this process sends to slurmrestd, for metrics."""
+    """Records the requests that this process sends to slurmrestd."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """Record the end of a request. `endpoint`: a template such as `node/{name}`; `code`: `ok`, or the code of the
-        error.
-        """
+        """Record the end of a request. `endpoint`: a template such as `node/{name}`; `code`: `ok` or the error's."""
 
     def retried(self, endpoint: str) -> None:
         """Record that a request is about to be sent again."""
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
-        """Record the size of an answered request: the bytes of its body and of the answer's body together."""
+        """Record the size of an answered request: the bytes of both bodies."""
 
 
 class Silent:

@@ -61,7 +61,7 @@ class RelayRequest(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """slurmrestd's answer to a request, compressed; or the reason why there is none (`problem`)."""
+    """The compressed answer to a request, or the reason why there is none (`problem`)."""
 
     id: int
     status: int = 0
@@ -149,7 +149,7 @@ class Relay:
 
 
 class _Running:
-    """A running command that has sent its `Hello` (its first message), and so can take requests."""
+    """A running command that has sent its first message, the `Hello`."""
 
     def __init__(self, process: asyncio.subprocess.Process, hello: Hello, command: Sequence[str]) -> None:
         self.user = hello.user
@@ -226,7 +226,7 @@ class _Running:
 
 
 async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Callable[[bytes], object]) -> None:
-    """Send each request that `reader` gives on to slurmrestd, and write the answers, until the input ends."""
+    """Send each request that `reader` gives to slurmrestd, and write the answers, until the input ends."""
     tokens, connection = token_source(settings), Connection(settings.url.rstrip("/"))
     carried: set[asyncio.Task[None]] = set()
 
@@ -247,7 +247,7 @@ async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Ca
 
 
 async def serve_here(settings: SlurmSettings) -> None:
-    """Serve the requests that come by this process's standard input, with a limit on its memory. It runs in the pod."""
+    """Serve requests from standard input in the pod, with a limit on this process's memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -1,4 +1,4 @@
-"""A request to slurmrestd as a value. `sunkpy.slurm.transport` adds token and API version when it sends the request."""
+"""A request to slurmrestd as a value, without token and API version, which the transport adds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """True if the request may change something in Slurm: each method but GET."""
+        """True if the request changes something in Slurm."""
         return self.method != "GET"
 
     @property

@@ -1,6 +1,6 @@
 """Makes the request bodies (`v0.0.42_job_desc_msg`) that submit, allocate or change a job.
 
-The bodies forbid Slurm to requeue these jobs, because a workload comes back as new pods of its own controller.
+Slurm never requeues these jobs: a workload comes back as new pods of its own controller.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def batch_body(spec: JobSpec, *, seal: str = "") -> dict[str, object]:
 
 
 def allocation_body(spec: JobSpec, *, seal: str = "") -> dict[str, object]:
-    """Return the body of POST job/allocate, for an allocation that Slurm grants at once or refuses."""
+    """Return the body of POST job/allocate, for an allocation at once or not at all."""
     return {"job": {**_asked(spec, seal), "immediate": True}}
 
 
 def change_body(spec: JobSpec, fields: Iterable[str]) -> dict[str, object]:
-    """Return the body of POST job/{id}, which changes these fields to the values in `spec`. An empty text clears a
-    field, if Slurm allows that.
+    """Return the body of POST job/{id}, which changes these fields. An empty text clears a field, if Slurm
+    allows it.
     """
     body: dict[str, object] = {}
     for field in fields:
@@ -39,9 +39,7 @@ def change_body(spec: JobSpec, fields: Iterable[str]) -> dict[str, object]:
 
 
 def _asked(spec: JobSpec, seal: str) -> dict[str, object]:
-    """Return the fields of a job for a request body. Fields for which `spec` asks nothing are left out, so that the
-    cluster's defaults apply.
-    """
+    """Return the fields of a job. Only what is requested is named, so that the cluster's defaults apply."""
     job: dict[str, object] = {
         "name": spec.name,
         "comment": spec.comment,

@@ -1,13 +1,13 @@
 """Sends a request to slurmrestd with token and API version, repeats it if allowed, and decodes the answer.
 
 * Success is 2xx *and* no `errors`; anything else becomes an error of `sunkpy.slurm.errors`.
-* If slurmrestd refuses the token, the request is sent once more with a new one, whatever its method, because a refused
-  request changed nothing.
+* After a refused token the request is sent once more with a new one, whatever its method: a refused request did
+  nothing.
 * If no answer comes, only idempotent requests are sent again.
 * A write has only the time until its deadline, each time that it is sent (see `sunkpy.runtime.deadline`).
 * A long answer is decoded in a thread (see `sunkpy.slurm.pieces`), so that the event loop goes on.
-* The newest known API version is tried first. slurmrestd answers 404 to versions that it lacks. If it does so later,
-  after an upgrade or a rollback, the next request searches for the version again.
+* The newest known API version is tried first. slurmrestd answers 404 to versions that it lacks; if it does so later,
+  after an upgrade or a rollback, the version is searched for again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _DISCOVERY = Request(what="find an API version that slurmrestd serves", method="
 
 
 class Transport:
-    """Sends requests to one slurmrestd. `attempts`: how often an idempotent request is sent in all, if no answer comes.
-    `reader`: the Slurm user of reads. `connection`: what to use in place of HTTP connections to `url`.
+    """Sends requests to one slurmrestd. `attempts`: how often an idempotent request is sent in all. `reader`: the Slurm
+    user of reads. `connection`: used in place of HTTP connections to the address.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Transport:
         await self._http.close()
 
     async def version(self) -> str:
-        """Return the API version in use. If none is known yet, ask slurmrestd for the newest one that both sides know.
+        """Return the API version in use; the first call finds it.
 
         Raises:
             Unreachable: slurmrestd did not answer, or serves no version of this client.
@@ -94,7 +94,7 @@ class Transport:
         return self._tokens.user
 
     def seal(self) -> str:
-        """Return the seal, a text which proves to slurmctld that a job comes from a holder of the cluster's key.
+        """Return the seal, which proves to slurmctld that a job comes from a holder of the key.
 
         Raises:
             Unauthorized: there is no key.
@@ -102,7 +102,7 @@ class Transport:
         return self._tokens.seal()
 
     async def ask(self, request: Request, reply: type[R]) -> R:
-        """Send a request and return the decoded answer, like `call`, but raise Malformed for 304 Not Modified.
+        """Send a request and return the decoded answer; like `call`, but 304 Not Modified is an error.
 
         Raises:
             SlurmError: see `sunkpy.slurm.errors`.

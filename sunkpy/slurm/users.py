@@ -1,4 +1,4 @@
-"""Finds out to which Slurm user a token (of `scontrol token`) belongs; slurmctld says whether the token is valid."""
+"""Finds the Slurm user of a token (`scontrol token`); slurmctld says whether the token is valid."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from sunkpy.slurm.transport import Transport
 
 
 def user_of(token: str) -> str:
-    """Return the Slurm user that a token names, without a check of its signature; empty if it is not a token of
-    Slurm.
-    """
+    """Return the user that a token names, without a check of its signature; empty if it is no token of Slurm."""
     try:
         user = jwt.decode(token, options={"verify_signature": False}).get("sun", "")
     except (jwt.PyJWTError, RecursionError):
@@ -21,7 +19,7 @@ def user_of(token: str) -> str:
 
 
 async def proved_user(url: str, token: str) -> str:
-    """Check a token by a read that slurmctld answers, and return the Slurm user that the token names.
+    """Send a read with a token to slurmctld, and return the token's user if it is accepted.
 
     Raises:
         Unauthorized: the token is refused.

@@ -1,7 +1,7 @@
 """Reads from slurmrestd's answer what a pending job requests of nodes.
 
-`tres_req_str` gives the request for all nodes together. It has devices only if Slurm's accounting counts them, so
-devices are read from the job's own options. `shared` is always empty from v0.0.45 on.
+`tres_req_str` gives the request for all nodes together. It has devices only if accounting counts them, so devices are
+read from the job's own options. `shared` is always empty from v0.0.45 on.
 """
 
 from __future__ import annotations
@@ -121,9 +121,7 @@ def tres_amounts(text: str) -> Mapping[str, str]:
 
 
 def mib(text: str) -> int:
-    """Return how many MiB Slurm's text for an amount of memory means, such as `4000M` or `1.50T`; 0 if it cannot be
-    read.
-    """
+    """Return the MiB of Slurm's memory text, such as `4000M` or `1.50T`; 0 if it cannot be read."""
     number, unit = text.rstrip("MGTP"), text[-1:] if text[-1:] in _MIB else ""
     try:
         return round(float(number) * _MIB[unit])

@@ -41,7 +41,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Slurm's name for the error, then its description; either may be missing."""
+        """Slurm's name for the error, then its description."""
         return ": ".join(part for part in (self.error, self.description) if part)
 
 
@@ -59,9 +59,7 @@ class MetaData(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that each answer of slurmrestd has. A request has succeeded if the HTTP status is 2xx and `errors` is
-    empty.
-    """
+    """The parts that every answer has. Success is 2xx and no errors."""
 
     meta: MetaData = MetaData()
     errors: tuple[Failure, ...] = ()
@@ -69,7 +67,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Decode the JSON text of an answer of this type.
+        """Decode an answer.
 
         Raises:
             msgspec.DecodeError: the text is no such answer.
@@ -78,7 +76,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node in slurmrestd's answer. `state` is required, because a node without a state would look open and idle."""
+    """A node in slurmrestd's answer. `state` is required: a node without state would look open and idle."""
 
     name: str
     state: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -133,9 +131,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1024)
 def flags(state: tuple[str, ...]) -> frozenset[str]:
-    """Return the flags of a node's or job's state as a set. Sets are cached, because thousands of nodes or jobs have
-    few different states.
-    """
+    """Return the flags of a state as a set. Thousands of nodes or jobs have few states, so each set is cached."""
     return frozenset(state)
 
 
@@ -160,14 +156,14 @@ class ExitSignal(msgspec.Struct, frozen=True):
 
 
 class ExitCode(msgspec.Struct, frozen=True):
-    """How a job ended: with an exit code of its own, or by a signal."""
+    """The end of a job: an exit code of its own, or a signal."""
 
     return_code: Number = Number()
     signal: ExitSignal = ExitSignal()
 
     @property
     def value(self) -> int:
-        """The exit code of the job as a shell gives it: 128 + n if signal n ended the job."""
+        """The exit code as a shell gives it: 128 + n for signal n."""
         signal = self.signal.id.value
         return 128 + signal if signal else self.return_code.value
 
@@ -242,8 +238,8 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> Layout:
-        """How many tasks of the job are on each of its nodes; empty before the job has nodes. The entries of
-        `gres_detail` are in the order of the nodes.
+        """How many tasks of the job are on each of its nodes; empty before it has nodes. `gres_detail` is in the order
+        of the nodes.
         """
         allocation, details = self._allocation, self._details
         gres = [gres_count(text) for text in details] if details else [0] * len(allocation)
@@ -279,9 +275,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _details(self) -> tuple[str, ...]:
-        """The job's GRES on each of its nodes, as Slurm writes them; empty if Slurm does not give them for all
-        nodes.
-        """
+        """The job's GRES on each node, in Slurm's words; empty if Slurm does not give them for all nodes."""
         details = self.gres_detail or ()
         return details if len(details) == len(self._allocation) else ()
 
@@ -355,7 +349,7 @@ class WireJobState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> JobId:
-        """The ID of the job; for an array task the ID of the array, for a component the ID of the heterogeneous job."""
+        """The ID of the job; for a task the array's, for a component the heterogeneous job's."""
         return JobId(int(str(self.job_id).partition("_")[0].partition("+")[0]))
 
 
@@ -386,7 +380,7 @@ class KillFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KillStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one job in the answer to a DELETE. It may be a failure even if the answer's HTTP status is 200."""
+    """The result for one job in the answer to a DELETE. The answer's HTTP status may be 200 even if this failed."""
 
     error: KillFailure = KillFailure()
 
@@ -398,7 +392,7 @@ class KillReply(Reply, frozen=True, kw_only=True):
 
 
 class WirePing(msgspec.Struct, frozen=True, kw_only=True):
-    """One slurmctld in the answer to a ping, and whether it responds to slurmrestd."""
+    """A slurmctld in the answer to a ping, and whether it responds to slurmrestd."""
 
     responding: bool = False
 
@@ -443,12 +437,12 @@ class WireRpc(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_read_of_nodes(self) -> bool:
-        """True for the two message types that slurmrestd sends to slurmctld when somebody reads all nodes."""
+        """True for the messages that slurmrestd sends when it is asked for all nodes."""
         return self.message_type in ("REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO")
 
 
 class WireStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of slurmctld's statistics (sdiag(1)) that lists its work by type of message."""
+    """The part of slurmctld's statistics, as in sdiag(1), about types of messages."""
 
     rpcs_by_message_type: tuple[WireRpc, ...] = ()
 
