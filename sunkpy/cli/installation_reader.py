@@ -101,7 +101,8 @@ class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
 
 
 class InstallationReader:
-    """Reads one Slurm cluster and its operator. `namespace`: the cluster's namespace; empty for all clusters.
+    """Reads sunkpy's operator and a Slurm cluster. `namespace`: the Slurm cluster's namespace; empty for all Slurm
+    clusters.
 
     `is_in_pod`: this process runs in a pod of the cluster, and so can reach Services. `not_asked`: the text to note if
     there is no way to Slurm (`slurm` None).
@@ -210,7 +211,9 @@ class InstallationReader:
         return {"/".join(each): each in there for each in sorted(wanted)}
 
     async def _volumes(self, processes: Iterable[OurPod]) -> tuple[VolumesOfPod, ...]:
-        """Read metrics of the containers `volumes` through the apiserver's proxy, which network policies let pass."""
+        """Read how full volumes are, from the metrics of the pods' containers named `volumes`. The requests go through
+        the apiserver's proxy, because network policies let it pass.
+        """
 
         async def watched(pod: OurPod) -> VolumesOfPod:
             if any(volume.name == "metrics" for volume in pod.spec.volumes):
