@@ -31,6 +31,7 @@ from sunkpy.core.overview.installation import (
     Lease,
     OurPod,
     PolicyBinding,
+    SharedVolume,
     SlurmFound,
     Workload,
 )
@@ -146,6 +147,7 @@ class InstallationReader:
         heartbeats = await self._listed("heartbeats", _HEARTBEATS, Lease)
         slurmd = await self._listed("slurmd_pods", paths.pods(self._namespace), Pod, _SLURMD_PODS)
         kind = Kind(group=names.API_GROUP, kind=names.NODESET_KIND)
+        slurmd_pods = None if slurmd is None else tuple(pod for pod in slurmd if is_slurmd(pod))
         return msgspec.structs.replace(
             found,
             has_nodeset_kind=served.find(kind) is not None if served is not None else None,
@@ -156,12 +158,26 @@ class InstallationReader:
             nodes=await self._listed("nodes", paths.NODES, Node),
             heartbeats=None if heartbeats is None else {each.name: each.spec.renew_time or "" for each in heartbeats},
             nodesets=await self._listed("nodesets", paths.nodesets(self._namespace), NodeSet),
-            slurmd_pods=None if slurmd is None else tuple(pod for pod in slurmd if is_slurmd(pod)),
+            slurmd_pods=slurmd_pods,
+            shared=await self._try("shared", self._shared(slurmd_pods or ())),
         )
 
     async def _listed(self, field: str, path: str, kind: type[U], labels: str = "") -> tuple[U, ...] | None:
         found = await self._try(field, self._kube.list_objects(path, kind, label_selector=labels))
         return tuple(found) if found is not None else None
+
+    async def _shared(self, slurmd_pods: Iterable[Pod]) -> tuple[SharedVolume, ...]:
+        claims = {
+            (pod.metadata.namespace, volume.persistent_volume_claim.claim_name)
+            for pod in slurmd_pods
+            for volume in pod.spec.volumes
+            if volume.persistent_volume_claim and (volume.name == "home" or volume.name.startswith("shared-"))
+        }
+        if not claims:
+            return ()
+        listed = await self._kube.list_objects(paths.VOLUMES, SharedVolume)
+        owners = ((each, each.spec.claim_ref) for each in listed)
+        return tuple(each for each, owner in owners if owner and (owner.namespace, owner.name) in claims)
 
     async def _workloads(self) -> Mapping[str, tuple[Workload, ...]]:
         return {
