@@ -30,6 +30,9 @@ SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=10
 GresTypes=gpu,nic
 TaskPluginParam=SlurmdOffSpec
+NodeSet=feature_near_0 Feature=k8s/rack=3_x.y
+NodeSet=feature_near_1 Feature=k8s/rack=4
+PartitionName=near Nodes=feature_near_0,feature_near_1
 """
 _OWN: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
 _ALONE: Final = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _OWN)
@@ -244,6 +247,23 @@ async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made
     await _clear(real, admin)
     await _next_pod(real, admin, "")
     assert " Weight=1 " in _told(real, "node", NODE)
+
+
+async def test_a_partition_of_features_has_the_nodes_that_have_one_of_them(real: RealSlurm, admin: Slurm) -> None:
+    """The lines of the partition are as the chart writes them."""
+
+    def has_node() -> bool:
+        return real.run_as("ann", "sinfo", "--noheader", "--partition=near", "--format=%N")[1].strip() == NODE
+
+    assert not has_node()
+    await _next_pod(real, admin, "export SUNKPY_FEATURES=compute,k8s/rack=4\n")
+    assert has_node()
+    await _submit(real, admin, "ann", "--partition=near")
+    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+    assert has_node()
+    await _clear(real, admin)
+    await _next_pod(real, admin, "export SUNKPY_FEATURES=compute,k8s/rack=5\n")
+    assert not has_node()
 
 
 async def test_what_an_earlier_slurmd_saw_of_the_machine_is_forgotten(real: RealSlurm, admin: Slurm) -> None:

@@ -537,6 +537,13 @@ def test_slurm_knows_each_gres_that_nodes_have():
     assert "GresTypes=gpu" in _lines({})
 
 
+@pytest.mark.parametrize("name", ["gpu", "mps", "shard"])
+def test_a_gres_that_is_slurms_own_is_refused_before_slurm_knows_it(name: str):
+    says = f"nodeSets.a.gres: {name}: nodeSets.a.gpu says what GPUs there are; no GRES here is called gpu, mps or shard"
+    with pytest.raises(Refused, match=re.escape(says)):
+        render("slurm", {"nodeSets": {"a": {"gres": [{"name": name, "count": 1}]}}})
+
+
 def test_a_partition_takes_nodes_by_their_features():
     partitions = {"near": {"features": ["k8s/zone=a", "ib"]}, "high": {"nodeSets": ["h100"]}}
     lines = _lines({"partitions": partitions, "nodeSets": {"h100": {"featureLabels": ["zone"], "weight": 3}}})

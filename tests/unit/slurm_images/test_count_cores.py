@@ -14,13 +14,15 @@ PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "count-cores"
 def count(folder: Path, shape: str, cpus: int, smt: str, conf: str = "") -> subprocess.CompletedProcess[str]:
     """Of a machine of this shape, such as `2:18:2`: sockets, cores of each, threads of each core.
 
-    With l3cache_as_socket it has twice as many sockets.
+    With l3cache_as_socket it has twice as many sockets, with numa_node_as_socket three times as many.
     """
     sockets, cores, threads = (int(each) for each in shape.split(":"))
     slurmd, slurm_conf = folder / "slurmd", folder / "slurm.conf"
     slurmd.write_text(
         f"#!/bin/bash\nsockets={sockets} all={sockets * cores * threads}\n"
-        '[ "$1" = -C ] || exit 1\n[ "${2:-} ${3:-}" != "--parameters l3cache_as_socket" ] || sockets=$((sockets * 2))\n'
+        '[ "$1" = -C ] || exit 1\n'
+        '[ "${2:-} ${3:-}" != "--parameters l3cache_as_socket" ] || sockets=$((sockets * 2))\n'
+        '[ "${2:-} ${3:-}" != "--parameters numa_node_as_socket" ] || sockets=$((sockets * 3))\n'
         f'echo "NodeName=a CPUs=$all Boards=1 SocketsPerBoard=$sockets CoresPerSocket=$(({sockets * cores} / sockets))'
         f' ThreadsPerCore={threads} RealMemory=1000"\necho UpTime=0-00:00:01\n'
     )
@@ -66,10 +68,11 @@ def test_sockets_and_cores_are_the_machines(tmp_path: Path, machine: str, cpus: 
     [
         ("SlurmdParameters=config_overrides,l3cache_as_socket\n", "4:9:2"),
         ("slurmdparameters=l3cache_as_socket,config_overrides\n", "4:9:2"),
+        ("SlurmdParameters=numa_node_as_socket,config_overrides\n", "6:6:2"),
         ("SlurmdParameters=config_overrides\n#SlurmdParameters=l3cache_as_socket\n", "2:18:2"),
     ],
 )
-def test_caches_are_sockets_where_slurm_conf_says_so(tmp_path: Path, conf: str, shape: str) -> None:
+def test_caches_or_numa_nodes_are_sockets_where_slurm_conf_says_so(tmp_path: Path, conf: str, shape: str) -> None:
     assert count(tmp_path, "2:18:2", 72, "", conf).stdout.strip() == words(72, shape)
 
 
