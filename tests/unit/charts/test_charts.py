@@ -1024,6 +1024,27 @@ def test_each_image_of_slurmd_reads_the_new_files_once_where_its_nodes_are():
     assert {volume["name"] for volume in pod["volumes"]} == {"slurmctld", "scratch"}, "it has no key"
 
 
+def test_scripts_around_jobs_are_checked_as_they_will_be():
+    """Those that the release makes, the new ones; others as they are, if they are there before an install."""
+    made = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "{{ .Release.Name }}-site"},
+        "data": {"1": "x"},
+    }
+    values = {"hooks": {"prologConfigMap": "demo-site", "epilogConfigMap": "own"}, "extraObjects": [made]}
+    pod = _checks(values)["demo-check-compute"]
+    given = {each["name"]: each["configMap"] for each in pod["volumes"] if each["name"] in ("prolog", "epilog")}
+    assert given == {
+        "prolog": {"name": "demo-check-prolog", "optional": True},
+        "epilog": {"name": "own", "optional": True},
+    }
+    mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert {name: mounts[name] for name in given} == {name: f"/etc/sunkpy/site/{name}.d" for name in given}
+    new = of_kind(render("slurm", values), "ConfigMap")["demo-check-prolog"]
+    assert (new["data"], "helm.sh/hook" in new["metadata"]["annotations"]) == ({"1": "x"}, True)
+
+
 def test_images_of_other_login_pods_are_asked_too():
     pods = _checks({"login": {"sets": {"viz": {"image": "r.example.com/viz:1"}, "plain": {}}}})
     asked = {each["name"]: (each["image"], _split(each["command"])[1]) for each in pods["demo-check"]["containers"]}
