@@ -33,8 +33,8 @@ template within a moment.
 
 
 class Collector:
-    """Makes snapshots of gangs from watches, polls and records. It sends no request and changes nothing
-    (`scheduler.views`).
+    """Makes snapshots of gangs from watches, polls and records. It sends no request and changes nothing. For records,
+    pods and gangs the types ensure that (`scheduler.views`); for the `cluster`, which caches its answers, a test does.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:
