@@ -3,6 +3,9 @@
 A cluster has thousands of Workflows and Jobs of other users, of up to a megabyte each. So a whole object is kept only
 while a pod of this scheduler is below it. The objects seen last are also kept, up to `_LATELY_BYTES` in all: most
 objects are made right before their pods, and then the apiserver need not be asked.
+
+The watch reads whole objects, although most are cut at once. A watch of metadata would not show all changes of status,
+which some families read: `metadata.generation` counts changes of the spec.
 """
 
 from __future__ import annotations
