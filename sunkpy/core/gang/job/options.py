@@ -3,7 +3,7 @@
 Ours are `sunkpy.dev/<name>`; the names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
 (`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest moves here unchanged. When several are set,
 ours wins; a pod's own annotation wins over that of its owner. One of theirs that has no meaning here is named in an
-Event.
+Event, and so is a wish for Kueue or KAI that Slurm cannot meet.
 
 The pods of a gang are one Slurm job, so what one of them asks for is asked for all: those that say nothing follow. Two
 that ask for different things contradict each other, and the gang waits until one is changed. Exceptions: name and
@@ -112,10 +112,14 @@ def read_options(
 
 
 def _own(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations that may be options. What the scheduler notes on a pod is left out, because it differs from pod
-    to pod.
+    """The annotations that may be options, and those that get an answer. What the scheduler notes on a pod is left
+    out, because it differs from pod to pod.
     """
-    return {key: text for key, text in annotations.items() if key.startswith(_PREFIXES) and key not in _NOT_OPTIONS}
+    return {
+        key: text
+        for key, text in annotations.items()
+        if (key.startswith(_PREFIXES) and key not in _NOT_OPTIONS) or key in _ANSWERS
+    }
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -360,6 +364,12 @@ _NOT_OPTIONS: Final = frozenset({
 })  # fmt: skip
 _BY_NAME: Final = f"ignored: {names.PREFIX}user says by name whose job it is, and its group is that of the user"
 _OWN_SIZE: Final = "ignored: the size of a job comes from the requests and the number of its pods"
+_PREFERRED: Final = (
+    f"ignored: Slurm has no preferred domain; {names.PREFIX}switches says below how many switches the job shall be"
+)
+_SLICES: Final = (
+    f"ignored: Slurm has no slices by a Node's label; {names.PREFIX}segment says how many nodes shall be in one block"
+)
 _ANSWERS: Final = {
     SUNK + "user-id": _BY_NAME,
     SUNK + "group-id": _BY_NAME,
@@ -371,6 +381,10 @@ _ANSWERS: Final = {
     SLINKY + "mem-per-node": _OWN_SIZE,
     SLINKY + "gres": f"ignored: GPUs come from the requests of the pods; {names.PREFIX}gpu-type says which kind",
     SLINKY + "priority": "ignored: the priority of a job comes from its partition, account and QoS",
+    "kueue.x-k8s.io/podset-preferred-topology": _PREFERRED,
+    "kai.scheduler/topology-preferred-placement": _PREFERRED,
+    "kueue.x-k8s.io/podset-slice-required-topology": _SLICES,
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints": _SLICES,
 }
 """Annotations of other projects that sunkpy ignores, each with the message that says why."""
 
