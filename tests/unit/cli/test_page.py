@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import suppress
 
 import aiohttp
@@ -14,16 +13,11 @@ from sunkpy.cli.access import Access
 from sunkpy.cli.page import Options, show
 from tests.doubles.serving import answering
 from tests.page_ground import Pool
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+from tests.ports import free_ports
 
 
 async def test_the_link_opens_the_page_on_this_machine_and_under_no_other_name(tmp_path):
-    told, port = asyncio.Queue(), free_port()
+    told, (port,) = asyncio.Queue(), free_ports(1)
     async with answering(Pool(nodes=1).api.handle, tmp_path) as kubeconfig:
         shown = show(Access(kubeconfig=kubeconfig), Options(port=port), told.put_nowait)
         task = asyncio.ensure_future(shown)
