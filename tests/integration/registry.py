@@ -11,7 +11,7 @@ from pathlib import Path
 
 from devcluster.binaries import REGISTRY, Binaries
 from devcluster.waiting import NotYet, wait
-from tests.integration.slurm.daemons import free_ports
+from tests.ports import free_ports
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ import pytest
 from devcluster.waiting import wait_until
 from tests.integration.login.pod import Key, LoginPod
 from tests.integration.screen import ASK, Screen
-from tests.integration.slurm.daemons import NODE, RealSlurm, free_ports
+from tests.integration.slurm.daemons import NODE, RealSlurm
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration
 

@@ -37,8 +37,9 @@ from sunkpy.slurm import NodeCache, NodeChange, NodesSnapshot, Slurm, errors
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.slurm_writer import SlurmWriter
 from tests.integration.slurm.asking import connect, happens
-from tests.integration.slurm.daemons import TELL_BEGUN, Machines, RealSlurm, free_ports
+from tests.integration.slurm.daemons import TELL_BEGUN, Machines, RealSlurm
 from tests.integration.slurm.site import Site
+from tests.ports import free_ports
 from tests.roots import RELEASE, SUITE
 
 pytestmark = pytest.mark.integration

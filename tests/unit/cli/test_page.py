@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -15,21 +14,16 @@ from sunkpy.cli.access import Access
 from sunkpy.cli.page import Options, show
 from tests.doubles.serving import answering
 from tests.page_ground import Pool
+from tests.ports import free_ports
 from tests.unit.cli.installed import installed
 from tests.unit.cli.test_explain import configure
 from tests.unit.cli.test_pod_exec import by_kubectl
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 @asynccontextmanager
 async def opened(kubeconfig):
     """The page of a person: a client that has no session yet, the port, and the key of the link."""
-    told, port = asyncio.Queue(), free_port()
+    told, port = asyncio.Queue(), free_ports(1)[0]
     task = asyncio.ensure_future(show(Access(kubeconfig=kubeconfig), Options(port=port), told.put_nowait))
     url, key = (await asyncio.wait_for(told.get(), 30)).split("#key=")
     assert url == f"http://127.0.0.1:{port}/"
