@@ -1,8 +1,8 @@
 """Removes the NodeSets of a Slurm cluster before the cluster itself.
 
-A NodeSet is gone only when Slurm says that its nodes are drained and idle, so Slurm and the syncer must outlive it.
-This runs before `helm uninstall` removes them, and waits for the jobs, or ends them by a drain timeout of one second. A
-NodeSet that outlives Slurm would wait for it for ever.
+A NodeSet is gone only when Slurm says that its nodes are drained and idle. If Slurm and the syncer were removed first,
+it would wait for them for ever. So this runs before `helm uninstall` removes anything, and waits for the jobs, or ends
+them by a drain timeout of one second.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ class ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 class Places:
-    """Knows the place of each Slurm node. `layouts`: the topologies in topograph's file, if that is the source.
+    """Knows the place of each Slurm node in the network topology. `layouts`: the topologies in topograph's file; empty
+    if that is not the source.
 
     `changes`: a counter; while it stays the same, so do all places.
     """
@@ -65,7 +66,7 @@ class Places:
         return bool(self._settings.source)
 
     def on_change(self, changed: Changed) -> None:
-        """Call this function with the Slurm nodes whose place may have changed."""
+        """From now on, call this function with the Slurm nodes whose place may have changed."""
         self._changed = changed
 
     def of(self, slurm_node: str) -> Place | None:
@@ -91,7 +92,8 @@ class Places:
 
     @staticmethod
     def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
-        """Return the sources whose Node labels are known without reading anything.
+        """Return the sources of the topology whose Node labels are known before anything is read; empty if the source
+        has none, or they are read later.
 
         Raises:
             BadSettings: no source has the name in `topology.source`.
@@ -105,7 +107,7 @@ class Places:
         return found
 
     async def run(self) -> None:
-        """Follow the source of the topology until cancelled."""
+        """Follow the source of the topology until cancelled; return at once without a source."""
         if not self.is_on:
             return
         async with asyncio.TaskGroup() as group:
@@ -144,7 +146,9 @@ class Places:
             self._tell(files.nodes_in(layouts))
 
     def _trim(self, node: Node) -> Node:
-        """Cut a Node to its topology labels. With Kueue all labels stay, because its keys are read later."""
+        """Return the Node with only the labels and the annotation that tell its place. With Kueue all labels stay,
+        because Kueue's Topology, which names the label keys, is read later.
+        """
         labels, notes = node.labels, node.annotations
         if self._settings.source != "kueue":
             labels = {key: text for key, text in labels.items() if key in self._keys}

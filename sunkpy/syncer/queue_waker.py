@@ -30,7 +30,9 @@ class QueueWaker:
         nodes.add_listener(self._on_answer)
 
     async def run(self) -> None:
-        """Send such updates until cancelled. A failed one is not repeated, because backfill comes anyway."""
+        """Send an empty update of a node each time nodes have become open, until cancelled. A failed update is not
+        repeated, because Slurm's backfill comes anyway.
+        """
         while True:
             await self._is_due.wait()
             self._is_due.clear()
