@@ -56,7 +56,9 @@ class AccountsLoop:
         self.problem: str | None = "slurmdbd has not been read yet"
 
     async def run(self) -> None:
-        """Keep slurmdbd in line until cancelled. If slurmdbd is away, or refuses something, try again soon."""
+        """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or refuses something, try again
+        soon.
+        """
         failed = ""
         while True:
             try:

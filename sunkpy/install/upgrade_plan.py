@@ -85,9 +85,7 @@ def _templates(manifests: Sequence[Manifest]) -> dict[tuple[str, str, str], obje
 
 
 def _shape(manifest: Manifest) -> object:
-    """Return that from which the workload's pods are made: if it changes, they are replaced. For a NodeSet it is a
-    hash.
-    """
+    """Return what the workload's pods are made from, to compare two versions; for a NodeSet, a hash of it."""
     if manifest["kind"] == "NodeSet":
         return template_hash(msgspec.convert(manifest, NodeSet))
     return manifest["spec"]["template"]

@@ -153,7 +153,7 @@ class Asker:
 
     async def _take_back(self, nodeset: NodeSet, wish: NodesToCome) -> NodesToCome:
         """Use nodes again that the NodeSet had released to autoscalers, if they still exist: remove the annotation that
-        says so. Return which nodes are wanted besides these.
+        marks them. Return which nodes are wanted besides these.
         """
         taken, known = 0, self._returning[nodeset.key]
         released = released_nodes(nodeset, self._nodes() if wish.nodes else ())

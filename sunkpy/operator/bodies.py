@@ -22,8 +22,8 @@ _NONE: Changes = {}
 def pod_metadata(
     pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _NONE, owner: Json | None = None, as_seen: bool
 ) -> Json:
-    """Return a patch of this pod's labels, annotations and owner. By its uid it cannot hit a later pod of this name.
-    `as_seen`: the patch is refused if the pod has changed.
+    """Return a patch of this pod's labels, annotations and owner. It names the pod's uid, so it changes no later pod of
+    this name. `as_seen`: the apiserver refuses it if the pod has changed.
     """
     metadata: Json = {"uid": pod.uid}
     if annotations:

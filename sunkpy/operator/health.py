@@ -60,7 +60,7 @@ class HealthWatch:
 
     def asks(self, node: Node, pod: Pod) -> bool:
         """True if the syncer has to be asked whether anything runs on the node, because a repair may begin once nothing
-        does. Each question costs a write every ten seconds, so it waits for a maintenance window.
+        does. Its answer is a write each ten seconds, so most repairs wait for a maintenance window before it is asked.
         """
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:

@@ -103,8 +103,8 @@ class NodeSetLoop:
 
 
 class NodeLoop:
-    """Does what is due for one Node at a time: the Node and its slurmd pod get what the other one says. A key is a
-    Node's name.
+    """Does what is due for one Node at a time: writes the Node's state onto its slurmd pod, and the pod's state onto
+    the Node. A key is a Node's name.
     """
 
     def __init__(
@@ -250,8 +250,8 @@ class Wakes:
 
 
 def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
-    """Return what a pass reads of a NodeSet, to compare two versions. `status.growth` belongs to it if idle nodes are
-    released.
+    """Return the parts of a NodeSet that a pass reads, to compare two versions. `status.growth` is one if idle nodes
+    are released.
     """
     meta = nodeset.metadata
     growth = nodeset.status.growth if nodeset.spec.releases else None
@@ -259,7 +259,7 @@ def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
 
 
 def _wanted(nodeset: NodeSet) -> tuple[object, ...]:
-    """Return what of a NodeSet decides which nodes autoscalers are asked for, to compare two versions."""
+    """Return the parts of a NodeSet that decide which nodes autoscalers are asked for, to compare two versions."""
     growth = nodeset.status.growth
     return (nodeset.uid, nodeset.is_deleting, nodeset.spec, growth.without_time if growth is not None else None)
 
@@ -273,8 +273,8 @@ def _takes_room(pod: Pod | None) -> bool:
 
 
 def _fit_facts(node: Node) -> tuple[object, ...]:
-    """Return what of a Node decides which NodeSets it fits and its pod's name, to compare two versions. A heartbeat
-    changes none of it.
+    """Return the parts of a Node that decide which NodeSets it fits and its pod's name, to compare two versions. A
+    heartbeat changes none of them.
     """
     leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations, is_being_verified(node))
     released = node.annotations.get(names.ANNOTATION_RELEASED)

@@ -57,8 +57,8 @@ class _Notes:
 
 
 class Memory:
-    """What the leader remembers of NodeSets: refusals, failures, budgets, changed offers, and the nodes for which a pod
-    is being created.
+    """What the leader remembers of NodeSets: refusals, failures, budgets, changed offers of nodes, and the nodes for
+    which a pod is being created.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -160,8 +160,8 @@ class Memory:
     # ---------------------------------------------------------------- offers
 
     def lasting_offers(self, nodeset: NodeSet, changed: Mapping[str, str]) -> tuple[frozenset[str], float | None]:
-        """Return the pods (by uid) whose nodes have long enough offered to Slurm something other than the pods were
-        made for. `changed`: pod uid → what its node offers now, if it differs.
+        """Return the pods (by uid) whose node has for long enough offered to Slurm something other than the pod was
+        made for. `changed`: pod uid → what its node offers now, if that differs.
 
         The second value says after how many seconds there may be more of these pods; None if there are no others.
         """

@@ -22,7 +22,7 @@ _TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer object before
 
 
 class NodeWriter:
-    """Patches Nodes, but not if they have changed since they were read; and those annotations and labels of slurmd pods
+    """Patches Nodes, unless they have changed since they were read, and those annotations and labels of slurmd pods
     that come from the Node.
     """
 
@@ -55,9 +55,9 @@ class NodeWriter:
         patch contains.
 
         Returns:
-            After how many seconds to look again, because the Node had changed, or because too many Nodes are closed to
-            cordon
-            or taint this one now; else None.
+            After how many seconds to look again, because the Node had changed, or because too many Nodes are closed for
+            this
+            one to be cordoned or tainted now; else None.
         """
         path = paths.node(node.name)
         try:

@@ -21,8 +21,8 @@ _AGAIN_S = 15.0
 
 
 class RemedyWriter:
-    """Writes the object or annotations that ask for a Node's repair (the remedy). It remembers what it has written, and
-    asks the apiserver about the rest.
+    """Writes what asks for a Node's repair (the remedy). It remembers what it has written; if an earlier leader wrote
+    the object, the apiserver says so.
     """
 
     def __init__(self, kube: Kube, events: EventRecorder, rules: HealthRules) -> None:

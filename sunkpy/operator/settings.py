@@ -15,8 +15,8 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
-    """What happens to Nodes whose Slurm node somebody drains in Slurm, and to how many of them: `max_percent` of the
-    pool, at least three.
+    """What happens to Nodes whose Slurm node somebody drains in Slurm, and to how many of them at most: `max_percent`
+    of the pool, or three if that is more.
     """
 
     policy: DrainPolicy = DrainPolicy.CORDON
@@ -91,8 +91,8 @@ class LockSettings(Settings, frozen=True, kw_only=True):
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     """The settings of `sunkpy operator`. One operator serves all NodeSets of the cluster.
 
-    `resync_seconds`: how often every NodeSet and Node is looked at although nothing has changed; with more than 2,000
-    Nodes, every 0.03 s times their number.
+    `resync_seconds`: the pause until every NodeSet and Node is looked at again although nothing has changed. The pause
+    is at least 0.03 s for each Node, which matters above 2,000 Nodes.
     """
 
     resync_seconds: int = 60

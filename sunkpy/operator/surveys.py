@@ -27,8 +27,8 @@ _SLICE = 100  # verdicts without a pause: 6 ms
 
 @dataclass
 class _Running:
-    """A survey, the nodes to evaluate again (`stale`), and the slurmd pods (by uid) whose node has long enough offered
-    something else than they were made for.
+    """A survey, the nodes to evaluate again (`stale`), and the slurmd pods (by uid) whose node has for long enough
+    offered to Slurm something other than the pod was made for.
     """
 
     survey: Survey
@@ -79,8 +79,8 @@ class Surveys:
             await asyncio.sleep(0)
 
     def survey(self, nodeset: NodeSet, lasting_offers: frozenset[str] | None = None) -> Survey:
-        """Evaluate all changed nodes, and return the NodeSet's survey. `lasting_offers`: the pods (by uid) that count
-        from now on as made for another offer of their node; None changes nothing.
+        """Evaluate all changed nodes, and return the NodeSet's survey. `lasting_offers`: the slurmd pods (by uid) whose
+        node has for long enough offered to Slurm something other than the pod was made for; None changes nothing.
 
         Raises:
             msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.

@@ -112,7 +112,7 @@ class Term:
         """Run the watches and loops of this term until cancelled.
 
         Raises:
-            ExceptionGroup: a watch or another task has ended for good; the process has to be restarted.
+            ExceptionGroup: a task, such as a watch, has ended for good; the process has to be restarted.
         """
         self._process.add_ready_check("pods", _not_listed(self.pod_watch.synced))
         self._process.add_ready_check("nodes", _not_listed(self.node_watch.synced))

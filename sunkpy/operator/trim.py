@@ -73,8 +73,8 @@ def trim_pod(pod: Pod) -> Pod:
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
-    """Yield slurmd's restarts and since when it runs, or nothing if it is ready and never restarted. If it is not ready
-    or its check failed, also what it wrote at its last end.
+    """Yield the slurmd container's status, cut to readiness, restarts and since when it runs; nothing if it is ready
+    and never restarted. If it is not ready or its check failed, also what it wrote at its last end.
     """
     for each in containers:
         if each.name != names.SLURMD_CONTAINER or (each.ready and not each.restart_count):

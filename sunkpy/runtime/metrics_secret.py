@@ -19,8 +19,7 @@ _log = structlog.get_logger("metrics")
 
 
 class MetricsSecret:
-    """The certificate and the token that protect the metrics of a process: a folder with the files `tls.crt`, `tls.key`
-    and `token` of a Secret.
+    """What protects the metrics of a process: a folder with the files `tls.crt`, `tls.key` and `token` of a Secret.
 
     Raises:
         BadSettings: there is no usable certificate.

@@ -103,8 +103,8 @@ class Process:
         self._figures = figures
 
     def remaining_s(self) -> float:
-        """Return for how many seconds this replica may still write, as its `Deadline`: while it leads; endless without
-        election.
+        """Return for how many more seconds this replica may write (its `Deadline`): 0 if it does not lead, endless
+        without election.
         """
         if not self.settings.leader_election.enabled:
             return math.inf
@@ -140,8 +140,8 @@ class Process:
         return await serve_app(app, self.settings.http.port, certificate=certificate)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        """Answer a scrape in the plain text format of Prometheus, compressed if the client takes gzip. A thread
-        compresses, because the text may have megabytes. If the metrics have a token, a request without it is refused.
+        """Answer a scrape in the plain text format of Prometheus. Megabytes are compressed in a thread, if the client
+        takes gzip. A request without the metrics' token, if there is one, is refused.
         """
         if self._secret is not None and not self._secret.admits(request.headers.get("Authorization", "")):
             self._refused.inc()
@@ -214,7 +214,7 @@ async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
     event loop for long.
 
     By itself Python collects when more objects were made than ended. If caches replace their values, as many end: a
-    million objects had come together when a collection began at last, and it took 0.1 s.
+    million objects had accumulated when a collection began at last, and it took 0.1 s.
     """
 
     async def collect() -> None:

@@ -38,8 +38,8 @@ async def serve_app(
     first_byte_s: float = FIRST_BYTE_S,
     certificate: Certificate | None = None,
 ) -> web.AppRunner:
-    """Serve an application on every address, or on `host` alone; with `certificate` over TLS. A connection that sends
-    nothing for `first_byte_s` is closed. The caller cleans up the returned runner at the end.
+    """Serve an application on every address, or on `host` alone; with `certificate` over TLS. The first byte of a
+    connection has to come within `first_byte_s`. The caller cleans up the returned runner.
     """
     _allow_descriptors()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -118,7 +118,7 @@ class _Door(asyncio.Protocol):
         self._begin(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count one connection less from the client's address, even if this is called twice, and tell aiohttp."""
+        """Count one connection less from the client's address, but not twice for one connection, and tell aiohttp."""
         self._said_something()
         if self._peer is not None:
             self._connected[self._peer] -= 1

@@ -76,8 +76,8 @@ class Verdicts(Generic[T, V]):
         return self._known.get(template.key) is template and self._now(template) is verdict.value
 
     def forget(self, topic: Hashable | None = None) -> None:
-        """Drop the answers about templates with this topic; without a topic, all answers. This is for a change of
-        something else than templates that `work_out` reads.
+        """Drop the answers about templates with this topic; without a topic, all answers. Call this when something that
+        `work_out` reads besides the template has changed.
         """
         if topic is None:
             self._known.clear()

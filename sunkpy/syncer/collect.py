@@ -123,7 +123,7 @@ class Collector:
 
     def judge_answer(self) -> bool:
         """Decide whether Slurm's newest answer is trusted: it is not if too many registered nodes are missing. Return
-        True if that is otherwise than before; then every name needs a new decision.
+        True if this differs from the last decision; then every name needs a new decision.
 
         It is decided again only when Slurm lists other names, or other pods should be listed; both are rare.
         """

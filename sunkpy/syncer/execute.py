@@ -82,9 +82,8 @@ class Executor:
         self._log = structlog.get_logger("syncer")
 
     async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:
-        """Return whether the action may be done now. Drains and deletions of nodes that no removal or cordon has
-        announced are counted; if there were too many in the last minute, the action is postponed. `nodes`: how many
-        nodes Slurm has.
+        """Return whether the action may be done now. If too many nodes were drained or deleted in the last minute
+        without an announcing cordon or removal, such an action is postponed. `nodes`: how many nodes Slurm has.
         """
         if isinstance(action, PatchPod) or not _is_budgeted(action):
             return True
@@ -186,7 +185,8 @@ class Executor:
 
     async def _is_drained(self, name: str) -> bool:
         """True if Slurm, when it is asked for this node alone, says that the node is drained and idle or does not
-        exist. An answer about all nodes may be older than it seems, because slurmctld compares clocks.
+        exist. An answer about all nodes may be older than it seems, because slurmctld decides by its own clock what has
+        changed.
         """
         try:
             async with self._looks:
@@ -263,8 +263,8 @@ def _gives_receipt(action: PatchPod) -> bool:
 
 
 def _receipt_time(action: PatchPod) -> dict[str, str]:
-    """Return the annotation for the time of Slurm's answer that a receipt is based on, not of the write; empty without
-    a receipt. A receipt on a pod says that its node is drained and idle, or runs only services.
+    """Return the annotation with the time of Slurm's answer, not of the write, to which a receipt belongs (the note
+    that the node is drained and idle); empty without a receipt.
     """
     if action.receipt_age_s is None:
         return {}

@@ -58,7 +58,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     shares: Sequence[Share] = ()
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the metrics that need no earlier read than this one."""
+        """Yield the metrics that can be made from this read alone."""
         yield from node_families(self.nodes, gpus_alloc(self.jobs or ()))
         yield from partition_families(self.partitions, self.nodes)
         yield from statistics_families(self.statistics)

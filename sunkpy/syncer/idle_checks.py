@@ -75,7 +75,7 @@ class IdleChecks:
         self._log = structlog.get_logger("syncer")
 
     async def check(self, read: Read) -> None:
-        """By one more read of Slurm, note how checks have ended, cancel checks, and begin new ones."""
+        """With one more read of Slurm, note how checks have ended, cancel checks, and begin new ones."""
         rules = self._settings.node_sets
         if not rules or read.jobs is None:
             return

@@ -73,8 +73,8 @@ class JobReader:
         """Return the row of each job as last read, and only once: Slurm shows a started task both by itself and in its
         job array.
 
-        If a job's state has changed since it was read, it may have nodes by now. So its row then says of no nodes that
-        the job waits for them.
+        If a job's state has changed since it was read, it may have nodes by now. So its row then does not ask for
+        nodes.
         """
         found: dict[int, JobRow] = {}
         for job, known in self._known.items():
@@ -90,9 +90,8 @@ class JobReader:
         return list(islice(self._due(states), self._most))
 
     def _due(self, states: dict[JobId, States]) -> Iterable[JobId]:
-        """Yield the jobs to read: those with another state than when they were read, then pending jobs and arrays,
-        which may change without that. Of these, the ones not read for the longest time (the order of `_known`) come
-        first.
+        """Yield the jobs with another state than when they were read, then pending jobs and arrays, which may change
+        without that: first those not read for the longest time (the order of `_known`).
         """
         changed = {job for job, now in states.items() if self._has_changed(job, now)}
         yield from changed

@@ -157,8 +157,8 @@ class MirrorLoop:
                 await asyncio.sleep(_FIRST_ANSWER_AGAIN_S)
 
     async def _watch_age(self) -> None:
-        """Check each second whether Slurm's last answer is too old. Then report an outage, and enqueue the names from
-        whose pods something has to be withdrawn.
+        """Check each second whether Slurm's last answer is too old, and have outages reported. When it becomes too old,
+        enqueue the pods' names from which something has to be withdrawn.
         """
         was_stale = False
         while True:

@@ -92,8 +92,8 @@ class Places:
 
     @staticmethod
     def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
-        """Return the sources of the topology whose Node labels are known before anything is read; empty if the source
-        has none, or they are read later.
+        """Return the sources that name the Node labels of a place, as far as the settings tell them; empty if places
+        come from something else than labels, or, with Kueue, if the labels are read later.
 
         Raises:
             BadSettings: no source has the name in `topology.source`.
@@ -146,8 +146,8 @@ class Places:
             self._tell(files.nodes_in(layouts))
 
     def _trim(self, node: Node) -> Node:
-        """Return the Node with only the labels and the annotation that tell its place. With Kueue all labels stay,
-        because Kueue's Topology, which names the label keys, is read later.
+        """Return the Node with only the labels and annotations that tell its place. With Kueue all labels stay, because
+        the label keys are read later.
         """
         labels, notes = node.labels, node.annotations
         if self._settings.source != "kueue":

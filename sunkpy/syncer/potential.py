@@ -131,7 +131,7 @@ class Potential:
             self._changed()
 
     def _has(self) -> Mapping[str, potential.Has]:
-        """Return by NodeSet its nodes in Slurm, and how many of them are about to go."""
+        """Return by NodeSet its nodes in Slurm, and how many of them are about to be removed."""
         observation = self._nodes.observation
         nodes = observation.nodes if observation is not None else {}
         own: defaultdict[str, list[str]] = defaultdict(list)

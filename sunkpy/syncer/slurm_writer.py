@@ -81,7 +81,7 @@ class _List(msgspec.Struct):
 
 class SlurmWriter:
     """Writes changes to Slurm nodes. Equal changes are sent as one list, and one list at a time. Changes that nodes
-    cannot share, such as comments, are written beside it, and delay no drain.
+    cannot share, such as comments, are sent at the same time, and delay no drain.
     """
 
     def __init__(self, slurm: Slurm, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,8 +94,8 @@ class SlurmWriter:
         self._log = structlog.get_logger("syncer")
 
     async def write(self, action: SlurmAction, consent: Consent) -> WriteOutcome:
-        """Carry out the action on its node, in one request with equal changes of other nodes. `consent` is called right
-        before the write; if it returns False, nothing is written.
+        """Carry out the action, in one request with equal changes of other nodes. `consent` is called right before; if
+        it returns False, nothing is written.
 
         Raises:
             SlurmError, KubeError: the write failed, or its outcome is unknown.

@@ -92,7 +92,7 @@ class LocalDoor:
         return EVERYTHING
 
     async def enter(self, token: str) -> str:
-        """Return the token, which the browser keeps as its cookie, if it is the key.
+        """Return the token, to be kept as the browser's cookie.
 
         Raises:
             PageDenied: the token is not the key.
@@ -130,8 +130,8 @@ class ClusterDoor:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def sight(self, token: str) -> Sight:
-        """Return what the bearer of this session, or token of Slurm or Kubernetes, may see. Raises the errors in
-        `Doorkeeper.sight`.
+        """Return what the bearer of this session, or token of Slurm or Kubernetes, may see. Raises what
+        `Doorkeeper.sight` raises.
         """
         if not token or len(token) > _LONGEST or not token.isascii():
             raise PageDenied(401, "give a token: from kubectl create token NAME, or from your kubeconfig")
@@ -144,9 +144,9 @@ class ClusterDoor:
             raise
 
     async def enter(self, token: str) -> str:
-        """Return what the browser is to keep as its cookie: a session for a token of Slurm, else the token. A link of
-        my-page opens once, so that nobody can use one that they find in a chat later. Raises the errors in
-        `Doorkeeper.enter`.
+        """Return what the browser keeps as its cookie: a session for a token of Slurm, else the token. A link of
+        my-page opens once, so that nobody can use one that they find in a chat later. Raises what `Doorkeeper.enter`
+        raises.
         """
         sight = await self.sight(token)
         if not user_of(token):

@@ -26,7 +26,7 @@ class PageSource(Protocol):
         """Read the pool and sunkpy's Events. The result names what could not be read."""
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
-        """Return why a pod is in its state, and what a person can do about it, as `kubectl sunk explain pod` does."""
+        """Return why a pod is in its state, and what a person can do about it."""
 
     async def explain_gang(self, namespace: str, name: str) -> Story:
         """Return why gangs are in their state: those with this name, or with an owner of this name."""
