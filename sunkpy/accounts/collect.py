@@ -1,4 +1,4 @@
-"""Compares what slurmdbd has with what the values want, and makes one plan of it."""
+"""Compares what slurmdbd has with what the values want, and plans the changes."""
 
 from __future__ import annotations
 

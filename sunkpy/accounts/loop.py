@@ -73,7 +73,7 @@ class AccountsLoop:
 
     async def settle(self) -> bool:
         """Bring slurmdbd in line with the values. Return False if changes are still due; True if none are, or if the
-        values contradict each other, so that a person has to act first.
+        values contradict each other.
 
         Raises:
             SlurmError: slurmdbd could not be read or written.

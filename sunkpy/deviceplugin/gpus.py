@@ -23,7 +23,7 @@ def find_gpus(settings: PluginSettings) -> tuple[DeviceFile, ...]:
 
 def _describe(path: Path) -> tuple[str, str]:
     """Return minor number and uuid of a GPU from the driver's file: `Device Minor: 3`, `GPU UUID: GPU-…`. A uuid of
-    question marks counts as none (see list-gpus).
+    question marks counts as none (see list-gpus in slurmd's image).
     """
     lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
     uuid = lines.get("GPU UUID", "").strip()

@@ -42,7 +42,7 @@ class PluginServer:
         return None if self._is_registered else f"no kubelet answers in {self._folder}"
 
     async def run(self) -> None:
-        """Serve until cancelled, and register again with each kubelet that starts."""
+        """Serve the kubelet until cancelled, and register again with each kubelet that starts."""
         while True:
             (self._folder / _SOCKET).unlink(missing_ok=True)
             server = grpc.aio.server()

@@ -35,7 +35,8 @@ _NO_PATIENCE = {"spec": {"drainTimeoutSeconds": 1, "drainTimeoutPolicy": "Force"
 
 
 async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_s: float, jobs: Jobs, say: Say) -> None:
-    """Delete the NodeSets with these labels and wait until they are gone.
+    """Delete the NodeSets with these labels and wait until they are gone. `jobs`: wait for the jobs there, or end them.
+    `say` is called with a line about each NodeSet.
 
     Raises:
         StillThere: NodeSets are left after `timeout_s`; they keep draining.

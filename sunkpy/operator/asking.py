@@ -210,7 +210,7 @@ class Asker:
         """Return the API version in which the apiserver serves this kind of object; None if the kind is not installed.
 
         A kind that was found once counts as served until a list of its objects answers 404. A discovery answer without
-        it is no proof: if it were believed, the nodes of existing objects would be asked for again, by another kind.
+        it is no proof, and the nodes of its objects would be asked for again, by another kind.
         """
         if means in (Means.PLACEHOLDER, Means.TEMPLATE):
             return "v1"

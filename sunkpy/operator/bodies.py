@@ -1,5 +1,5 @@
-"""Builds the JSON bodies of patches: what has to change and, mostly, the uid and resourceVersion on which that was
-decided. With these, the apiserver refuses to patch an object that has changed.
+"""Builds the JSON bodies of patches: what has to change, mostly with the uid and resourceVersion on which that was
+decided, so that the apiserver refuses to patch a changed object.
 """
 
 from __future__ import annotations

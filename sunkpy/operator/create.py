@@ -66,7 +66,7 @@ class PodCreator:
 
     async def _try_out(self, nodeset: NodeSet, body: Json) -> str | None:
         """Return why admission refuses a pod, or which limits it would add, by a dry run; empty if neither. None if the
-        answer says nothing about the template, such as that a quota is full.
+        answer is not about the template, such as that a quota is full.
         """
         path = paths.pods(nodeset.metadata.namespace)
         try:

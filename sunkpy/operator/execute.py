@@ -58,8 +58,7 @@ class Executor:
         """Carry out the actions. Return the seconds until the next look if one came too late, because its object had
         changed; else None.
 
-        Await this right after the decision: nothing is awaited before the nodes of new pods are reserved, so two
-        NodeSets never take the same node.
+        Await this right after the decision: without an await between them, two NodeSets never take the same node.
         """
         with self._memory.claim(actions) as creations:
             others = [action for action in actions if not isinstance(action, CreatePod)]

@@ -24,7 +24,7 @@ WindowsOf = Callable[[Pod], Sequence[Window] | None]
 
 class HealthWatch:
     """Decides the next step of each Node's health by the rules of the settings, such as to close it or have it
-    repaired. Only so many Nodes may be closed, or under repair, at once.
+    repaired. It limits how many Nodes are closed or under repair at once.
     """
 
     def __init__(

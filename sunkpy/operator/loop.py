@@ -103,8 +103,8 @@ class NodeSetLoop:
 
 
 class NodeLoop:
-    """Does what is due for one Node at a time: writes the Node's state onto its slurmd pod, and the pod's state onto
-    the Node. A key is a Node's name.
+    """Does what is due for one Node at a time: the Node's state goes onto its slurmd pod, and back. A key is a Node's
+    name.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class NodeLoop:
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
-        """Write the Node's cordon and health onto its slurmd pod, and what that pod says of Slurm onto the Node. Return
-        the seconds until the next pass; None if a change has to come first.
+        """Write the Node's cordon and health onto its slurmd pod, and the pod's report onto the Node. Return the
+        seconds until the next pass; None if a change has to come first.
         """
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
@@ -250,8 +250,8 @@ class Wakes:
 
 
 def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
-    """Return the parts of a NodeSet that a pass reads, to compare two versions. `status.growth` is one if idle nodes
-    are released.
+    """Return the parts of a NodeSet that a pass reads, to compare two versions: with `status.growth` if it releases
+    idle nodes.
     """
     meta = nodeset.metadata
     growth = nodeset.status.growth if nodeset.spec.releases else None

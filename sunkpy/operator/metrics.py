@@ -148,7 +148,7 @@ class HealthMetrics(Collector):
             self.spent.labels(*where, before.state).inc(max(spent_s, 0.0))
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield `sunkpy_health_nodes`. prometheus_client calls this at each scrape."""
+        """Yield `sunkpy_health_nodes`, the number of sick Nodes by state. prometheus_client calls this at a scrape."""
         states = ", ".join(state for state in State if state is not State.WELL)
         text = f"Nodes with a signal of health.signals, by `state` of their health: {states}"
         family = GaugeMetricFamily("sunkpy_health_nodes", text, labels=_HEALTH_LABELS)

@@ -19,7 +19,7 @@ _NO_CLUSTER = ""
 
 class NodeCap:
     """Counts closed Nodes by Slurm cluster, and allows `max_percent` of them, but at least three. `is_closed` says what
-    counts as closed. A decision to close counts before the watch shows it.
+    counts as closed; a decision to close counts before the watch shows it.
     """
 
     def __init__(self, is_closed: Callable[[Node], bool], max_percent: int) -> None:

@@ -91,8 +91,8 @@ class LockSettings(Settings, frozen=True, kw_only=True):
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     """The settings of `sunkpy operator`. One operator serves all NodeSets of the cluster.
 
-    `resync_seconds`: the pause until every NodeSet and Node is looked at again although nothing has changed. The pause
-    is at least 0.03 s for each Node, which matters above 2,000 Nodes.
+    `resync_seconds`: the pause until every NodeSet and Node is looked at again although nothing has changed; at least
+    0.03 s for each Node.
     """
 
     resync_seconds: int = 60

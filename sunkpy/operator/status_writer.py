@@ -40,7 +40,7 @@ class StatusWriter:
         self._reported_s: dict[Key, float] = {}
 
     def due_in_s(self, nodeset: NodeSet) -> float:
-        """Return after how many seconds the NodeSet's status may be written again; 0 is now."""
+        """Return after how many seconds the NodeSet's status may be written again; 0 means now."""
         last_s = self._reported_s.get(nodeset.key)
         return 0.0 if last_s is None else max(last_s + _REPORTED_EACH_S - self._clock(), 0.0)
 

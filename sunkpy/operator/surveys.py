@@ -1,5 +1,5 @@
-"""Keeps for each NodeSet a survey, the sums of the verdicts on all nodes, and evaluates again the nodes that have
-changed since the last pass.
+"""Keeps for each NodeSet a survey: the sums of the verdicts on all nodes (may the node have a slurmd pod, what does its
+pod count as?). Nodes that have changed since the last pass are evaluated again.
 
 A change only adds the node's name to a set; the next pass makes one verdict for it, even if the node has changed ten
 times. A NodeSet whose spec has changed gets a new survey. The resync evaluates every node again, in slices, so that ten

@@ -90,7 +90,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Return the identity that a lease's holder names; the inverse of `str`."""
+        """Return the identity that stands in a lease as its holder; the inverse of `str`."""
         name, _, address = text.partition("/")
         return cls(name=name, address=address)
 

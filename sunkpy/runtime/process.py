@@ -1,4 +1,4 @@
-"""The life of a process: logging, signals, health and metrics over HTTP, leader election, and an orderly end."""
+"""Runs a process: logging, signals, health and metrics over HTTP, leader election, and an orderly end."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class Process:
     def add_alive_check(self, name: str, check: AliveCheck) -> None:
         """Add a check: the process is not alive while the check returns a text and this replica holds the lease.
 
-        Without election the check does not count. Then no other replica can take over, and a restart would not cure the
-        cause, such as an apiserver that does not answer.
+        Without election the check does not count: no other replica could take over, and whatever blocks the answers
+        would block them again after a restart.
         """
         self._alive_checks[name] = lambda: check() if self.election is not None and self.election.is_leader else None
 
@@ -197,11 +197,10 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
 
 
 def settle_garbage_collector() -> None:
-    """Exempt all objects that exist after the start from Python's garbage collection, and let it run seldom, so that it
-    does not walk through caches that only grow all the time.
+    """Exempt all objects that exist after the start from Python's garbage collection, and collect seldom, because
+    caches that only grow should not be walked all the time.
 
-    A walk of the middle generation, at most 120,000 objects that outlived the youngest one, stops the event loop for
-    some 15 ms.
+    A walk of the middle generation, at most 120,000 objects that stayed, stops the event loop for some 15 ms.
     """
     gc.collect()
     gc.freeze()
@@ -210,11 +209,11 @@ def settle_garbage_collector() -> None:
 
 @contextlib.asynccontextmanager
 async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
-    """While the context lasts, have Python collect garbage every `every_s` seconds, so that no collection stops the
-    event loop for long.
+    """While the context lasts, have Python collect young objects so often that no collection stops the event loop for
+    long.
 
-    By itself Python collects when more objects were made than ended. If caches replace their values, as many end: a
-    million objects had accumulated when a collection began at last, and it took 0.1 s.
+    By itself Python collects when more objects were made than ended. Where caches replace their values, as many end: a
+    million were young when a collection began at last, and it took 0.1 s.
     """
 
     async def collect() -> None:

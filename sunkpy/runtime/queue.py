@@ -212,7 +212,7 @@ class WorkQueue(Generic[K]):
         return delay_s
 
     def forget_failures(self, key: K) -> None:
-        """Forget the failures of a key that went well: its next failure starts from the shortest delay."""
+        """Forget the failures of a key whose pass has ended well: its next failure starts from the shortest delay."""
         self._failures.pop(key, None)
 
     async def get(self, *, only_urgent: bool = False) -> K:
@@ -269,8 +269,8 @@ async def run_workers(
     only_urgent: int = 0,
     metrics: QueueMetrics | None = None,
 ) -> None:
-    """Run workers on the queue's keys until cancelled. A key whose pass fails is logged and retried, and never stops
-    the others.
+    """Run workers on the queue's keys until cancelled. If `reconcile` fails for a key, that is logged and the key is
+    tried again later; other keys go on.
 
     Args:
         only_urgent: how many further workers take only urgent keys.

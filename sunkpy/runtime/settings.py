@@ -81,9 +81,9 @@ class TopologySettings(Settings, frozen=True, kw_only=True):
     hand-written file says so, if there is one.
 
     With source `labels`: `levels` and `block_labels` are label keys, widest first. `name`: the name of Kueue's
-    Topology, or of the ConfigMap that is the source. `config_map`: our ConfigMap, into which the file for slurmctld is
-    written. `file`: the text that a person wrote, and `file_name` the name of that file. `pace`: how often a file is
-    written; no chart sets it.
+    Topology, or of the ConfigMap to read. `config_map`: our ConfigMap, which gets the file for slurmctld. `file`: the
+    text that a person wrote, and `file_name` the name of that file. No chart sets the `pace`, how often files are
+    written.
     """
 
     source: str = ""

@@ -1,4 +1,4 @@
-"""Mirrors slurmd pods and Slurm nodes, both ways.
+"""Mirrors slurmd pods and Slurm nodes, both ways: what one of them says is written onto the other.
 
 1. `main` starts the process. When it leads, `term` makes the parts for this term of leadership.
 2. A slurmd pod changes (a watch), or a Slurm node does in an answer of slurmrestd (a poll, `slurm.NodeCache`). Pod and

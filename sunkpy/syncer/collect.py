@@ -39,8 +39,8 @@ def pod_selector(cluster: str) -> str:
 
 
 class Collector:
-    """Makes a `View` of each Slurm node and its slurmd pod, which have the same name. It keeps what earlier decisions
-    about the name saw (`MirrorMemory`). A new leader starts without that, which is safe.
+    """Makes a `View` of each Slurm node and its slurmd pod, which have the same name, and keeps what earlier decisions
+    about them saw (`MirrorMemory`). A new leader starts without that, which is safe.
     """
 
     def __init__(
@@ -85,9 +85,8 @@ class Collector:
         )
 
     def names_with_a_finding(self) -> list[str]:
-        """Return the names about which something must be withdrawn when Slurm cannot be read: a receipt on the pod (it
-        says that the node is drained and idle), or the first of the two answers of Slurm that a receipt or a deletion
-        needs.
+        """Return the names about which something must be withdrawn when Slurm cannot be read: a receipt on the pod (its
+        node is drained and idle), or the first of the two answers that a receipt or deletion needs.
         """
         noted = {name for name, memory in self._memories.items() if memory.drained or memory.deletable}
         return list(self._promising | noted)

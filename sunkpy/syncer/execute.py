@@ -1,4 +1,4 @@
-"""Carries out the mirror's actions on Slurm nodes and slurmd pods. Each write may be repeated, and each is guarded.
+"""Carries out what `core.mirror` decided about Slurm nodes and slurmd pods. Each write is guarded, and may be repeated.
 
 The watch of pods may lag, so the apiserver is asked before a drain is lifted, and before a node without a pod is
 drained or deleted. The poll of Slurm lags by up to a second, so the node is read again right before each write
@@ -168,8 +168,8 @@ class Executor:
                 await self._report(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 
     async def _may_lift(self, name: str, decided_on: Pod, *, leave: str | None = None) -> bool:
-        """True if the node's drain may be lifted: the apiserver has the pod that was decided on, and nothing on it asks
-        for a drain. `leave`: the text that the pod's annotation must also have, by which the operator allows it.
+        """True if the node's drain may be lifted: the apiserver has the same pod, and nothing on it asks for a drain.
+        `leave`: the value that the annotation must have by which the operator allows it.
         """
         pod = await self._pod(name)
         if pod is None or pod.uid != decided_on.uid or drain_cause(pod, unready_for_s=0).want is not Want.LIFT:

@@ -164,10 +164,10 @@ class FigureFeed:
         return (soon_s if is_soon else self._turn_s) - took_s
 
     async def refresh(self) -> None:
-        """Read Slurm, render the figures, and call the listeners; do nothing before the first answer about nodes.
+        """Read Slurm, render its metrics, and call the listeners; do nothing before the first answer about nodes.
 
         Raises:
-            SlurmError: Slurm could not be read; the figures stay as they were.
+            SlurmError: Slurm could not be read; the metrics stay as they were.
         """
         observation = self._nodes.observation
         if observation is None:

@@ -46,7 +46,7 @@ class GrowthWriter:
     """Keeps `status.growth` of the NodeSets of a Slurm cluster: how many more nodes pending jobs need.
 
     `offered` returns for each NodeSet the resources of its nodes when it last had some, in the words of slurm.conf(5).
-    `read_soon` is called when the next read of Slurm decides how many nodes are wanted, so that it comes soon.
+    `read_soon` is called when the next read of Slurm decides how many nodes are wanted.
     """
 
     def __init__(
@@ -128,7 +128,9 @@ class GrowthWriter:
         return recall(status)
 
     async def _tell(self, nodeset: NodeSet, before: Lack, now: Lack) -> None:
-        """Write Events about jobs that no further node of the NodeSet would help, once two reads in a row say so."""
+        """Write Events about jobs that no further node of the NodeSet would help, once two reads of Slurm in a row say
+        so.
+        """
         for job, why in now.never.items():
             if job in before.never:
                 note = f"job {job} waits, and no node more of this NodeSet helps it: {why}"

@@ -1,4 +1,4 @@
-"""Starts health checks of idle machines, as Slurm jobs. It uses the reads of Slurm for the figures (`syncer.figures`).
+"""Starts health checks of idle machines, as Slurm jobs. It uses the reads of Slurm for the metrics (`syncer.figures`).
 
 The end of each check is read with a request for its job. A new leader goes on where the last one was: Slurm has the
 running checks, and annotations of slurmd pods have the ended ones.

@@ -1,7 +1,7 @@
 """Reads the place of each node in the network topology: from Nodes, from Kueue's Topology, or from topograph's
 ConfigMap.
 
-If the source cannot be read, the last places stay.
+If the source cannot be read, nodes keep their last places.
 """
 
 from __future__ import annotations

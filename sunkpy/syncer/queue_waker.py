@@ -1,8 +1,8 @@
 """Makes slurmctld try to start pending jobs when nodes become free for jobs.
 
 slurmctld does not try when a new node registers. It tries at once when a drain is lifted or a node is resumed, but may
-pass over the node, because its slurmd has not answered yet. Then jobs wait for backfill. slurmctld also tries after any
-update of any node, even an empty one.
+pass over the node, because its slurmd has not answered yet. Then jobs wait for Slurm's backfill. slurmctld also tries
+after any update of any node, even an empty one.
 """
 
 from __future__ import annotations

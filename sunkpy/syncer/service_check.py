@@ -20,8 +20,8 @@ _NODES_AT_ONCE = 2
 class ServiceCheck:
     """Asks Slurm whether the jobs on a node stand only for pods. `scheduler_user`: the Slurm user of the scheduler.
 
-    Until the answer, at most `timeout_s`, the syncer decides nothing else about the node, not even to withdraw its note
-    that the node is drained and idle (the receipt).
+    Until the answer, at most `timeout_s`, the syncer decides nothing else about the node, not even to withdraw the note
+    that it is drained and idle.
     """
 
     def __init__(self, slurm: Slurm, *, scheduler_user: str, timeout_s: float) -> None:

@@ -1,4 +1,6 @@
-"""One term of the syncer's leadership: makes the parts, checks that this is the right Slurm cluster, and mirrors."""
+"""One term of the syncer's leadership: makes the parts, checks that this is the right Slurm cluster, and keeps its
+nodes and the slurmd pods in line.
+"""
 
 from __future__ import annotations
 

@@ -115,7 +115,9 @@ class Topology:
 
     @property
     def of_a_new_node(self) -> str | None:
-        """The topology string for a new node whose place is unknown; None until Slurm's release is known."""
+        """The topology string for a new node whose place is unknown, empty if Slurm takes none; None until Slurm's
+        release is known.
+        """
         if not self._settings.source:
             return ""
         if self._takes_single is None:

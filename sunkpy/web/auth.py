@@ -74,8 +74,8 @@ class Doorkeeper(Protocol):
 
 
 class LocalDoor:
-    """The doorkeeper on a person's own machine: whoever has the key in the printed link sees all that the command
-    reads.
+    """Decides who may look at the page on a person's own machine: whoever has the key in the printed link sees all that
+    the command reads.
     """
 
     def __init__(self, key: str) -> None:
@@ -102,7 +102,8 @@ class LocalDoor:
 
 
 class ClusterDoor:
-    """The doorkeeper in the cluster: asks the apiserver about a token, or slurmrestd at `slurm_url` if it is Slurm's.
+    """Decides who may look at the page in the cluster. It asks the apiserver about tokens of Kubernetes, and slurmrestd
+    at `slurm_url` about tokens of Slurm.
 
     `namespaces`: returns the namespaces whose pods the page shows.
     """

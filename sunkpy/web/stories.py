@@ -1,4 +1,4 @@
-"""The page's detail views of nodes, pods and jobs. Each is read once for all viewers within a few seconds."""
+"""The page's detail views of nodes, pods and jobs. Each view is read at most once in a few seconds, for all viewers."""
 
 from __future__ import annotations
 
