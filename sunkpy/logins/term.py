@@ -42,7 +42,7 @@ class Term:
         process.add_ready_check("watches", self._problem)
 
     async def run(self) -> None:
-        """Serve requests and keep personal login pods until cancelled."""
+        """Serve requests, and start, stop and recreate login pods, until cancelled."""
         runner = await serve_app(self._server.app(), self._settings.requests_port)
         try:
             async with asyncio.TaskGroup() as group:

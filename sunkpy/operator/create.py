@@ -32,8 +32,8 @@ _FULL_QUOTA = "exceeded quota"
 
 
 class PodCreator:
-    """Creates slurmd pods. A pod that the apiserver has accepted counts before the watch shows it. The reason of a
-    refusal is noted in `Memory`.
+    """Creates slurmd pods. A pod that the apiserver has accepted counts as existing before the watch shows it. The
+    reason of a refusal is noted in `Memory`.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class NodeCap:
         self._deciding: Counter[str] = Counter()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Update the counts after a change that the watch of Nodes reports."""
+        """Update the counts of Nodes and closed Nodes after a change from the watch of Nodes."""
         for node, by in ((old, -1), (new, 1)):
             if node is not None:
                 self._pool[_of_node(node)] += by
@@ -59,8 +59,7 @@ class NodeCap:
         self._deciding[cluster] += 1
 
     def _settle(self, name: str) -> None:
-        """Count the decision to close this Node no longer, because the watch shows the closed Node or it is decided
-        again.
+        """Stop counting a decision to close this Node: the watch shows the closed Node, or the decision is made anew.
         """
         cluster = self._under_way.pop(name, None)
         if cluster is not None:

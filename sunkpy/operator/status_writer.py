@@ -1,7 +1,7 @@
 """Writes the status, gauges and Events of a NodeSet, as `core.nodeset.status` decides.
 
-Once a second is often enough for people and dashboards. A burst of events would otherwise cost, each time, a write and
-a watch event at the apiserver, and in the operator a text about a thousand pods.
+At most once a second is often enough for people and dashboards. It bounds what a burst of events costs: a write and a
+watch event for the apiserver, and the text about a thousand pods for the operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REPORTED_EACH_S = 1.0
 
 
 class StatusWriter:
-    """Writes the status of NodeSets. A pass calls it after its actions, at most once a second for each NodeSet."""
+    """Writes the status of NodeSets. A pass calls it after its actions, if `due_in_s` says that it is time."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class Surveys:
             running.stale.add(node)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Note for all surveys a change that the watch of Nodes reports."""
+        """Note for all surveys that a Node has changed, as the watch of Nodes reports."""
         for node in (old, new):
             if node is not None:
                 self.touch(node.name)

@@ -43,7 +43,8 @@ AliveCheck = Callable[[], str | None]
 
 
 class Process:
-    """What the work of a process gets from its process: identity, metrics registry, health checks, election, log.
+    """What a process gives to the function that does its work: identity, metrics registry, health checks, election,
+    log.
 
     Standby replicas are ready: readiness means that this replica could take over, not that it leads.
     """

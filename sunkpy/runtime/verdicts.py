@@ -58,8 +58,8 @@ class Verdicts(Generic[T, V]):
         return len(self._known)
 
     def of(self, key: bytes, template: T) -> CachedVerdict[T, V]:
-        """Return the answer about the template, from the cache if it is not outdated. All templates with this key are
-        the same.
+        """Return the answer about the template, from the cache if it is not outdated. Templates with the same key are
+        equal.
         """
         known = self._known.get(key)
         if known is None:

@@ -263,8 +263,8 @@ def _gives_receipt(action: PatchPod) -> bool:
 
 
 def _receipt_time(action: PatchPod) -> dict[str, str]:
-    """Return the annotation with the time of Slurm's answer, not of the write, to which a receipt belongs (the note
-    that the node is drained and idle); empty without a receipt.
+    """Return the annotation that says when Slurm gave the answer behind a receipt, some time before the write; empty
+    without a receipt. A receipt is the note on a pod that its node is drained and idle.
     """
     if action.receipt_age_s is None:
         return {}

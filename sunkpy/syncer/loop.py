@@ -112,7 +112,9 @@ class MirrorLoop:
         return any(wrote)
 
     def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
-        """Have Slurm's nodes read again soon, to see the effect of writes. A deletion shows only in a full read."""
+        """Note what was written to Slurm, and have the nodes read again soon, to see the effect. It is a full read,
+        because only that shows a deletion.
+        """
         self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
         self._nodes.hasten(full=True)

@@ -222,7 +222,7 @@ class Topology:
         return files.write_yaml(self._plugins, blocks, sizes, paths=records)
 
     def _with_last(self, name: str, place: Place | None) -> Place:
-        """Return this place. If it has no switches, return the node's place in the file that was written last."""
+        """Return the place itself if it has switches; else the node's place in the file that was written last."""
         if place is not None and place.switches:
             return place
         _, *last = files.path_in(self._kept, name) or ("",)
