@@ -14,7 +14,7 @@ from sunkpy.operator.settings import SlurmDrainSettings
 
 
 class CordonCap(NodeCap):
-    """The limit on the Nodes that sunkpy cordons or taints because of drains in Slurm."""
+    """The limit on the number of Nodes that sunkpy cordons or taints because of drains in Slurm."""
 
     def __init__(self, settings: SlurmDrainSettings) -> None:
         super().__init__(is_marked, settings.max_percent)

@@ -59,8 +59,7 @@ class NodeCap:
         self._deciding[cluster] += 1
 
     def _settle(self, name: str) -> None:
-        """Stop counting a decision to close this Node: the watch shows the closed Node, or the decision is made anew.
-        """
+        """Stop counting a decision to close this Node: the watch shows the closed Node, or it is decided again."""
         cluster = self._under_way.pop(name, None)
         if cluster is not None:
             self._deciding[cluster] -= 1

@@ -153,7 +153,7 @@ class FigureFeed:
             await asyncio.sleep(self.due_in_s(self._clock() - started_s))
 
     def read_soon(self) -> None:
-        """Let the next read come in a few seconds, because a listener waits for it."""
+        """Let the next read of Slurm come in a few seconds, because a listener waits for it."""
         self._is_due_soon = True
 
     def due_in_s(self, took_s: float) -> float:

@@ -82,7 +82,9 @@ class NodeCollector(Collector):
         self._cache = cache
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Yield these metrics. Until Slurm has answered, yield only the age: no answer is not the same as no nodes."""
+        """Yield `slurm_nodes_*` and the age of Slurm's last answer. Until Slurm has answered, yield only the age: no
+        answer is not the same as no nodes.
+        """
         yield GaugeMetricFamily(
             "sunkpy_slurm_cache_age_seconds",
             "Seconds since the syncer's newest answer from Slurm. Below 2 is normal, below 6 in large busy "
