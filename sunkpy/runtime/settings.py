@@ -73,7 +73,9 @@ class SlurmSettings(Settings, frozen=True, kw_only=True):
         if bool(self.jwt_key_file) == bool(self.token_file):
             raise ValueError("slurm: give exactly one of jwtKeyFile and tokenFile")
         if self.reader and self.token_file:
-            raise ValueError("slurm: a reader needs a token of its own, so give jwtKeyFile instead of tokenFile")
+            raise ValueError(
+                "slurm.reader: tokenFile has the token of one user only; give jwtKeyFile, or leave out reader"
+            )
 
 
 class TopologySettings(Settings, frozen=True, kw_only=True):

@@ -59,7 +59,9 @@ class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """True if `sunkpy accounts` made this QoS from the chart's values, so that sunkpy may change it."""
+        """True if the QoS's description begins with sunkpy's mark (`mark`). sunkpy may change such a QoS, unless the
+        slurmdbd belongs to another Helm release (`Accounting.is_guest`).
+        """
         return is_made_by_values(self.description)
 
 

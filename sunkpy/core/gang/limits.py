@@ -289,8 +289,8 @@ def places_of(pod: Pod) -> Iterator[TermPlace]:
 
 
 def anywhere_in(namespace: str) -> tuple[TermPlace, ...]:
-    """Return the index keys that stand for all pods of a namespace, whatever their labels: one key with the namespace,
-    and one for any namespace.
+    """Return the two `TermPlace` keys without a label under which each pod of a namespace is found: the key of this
+    namespace, and the key of any namespace.
     """
     return ((namespace, None), (_ANYWHERE, None))
 

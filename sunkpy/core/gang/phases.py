@@ -118,7 +118,8 @@ class GangState(Phase):
 
     WAITING = (
         "waiting",
-        "the gang has no job: pods are missing, something in them is not valid, no node fits, or Slurm refused the job",
+        "the gang has no job yet, or only one that sunkpy is ending; for example, pods are missing or held by a "
+        "scheduling gate, something in them is not valid, no node fits, or Slurm refused the job",
     )
     SUBMITTED = ("submitted", "the gang's job waits in Slurm's queue")
     STARTED = ("started", "Slurm has given nodes to the gang's job; the pods are not bound yet")

@@ -532,8 +532,9 @@ def _by_a_person(view: HealthView, record: Record, why: str) -> Record:
 
 
 def _of_another_signal(view: HealthView, record: Record, name: str, rule: Rule, finding: Finding) -> HealthStep:
-    """Return the step that keeps a cured node closed because it shows another signal. If sunkpy would have to drain it
-    for that and the cap on closed Nodes is reached, the record stays as it is.
+    """Return the step of a closed node whose signal has ended, but which shows another one: it stays closed, and its
+    record names the other signal. If until now only somebody's drain in Slurm closed the node, sunkpy has to drain it
+    itself. That counts towards the cap on closed Nodes; if the cap is reached, the record stays as it is.
     """
     if rule.closes and not record.closes and not view.has_room:
         return HealthStep(before=record, after=record, is_held=True, again_s=_LOOK_AGAIN_S)

@@ -41,8 +41,8 @@ def is_expected(pod: Pod) -> bool:
 class ActionBudget(msgspec.Struct, frozen=True):
     """Counts the drains and deletions of Slurm nodes that neither a person nor the operator asked for.
 
-    Each minute it allows them for a fifth of the nodes, or for three if that is more. `spent_at_s`: when the counted
-    actions were done.
+    Within any 60 seconds it allows as many as a fifth of Slurm's nodes, and three in any case. `spent_at_s`: when the
+    actions that were allowed were done.
     """
 
     spent_at_s: tuple[float, ...] = ()

@@ -19,8 +19,8 @@ _NOTHING: Final = object()
 def one_of_each(items: Iterable[T], trait: Callable[[T], object]) -> Iterator[T]:
     """Yield the first item for each distinct value that `trait` returns. msgpack must be able to encode this value.
 
-    Neighbours are mostly alike, so each item is compared with the previous one. Only if the two differ, the value is
-    encoded and looked up. So the time is proportional to the number of items.
+    Neighbours mostly have the same value. So a value is first compared with that of the previous item, and is encoded
+    and looked up only if the two values differ. The time is proportional to the number of items.
     """
     before: object = _NOTHING
     found: set[bytes] = set()

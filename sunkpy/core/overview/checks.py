@@ -335,7 +335,10 @@ def _slurmrestd(facts: Installation) -> _Verdict:
 def _nodesets(facts: Installation) -> _Verdict:
     nodesets = facts.nodesets or ()
     if not nodesets:
-        return _Verdict("there is no NodeSet", "Install chart slurm with nodeSets, or give the namespace: -n.")
+        return _Verdict(
+            "there is no NodeSet",
+            "Install chart slurm. If it is in another namespace, name that: -n.",
+        )
     unseen = ["/".join(n.key) for n in nodesets if n.status.observed_generation < n.metadata.generation]
     if unseen:
         what_to_do = "See that the operator leads, and what it logs."
