@@ -158,7 +158,9 @@ def _denying(facts: Installation) -> set[str]:
 
 
 def _system_classes(facts: Installation) -> _Verdict:
-    """Check which workloads have a system priority class: their namespaces are known, but not who creates them."""
+    """Check which workloads outside of the exempted namespaces have a system priority class. Who creates their pods is
+    not known, although the policy asks that, too.
+    """
     policy = next((each for each in facts.policies or () if each.is_of_system_classes), None)
     if policy is None:
         return _Verdict("everybody may create pods with a system priority class: restrictCriticalPods is false")

@@ -144,7 +144,9 @@ class Workload(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_of_system_class(self) -> bool:
-        """True if its pods have a system priority class: the kubelet evicts other pods to make room for them."""
+        """True if the workload's pods have a system priority class: the kubelet evicts other pods to make room for such
+        pods.
+        """
         return self.spec.template.spec.priority_class_name.startswith("system-")
 
 
@@ -177,9 +179,10 @@ class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HooksFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The Services of the scheduler's hooks. `ready`: Service → how many of its endpoints are ready.
+    """The Services of the scheduler's hooks, which Prologs and Epilogs call. `ready`: Service → how many of its
+    endpoints are ready.
 
-    `answers`: what the address of a hook answered, if it was asked.
+    `answers`: Service → why its address did not answer, empty if it did; without entries if none was asked.
     """
 
     ready: Mapping[str, int] = {}
