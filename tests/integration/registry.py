@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +24,13 @@ class Certificate(NamedTuple):
     key: Path
 
 
-def certificate_for(address: str, folder: Path) -> Certificate:
-    """Make a certificate for an IP address, valid for a day."""
+def certificate_for(addresses: Iterable[str], folder: Path) -> Certificate:
+    """Make a certificate for these IP addresses, valid for a day."""
     made = Certificate(folder / "registry.crt", folder / "registry.key")
+    names = ",".join(f"IP:{each}" for each in addresses)
     run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=registry",
-         "-addext", f"subjectAltName=IP:{address}", "-keyout", str(made.key), "-out", str(made.file)]
+         "-addext", f"subjectAltName={names}", "-keyout", str(made.key), "-out", str(made.file)]
     )  # fmt: skip
     return made
 
@@ -46,7 +48,10 @@ def registry_in(
         f"storage: {{filesystem: {{rootdirectory: {folder}/kept}}}}\n"
         "log: {level: error, accesslog: {disabled: true}}\n"
     )
-    running = subprocess.Popen([str(binaries.folder(REGISTRY) / "registry"), "serve", str(config)])
+    running = subprocess.Popen(
+        [str(binaries.folder(REGISTRY) / "registry"), "serve", str(config)],
+        env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},
+    )
     try:
         wait(partial(_answers, host, port), timeout_s=20, what="the registry answers")
         yield f"{host}:{port}"

@@ -13,6 +13,7 @@ from demo.stack import ROOT
 from devcluster import Cluster, packages
 from devcluster.binaries import REGISTRY
 from devcluster.kubectl import Kubectl
+from devcluster.layout import SLOTS, Layout
 from devcluster.shell import run
 from devcluster.storage import STORAGE_CLASS
 from devcluster.waiting import NotYet, wait
@@ -84,8 +85,8 @@ class Admin:
 def admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Admin]:
     """An admin with a cluster that has no image of ours, and a registry with TLS that the nodes trust."""
     cluster = Cluster("sunkpy-release", progress=print)
-    host = str(cluster.layout.host_ip)
-    certificate = certificate_for(host, tmp_path)
+    of_any_slot = [str(Layout(root=cluster.root, name=cluster.name, slot=slot).host_ip) for slot in range(SLOTS)]
+    certificate = certificate_for(of_any_slot, tmp_path)
     trusted = tmp_path / "trusted.crt"
     trusted.write_text(ROOTS.read_text() + certificate.file.read_text())
     monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
@@ -93,6 +94,7 @@ def admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Admin]:
     try:
         cluster.up(NODES)
         cluster.binaries.ensure([REGISTRY], progress=print)
+        host = str(cluster.layout.host_ip)
         with registry_in(tmp_path, cluster.binaries, host=host, certificate=certificate) as address:
             yield Admin(cluster, tmp_path, f"{address}/sunkpy")
     finally:
@@ -111,7 +113,8 @@ def _pods(admin: Admin, namespace: str, *which: str) -> dict[str, str]:
     """Return the uid and the restarts of each pod by name."""
     said = admin.kubectl(
         "get", "pods", "-n", namespace, *which, "-o",
-        r'jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n"}{end}',
+        "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.containerStatuses[*].restartCount}"
+        r'{"\n"}{end}',
     )  # fmt: skip
     return dict(line.split(" ", 1) for line in said.splitlines())
 
@@ -161,7 +164,7 @@ def _install(admin: Admin, page: str) -> None:
         admin.types(commands(page, title)[0])
     (nodesets, doctor) = commands(page, "6\\. ")
     admin.types(f"{nodesets} -o name")
-    admin.types("kubectl -n slurm wait nodeset/compute --for=jsonpath={.status.ready}=3 --timeout=300s")
+    admin.types("kubectl -n slurm wait nodeset/compute --for=jsonpath={.status.numberReady}=3 --timeout=300s")
     admin.types(doctor)
 
 
