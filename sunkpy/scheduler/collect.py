@@ -36,7 +36,8 @@ template within a moment.
 
 class Collector:
     """Makes the `Snapshot` of a gang from what watches, polls and the gang's record have shown. A collector sends no
-    requests. It sees the scheduler's records only through protocols that cannot change them (`scheduler.views`).
+    requests and changes nothing. For records, pods and gangs the types ensure that (`scheduler.views`); for `cluster`,
+    which caches its answers, a test does.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:

@@ -27,7 +27,7 @@ from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.spent import Spent, read
 from tests.integration.apiserver import Apiserver, alone
-from tests.integration.slurm.daemons import free_ports
+from tests.ports import free_ports
 
 _NAMESPACE, _SERVICE = "slurm", "slurm-compute"
 _SEARCHED: Final = (f"{_NAMESPACE}.svc.{CLUSTER_DOMAIN}", f"svc.{CLUSTER_DOMAIN}", CLUSTER_DOMAIN)

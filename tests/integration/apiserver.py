@@ -17,7 +17,7 @@ import pytest
 from devcluster.binaries import KUBERNETES, Binaries
 from devcluster.state import default_cache
 from devcluster.waiting import wait_until
-from tests.integration.slurm.daemons import free_ports
+from tests.ports import free_ports
 
 _NONE: Mapping[str, str] = {}
 _PLURALS = {

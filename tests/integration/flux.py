@@ -16,8 +16,8 @@ from devcluster import packages
 from devcluster.binaries import Binaries, Product
 from devcluster.kubectl import Kubectl
 from devcluster.waiting import NotYet, wait
-from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
+from tests.ports import free_ports
 
 _SOURCE: Final = "github.com/fluxcd/source-controller"
 _HELM: Final = "github.com/fluxcd/helm-controller"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from devcluster.binaries import REGISTRY, Binaries
 from devcluster.shell import run
 from devcluster.waiting import NotYet, wait
-from tests.integration.slurm.daemons import free_ports
+from tests.ports import free_ports
 
 
 class Certificate(NamedTuple):

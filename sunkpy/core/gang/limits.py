@@ -61,9 +61,11 @@ long as the pod exists.
 """
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
-DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement")
+KAI_DOMAIN: Final = "kai.scheduler/topology-required-placement"
+DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", KAI_DOMAIN)
 """Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang
-go to nodes where this label has the same value.
+go to nodes where this label has the same value. KAI itself reads its annotation from the pods' topmost owner
+(pkg/podgrouper, default_grouper.go).
 """
 
 _Inner = Sequence[tuple[str, PodAffinityTerm]]

@@ -4,6 +4,9 @@ stored as long as it is needed; without that, only its metadata is kept elsewher
 A cluster has thousands of Workflows and Jobs of other users, of up to a megabyte each. So a whole object is stored only
 while a pod of this scheduler is below it. The objects seen last are also stored, up to `_LATELY_BYTES` in all: most
 objects are created right before their pods, and then the apiserver need not be asked for them.
+
+The watch reads whole objects, although most are cut at once. A watch of metadata would not show all changes of status,
+which some families read: `metadata.generation` counts changes of the spec.
 """
 
 from __future__ import annotations

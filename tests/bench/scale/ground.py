@@ -22,7 +22,8 @@ from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import ground
 from tests.bench.ground import SLURM_CLUSTER, ControlPlane, in_flight, make_if_missing
 from tests.bench.pod_watch import PodWatch
-from tests.integration.slurm.daemons import ROOT, free_ports
+from tests.integration.slurm.daemons import ROOT
+from tests.ports import free_ports
 
 Body = dict[str, object]
 

@@ -14,8 +14,8 @@ from devcluster.waiting import wait_until
 from sunkpy.install.certificate import make_certificate
 from sunkpy.install.keys import KINDS
 from tests.integration.login.container import project, start
-from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
+from tests.ports import free_ports
 from tests.roots import discard, unpack
 from tests.unit.charts.rendering import of_kind, render
 

@@ -25,8 +25,9 @@ from sunkpy.runtime.settings import ProcessSettings
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import Changes, answering
 from tests.integration.login.pod import Key, LoginPod
-from tests.integration.slurm.daemons import RealSlurm, free_ports
+from tests.integration.slurm.daemons import RealSlurm
 from tests.polling import listens
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration
 

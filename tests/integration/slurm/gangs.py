@@ -31,7 +31,8 @@ from sunkpy.scheduler.jobs.writer import JobWriter
 from sunkpy.scheduler.record import GangRecord, Recognised
 from sunkpy.slurm import Slurm
 from tests.doubles.leading import make_leader
-from tests.integration.slurm.daemons import Machines, free_ports
+from tests.integration.slurm.daemons import Machines
+from tests.ports import free_ports
 from tests.unit.core.gang.families import workload
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.simulator import Pods

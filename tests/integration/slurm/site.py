@@ -27,9 +27,10 @@ from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.install.keys import KINDS
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
-from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealAccounting, RealSlurm, free_ports
+from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealAccounting, RealSlurm
 from tests.integration.slurm.spank import build_plugin
 from tests.polling import until
+from tests.ports import free_ports
 from tests.unit.charts.rendering import of_kind, render
 
 VALUES: Final = yaml.safe_load("""

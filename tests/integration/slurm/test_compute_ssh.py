@@ -25,10 +25,10 @@ from sunkpy.install.keys import KINDS
 from tests.integration.login.authority import Authority
 from tests.integration.screen import ASK, Screen
 from tests.integration.slurm import oci_archive
-from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.registry import Registry
 from tests.integration.slurm.site import VALUES, Node, Site
 from tests.polling import listens
+from tests.ports import free_ports
 from tests.roots import RELEASE
 from tests.unit.charts.rendering import of_kind, render
 

@@ -13,7 +13,8 @@ import pytest
 
 from devcluster.shell import run
 from devcluster.waiting import wait
-from tests.integration.slurm.daemons import PASSWORD, ROOT, RealAccounting, RealSlurm, free_ports, start_in
+from tests.integration.slurm.daemons import PASSWORD, ROOT, RealAccounting, RealSlurm, start_in
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -36,14 +36,21 @@ def _report(tool, name):
 
 
 def test_each_part_is_a_target_of_the_makefile_and_a_bench_that_there_is(tool):
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, flags=re.MULTILINE))
     commands = [command for part in tool.PARTS.values() for command in part.commands]
     assert {command.split()[1] for command in commands} <= targets
     benches = [found for command in commands for found in re.findall(r'BENCH="(.*)"', command)]
+    benches += re.findall(r"-m tests\.bench ([a-z].*)", makefile)
     assert benches
     asked = [bench.make_context("bench", arguments.split()).params for arguments in benches]
     assert [each["name"] for each in asked if not each["strict"]] == [], "passed, whatever their figures are"
     assert {each["only"] for each in asked if each["name"] == "gitops"} == {"", "flux"}, "it says both"
+
+
+def test_virtual_machines_have_both_releases_of_slurm(tool):
+    suites = {part.suite for part in tool.PARTS.values() if "machines" in " ".join(part.commands)}
+    assert suites == {tool.SUITE, "sid"}
 
 
 def test_what_the_parts_show_stands_in_one_column(tool):
@@ -76,6 +83,36 @@ def test_a_part_that_does_not_end_is_ended(tool, monkeypatch):
     monkeypatch.setitem(tool.PARTS, "long", tool.Part("it hangs", ("sleep 600",)))
     assert _run(tool, "long").exit_code == 1
     assert _report(tool, "long")["result"] == "`sleep 600` was ended after two hours"
+
+
+def test_a_part_that_ignores_this_is_killed(tool, monkeypatch):
+    monkeypatch.setattr(tool, "LIMIT_S", 0)
+    monkeypatch.setattr(tool, "ENDING_S", 0.5)
+    hangs = """bash -c 'trap "" TERM; sleep 600'"""
+    monkeypatch.setitem(tool.PARTS, "long", tool.Part("it hangs", (hangs,)))
+    assert _run(tool, "long").exit_code == 1
+    assert _report(tool, "long")["result"].endswith("was killed after two hours: it did not end by itself")
+
+
+def test_a_part_without_what_it_needs_is_left_out_unless_it_is_asked_for(tool, monkeypatch):
+    parts = {"growth": tool.Part("it grows", ("make good",), needs="PROGRAM"), "long": tool.Part("", ("make good",))}
+    monkeypatch.setattr(tool, "PARTS", parts)
+    monkeypatch.delenv("PROGRAM", raising=False)
+    done = _run(tool)
+    assert done.exit_code == 0
+    assert done.output.endswith("left out: growth needs PROGRAM\n")
+    assert [_report(tool, name)["result"] for name in parts] == ["left out: needs PROGRAM", "passed"]
+    asked = _run(tool, "growth")
+    assert (asked.exit_code, asked.output) == (1, "Error: growth needs PROGRAM\n")
+    monkeypatch.setenv("PROGRAM", "/bin/true")
+    assert _run(tool, "growth").exit_code == 0
+    assert _report(tool, "growth")["result"] == "passed"
+
+
+def test_a_part_needs_the_variable_that_its_description_names(tool):
+    named = {name: re.findall(r"[A-Z]+_[A-Z_]+", part.shows) for name, part in tool.PARTS.items()}
+    assert named["source"] == ["SLURM_SOURCE"]
+    assert named == {name: [part.needs] if part.needs else [] for name, part in tool.PARTS.items()}
 
 
 def test_changes_that_are_not_committed_are_refused(tool):

@@ -40,7 +40,7 @@ from sunkpy.core.gang.families.declaration import LARGEST_GANG, BadDeclaration, 
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.gang.job.options import Problem
-from sunkpy.core.gang.limits import explain_length, specs_of
+from sunkpy.core.gang.limits import KAI_DOMAIN, explain_length, specs_of
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -126,7 +126,7 @@ def assemble(
     if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
         return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
     try:
-        gang = family.assemble(id, pods, owners)
+        gang = _within_domain(family.assemble(id, pods, owners), owners)
         _check(gang, largest)
     except BadDeclaration as error:
         gang = unsized(id, pods, owners, kind=what, problem=error.problem)
@@ -175,6 +175,14 @@ def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAM
     have changed them since the pod was assigned to the gang. A pod that became a gang of its own always belongs to it.
     """
     return id.unit in (extra_unit(pod), apart_unit(pod)) or _family_of(pod, owners, families)[1].shares_owner_with(id)
+
+
+def _within_domain(gang: Gang, owners: Owners) -> Gang:
+    """Return the gang, within the domain that an annotation of KAI on an owner requires."""
+    if gang.one_domain or gang.seats == 1:
+        return gang
+    domain = next((label for owner in owners if (label := owner.annotations.get(KAI_DOMAIN))), "")
+    return msgspec.structs.replace(gang, one_domain=domain)
 
 
 def _check(gang: Gang, largest: int) -> None:

@@ -58,12 +58,6 @@ TASK_INDEX: Final = "volcano.sh/task-index"
 SCHEDULER: Final = "volcano"
 """The schedulerName that pods get in volcano mode if no template names one."""
 
-_NO_TIERS: Final = (
-    Problem(
-        text="spec.networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1",
-        fatal=False,
-    ),
-)
 _UNNAMED_TASK: Final = "default"
 _LIVE_PHASES: Final = ("", "Pending", "Running", "Restarting")
 _FINAL_ACTIONS: Final = ("AbortJob", "TerminateJob", "CompleteJob")
@@ -85,7 +79,12 @@ class _DependsOn(Wire, frozen=True, kw_only=True):
     name: tuple[str, ...] | None = None
 
 
-class _Partitions(Wire, frozen=True, kw_only=True):
+class _Tiered(Wire, frozen=True, kw_only=True):
+    network_topology: dict[str, object] | None = None
+    """The tier of HyperNodes below which Volcano would keep the pods, with mode hard or soft."""
+
+
+class _Partitions(_Tiered, frozen=True, kw_only=True):
     partition_size: int = 0
     min_partitions: int = 0
 
@@ -120,22 +119,10 @@ class _Task(Wire, frozen=True, kw_only=True):
         return (self.depends_on.name or ()) if self.depends_on is not None else ()
 
 
-class _NetworkTopology(Wire, frozen=True, kw_only=True):
-    mode: str = ""
-
-
-class _Job(Wire, frozen=True, kw_only=True):
+class _Job(_Tiered, frozen=True, kw_only=True):
     min_available: int = 0
     tasks: tuple[_Task, ...] = ()
     policies: tuple[_Policy, ...] | None = ()
-    network_topology: _NetworkTopology | None = None
-
-    @property
-    def is_within_tier(self) -> bool:
-        """True if the Volcano Job demands that all its pods stay below one HyperNode of a tier (networkTopology with
-        the mode hard). sunkpy does not read such tiers.
-        """
-        return self.network_topology is not None and self.network_topology.mode == "hard"
 
 
 class _State(Wire, frozen=True, kw_only=True):
@@ -146,9 +133,10 @@ class _JobStatus(Wire, frozen=True, kw_only=True):
     state: _State = _State()
 
 
-class _Group(Wire, frozen=True, kw_only=True):
+class _Group(_Tiered, frozen=True, kw_only=True):
     min_member: int = 1
     min_task_member: dict[str, int] | None = None
+    sub_group_policy: tuple[_Tiered, ...] | None = None
 
 
 def _identify_job(pod: Pod, _owners: Owners) -> GangId | None:
@@ -165,9 +153,23 @@ def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     spec = job.spec_as(_Job)
     with about(called):
         roles = _task_roles(spec, pods)
-    gang = make(Gang(id=id, roles=roles, kind=called, problems=_NO_TIERS if spec.is_within_tier else ()), owners)
+    partitions = [task.partition_policy for task in spec.tasks if task.partition_policy is not None]
+    problems = _no_tiers({"spec.": [spec], "spec.tasks[].partitionPolicy.": partitions})
+    gang = make(Gang(id=id, roles=roles, kind=called, problems=problems), owners)
     more = _expects_more(job, gang.roles)
     return msgspec.structs.replace(gang, expects_more=more, final_because=_final_because(called, spec))
+
+
+def _no_tiers(parts: Mapping[str, Sequence[_Tiered]]) -> tuple[Problem, ...]:
+    """Return a problem for each place in the spec that asks for a tier of HyperNodes. `parts`: by the path to them."""
+    return tuple(
+        Problem(
+            text=f"{path}networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1",
+            fatal=False,
+        )
+        for path, there in parts.items()
+        if any(each.network_topology is not None for each in there)
+    )
 
 
 def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
@@ -315,7 +317,8 @@ def _assemble_group(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     spec = required(owners, POD_GROUP, called=called).spec_as(_Group)
     with about(called):
         roles = _group_roles(spec, pods)
-    gang = make(Gang(id=id, roles=roles, kind=called), owners)
+    problems = _no_tiers({"spec.": [spec], "spec.subGroupPolicy[].": spec.sub_group_policy or ()})
+    gang = make(Gang(id=id, roles=roles, kind=called, problems=problems), owners)
     final = "" if all(map(maker, pods)) else "nothing makes a bare pod again"
     return msgspec.structs.replace(gang, final_because=final)
 

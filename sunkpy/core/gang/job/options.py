@@ -3,7 +3,8 @@
 sunkpy's own annotations are `sunkpy.dev/<name>`. The names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
 (`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest for one of these works here unchanged. If several
 names of an option are set, sunkpy's own wins. A pod's own annotation wins over that of its owner. If an annotation of
-SUNK or slurm-bridge has no meaning here, an Event names it.
+SUNK or slurm-bridge has no meaning here, an Event names it; the same holds for a wish for Kueue or KAI that Slurm cannot
+meet.
 
 The pods of a gang are one Slurm job, so what one of them asks for is asked for all: pods that say nothing follow the
 others. Two pods that ask for different things contradict each other, and the gang waits until one of them is changed.
@@ -114,10 +115,14 @@ def read_options(
 
 
 def _own(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a pod's annotations that may be options of the job. Annotations that the scheduler writes on a
-    pod are left out, because they differ from pod to pod.
+    """Return those of a pod's annotations that may be options of the job, and those that an Event answers. Annotations
+    that the scheduler writes on a pod are left out, because they differ from pod to pod.
     """
-    return {key: text for key, text in annotations.items() if key.startswith(_PREFIXES) and key not in _NOT_OPTIONS}
+    return {
+        key: text
+        for key, text in annotations.items()
+        if (key.startswith(_PREFIXES) and key not in _NOT_OPTIONS) or key in _ANSWERS
+    }
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -375,6 +380,12 @@ _NOT_OPTIONS: Final = frozenset({
 })  # fmt: skip
 _BY_NAME: Final = f"ignored: {names.PREFIX}user says by name whose job it is, and its group is that of the user"
 _OWN_SIZE: Final = "ignored: the size of a job comes from the requests and the number of its pods"
+_PREFERRED: Final = (
+    f"ignored: Slurm has no preferred domain; {names.PREFIX}switches says below how many switches the job shall be"
+)
+_SLICES: Final = (
+    f"ignored: Slurm has no slices by a Node's label; {names.PREFIX}segment says how many nodes shall be in one block"
+)
 _ANSWERS: Final = {
     SUNK + "user-id": _BY_NAME,
     SUNK + "group-id": _BY_NAME,
@@ -386,6 +397,10 @@ _ANSWERS: Final = {
     SLINKY + "mem-per-node": _OWN_SIZE,
     SLINKY + "gres": f"ignored: GPUs come from the requests of the pods; {names.PREFIX}gpu-type says which kind",
     SLINKY + "priority": "ignored: the priority of a job comes from its partition, account and QoS",
+    "kueue.x-k8s.io/podset-preferred-topology": _PREFERRED,
+    "kai.scheduler/topology-preferred-placement": _PREFERRED,
+    "kueue.x-k8s.io/podset-slice-required-topology": _SLICES,
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints": _SLICES,
 }
 """Annotations of other projects that sunkpy ignores, each with the message that says why."""
 
