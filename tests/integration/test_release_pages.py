@@ -128,7 +128,7 @@ def test_the_pages_install_a_release_and_upgrade_it_under_running_jobs(admin: Ad
 
     image = f"{admin.types('echo $REGISTRY:$VERSION').strip()}".replace(":0", "/sunkpy:0")
     admin.types("kubectl apply -f -", stdin=GANG.replace("IMAGE", image))
-    job = admin.types("kubectl -n slurm exec slurm-login-0 -- sbatch --parsable --wrap 'sleep 3600'").strip()
+    job = admin.types("kubectl -n slurm exec slurm-login-0 -- bash -lc 'sbatch --parsable --wrap \"sleep 3600\"'").strip()
     admin.sees(f"kubectl -n slurm exec slurm-login-0 -- squeue --noheader --format=%T --jobs {job}", "RUNNING")
     admin.types("kubectl wait --for=jsonpath={.status.ready}=2 job/training --timeout=120s")
     started = admin.types(f"kubectl -n slurm exec slurm-login-0 -- squeue --noheader --format=%S --jobs {job}")
@@ -172,7 +172,7 @@ def _first_job_pod_and_drain(admin: Admin, page: str) -> None:
     (enter, *_) = commands(page, "7\\. ")
     said = admin.types(enter, stdin="\n".join(commands(page, "8\\. ")) + "\n")
     assert "Submitted batch job 1" in said
-    admin.sees("kubectl -n slurm exec slurm-login-0 -- cat slurm-1.out", "compute-")
+    admin.sees("kubectl -n slurm exec slurm-login-0 -- bash -lc 'cat slurm-1.out'", "compute-")
 
     make, explain, *_ = commands(page, "9\\. ")
     admin.types(make)
