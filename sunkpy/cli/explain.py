@@ -70,7 +70,9 @@ class ExplainRequest(Access, frozen=True, kw_only=True):
 
 
 async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
-    """Return the explanation of the object, with an exit code: 1 if it does not exist, 3 if Slurm did not answer.
+    """Return the explanation of the object, with an exit code: 1 if the object does not exist or cannot be read, 3 if
+    Slurm did not answer and the explanation comes from Kubernetes alone, else 0. For a job or a node, 1 may also mean
+    that Slurm did not answer.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.

@@ -94,10 +94,10 @@ class Transport:
         return self._tokens.user
 
     def seal(self) -> str:
-        """Return the seal, which proves to slurmctld that a job comes from a holder of the key.
+        """Return the seal: a text that proves to slurmctld that a job comes from a holder of the cluster's JWT key.
 
         Raises:
-            Unauthorized: there is no key.
+            Unauthorized: this process has a token, but not the key.
         """
         return self._tokens.seal()
 

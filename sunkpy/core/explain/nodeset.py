@@ -62,7 +62,9 @@ _WORDS: Final = {
     "TearingDown": _Words("is being deleted", "Nothing: it ends when the jobs on its nodes have ended."),
     "WaitingForReady": _Words(
         "waits for slurmd pods to be ready",
-        "If it stays so: kubectl -n {namespace} describe pod POD; kubectl sunk why-drained",
+        "If it stays so, see why a slurmd pod is not ready: "
+        "kubectl -n {namespace} get pods -l sunkpy.dev/nodeset={name}, then kubectl -n {namespace} describe pod POD. "
+        "Closed nodes: kubectl sunk why-drained",
     ),
     "Paused": _Words(
         "is paused, with pods of an older template", "To roll them: kubectl sunk roll {name} resume -n {namespace}"

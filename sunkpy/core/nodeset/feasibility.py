@@ -70,7 +70,7 @@ class ExclusionRule(enum.Enum):
     AFFINITY = ("does not match nodeAffinity", "do not match nodeAffinity")
     TAINT = ("has an untolerated taint", "have untolerated taints")
     EMPTIED = ("is being emptied", "are being emptied")
-    RELEASED = ("is left to autoscalers", "are left to autoscalers")
+    RELEASED = ("was idle and may be removed by autoscalers", "were idle and may be removed by autoscalers")
     RIVAL = ("belongs to another NodeSet", "belong to another NodeSet")
     RESOURCE = ("lacks", "lack")
 

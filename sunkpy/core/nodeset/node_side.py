@@ -70,10 +70,11 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 def decide_node(
     node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER, lock: Lock = UNLOCKED, *, has_jobs: bool = False
 ) -> NodePatch:
-    """Return the changes that bring a Node in line with its slurmd pod, if it has one: labels, conditions, annotations,
-    sunkpy's cordon or drain taint, and the lock (a taint that keeps other schedulers' pods away from running jobs).
+    """Return the changes that bring a Node in line with its slurmd pod: labels, conditions, annotations, sunkpy's
+    cordon or drain taint, and the lock (a taint that keeps other schedulers' pods away from running jobs). For a Node
+    without a slurmd pod (None), sunkpy's labels and conditions go.
 
-    `has_jobs`: pods of Slurm jobs are on the Node.
+    `has_jobs`: pods of Slurm jobs are on the Node, even if its slurmd pod does not say so. The lock then stays.
     """
     mark = decide_node_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}

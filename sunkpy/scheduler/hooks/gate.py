@@ -193,8 +193,8 @@ class Gate:
         return whose.id.uid == id.uid
 
     def _near(self, call: HookCall, node: str) -> list[GangRecord]:
-        """Return the records of the gangs that have a pod on the node, as far as the watch shows, or a job with a
-        marker file there, which says that the job may have pods on the node.
+        """Return the records of the gangs that may have pods on the node: the watch shows a pod there, or the node has
+        a marker file of the gang's job.
         """
         on_node = (self._ledger.get(self._members.find_id(pod)) for pod in self._members.on_node(node))
         marked = (self._ledger.by_job(job) for job in call.marked)

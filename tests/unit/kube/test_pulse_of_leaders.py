@@ -21,7 +21,7 @@ from sunkpy.operator import term as operator
 from sunkpy.operator.metrics import OperatorMetrics
 from sunkpy.operator.settings import OperatorSettings
 from sunkpy.runtime.process import Process
-from sunkpy.runtime.settings import HttpSettings, SlurmSettings
+from sunkpy.runtime.settings import HttpSettings, LeaderElectionSettings, SlurmSettings
 from sunkpy.scheduler import term as scheduler
 from sunkpy.scheduler.metrics import SchedulerMetrics
 from sunkpy.scheduler.settings import SchedulerSettings
@@ -36,6 +36,8 @@ from tests.polling import until
 from tests.unit.runtime.replicas import DistantLock, Store, Ways
 
 HTTP: Final = HttpSettings(port=0)
+LONG: Final = LeaderElectionSettings(duration_seconds=600)
+"""So no busy machine loses the lease, which would end the process."""
 
 
 Work = Callable[[], Coroutine[None, None, None]]
@@ -50,13 +52,15 @@ class Sides(NamedTuple):
 
 
 def work_of_operator(sides: Sides) -> tuple[Process, Work]:
-    settings = OperatorSettings(http=HTTP)
+    settings = OperatorSettings(http=HTTP, leader_election=LONG)
     process = Process("operator", settings)
     return process, operator.Term(sides.kube, process, settings, OperatorMetrics(process.registry)).run
 
 
 def work_of_syncer(sides: Sides) -> tuple[Process, Work]:
-    settings = SyncerSettings(cluster="c1", namespace="slurm", slurm=sides.slurm_settings, http=HTTP)
+    settings = SyncerSettings(
+        cluster="c1", namespace="slurm", slurm=sides.slurm_settings, http=HTTP, leader_election=LONG
+    )
     process = Process("syncer", settings)
     term = syncer.Term(
         kube=sides.kube,
@@ -70,7 +74,9 @@ def work_of_syncer(sides: Sides) -> tuple[Process, Work]:
 
 
 def work_of_scheduler(sides: Sides) -> tuple[Process, Work]:
-    settings = SchedulerSettings(cluster="c1", namespace="slurm", slurm=sides.slurm_settings, http=HTTP)
+    settings = SchedulerSettings(
+        cluster="c1", namespace="slurm", slurm=sides.slurm_settings, http=HTTP, leader_election=LONG
+    )
     process = Process("scheduler", settings)
     metrics = SchedulerMetrics(process.registry)
     term = scheduler.Term(kube=sides.kube, slurm=sides.slurm, settings=settings, process=process, metrics=metrics)
@@ -78,7 +84,9 @@ def work_of_scheduler(sides: Sides) -> tuple[Process, Work]:
 
 
 def work_of_logins(sides: Sides) -> tuple[Process, Work]:
-    settings = LoginsSettings(namespace="slurm", people={}, selector="a=b", requests_port=0, http=HTTP)
+    settings = LoginsSettings(
+        namespace="slurm", people={}, selector="a=b", requests_port=0, http=HTTP, leader_election=LONG
+    )
     process = Process("logins", settings)
     metrics = LoginsMetrics(process.registry)
     return process, logins.Term(kube=sides.kube, settings=settings, process=process, metrics=metrics).run

@@ -3,8 +3,8 @@
 sunkpy's own annotations are `sunkpy.dev/<name>`. The names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
 (`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest for one of these works here unchanged. If several
 names of an option are set, sunkpy's own wins. A pod's own annotation wins over that of its owner. If an annotation of
-SUNK or slurm-bridge has no meaning here, an Event names it; the same holds for a wish for Kueue or KAI that Slurm cannot
-meet.
+SUNK or slurm-bridge has no meaning here, an Event names it. An Event also names a wish for Kueue or KAI that Slurm
+cannot meet.
 
 The pods of a gang are one Slurm job, so what one of them asks for is asked for all: pods that say nothing follow the
 others. Two pods that ask for different things contradict each other, and the gang waits until one of them is changed.
