@@ -105,7 +105,7 @@ class Apiserver:
         self.patched: list[str] = []
         """Names of what was patched; their status counts by itself: `web/status`."""
         self.is_starting = False
-        """Of what is `define`d nothing is known yet."""
+        """Kinds that are `define`d are not known yet."""
         self.asked: Counter[str] = Counter()
         """How often each path was asked for."""
         self.lags = False

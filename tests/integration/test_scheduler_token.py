@@ -131,7 +131,7 @@ async def test_it_reports_the_phase_of_a_pod_group(apiserver: Apiserver) -> None
 
 
 def make_claim(apiserver: Apiserver, name: str) -> None:
-    """Of a class whose volumes grow, and bound: more of it can be asked for."""
+    """Make a bound claim of a class whose volumes can grow, so that a larger volume can be requested."""
     made = {"metadata": {"name": name}, "provisioner": "x.example/y", "allowVolumeExpansion": True}
     apiserver.make("/apis/storage.k8s.io/v1/storageclasses", made)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": name}

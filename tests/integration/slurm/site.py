@@ -250,7 +250,7 @@ class Site:
         os.kill(int(self.root_of(node).parent.name), signal)
 
     def kill_slurmd_container(self, node: str) -> None:
-        """Of one node; another one is started."""
+        """Kill the slurmd container of one node; another container is started."""
         slurmd = int(self.root_of(node).parent.name)
         keeper = int(Path(f"/proc/{slurmd}/stat").read_text().rpartition(")")[2].split()[1])
         for pid in (keeper, slurmd):

@@ -26,7 +26,7 @@ FEW_CALLS = VALUES | {
 
 
 def script(size: int) -> str:
-    """Of bash: a job whose script has so many bytes."""
+    """A script of bash that submits a job whose own script has `size` bytes."""
     begin = "#!/bin/bash\\ntrue #"
     padding = size - len(begin) + 1
     return f"cd; (printf '{begin}'; head -c {padding} /dev/zero | tr '\\0' x) > big; sbatch --hold big"

@@ -34,7 +34,7 @@ def fresh(folder: Path) -> None:
 
 
 class Containers:
-    """Of a site where ann has a bundle."""
+    """Runs commands in containers of a site where ann has a bundle."""
 
     def __init__(self, site: Site) -> None:
         self.site, self.home = site, site.slurm.root / "home/ann"

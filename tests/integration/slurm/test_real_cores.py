@@ -151,7 +151,7 @@ async def _submit(real: RealSlurm, slurm: Slurm, user: str, *options: str) -> Jo
 
 
 def test_slurm_knows_sockets_cores_and_threads_and_what_is_kept(real: RealSlurm, admin: Slurm) -> None:
-    """Of fifteen threads, seven cores are for jobs."""
+    """The pod may use fifteen of sixteen threads, so seven cores are for jobs."""
     assert _words(real) == "CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=1"
     assert _shape(real) == "16 14 2:4:2"
     assert "Resource spec: Reserved machine CPU IDs: 14-15\n" in _log(real)

@@ -132,7 +132,7 @@ async def wanted(slurm: Slurm, *nodes: str, excluded_nodes: tuple[str, ...] = ()
 
 
 async def test_a_pod_beyond_the_places_goes_before_the_gang(pool: RealSlurm, keeper: Slurm, own: Slurm) -> None:
-    """Of what may be preempted Slurm takes the job of fewest nodes, though the gang came later."""
+    """Slurm preempts the job with the fewest nodes, although the gang came later."""
     extra = await running(own, "extra", nodes=("n4",))
     ring = await running(own, "few")
     await wanted(keeper, excluded_nodes=("n5",))

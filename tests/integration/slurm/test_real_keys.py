@@ -105,7 +105,7 @@ def slurmd_since(slurm: RealSlurm, node: str) -> str:
 
 
 def run_step(site: Site) -> None:
-    """Of a job on both nodes, by somebody who has logged in."""
+    """Run a job step on both nodes, as somebody who has logged in."""
     code, said = site.shell("ann", f"srun --mem=10 --nodes=2 --nodelist={FIRST},{SECOND} hostname")
     assert (code, sorted(said.split())) == (0, [FIRST, SECOND]), said + site.logs()
 

@@ -74,7 +74,7 @@ def slurmd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(site: Site) -> Iterator[Path]:
-    """Of ann, as she has it on all nodes."""
+    """A folder of ann, which she has on all nodes."""
     made = site.slurm.root / "home/ann/userland"
     made.mkdir()
     os.chown(made, PEOPLE["ann"], PEOPLE["ann"])

@@ -32,7 +32,7 @@ def remembered(world):
 
 @pytest.fixture
 def world(monkeypatch):
-    """Of which each look is seen to change nothing; `looks` counts them."""
+    """A world that checks that looking at it changes nothing; `looks` counts the looks."""
     world = World()
     world.looks = 0
 

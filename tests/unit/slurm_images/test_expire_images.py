@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="users have folders of
 
 
 class Cache:
-    """Of a node, or of several."""
+    """The cache of images of one node, or of several."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "images"

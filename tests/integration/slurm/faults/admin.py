@@ -49,7 +49,7 @@ class Admin:
                 await self._ask("scontrol", "requeue", each.shown)
 
     async def close_records(self) -> None:
-        """Of jobs that slurmctld does not know slurmdbd is told that they are over."""
+        """Tell slurmdbd that jobs which slurmctld does not know are over."""
         await self._ask("sacctmgr", "--immediate", "show", "runawayjobs")
 
     async def _ask(self, *command: str) -> str:

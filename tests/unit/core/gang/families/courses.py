@@ -258,7 +258,7 @@ class Course(World):
 
 
 def _nothing_is_guessed(actions):
-    """Of a gang of which nobody can tell how large it is: what runs is covered, nobody else gets a node."""
+    """If nobody can tell how large the gang is, jobs cover its running pods, and no other pod gets a node."""
     assert not any(isinstance(action, Bind) for action in actions)
     assert all(action.pod.spec.node_name for action in actions if isinstance(action, MakeSolo))
     assert all(action.request.required_nodes for action in actions if isinstance(action, Submit))
