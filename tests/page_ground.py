@@ -41,7 +41,7 @@ def number(value: int) -> dict[str, Any]:
 
 
 class Pool:
-    """Both doubles with so many nodes and jobs; a test changes them on."""
+    """Both doubles with `nodes` nodes and their jobs, which a test then changes."""
 
     def __init__(self, *, nodes: int = 0, jobs: int = 0, seed: int = 1) -> None:
         changes = Changes()

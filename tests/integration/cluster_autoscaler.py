@@ -80,7 +80,8 @@ def _machine(most: int) -> dict[str, Any]:
 
 
 def autoscale(apiserver: Apiserver, *, most: int) -> None:
-    """With up to so many nodes; it looks every second, and takes an empty node after three."""
+    """Run a Cluster Autoscaler that makes up to `most` nodes. It looks each second, and removes a node that was empty
+    for three seconds."""
     apiserver.install([_BUFFERS], "capacitybuffers.autoscaling.x-k8s.io")
     templates = {"apiVersion": "v1", "kind": "List", "items": [_machine(most)]}
     config = {

@@ -280,7 +280,7 @@ async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
 
 
 async def test_it_allocates_claims_and_takes_the_devices_of_unbound_pods_back(apiserver: Apiserver) -> None:
-    """An allocation does not change: for another node it is cleared, and written anew."""
+    """An allocation cannot change: for another node it is cleared and then written again."""
     ask_for(apiserver, "own")
     pod = make_pod(apiserver, "asks", resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}])
     async with allocating(apiserver) as allocator:

@@ -8,7 +8,7 @@ from devcluster.kubectl import Kubectl
 
 PROBE = "docker.io/sunkpy/probe:1"
 ROOT = Path("/var/lib", f"skd-{hashlib.sha256(__file__.encode()).hexdigest()[:8]}")
-"""The folder of this checkout's clusters, where a run finds what an earlier one has left; other checkouts have others."""
+"""The folder of this checkout's clusters, where a run finds what an earlier one has left. No other checkout has it."""
 
 
 def kubectl_of(cluster: Cluster) -> Kubectl:

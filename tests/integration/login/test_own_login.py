@@ -1,4 +1,5 @@
-"""A login pod of one's own, from home: one step by way of a shared pod; stopped while idle; made anew; nobody else's.
+"""A personal login pod: its person reaches it through a shared pod, it stops while idle, it is made again, and
+nobody else gets in.
 
 The process `sunkpy logins` is the real one, against an apiserver in memory; the test is StatefulSet controller and
 kubelet, and the pods are processes of the image with what the chart mounts and allows.

@@ -196,7 +196,7 @@ class Site:
             await admin.close()
 
     async def restart(self, values: Mapping[str, object] = VALUES) -> None:
-        """slurmctld starts anew, with other values: what was used until now counts from then on."""
+        """Restart slurmctld with other values. What has been used until now still counts."""
         before = self.slurm.starts("slurmctld")
         self.slurm.configure(slurm_conf(values))
         self.slurm.send("TERM", "slurmctld")

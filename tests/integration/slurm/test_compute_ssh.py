@@ -68,7 +68,9 @@ class People:
         self.site = Site(folder / "site", values=values, nodes=NODES)
 
     async def use(self, cgroup: str, *, private_tmp: bool | str = "auto", rolls: bool = True) -> None:
-        """The values say so: slurmctld starts anew, and slurmds in new pods, or these are told as they run."""
+        """Use these values: restart slurmctld, and either replace the slurmd pods (`rolls`) or reconfigure the running
+        slurmds.
+        """
         values = _values(self._keys, self.authority.public, cgroup, private_tmp)
         config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
         for name in ("cgroup.conf", "job_container.conf", "private.conf"):

@@ -34,7 +34,7 @@ SCRIPT: Final = "#!/bin/bash\necho out of $SLURM_JOB_NAME; sleep 600\n"
 
 
 class Adapter:
-    """What Open OnDemand calls for a cluster file. If the file names a `cluster`, all calls name it, except sacctmgr's."""
+    """What Open OnDemand calls for a cluster file. If that names a `cluster`, all calls name it, except sacctmgr's."""
 
     def __init__(self, site: Site, cluster: str) -> None:
         self._site, self._named = site, ["-M", cluster] if cluster else []

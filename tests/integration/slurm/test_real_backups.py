@@ -107,7 +107,7 @@ def get(bucket: Bucket, *named: str) -> list[str]:
 
 @contextlib.contextmanager
 def small(folder: Path, *, owner: int, free: int) -> Iterator[Path]:
-    """A volume at this folder, in which so many bytes are free beside what is not ours."""
+    """A volume at this folder, with a file of somebody else that leaves `free` bytes."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "backup", folder], check=True)
     os.chown(folder, owner, owner)
     try:
@@ -119,7 +119,7 @@ def small(folder: Path, *, owner: int, free: int) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def cut_after(port: int, count: int) -> Iterator[int]:
-    """A port that leads to this one, on which each connection breaks after so many bytes."""
+    """A port that leads to `port`. Each connection breaks after `count` bytes."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def lead(near: socket.socket) -> None:

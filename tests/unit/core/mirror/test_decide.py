@@ -755,7 +755,7 @@ def test_the_drain_reason_and_the_state_are_annotations() -> None:
     ],
 )
 def test_of_a_closed_node_it_is_told_whose_slurmd_slurm_knows(state: str, since_s: int, told: dict[str, str]) -> None:
-    """Not of open ones: a reconfigure has all of them start anew."""
+    """Pods of open nodes get no such note, because a reconfigure restarts all slurmds."""
     before = {names.ANNOTATION_SLURMD_SINCE: "2026-11-20T00:00:00Z"}
     pod = make_pod(started=STARTED, annotations=before)
     node = make_node(state, reason=THEIRS if "DRAIN" in state else "", slurmd_since_s=since_s)

@@ -1,4 +1,4 @@
-"""Every family through any course of events: pods that come, end and are made anew, and what Slurm does with the jobs.
+"""Every family in any course of events: pods come, end and are made again, and Slurm does what it likes with the jobs.
 
 A gang is bound whole or not at all, no pod runs without its job, and when nothing is taken away any more all run.
 """
