@@ -80,7 +80,7 @@ class Apiserver:
         self.refuse_patch: dict[str, int] = {}
         """The HTTP status with which a patch is refused, by what `patched` would show."""
         self.drops: set[str] = set()
-        """Fields of a status behind a gate that is off: they are not kept, and nobody is told."""
+        """Fields of a status whose feature gate is off: they are dropped without an error."""
         self.unserved: set[str] = set()
         """Collections of which it knows nothing yet."""
         self.undivided: set[str] = set()
@@ -113,7 +113,7 @@ class Apiserver:
         self.is_behind = False
         """No cache has come to a resourceVersion that is asked for, as nothing of the kind has changed since."""
         self.loses_bindings = False
-        """Whoever binds is told of nothing but trouble, and nothing is bound."""
+        """Each binding is answered by an error, and nothing is bound."""
         self.before_delete: Callable[[], None] = lambda: None
         self.before_list: Callable[[str], Awaitable[object]] = _at_once
         """Called with the field selector of each list."""

@@ -61,7 +61,7 @@ class Looks:
         return [pod for pod in self._here() if not pod.is_going]
 
     def gone(self, pods: list[SeenPod]) -> set[str]:
-        """Uids of those that went or were told to."""
+        """Uids of pods that are gone or were evicted."""
         return {pod.uid for pod in pods if pod.uid not in self.present or self.pods[pod.uid].is_going}
 
     def _here(self) -> list[SeenPod]:

@@ -1,4 +1,4 @@
-"""A real apiserver with its etcd and no cluster around it: nothing happens there but what it is told."""
+"""A real apiserver with its etcd and without a cluster: no controller changes anything there."""
 
 from __future__ import annotations
 

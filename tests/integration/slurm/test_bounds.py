@@ -64,7 +64,7 @@ async def few(site: Site) -> AsyncIterator[Site]:
 
 
 def limited(site: Site) -> set[int]:
-    """The users whom slurmctld has told to wait."""
+    """The users whose requests slurmctld has limited."""
     log = (site.slurm.root / "var/log/slurmctld.log").read_text()
     return {int(uid) for uid in re.findall(r"RPC rate limit exceeded by uid (\d+)", log)}
 

@@ -294,7 +294,7 @@ def _slurmd_since(real: RealSlurm) -> str:
 
 
 async def _leaves(real: RealSlurm) -> None:
-    """slurmd is told to end, and all that it had started dies."""
+    """slurmd gets SIGTERM, and all processes that it had started die."""
     (real.root / "var/tmp/leave").write_text(_slurmd_since(real))
     await asyncio.sleep(1.1)  # Slurm says in whole seconds when a slurmd started
     real.send("TERM", "slurmd")

@@ -22,7 +22,7 @@ MACHINES = Machines(conf=ONE_SLURMD.conf, start=KEEP_SLURMD, files=ONE_SLURMD.fi
 
 
 class Site:
-    """Jobs run until they are told to end."""
+    """Jobs of the site run until a test ends them."""
 
     def __init__(self, folder: Path) -> None:
         self.accounting = RealAccounting(folder, SUITE)

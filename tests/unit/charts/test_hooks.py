@@ -1,4 +1,4 @@
-"""prolog.sh and epilog.sh as slurmctld serves them, run against a small server that answers as told."""
+"""prolog.sh and epilog.sh as slurmctld serves them, run against a small server with set answers."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ async def test_list_then_watch_tells_each_change_once(tmp_path: Path) -> None:
 
 
 class Odd:
-    """An apiserver with a kind, an informer of it, and what was told."""
+    """An apiserver with a kind, an informer of it, and the calls of its handler."""
 
     def __init__(self) -> None:
         self.api = Apiserver()

@@ -22,7 +22,7 @@ ABSENT = "the apiserver knows no kind Crew of example.com: its CRD is not instal
 
 
 class Following:
-    """Kinds of an apiserver, the time, and what was told."""
+    """Kinds of an apiserver, the time, and the changes that were reported."""
 
     def __init__(self, kube, times, expected=()):
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""What slurmd is told of the machine's cpus, from what /sys says of them."""
+"""What slurmd gets to know about the machine's cpus, from what /sys says about them."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Pod:
             (self._folder / "away").unlink()
 
     def lines(self, name: str) -> list[str]:
-        """What a program was told."""
+        """The calls of a program."""
         file = self._folder / name
         return file.read_text().splitlines() if file.exists() else []
 

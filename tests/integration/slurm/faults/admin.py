@@ -13,7 +13,7 @@ from tests.integration.slurm.site import Site
 
 _DRAINED = "Duplicate jobid"
 _REVOKED_S = 2.0
-"""In the second in which a node was told to end a job it does not start it again, and the job fails."""
+"""In the second in which slurmctld revoked a job on a node, the node does not start the job again, and it fails."""
 
 
 class Admin:
@@ -25,7 +25,7 @@ class Admin:
         self._waits_since: dict[int, float] = {}
 
     async def keep_nodes(self) -> None:
-        """Until cancelled: a node that was told to start what it was running already may be used again."""
+        """Until cancelled, resume nodes that were drained because they already ran the job that they were to start."""
         while True:
             await asyncio.sleep(1)
             said = await self._ask("sinfo", "--noheader", "--Node", "--states=drain", "--format=%N|%E")

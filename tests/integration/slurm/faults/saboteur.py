@@ -45,7 +45,7 @@ class Fault(enum.StrEnum):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. It lasts `lasts_s`; half-way slurmctld is killed, or told to end; then `rest_s` pass."""
+    """One fault, which lasts `lasts_s`. Half-way slurmctld gets SIGKILL or SIGTERM. Then `rest_s` pass."""
 
     fault: Fault
     lasts_s: float = 0.0

@@ -63,7 +63,7 @@ class Walk(World):
         return assemble_beside(id, pods, apart, families=WITH_BAND)
 
     def queued(self, number, request):
-        """Slurm has told nothing of it yet."""
+        """A job about which Slurm has not answered yet."""
         return make_job(id=number)
 
     @property
