@@ -61,7 +61,7 @@ release: $(READY) ## Build and publish a release; RELEASE="VERSION --registry RE
 
 machines: $(READY) ## On a virtual machine with cgroup v2: what jobs get, and a node that is switched off
 	$(PYTEST) tests/integration -m machines
-	$(BIN)/python -m tests.bench machines
+	$(BIN)/python -m tests.bench machines --strict
 
 lint: $(READY) ## Style, types, layers
 	$(BIN)/ruff check .

@@ -117,6 +117,7 @@ def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
 
 _OF_MACHINE: Final = "cat /proc/1/comm; stat -fc %T /sys/fs/cgroup"
 _WHERE: Final = "head -n 1 /proc/$(pgrep -xo {program})/cgroup"
+_CONTROLLERS: Final = "cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cgroup.controllers"
 _OF_POD: Final = re.compile(r"0::/kubepods\.slice/kubepods-.*\.slice/kubepods-.*pod.*\.slice/system\.slice/.*\.scope/")
 
 
@@ -128,7 +129,7 @@ def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     init, kind = guest.run(machine, _OF_MACHINE).split()
     config = json.loads(stack.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/configz"))["kubeletconfig"]
     where = guest.run(machine, _WHERE.format(program="slurmd")).strip()
-    has = in_slurmd(stack, "cat", "/sys/fs/cgroup/cgroup.controllers").split()
+    has = in_slurmd(stack, "bash", "-c", _CONTROLLERS).split()
     found = {
         "first program": init,
         "cgroups": kind,

@@ -1,4 +1,4 @@
-"""What a NodeSet may say of its GPUs: the rules of its CRD, on a real apiserver."""
+"""What a NodeSet may say of its GPUs and of other GRES: the rules of its CRD, on a real apiserver."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ CRD = yaml.safe_load((Path(__file__).parents[2] / "crds/sunkpy.dev_nodesets.yaml
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/default/nodesets"
 LEAVE_OUT = "types has a type for each; leave type and typeLabel out"
 ONE_OF_BOTH = "with driver types have attributes, without it each has a resource"
+OF_GPU = "gpu of the NodeSet says what GPUs there are; no GRES here is called gpu, mps or shard"
+COUNT_OR_RESOURCE = "a GRES has a count, or a resource whose amount it is"
 SLICE = {"type": "1g.5gb", "resource": "nvidia.com/mig-1g.5gb"}
 BY_PROFILE = {"type": "1g.5gb", "attributes": {"profile": "1g.5gb"}}
 
@@ -46,8 +48,27 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     ],
 )
 def test_types_that_say_no_devices_or_two_are_refused(api: Apiserver, gpu: Mapping[str, Any], said: str):
+    asked(api, {"gpu": gpu}, said)
+
+
+@pytest.mark.parametrize(
+    ("gres", "said"),
+    [
+        ([{"name": "nic", "resource": "rdma/hca"}, {"name": "fpga", "count": 1}], ""),
+        *(([{"name": name, "count": 1}], OF_GPU) for name in ("gpu", "mps", "shard")),
+        ([{"name": "nic"}], COUNT_OR_RESOURCE),
+        ([{"name": "nic", "count": 1, "resource": "rdma/hca"}], COUNT_OR_RESOURCE),
+        ([{"name": "nic", "count": 1}, {"name": "nic", "count": 2}], "Duplicate value"),
+    ],
+)
+def test_gres_of_slurms_own_or_without_one_amount_are_refused(api: Apiserver, gres: list[Any], said: str):
+    asked(api, {"gres": gres}, said)
+
+
+def asked(api: Apiserver, of: Mapping[str, Any], said: str) -> None:
+    """Ask for a NodeSet with these fields; `said`: part of the refusal, empty if it is taken."""
     template = {"spec": {"containers": [{"name": "slurmd", "image": "slurmd"}]}}
-    spec = {"cluster": "slurm", "gpu": gpu, "template": template}
+    spec = {"cluster": "slurm", "template": template, **of}
     body = {"apiVersion": "sunkpy.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "mixed"}, "spec": spec}
     answer = api.ask("admin", "POST", f"{NODESETS}?dryRun=All", body)
     assert (answer.status_code, said in answer.text) == (422 if said else 201, True), answer.text

@@ -34,9 +34,12 @@ END
 cat > Makefile << END
 all:
 	gcc -o program main.c -ljson-c
+	gcc -Wl,--no-as-needed -o slurmd main.c -ljson-c -lhwloc
 	gcc -shared -fPIC -o plugin.so main.c -ljson-c
 install:
 	install -D program \$(DESTDIR)/usr/sbin/slurmctld
+	install -D slurmd \$(DESTDIR)/usr/sbin/slurmd
+	echo libllhttp.so > \$(DESTDIR)/usr/sbin/slurmrestd
 	install -D main.c \$(DESTDIR)/usr/share/man/man1/sbatch.1
 	for name in PLUGINS; do install -D plugin.so \$(DESTDIR)$libraries/slurm/\$\$name.so; done
 END
@@ -82,7 +85,8 @@ def test_apt_takes_the_slurm_of_the_source_for_each_name_of_debians(base: Any):
             "ii slurm-from-source 25.11.1"
         ]
         needed = {line.split()[1] for line in installed if line.startswith("ii")}
-        assert {"libjson-c5", "liblua5.1-0", "libpmix2t64"} <= needed, "what programs and plugins open is Debian's"
+        opened = {"libhwloc15", "libjson-c5", "liblua5.1-0", "libpmix2t64"}
+        assert opened <= needed, "what programs and plugins open is Debian's"
     finally:
         _output("buildah", "rm", container)
 

@@ -1,8 +1,8 @@
 # Checks the order of Slurm's releases: slurmctld must not be later than slurmdbd, and no part later than slurmctld. Each
 # container of the pod writes its release into a file in /order. $1: the key of `images` of this container; $2: the key of the
-# image that must not be older, if any; then the command to run next. The release comes from Debian's package, because Slurm's
-# programs print it only with a configuration. An image without that package is not checked.
-own=$(dpkg-query -W -f '${Version}' slurm-client) || own=''
+# image that must not be older, if any; then the command to run next. The release comes from the package, Debian's or that of an
+# own build (pack-slurm), because Slurm's programs print it only with a configuration. An image with neither is not checked.
+own=$(dpkg-query -W -f '${Version}' slurm-client slurm-from-source 2> /dev/null || true)
 own=${own%%-*}
 echo "$own" > "/order/$1.new"
 mv "/order/$1.new" "/order/$1"

@@ -102,7 +102,13 @@ PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} Prior
 
 {{- define "slurm.gresTypes" -}}
 {{- $names := list }}
-{{- range include "slurm.nodeSets" . | fromYaml }}{{ range (. | default dict).gres }}{{ $names = append $names .name }}{{ end }}{{ end }}
+{{- range $set, $own := include "slurm.nodeSets" . | fromYaml }}
+{{- range ($own | default dict).gres }}
+{{- /* The CustomResourceDefinition refuses these as well, but only when slurm.conf is there already. */}}
+{{- if has .name (list "gpu" "mps" "shard") }}{{ fail (printf "nodeSets.%s.gres: %s: nodeSets.%s.gpu says what GPUs there are; no GRES here is called gpu, mps or shard" $set .name $set) }}{{ end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- end }}
 {{- prepend ($names | uniq | sortAlpha) "gpu" | join "," }}
 {{- end }}
 

@@ -26,7 +26,7 @@ SUITE = os.environ.get("SLURM_SUITE", "trixie")
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
     folder = tmp_path_factory.mktemp("keys")
-    return {name: Key(folder / name) for name in ("ann", "bob", "user1", "carl", "zoe")}
+    return {name: Key(folder / name) for name in ("ann", "bob", "user1", "carl", "dan", "zoe")}
 
 
 def _values(keys: dict[str, Key], **people: dict[str, object]) -> dict[str, object]:
@@ -164,6 +164,26 @@ def test_a_home_that_somebody_else_has_is_not_entered(pod: LoginPod, keys: dict[
     assert "belongs to uid 2001, and not to carl" in output + pod.log()
     stolen.rmdir()
     assert _run(pod, keys, "carl", "stat -c %U .") == "carl"
+
+
+def test_where_root_may_make_no_homes_who_has_one_comes_in_and_who_has_none_hears_why(
+    pod: LoginPod, keys: dict[str, Key]
+):
+    """As behind `root_squash` of an NFS server: container sshd has no right to pass over modes."""
+    _run(pod, keys, "ann", "true")
+    pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1, dan={"uid": 2004}))
+    homes = pod.folder / "home"
+    before = homes.stat()
+    os.chown(homes, 65534, 65534)
+    homes.chmod(0o755)
+    try:
+        assert _run(pod, keys, "ann", "pwd") == "/home/ann"
+        code, output = pod.said("dan", keys["dan"], "id")
+    finally:
+        os.chown(homes, before.st_uid, before.st_gid)
+        homes.chmod(before.st_mode)
+    assert code != 0
+    assert "make-homes: cannot make /home/dan; is /home writable by root?" in output + pod.log()
 
 
 def test_a_terminal_greets_with_what_there_is_and_how_busy_it_is(pod: LoginPod, keys: dict[str, Key]):

@@ -6,6 +6,7 @@ Such a machine is pretended: hwloc, by which slurmd looks at its machine, takes 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -30,6 +31,9 @@ SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=10
 GresTypes=gpu,nic
 TaskPluginParam=SlurmdOffSpec
+NodeSet=feature_near_0 Feature=k8s/rack=3_x.y
+NodeSet=feature_near_1 Feature=k8s/rack=4
+PartitionName=near Nodes=feature_near_0,feature_near_1
 """
 _OWN: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
 _ALONE: Final = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _OWN)
@@ -94,7 +98,8 @@ async def _next_pod(real: RealSlurm, slurm: Slurm, env: str) -> None:
     (real.root / "pod-env").write_text(env)
     told = len(_log(real))
     for pid in real.running(r"[^ ]*bash [^ ]*keep-slurmd .*") + real.running(f"/usr/sbin/slurmd .*-N {NODE} .*"):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # of one that reconfigures another one follows
+            os.kill(pid, signal.SIGKILL)
 
     async def is_there() -> bool:
         node = await _node(slurm)
@@ -102,6 +107,18 @@ async def _next_pod(real: RealSlurm, slurm: Slurm, env: str) -> None:
         return has_started and node.is_registered
 
     await happens(real, is_there)
+
+
+async def _reconfigure(real: RealSlurm, conf: str) -> None:
+    """All of Slurm has read this slurm.conf."""
+    told = len(_log(real))
+    real.configure(conf)
+    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+
+    async def has_read() -> bool:
+        return "slurmd started on" in _log(real)[told:]
+
+    await happens(real, has_read)
 
 
 def _log(real: RealSlurm) -> str:
@@ -229,6 +246,29 @@ async def test_a_job_outlives_the_change_and_the_node_is_as_it_was_until_it_is_e
     assert _shape(real) == ("15 15 1:15:1" if then == "apart" else "16 14 2:4:2")
 
 
+@pytest.mark.parametrize(
+    ("parameter", "shape"), [("l3cache_as_socket", "32 30 8:2:2"), ("numa_node_as_socket", "32 30 4:4:2")]
+)
+async def test_caches_or_numa_nodes_are_sockets(real: RealSlurm, admin: Slurm, parameter: str, shape: str) -> None:
+    """Each of two sockets has two NUMA nodes with two caches each. slurmd finds what count-cores says."""
+    conf = (real.root / "etc/slurm/slurm.conf").read_text()
+    files = {f"cpu/cpu{cpu}/cache/index3/shared_cpu_list": f"{cpu // 4 * 4}-{cpu // 4 * 4 + 3}" for cpu in range(32)}
+    files |= {f"node/node{node}/cpulist": f"{node * 8}-{node * 8 + 7}" for node in range(4)}
+    for name, cpus in files.items():
+        (real.root / "machine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (real.root / "machine" / name).write_text(f"{cpus}\n")
+    try:
+        await _reconfigure(real, conf.replace("config_overrides", f"config_overrides,{parameter}"))
+        told = len(_log(real))
+        machine = "HWLOC_SYNTHETIC='pack:2 numa:2 l3:2 core:2 pu:2' SUNKPY_CPUS=31 SUNKPY_SYS=/machine"
+        await _next_pod(real, admin, f"export {machine}\n")
+        assert _shape(real) == shape
+        assert "differs from hardware" not in _log(real)[told:]
+    finally:
+        await _reconfigure(real, conf)
+        await _next_pod(real, admin, "")
+
+
 async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made_for_others(
     real: RealSlurm, admin: Slurm
 ) -> None:
@@ -244,6 +284,23 @@ async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made
     await _clear(real, admin)
     await _next_pod(real, admin, "")
     assert " Weight=1 " in _told(real, "node", NODE)
+
+
+async def test_a_partition_of_features_has_the_nodes_that_have_one_of_them(real: RealSlurm, admin: Slurm) -> None:
+    """The lines of the partition are as the chart writes them."""
+
+    def has_node() -> bool:
+        return real.run_as("ann", "sinfo", "--noheader", "--partition=near", "--format=%N")[1].strip() == NODE
+
+    assert not has_node()
+    await _next_pod(real, admin, "export SUNKPY_FEATURES=compute,k8s/rack=4\n")
+    assert has_node()
+    await _submit(real, admin, "ann", "--partition=near")
+    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+    assert has_node()
+    await _clear(real, admin)
+    await _next_pod(real, admin, "export SUNKPY_FEATURES=compute,k8s/rack=5\n")
+    assert not has_node()
 
 
 async def test_what_an_earlier_slurmd_saw_of_the_machine_is_forgotten(real: RealSlurm, admin: Slurm) -> None:

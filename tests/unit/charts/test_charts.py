@@ -537,6 +537,13 @@ def test_slurm_knows_each_gres_that_nodes_have():
     assert "GresTypes=gpu" in _lines({})
 
 
+@pytest.mark.parametrize("name", ["gpu", "mps", "shard"])
+def test_a_gres_that_is_slurms_own_is_refused_before_slurm_knows_it(name: str):
+    says = f"nodeSets.a.gres: {name}: nodeSets.a.gpu says what GPUs there are; no GRES here is called gpu, mps or shard"
+    with pytest.raises(Refused, match=re.escape(says)):
+        render("slurm", {"nodeSets": {"a": {"gres": [{"name": name, "count": 1}]}}})
+
+
 def test_a_partition_takes_nodes_by_their_features():
     partitions = {"near": {"features": ["k8s/zone=a", "ib"]}, "high": {"nodeSets": ["h100"]}}
     lines = _lines({"partitions": partitions, "nodeSets": {"h100": {"featureLabels": ["zone"], "weight": 3}}})
@@ -1015,6 +1022,27 @@ def test_each_image_of_slurmd_reads_the_new_files_once_where_its_nodes_are():
         "pool": ["gpu"],
     }
     assert {volume["name"] for volume in pod["volumes"]} == {"slurmctld", "scratch"}, "it has no key"
+
+
+def test_scripts_around_jobs_are_checked_as_they_will_be():
+    """Those that the release makes, the new ones; others as they are, if they are there before an install."""
+    made = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "{{ .Release.Name }}-site"},
+        "data": {"1": "x"},
+    }
+    values = {"hooks": {"prologConfigMap": "demo-site", "epilogConfigMap": "own"}, "extraObjects": [made]}
+    pod = _checks(values)["demo-check-compute"]
+    given = {each["name"]: each["configMap"] for each in pod["volumes"] if each["name"] in ("prolog", "epilog")}
+    assert given == {
+        "prolog": {"name": "demo-check-prolog", "optional": True},
+        "epilog": {"name": "own", "optional": True},
+    }
+    mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert {name: mounts[name] for name in given} == {name: f"/etc/sunkpy/site/{name}.d" for name in given}
+    new = of_kind(render("slurm", values), "ConfigMap")["demo-check-prolog"]
+    assert (new["data"], "helm.sh/hook" in new["metadata"]["annotations"]) == ({"1": "x"}, True)
 
 
 def test_images_of_other_login_pods_are_asked_too():

@@ -11,10 +11,11 @@ import pytest
 SCRIPT = (Path(__file__).parents[3] / "charts/slurm/files/check-order.sh").read_text()
 
 
-def start(folder: Path, own: str, *words: str) -> tuple[int, str]:
-    """Exit code and output of a container whose image has this Slurm; empty: it is not Debian's."""
+def start(folder: Path, own: str, *words: str, package: str = "slurm-client") -> tuple[int, str]:
+    """Exit code and output of a container whose image has this Slurm; empty: the image has no such package."""
     query = folder / "dpkg-query"
-    query.write_text(f"#!/bin/sh\n{f'echo {own}' if own else 'exit 1'}\n")
+    found = f'[ "$each" != {package} ] || printf %s {own}' if own else ":"
+    query.write_text(f"#!/bin/sh\nfor each; do {found}; done\nexit 1\n")
     query.chmod(0o755)
     argv = ["bash", "-euc", SCRIPT.replace("/order", str(folder)), "-", *words]
     env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
@@ -33,11 +34,12 @@ def start(folder: Path, own: str, *words: str) -> tuple[int, str]:
         ("24.11.5-4", "", False),
     ],
 )
-def test_what_is_asked_of_others_is_not_later_than_they_are(tmp_path, first, own, is_refused):
+@pytest.mark.parametrize("package", ["slurm-client", "slurm-from-source"])
+def test_what_is_asked_of_others_is_not_later_than_they_are(tmp_path, first, own, is_refused, package):
     assert start(tmp_path, first, "slurmdbd", "") == (0, "")
     refusal = (
         "images.slurmctld is Slurm 26.05.1, but images.slurmdbd is only 24.11.5: images.slurmdbd must not be older "
         "than images.slurmctld. Upgrade images.slurmdbd first, or both together: docs/tasks/upgrade.md\n"
     )
     expected = (3, refusal) if is_refused else (0, "starts\n")
-    assert start(tmp_path, own, "slurmctld", "slurmdbd", "echo", "starts") == expected
+    assert start(tmp_path, own, "slurmctld", "slurmdbd", "echo", "starts", package=package) == expected

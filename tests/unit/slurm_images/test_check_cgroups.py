@@ -36,6 +36,13 @@ def mount(folder: Path, *, v1: tuple[str, ...] = (), v2: str | None = None) -> N
         (folder / "cgroup" / "cgroup.controllers").write_text(v2)
 
 
+def container(folder: Path, own: str, controllers: str) -> None:
+    """The cgroup of this container."""
+    (folder / "own").write_text(f"0::/{own}\n")
+    (folder / "cgroup" / own).mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup" / own / "cgroup.controllers").write_text(controllers)
+
+
 @pytest.mark.parametrize(
     ("there", "version"), [({"v2": "cpuset cpu io memory hugetlb pids rdma misc\n"}, "v2"), ({"v1": V1}, "v1")]
 )
@@ -61,8 +68,7 @@ def test_a_kernel_that_can_hold_jobs_is_named(tmp_path: Path, there, version):
 def test_a_kubelet_that_gives_cores_to_pods_is_told(tmp_path: Path, own: str, cpus: str, told: str):
     """That of policy `none` leaves the file empty, as the kernel makes it. The root of the machine has no such file."""
     mount(tmp_path, v2="cpuset cpu memory\n")
-    (tmp_path / "own").write_text(f"0::/{own}\n")
-    (tmp_path / "cgroup" / own).mkdir(parents=True, exist_ok=True)
+    container(tmp_path, own, "cpuset cpu memory pids\n")
     (tmp_path / "cgroup" / own / "cpuset.cpus").write_text(cpus)
     done = check(tmp_path)
     assert (done.returncode, done.stdout) == (0, f"check-cgroups: jobs are held by cgroup v2\n{told}")
@@ -84,6 +90,15 @@ def test_a_node_that_could_not_hold_jobs_does_not_start_and_says_what_to_do(tmp_
     assert lacks in done.stderr
     assert "slurmConfig.cgroup: disabled" in done.stderr
     assert (tmp_path / "log").read_text() == done.stderr
+
+
+def test_what_counts_is_what_the_pod_has_and_not_the_machine(tmp_path: Path):
+    """Slurm makes its cgroups in that of the pod, beside that of the container: both have what the pod hands on."""
+    mount(tmp_path, v2="cpuset cpu io memory pids\n")
+    container(tmp_path, "kubepods.slice/pod.slice/container.scope", "cpu memory pids\n")
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert "cgroup v2 lacks cpuset." in done.stderr
 
 
 @pytest.mark.parametrize(("there", "code"), [({"v1": V1}, 1), ({"v2": "cpuset cpu memory\n"}, 0)])

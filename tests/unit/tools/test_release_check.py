@@ -36,14 +36,21 @@ def _report(tool, name):
 
 
 def test_each_part_is_a_target_of_the_makefile_and_a_bench_that_there_is(tool):
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, flags=re.MULTILINE))
     commands = [command for part in tool.PARTS.values() for command in part.commands]
     assert {command.split()[1] for command in commands} <= targets
     benches = [found for command in commands for found in re.findall(r'BENCH="(.*)"', command)]
+    benches += re.findall(r"-m tests\.bench ([a-z].*)", makefile)
     assert benches
     asked = [bench.make_context("bench", arguments.split()).params for arguments in benches]
     assert [each["name"] for each in asked if not each["strict"]] == [], "passed, whatever their figures are"
     assert {each["only"] for each in asked if each["name"] == "gitops"} == {"", "flux"}, "it says both"
+
+
+def test_virtual_machines_have_both_releases_of_slurm(tool):
+    suites = {part.suite for part in tool.PARTS.values() if "machines" in " ".join(part.commands)}
+    assert suites == {tool.SUITE, "sid"}
 
 
 def test_what_the_parts_show_stands_in_one_column(tool):

@@ -8,13 +8,14 @@ from sunkpy.core.model.objects import NodeDevice, Pod
 from sunkpy.core.nodeset.slurmd_pod import (
     build_pod,
     changed_offer,
+    cpus_offered,
     explain_offer,
     gres_offered,
     node_of,
     offer,
     template_hash,
 )
-from sunkpy.core.nodeset.spec import CountedGres, Gpu, GpuType
+from sunkpy.core.nodeset.spec import CountedGres, Gpu, GpuType, Reserved
 from tests.unit.core.nodeset.build import make_node, make_nodeset, make_pod, make_template
 
 
@@ -76,6 +77,21 @@ def test_the_environment_tells_what_to_advertise():
     assert comment == {
         "node": "n1", "namespace": "slurm", "pod": "gpu-012-001", "uid": "$(SUNKPY_POD_UID)", "nodeset": "gpu",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reserved", "cpus"),
+    [
+        (Reserved(), 8),
+        (Reserved(cpu=2), 6),
+        (Reserved(cpu="500m"), 7),
+        (Reserved(cpu="1.5"), 6),
+        (Reserved(memory="1Gi"), 8),
+        (Reserved(cpu="8"), 1),
+    ],
+)
+def test_reserved_cpus_are_not_for_jobs(reserved, cpus):
+    assert cpus_offered(make_node(1, allocatable={"cpu": "8", "memory": "32Gi"}), reserved) == cpus
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from sunkpy.core.overview.installation import (
     OurPodSpec,
     PolicyBinding,
     Seen,
+    SharedVolume,
     SlurmFound,
     Workload,
 )
@@ -112,6 +113,7 @@ WELL = Installation(
     policies=policies("slurm-notes"),
     bindings=(binding("Deny"),),
     workloads={},
+    shared=(),
     nodes=(in_nodeset(1), in_nodeset(2), node(3)),
     heartbeats={"node-1": "2026-11-24T02:59:52Z", "node-2": "2026-11-24T03:00:02Z", "node-3": "2020-01-01T00:00:00Z"},
     nodesets=(nodeset(Condition(type="Available", status="True")),),
@@ -131,6 +133,36 @@ WELL = Installation(
 )
 
 
+BY_NFS = {"nfs": {"server": "NAS.example.com", "path": "/home"}}
+BY_CSI = {"csi": {"driver": "nfs.csi.k8s.io", "volumeAttributes": {"server": "10.0.0.9", "share": "/data"}}}
+BY_EFS = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": "fs-1"}}
+ALL_PROTECTED = "2 NFS servers behind claims, which no pod may mount by itself"
+
+
+@pytest.mark.parametrize(
+    ("volumes", "servers", "level", "found"),
+    [
+        ([BY_NFS], [], "warning", "every pod may mount NAS.example.com (PersistentVolume pv-1)"),
+        ([BY_NFS, BY_CSI], ["nas.example.com."], "warning", "every pod may mount 10.0.0.9 (PersistentVolume pv-2)"),
+        ([BY_NFS, BY_CSI], ["nas.example.com", "10.0.0.9"], "ok", ALL_PROTECTED),
+        ([BY_NFS, BY_CSI], ["*"], "ok", ALL_PROTECTED),
+        ([BY_EFS], ["*"], "ok", "no NFS server is named by PersistentVolume pv-1"),
+    ],
+)
+def test_a_file_server_behind_a_claim_that_every_pod_may_mount_is_said(volumes, servers, level, found):
+    made = render("slurm", {"home": {"protect": {"servers": servers}}})
+    ours = [each for each in made if each["metadata"]["name"].endswith("-homes")]
+    shared = [{"metadata": {"name": f"pv-{at}"}, "spec": spec} for at, spec in enumerate(volumes, 1)]
+    facts = msgspec.structs.replace(
+        WELL,
+        policies=(*WELL.policies, *(msgspec.convert(each, AdmissionPolicy) for each in ours[:1])),
+        bindings=(*WELL.bindings, *(msgspec.convert(each, PolicyBinding) for each in ours[1:])),
+        shared=msgspec.convert(shared, tuple[SharedVolume, ...]),
+    )
+    (check,) = (each for each in diagnose(facts).checks if each.name == "file servers")
+    assert (check.level, check.found) == (level, found)
+
+
 def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
     diagnosis = diagnose(WELL)
     assert list(render_checks(diagnosis.checks)) == [
@@ -140,6 +172,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        admission policies: 1 policy, each bound; all deny",
         "ok        system classes: everybody may create pods with a system priority class: "
         "restrictCriticalPods is false",
+        "ok        file servers: slurmd pods have homes and shared folders without a claim",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
         "ok        leaders: 1 Lease held and renewed",
@@ -400,7 +433,7 @@ def test_a_pod_that_ended_and_has_a_successor_is_no_trouble(phase):
 
 @pytest.mark.parametrize(
     "field",
-    ["has_nodeset_kind", "rights", "policies", "bindings", "workloads", "nodes", "heartbeats", "nodesets",
+    ["has_nodeset_kind", "rights", "policies", "bindings", "workloads", "shared", "nodes", "heartbeats", "nodesets",
      "slurmd_pods", "processes", "leases", "hooks", "secrets", "slurm"],
 )  # fmt: skip
 def test_what_could_not_be_read_is_skipped_with_why(field):
