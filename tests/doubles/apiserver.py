@@ -89,7 +89,7 @@ class Apiserver:
         self.undiscovered: set[str] = set()
         """Kinds that discovery leaves out although they are served."""
         self.logs: dict[str, str] = {}
-        """By the name of the pod."""
+        """Logs, by the name of the pod."""
         self.proxied: dict[str, str] = {}
         """What pods answer to a GET by way of the apiserver, by name and port: `web-0:8080`."""
         self.asker = "ann@example.com"
@@ -154,7 +154,7 @@ class Apiserver:
         self._store((collection, namespace, name), None)
 
     def find(self, collection: str, name: str) -> Body | None:
-        """By name, in whatever namespace."""
+        """Return the object of this name, whatever its namespace."""
         return next((o for (c, _, n), o in self.objects.items() if (c, n) == (collection, name)), None)
 
     def names(self, collection: str) -> list[str]:

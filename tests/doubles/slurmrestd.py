@@ -50,7 +50,7 @@ class Slurmrestd:
         self.before_states: Callable[[], None] = lambda: None
         """Called when the states of jobs are asked for."""
         self.tasks: dict[int, list[int]] = {}
-        """By array those that have started, which are jobs too."""
+        """Id of an array -> its tasks that have started, which are jobs too."""
         self.requests: list[str] = []
         """Each with its method, such as `GET job/7`; of those that were refused while it is down `refused job/7`."""
         self.looks: list[str] = []

@@ -79,7 +79,7 @@ class Restored:
         self.first.kubectl.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": found["data"]})
 
     def _install(self) -> None:
-        """With the values of the first one, whose scheduler lives on."""
+        """Install a second cluster with the values of the first one, whose scheduler lives on."""
         first = self.first
         values = yaml.safe_load(first.helm("get", "values", first.release, *of(first), "-o", "yaml"))
         values |= {"clusterName": first.cluster, "scheduler": {"enabled": False}}

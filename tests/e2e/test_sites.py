@@ -73,7 +73,7 @@ def _mark(stack: Stack, node: str, labels: Mapping[str, str | None], resources: 
 
 
 def values_of(stack: Stack) -> Values:
-    """Those of the site of that name, with what is forced, Ann, and the images of the stack."""
+    """The values of the site, with forced ones, the user Ann, and the images of the stack."""
     values: Values = yaml.safe_load((ROOT / f"docs/examples/sites/{stack.release}.yaml").read_text())
     for more in ({"images": stack.images}, person.values(), SITES[stack.release]["values"]):
         _lay_over(values, more)

@@ -72,7 +72,7 @@ class Looks:
 
 
 def _stands_for_pods(job: Mapping[str, str]) -> bool:
-    """Not what Slurm keeps on record of an allocation that could not start at once."""
+    """True unless it is the record of an allocation that could not start at once."""
     was_refused = (job["JobState"], job.get("BatchFlag"), job.get("RunTime")) == ("FAILED", "0", "00:00:00")
     return job.get("Comment", "").startswith(names.JOB_COMMENT_PREFIX) and not was_refused
 

@@ -57,7 +57,7 @@ _BUFFERS = {
         }],
     },
 }  # fmt: skip
-"""Its kind, with any content and the default that the autoscaler counts on."""
+"""The CRD of CapacityBuffers, with any content and the default that the autoscaler needs."""
 
 
 def _machine(most: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Kubelets:
 
     @property
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """By name."""
+        """The Node objects, by name."""
         return {node["metadata"]["name"]: node for node in self.items("/api/v1/nodes")}
 
     @property
@@ -135,7 +135,7 @@ class Kubelets:
 
     @property
     def placeholders(self) -> list[str]:
-        """Their names."""
+        """The names of the placeholder pods."""
         return [pod["metadata"]["name"] for pod in self.items(f"{self.pods_path}?labelSelector={names.LABEL_WANTED}")]
 
     @property

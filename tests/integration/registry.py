@@ -16,7 +16,7 @@ from tests.ports import free_ports
 
 @contextlib.contextmanager
 def registry_in(folder: Path, binaries: Binaries) -> Iterator[str]:
-    """Its address; what it is given lies in the folder."""
+    """Run a registry that keeps its images in the folder, and yield its address."""
     (port,) = free_ports(1)
     config = folder / "registry.yaml"
     config.write_text(

@@ -34,7 +34,7 @@ AS_PARAMETERS: Final = [
 
 
 class Way:
-    """To the login pod, from a laptop that calls it `cluster`."""
+    """The way to the login pod from a laptop, which calls the pod `cluster`."""
 
     def __init__(self, port: int, folder: Path) -> None:
         self._folder = folder

@@ -104,7 +104,7 @@ class Directory:
         return (self.folder / "log").read_text()
 
     def kill(self) -> None:
-        """At any moment, with all its processes."""
+        """Kill the directory with all its processes, at any moment."""
         self.process.kill()
         self.process.wait()
         assert wait_until(lambda: not listens(self.port), timeout_s=10, every_s=0.05), "it is still there"

@@ -64,7 +64,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, keys: dict[str, Key]) -> It
 def own(
     tmp_path_factory: pytest.TempPathFactory, keys: dict[str, Key], shared: LoginPod, slurm: RealSlurm
 ) -> Iterator[LoginPod]:
-    """That of ann, with the homes of the shared one; not started."""
+    """The login pod of ann, with the homes of the shared pod. It is not started."""
     pod = LoginPod(tmp_path_factory.mktemp("own"), SUITE, slurm.root, person="ann")
     (pod.folder / "home").rmdir()
     (pod.folder / "home").symlink_to(shared.folder / "home")

@@ -281,7 +281,7 @@ class RealSlurm:
         return self._process.pid
 
     def running(self, command: str) -> list[int]:
-        """Its processes, those of jobs among them, whose whole command line a pattern matches."""
+        """Ids of processes of this Slurm, also of its jobs, whose whole command line matches the pattern `command`."""
         return process_tree.running(self.pid, command)
 
     @property

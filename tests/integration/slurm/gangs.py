@@ -154,7 +154,7 @@ class Ring:
 
     @property
     def job(self) -> JobId:
-        """Under which it was submitted last."""
+        """The id of the gang's last job."""
         return max(self.record.jobs)
 
     def snapshot(self) -> Snapshot:

@@ -110,7 +110,7 @@ def slurm_conf(values: Mapping[str, object]) -> str:
 
 
 class Site:
-    """Its daemons. `shell` is what somebody does who has logged in."""
+    """The daemons of a site. `shell` runs a command as somebody who has logged in."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class Site:
         raise AssertionError(f"no slurmd of {node}")
 
     def signal_slurmd(self, node: str, signal: int) -> None:
-        """To the slurmd of one node; one that dies is started again."""
+        """Send a signal to the slurmd of one node. A slurmd that dies is started again."""
         os.kill(int(self.root_of(node).parent.name), signal)
 
     def kill_slurmd_container(self, node: str) -> None:

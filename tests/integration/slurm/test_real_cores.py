@@ -53,7 +53,7 @@ _MACHINE: Final = "pack:2 core:4 pu:2"
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    """Its machine has two sockets of four cores of two threads."""
+    """A Slurm on a pretended machine of two sockets, each with four cores of two threads."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     suite = os.environ.get("SLURM_SUITE", "trixie")

@@ -111,7 +111,7 @@ def run_step(site: Site) -> None:
 
 
 def restart_slurmdbd(site: Site) -> None:
-    """And sackd, which has its files from the same folder here."""
+    """Restart slurmdbd, and sackd, which reads its files from the same folder here."""
     drop(site.slurm.root / "etc/slurm")
     site.accounting.slurmdbd.terminate()
     site.accounting.slurmdbd.wait()

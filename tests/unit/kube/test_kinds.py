@@ -232,6 +232,6 @@ async def test_no_more_than_so_many_kinds_are_followed_but_those_that_are_expect
 
 
 async def until_settled(api, found, kinds):
-    """Those that are followed, once each is or has a reason why not."""
+    """The kinds that are followed, once each of `kinds` is followed or has a reason why not."""
     await api.until(lambda: all(found.at(kind) or found.kinds.problem(kind) for kind in kinds))
     return [kind for kind in kinds if found.at(kind)]

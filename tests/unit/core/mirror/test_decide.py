@@ -68,7 +68,7 @@ def annotations(decision: Decision) -> dict[str, str | None]:
 
 
 def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: MirrorMemory | None = None) -> Decision:
-    """With two answers of Slurm that agree."""
+    """Decide with two answers of Slurm that agree."""
     first = decide_mirror(make_view(pod, node, memory=memory), NOW_S)
     return decide_mirror(make_view(pod, node, number=2, memory=first.memory), NOW_S)
 
