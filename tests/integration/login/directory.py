@@ -95,7 +95,7 @@ class Directory:
 
     @property
     def conf(self) -> str:
-        """What a site gives to users.sssd: the chart's own words, but for the port."""
+        """What a site writes into users.sssd: the text of chart openldap, with another port."""
         text = str(of_kind(self._manifests, "ConfigMap")["demo-openldap-client"]["data"]["sssd.conf"])
         return text.replace(f"{HOST}:636", f"{HOST}:{self.port}")
 

@@ -99,7 +99,7 @@ def end_slurmd(tell: Callable[[str], None], is_back: Callable[[], bool], *, what
 
 
 def slurmd_since(slurm: RealSlurm, node: str) -> str:
-    """When the slurmd started that slurmctld has heard of last."""
+    """When the slurmd started that registered last."""
     shown = slurm.run_as("slurm", "scontrol", "--oneliner", "show", "node", node)[1]
     return shown.partition("SlurmdStartTime=")[2].partition(" ")[0]
 

@@ -141,7 +141,7 @@ class Pair:
 
 
 def begin(folder: Path, *, conf: str = "", more: Mapping[str, str] | None = None) -> RealSlurm:
-    """Slurm with both nodes; lines of its slurm.conf, and files, besides."""
+    """Slurm with both nodes. `conf`: further lines of slurm.conf; `more`: further files."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     stays = (

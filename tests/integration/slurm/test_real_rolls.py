@@ -288,7 +288,7 @@ async def _has_epilog(real: RealSlurm, job_id: JobId) -> bool:
 
 
 def _slurmd_since(real: RealSlurm) -> str:
-    """When the slurmd started that Slurm has heard of last."""
+    """When the slurmd started that registered last."""
     told = real.run_as("slurm", "scontrol", "--oneliner", "show", "node", NODE)[1]
     return told.partition("SlurmdStartTime=")[2].partition(" ")[0]
 
@@ -307,7 +307,7 @@ async def _leaves(real: RealSlurm) -> None:
 
 
 async def _comes_back(real: RealSlurm) -> None:
-    """The next slurmd runs, and Slurm has heard of it."""
+    """The next slurmd runs and has registered."""
     leave = real.root / "var/tmp/leave"
     if not leave.exists():
         return

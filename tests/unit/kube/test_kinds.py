@@ -66,7 +66,7 @@ async def following(api, folder, *kinds, again_s=AGAIN_S, expected=()):
 
 
 async def looks(api, count=2):
-    """Wait until the apiserver was asked so often from now on, and the last answer but one was taken in."""
+    """Wait until the apiserver was asked `count` times and once more, so that `count` answers were taken in."""
     asked = api.asked["/apis"]
     await api.until(lambda: api.asked["/apis"] > asked + count)
 

@@ -77,7 +77,7 @@ class Pod:
         return file.read_text().splitlines() if file.exists() else []
 
     def looks_again(self, times: int = 4) -> None:
-        """The disk has been looked at so often since."""
+        """Wait until reopen-full has looked at the disk `times` more times."""
         before = len(self.lines("looks"))
         assert wait_until(lambda: len(self.lines("looks")) >= before + times, timeout_s=30, every_s=0.02)
 

@@ -149,7 +149,7 @@ def test_a_changelog_without_what_is_unreleased_is_refused(tool):
 
 @pytest.fixture
 def steps(tool, monkeypatch):
-    """Steps that do nothing but what is said of one, and which of them ran."""
+    """Steps that do nothing, unless `behave` has a function for one, and the names of steps that ran."""
     ran, behave = [], {}
 
     def step(name):

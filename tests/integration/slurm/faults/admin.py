@@ -57,9 +57,9 @@ class Admin:
 
 
 def has_ended(queued: Queued, runs: Sequence[Run], *, now_s: float) -> bool:
-    """Its script ended after Slurm last began it, and so long ago that slurmctld would know if it were ever told.
+    """True if the script ended after Slurm last began it, and so long ago that slurmctld should know it.
 
-    One that Slurm ended itself, to queue it again, wrote no end: then it is the time that no script lasts.
+    A script that Slurm ended to queue the job again wrote no end: then the time counts that no script exceeds.
     """
     if queued.state != "RUNNING" or queued.start_s is None:
         return False

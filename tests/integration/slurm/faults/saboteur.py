@@ -29,7 +29,7 @@ Tell = Callable[[str], None]
 STARTS_S: Final = 120.0
 TOLD_S: Final = 60.0
 FORGETS_S: Final = 3.0
-"""start-slurmctld sees this much later that all is told which a slurmctld that ended in order had left to tell."""
+"""How much later start-slurmctld sees that slurmdbd has got what a slurmctld that ended in order had left to send."""
 _QUEUE: Final = re.compile(r"DBD Agent queue size: (\d+)")
 
 

@@ -47,7 +47,7 @@ _KINDLY = (Event.JOB_RESUMED, Event.JOB_STARTED, Event.EPILOG_ENDED, Event.POD_C
 
 
 class Walk(World):
-    """A gang somewhere on its course; whoever takes a step gets another one."""
+    """A gang somewhere on its course. Each step returns another walk."""
 
     def __init__(self, pods: Iterable[Pod]) -> None:
         super().__init__()
