@@ -39,7 +39,7 @@ class Bucket:
         return False
 
     def names(self) -> set[str]:
-        """Of all objects."""
+        """The names of all objects."""
         return {path.name for path in self.folder.rglob("*.gz")}
 
     def env(self, **changes: str) -> list[str]:

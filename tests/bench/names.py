@@ -143,7 +143,7 @@ class _Dns:
             raise NotYet(str(error)) from error
 
     def spend(self, questions: Sequence[tuple[str, int]], *, answers: int) -> float:
-        """Ask the questions. Return the processor seconds for each; each must have so many answers."""
+        """Ask the questions. Return the processor seconds for each question, which must have `answers` answers."""
         before = self.spent().cpu_s
         for name, kind in questions:
             if (found := self.ask(name, kind)) != answers:

@@ -179,7 +179,7 @@ def test_a_job_whose_slurmd_container_dies_right_after_it_began_is_requeued(
 
 
 def _start_a_job(stack: Stack, request: pytest.FixtureRequest, script: str) -> tuple[int, Pod]:
-    """Its number, and the slurmd pod on which it runs."""
+    """Start a job; return its id and the slurmd pod where it runs."""
     job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "/dev/null", script=script)
     request.addfinalizer(lambda: stack.cancel_jobs([job]))
     node = stack.wait_for_job(job, "RUNNING", timeout_s=60)["NodeList"]

@@ -230,7 +230,7 @@ async def _gap_after(stack: Stack, fault: Fault, slurmd: Pod, manner: Manner) ->
 
 
 def _told(name: str) -> Callable[[Sighting[Pod]], bool]:
-    """The change by which a pod is told to go."""
+    """The change by which a pod gets its deletion timestamp."""
     return lambda seen: seen.name == name and seen.new is not None and seen.new.is_deleting
 
 

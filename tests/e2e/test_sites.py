@@ -1,6 +1,6 @@
-"""Three public configurations (docs/examples/sites), installed as they are but for what this cluster forces.
+"""Three public configurations (docs/examples/sites), installed unchanged except for what this cluster requires.
 
-At each, a job finds the same by every door, and a pod runs as a job. The demo's Slurm sleeps meanwhile.
+At each site, a job finds the same by every door, and a pod runs as a job. The demo's Slurm sleeps meanwhile.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
 
 
 def made(apiserver: Apiserver, volume: Mapping[str, object], namespace: str = "team") -> httpx.Response:
-    """The answer, even to an administrator, for a controller makes pods for whoever wrote the template."""
+    """The answer to a pod with this volume. An administrator asks, because controllers make pods for anybody."""
     spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "v", **volume}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     return apiserver.ask("admin", "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)

@@ -94,6 +94,9 @@ def test_a_release_is_installed_from_the_registry_alone(binaries, registry, clon
         f"{site}/charts/{chart}:{version}" for chart in ("openldap", "slurm", "sunkpy")
     ]
 
+    sums = files / "SHA256SUMS"
+    assert f"sign-blob --yes --key site.key --bundle {sums}.sigstore.json {sums}" in calls
+
     sbom = json.loads((files / f"slurmd-{version}-trixie-linux-amd64.spdx.json").read_text())
     assert "libc6" in {package["name"] for package in sbom["packages"]}
     of_wheel = json.loads((files / f"sunkpy-{version}.cdx.json").read_text())

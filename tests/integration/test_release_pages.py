@@ -128,7 +128,9 @@ def test_the_pages_install_a_release_and_upgrade_it_under_running_jobs(admin: Ad
 
     image = f"{admin.types('echo $REGISTRY:$VERSION').strip()}".replace(":0", "/sunkpy:0")
     admin.types("kubectl apply -f -", stdin=GANG.replace("IMAGE", image))
-    job = admin.types("kubectl -n slurm exec slurm-login-0 -- bash -lc 'sbatch --parsable --wrap \"sleep 3600\"'").strip()
+    job = admin.types(
+        "kubectl -n slurm exec slurm-login-0 -- bash -lc 'sbatch --parsable --wrap \"sleep 3600\"'"
+    ).strip()
     admin.sees(f"kubectl -n slurm exec slurm-login-0 -- squeue --noheader --format=%T --jobs {job}", "RUNNING")
     admin.types("kubectl wait --for=jsonpath={.status.ready}=2 job/training --timeout=120s")
     started = admin.types(f"kubectl -n slurm exec slurm-login-0 -- squeue --noheader --format=%S --jobs {job}")

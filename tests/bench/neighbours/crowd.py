@@ -127,7 +127,7 @@ class Crowd:
         return _controller(json.loads(made))
 
     async def _stand_below(self, kinds: int) -> None:
-        """Create a waiting pod below an owner of each of so many kinds."""
+        """Create a waiting pod below an owner of each of `kinds` kinds."""
 
         async def stand(number: int) -> None:
             made = await self._define(f"Kind{number}", f"kind{number}s")

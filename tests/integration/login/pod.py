@@ -140,7 +140,7 @@ class LoginPod:
         return self._processes[-1].wait(timeout=60)
 
     def is_up(self) -> bool:
-        """Its last process runs."""
+        """True if the pod's last process runs."""
         return self._processes[-1].poll() is None
 
     def running(self, command: str) -> list[int]:

@@ -141,7 +141,7 @@ class Hub:
         return (self._folder / "log").read_text()
 
     def stop(self) -> None:
-        """With its proxy."""
+        """Stop the hub and its proxy."""
         self._api.close()
         self._process.kill()
         self._process.wait()

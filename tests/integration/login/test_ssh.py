@@ -66,7 +66,7 @@ def test_people_are_who_the_values_say_in_a_home_of_their_own(pod: LoginPod, key
 
 
 def _facts(shown: str) -> dict[str, str]:
-    """Of what `SHOW` says, but for what only one door has."""
+    """The variables that `SHOW` prints and that are the same by both doors."""
     return {key: value for key, _, value in (line.partition("=") for line in shown.splitlines()) if key in ALIKE}
 
 

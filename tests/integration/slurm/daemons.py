@@ -281,7 +281,7 @@ class RealSlurm:
         return self._process.pid
 
     def running(self, command: str) -> list[int]:
-        """Its processes, those of jobs among them, whose whole command line a pattern matches."""
+        """Ids of processes of this Slurm, also of its jobs, whose whole command line matches the pattern `command`."""
         return process_tree.running(self.pid, command)
 
     @property
@@ -318,7 +318,7 @@ class RealSlurm:
         return {int(job): comment for job, _, comment in lines}
 
     def know(self, people: Mapping[str, int]) -> None:
-        """These are its users besides those of the images."""
+        """Make these people its users, in addition to those of the images."""
         images = self.root / "etc/passwd.image"
         if not images.exists():
             shutil.copy(self.root / "etc/passwd", images)

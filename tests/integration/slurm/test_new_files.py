@@ -43,7 +43,7 @@ class Pod:
         wait(self.has_its_job, timeout_s=120, what="the job runs")
 
     def has_its_job(self) -> bool:
-        """Its container is the one that it was, and the job runs on."""
+        """True if the container is the same as before and the job runs on."""
         state = self._site.slurm.run_as("slurm", "squeue", "--noheader", "--format=%T", f"--jobs={self._job}")[1]
         return state.strip() == "RUNNING" and containers(self._site) == self._begun
 

@@ -53,7 +53,7 @@ _MACHINE: Final = "pack:2 core:4 pu:2"
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    """Its machine has two sockets of four cores of two threads."""
+    """A Slurm on a pretended machine of two sockets, each with four cores of two threads."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     suite = os.environ.get("SLURM_SUITE", "trixie")
@@ -168,7 +168,7 @@ async def _submit(real: RealSlurm, slurm: Slurm, user: str, *options: str) -> Jo
 
 
 def test_slurm_knows_sockets_cores_and_threads_and_what_is_kept(real: RealSlurm, admin: Slurm) -> None:
-    """Of fifteen threads, seven cores are for jobs."""
+    """The pod may use fifteen of sixteen threads, so seven cores are for jobs."""
     assert _words(real) == "CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=1"
     assert _shape(real) == "16 14 2:4:2"
     assert "Resource spec: Reserved machine CPU IDs: 14-15\n" in _log(real)

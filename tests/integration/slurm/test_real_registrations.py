@@ -108,13 +108,13 @@ class Pair:
         return await self.are_open()
 
     def leave(self, node: str) -> None:
-        """Its slurmd ends, and stays away."""
+        """End the slurmd of the node, which stays away."""
         (self._files / f"away-{node}").touch()
         (slurmd,) = self.real.running(rf"/usr/sbin/slurmd .*-N {node} .*")
         os.kill(slurmd, 9)
 
     def come_back(self, node: str, *options: str) -> None:
-        """With these options besides."""
+        """Start the slurmd of the node again, with these further options."""
         (self._files / f"told-{node}").write_text(" ".join(options))
         (self._files / f"away-{node}").unlink()
 
@@ -141,7 +141,7 @@ class Pair:
 
 
 def begin(folder: Path, *, conf: str = "", more: Mapping[str, str] | None = None) -> RealSlurm:
-    """Slurm with both nodes; lines of its slurm.conf, and files, besides."""
+    """Slurm with both nodes. `conf`: further lines of slurm.conf; `more`: further files."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     stays = (
@@ -375,7 +375,7 @@ async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site:
     admin = site.connect("slurm")
 
     async def start_anew() -> tuple[int, SlurmNode]:
-        """Not before when the container starts that runs then, and what Slurm says of its node."""
+        """Start slurmd in a new container. Return a time before the container's start, and the Slurm node after it."""
         begun_s = int(utc_now().timestamp()) + 1
 
         async def is_later() -> bool:

@@ -75,7 +75,7 @@ def slurmd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(site: Site) -> Iterator[Path]:
-    """Of ann, as she has it on all nodes."""
+    """A folder of ann, which she has on all nodes."""
     made = site.slurm.root / "home/ann/userland"
     made.mkdir()
     os.chown(made, PEOPLE["ann"], PEOPLE["ann"])
@@ -106,13 +106,13 @@ def test_no_program_makes_who_runs_it_where_people_log_in_somebody_else(login: P
 
 
 def _libraries(root: Path) -> set[str]:
-    """Those that programs are linked with, by the name under which they look for them."""
+    """The libraries in a root, by the names with which programs are linked."""
     folders = (root / "usr/lib").glob("*-linux-gnu")
     return {found[0] for folder in folders for file in folder.iterdir() if (found := SONAME.match(file.name))}
 
 
 def test_what_a_program_finds_where_it_is_made_it_finds_in_a_job(login: Path, slurmd: Path):
-    """But for what only daemons and PAM have: those of sssd, which keys of people come from."""
+    """Except libraries of sssd, which only daemons and PAM use."""
     assert {name for name in _libraries(login) - _libraries(slurmd) if not OF_SSSD.match(name)} == set()
 
 

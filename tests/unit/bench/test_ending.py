@@ -1,6 +1,7 @@
-"""A bench that is told to end removes what it made: release-check tells it, and the make between them once more.
+"""A bench that gets SIGTERM removes what it made, also if it gets the signal twice: from release-check, and from the
+make between them.
 
-What is killed cannot; `make clean-cluster` does.
+A bench that is killed cannot remove anything; `make clean-cluster` does.
 """
 
 from __future__ import annotations

@@ -940,7 +940,7 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
 
 ALL = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
 ASKED = {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld"], "login": ["login", "images.login", "/home"]}
-"""What each is told when it reads its files."""
+"""The arguments of each daemon when it reads its files."""
 ORDER = {"slurmdbd": ["slurmdbd", ""]} | {
     name: [name, "slurmdbd" if name == "slurmctld" else "slurmctld"] for name in ALL if name != "slurmdbd"
 }
@@ -954,7 +954,7 @@ def _checks(values: Mapping[str, object]) -> dict[str, Mapping[str, Any]]:
 
 
 def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What comes before the script that has a daemon read its files, and what it is told."""
+    """The words before the script that makes a daemon read its files, and the script's arguments."""
     words = [word for word in command if "\n" not in word]
     if "/config/check-config" not in words:
         return words, []

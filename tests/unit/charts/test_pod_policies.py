@@ -150,7 +150,7 @@ def test_the_operators_token_is_held_as_well():
     ],
 )
 def test_a_system_class_is_refused_only_where_an_admin_has_looked_at_who_has_one(values, actions):
-    """Other operators' daemons would be refused months after the install, when they are made anew."""
+    """Otherwise daemons of other operators would be refused months after the installation, when they are made again."""
     bindings = of_kind(render("sunkpy", values), "ValidatingAdmissionPolicyBinding")
     found = bindings.get("research-demo-operator-critical-pods", {}).get("spec", {}).get("validationActions")
     assert found == actions

@@ -319,7 +319,7 @@ async def test_a_pod_that_the_apiserver_refuses_is_said(world, tmp_path):
 
 
 def know_schedulers(world, **name_in):
-    """Their settings, by namespace."""
+    """Put the settings of schedulers into the world; `name_in`: namespace -> scheduler name."""
     labels = {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/component": "scheduler"}
     for namespace, name in name_in.items():
         settings = {"cluster": "c1", "namespace": namespace, "schedulerName": name}

@@ -39,8 +39,8 @@ def remembered(world):
 
 @pytest.fixture
 def world(monkeypatch):
-    """Of which each look is seen to change nothing; `looks` counts them. A pass that fails is only tried again, so what
-    a look has changed is told at the end.
+    """A world that checks that looking at it changes nothing; `looks` counts the looks. A pass that fails is only tried
+    again, so the fixture says at the end what a look has changed.
     """
     world = World()
     world.looks, changed = 0, []

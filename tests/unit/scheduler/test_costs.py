@@ -30,7 +30,7 @@ def world():
 
 
 def stranger(world, *, cpu):
-    """Of another scheduler, on node-1."""
+    """Put a pod of another scheduler on node-1."""
     containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
     spec = {"nodeName": "node-1", "schedulerName": "other", "containers": containers}
     meta = {"name": "stranger", "namespace": "other"}

@@ -159,8 +159,8 @@ def following(function, traces):
 
 @pytest.fixture
 def traces(monkeypatch):
-    """One for each pass, epilog and prolog. To work out a gang is followed apart: whoever looks right after a change
-    has to do that as well.
+    """A trace for each pass, epilog and prolog. The work to assemble a gang is traced apart, because the first pass
+    after a change does it in addition.
     """
     found = {"pass": [], "epilog": [], "prolog": [], "recognition": []}
     monkeypatch.setattr(Gangs, "_work_out", following_at_once(Gangs._work_out, found["recognition"]))

@@ -138,7 +138,7 @@ def test_stages_are_read_with_what_they_copy():
 def test_only_images_that_have_what_changed_get_a_new_tag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], renamed: set[str] | None
 ):
-    """Whoever has another tag is made anew, and slurmd pods drain for it."""
+    """Pods whose image gets another tag are replaced, and slurmd pods drain for that."""
     tree = tmp_path / "slurm-images"
     shutil.copytree(build.HERE, tree)
     monkeypatch.setattr(build, "HERE", tree)

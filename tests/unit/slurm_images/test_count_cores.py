@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "count-cores"
 
 
 def count(folder: Path, shape: str, cpus: int, smt: str, conf: str = "") -> subprocess.CompletedProcess[str]:
-    """Of a machine of this shape, such as `2:18:2`: sockets, cores of each, threads of each core."""
+    """Run count-cores on a machine of this shape, such as `2:18:2`: sockets, cores of each, threads of each core."""
     sockets, cores, threads = (int(each) for each in shape.split(":"))
     slurmd, slurm_conf = folder / "slurmd", folder / "slurm.conf"
     slurmd.write_text(
