@@ -126,7 +126,7 @@ def test_the_pages_install_a_release_and_upgrade_it_under_running_jobs(admin: Ad
     _install(admin, start)
     _first_job_pod_and_drain(admin, start)
 
-    image = f"{admin.types('echo $REGISTRY:$VERSION').strip()}".replace(":0", "/sunkpy:0")
+    image = admin.types("echo $REGISTRY/sunkpy:$VERSION").strip()
     admin.types("kubectl apply -f -", stdin=GANG.replace("IMAGE", image))
     job = admin.types(
         "kubectl -n slurm exec slurm-login-0 -- bash -lc 'sbatch --parsable --wrap \"sleep 3600\"'"
