@@ -20,6 +20,7 @@ from demo.bring_up import install, put_to_sleep
 from demo.stack import ROOT, Stack
 from devcluster import Cluster
 from devcluster.waiting import NotYet, wait, wait_until_none
+from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Node
 from tests.e2e import workloads
@@ -64,6 +65,7 @@ def site(request: pytest.FixtureRequest, asleep: Stack, disk: Path) -> Iterator[
     try:
         for node in nodes:
             _mark(stack, node, labels.get(node, {}), resources)
+            stack.kubectl("annotate", "node", node, f"{names.ANNOTATION_PLACED_ON}-")  # the name that it had elsewhere
         install(stack, print, slurm=values_of(stack, disk))
         yield stack
     finally:
