@@ -89,6 +89,10 @@ keep unshare --mount --propagation unchanged --pid --fork --kill-child bash -c p
 GPU_SHARES: Final = "var/lib/slurm/state/gpu-shares"
 SHARE_GPUS: Final = f"keep as slurm share-gpus /{GPU_SHARES} 1 >> /var/log/share-gpus.log 2>&1 &\n"
 """As start-slurmctld does."""
+KEEP_POD: Final = """\
+keep_pod() { while :; do set -m; "$@" & set +m; wait $!; kill -KILL -- -$! 2> /dev/null; sleep 0.2; done; }
+"""
+"""As `keep`, but what start-slurmd starts beside slurmd ends with it, as in a container."""
 _PRIVATE: Final = ("/tmp", "/run", "/etc/slurm", "/etc/sunkpy", "/var/lib/sunkpy", "/var/spool/slurmd")
 
 
@@ -299,7 +303,7 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
     """What starts the nodes by a program of their image: each a slurmd pod of its own, by folders and name."""
     own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
     hosts = f"127.0.0.1 localhost first {' '.join(node.name for node in nodes)}\\n127.0.0.2 second\\n"
-    lines = [f"printf '{hosts}' > /etc/hosts\n"]
+    lines = [KEEP_POD, f"printf '{hosts}' > /etc/hosts\n"]
     for node, port in zip(nodes, free_ports(len(nodes)), strict=True):
         size = (
             f"CPUs={node.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1 RealMemory=32000"
@@ -316,6 +320,6 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
         site = f"[ ! -d /site ] || {{ mkdir /etc/sunkpy/sshd && mount --bind /site/{node.name} /etc/sunkpy/sshd; }}"
         start = f'{alone_there} && {site} && . /pod-env && exec env {env} {program} --conf "{conf}"'
         alone = f"unshare --mount --uts --propagation unchanged bash -c '{start}'"
-        lines.append(f"keep {alone} >> /var/log/slurmd-{node.name}.log 2>&1 &\n")
+        lines.append(f"keep_pod {alone} >> /var/log/slurmd-{node.name}.log 2>&1 &\n")
     conf_server = "export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slurm.conf)\n"
     return conf_server + SHARE_GPUS + "".join(lines)
