@@ -134,6 +134,12 @@ def _cgroups() -> list[Path]:
     return [found for node in NODES for found in Path("/sys/fs/cgroup").glob(f"*/slurm_{node.name}")]
 
 
+def _in_cgroup(job: str, what: str) -> int:
+    """Bytes of memory that the kernel has for a job: `usage` or `limit`."""
+    (file,) = (each for top in _cgroups() for each in top.glob(f"uid_*/job_{job}/memory.{what}_in_bytes"))
+    return int(file.read_text())
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
     if os.geteuid() != 0:
@@ -239,6 +245,16 @@ def test_the_tmp_and_shared_memory_of_a_job_are_its_users_and_of_the_size_in_val
     (size_kib,) = (int(option[5:-1]) for option in options if option.startswith("size="))
     memory_kib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024
     assert (round(size_kib / memory_kib, 2), {"nosuid", "nodev"} <= options) == (SHM_PART, True), said
+
+
+@WITHIN
+def test_files_in_shared_memory_are_memory_of_the_job_that_wrote_them(people: People):
+    """By the kernel's counter for the job's cgroup, whose limit is the job's memory."""
+    job, neighbour = people.job("ann", ONE), people.job("bob", ONE)
+    assert people.said("ann", ONE, "head -c 100M /dev/zero > /dev/shm/file")[0] == 0, people.site.logs()
+    assert _in_cgroup(job, "usage") > 100 << 20
+    assert _in_cgroup(neighbour, "usage") < 100 << 20
+    assert _in_cgroup(job, "limit") == 200 << 20
 
 
 @WITHIN

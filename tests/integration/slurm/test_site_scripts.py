@@ -82,6 +82,12 @@ function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
 """
 
 
+MAIL: Final = """\
+#!/bin/bash
+{ printf '%s\\n' "$(id -un)" "$@" "$SLURM_JOB_STATE"; cat; echo end of mail; } > /var/tmp/mail
+"""
+
+
 def _script() -> str:
     return "FIELDS = {" + ", ".join(f'"{field}"' for field in kept()) + "}\n" + SITE
 
@@ -90,8 +96,8 @@ def _script() -> str:
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
-    files = {**ONE_SLURMD.files, "site_job_submit.lua": _script(), "cli_filter.lua": FILTER}
-    conf = f"{ONE_SLURMD.conf}CliFilterPlugins=cli_filter/lua\n"
+    files = {**ONE_SLURMD.files, "site_job_submit.lua": _script(), "cli_filter.lua": FILTER, "mail": MAIL}
+    conf = f"{ONE_SLURMD.conf}CliFilterPlugins=cli_filter/lua\nMailProg=/etc/slurm/mail\n"
     machines = msgspec.structs.replace(ONE_SLURMD, files=files, conf=conf)
     slurm = RealSlurm(tmp_path_factory.mktemp("scripts"), SUITE, people=PEOPLE, machines=machines)
     yield slurm
@@ -264,6 +270,18 @@ async def test_a_filter_speaks_where_people_type_before_anything_is_sent(slurm: 
     code, said = _submit(slurm)
     assert code == 0, said
     assert "Comment=by the filter" in _shown(slurm, said.split()[-1])
+
+
+async def test_mail_is_sent_by_the_program_of_the_site(slurm: RealSlurm, scheduler: Slurm):
+    """As values.yaml says of MailProg."""
+    own = ("--parsable", "--output=/dev/null", "--mem=10", "--chdir=/tmp", "--job-name=run", "--wrap=true")
+    code, said = slurm.run_as("ann", "sbatch", *own, "--mail-type=END", "--mail-user=ann@example.com")
+    assert code == 0, said
+    mail = slurm.root / "var/tmp/mail"
+    assert wait_until(lambda: mail.exists() and "end of mail" in mail.read_text(), timeout_s=60), slurm.logs()
+    sender, option, subject, user, state, *text = mail.read_text().splitlines()
+    assert (sender, option, user, state, text) == ("slurm", "-s", "ann@example.com", "COMPLETED", ["end of mail"])
+    assert subject.startswith(f"Slurm Job_id={said.split()[0]} Name=run Ended, ")
 
 
 def test_a_filter_that_cannot_be_read_is_refused_before_anything_is_changed(root: Path, tmp_path: Path):
