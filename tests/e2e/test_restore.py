@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 import yaml
 
@@ -17,6 +21,7 @@ from demo.stack import ROOT, USER, Stack
 from devcluster.cluster import Cluster
 from devcluster.shell import CommandFailed
 from devcluster.waiting import NotYet, wait, wait_until_equal
+from sunkpy.core.overview.backups import Backup, Backups
 from tests.bucket import KEY, SECRET, Bucket
 from tests.e2e.conftest import CLUSTER, NODES
 
@@ -141,6 +146,15 @@ def back_up(stack: Stack, part: str) -> str:
         stack.kubectl("delete", job, *of(stack))
 
 
+def backups(stack: Stack, verb: str) -> dict[str, Backup]:
+    """What `sunkpy backups` answers an administrator, by what is backed up."""
+    command = [str(Path(sys.executable).with_name("sunkpy")), "backups", verb, "-o", "json", *of(stack)]
+    command += ["--kubeconfig", str(stack.kubeconfig)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return {each.of: each for each in msgspec.json.decode(done.stdout, type=Backups).backups}
+
+
 def record(stack: Stack, job: int) -> str:
     """The state of a job as slurmdbd has it."""
     return stack.admin("sacct", "-anXP", "-j", str(job), "-o", "state").strip()
@@ -165,6 +179,14 @@ def test_a_cronjob_backs_up_when_told_to_also_into_the_bucket(restored: Restored
         made = re.findall(rf": /backup/({name}-\S+\.gz), \d+ bytes", said)
         assert len(made) == 1
         assert f"{first.namespace}/{first.release}/{made[0]}" in there
+
+
+def test_the_command_reads_each_backup_and_lists_it(restored: Restored) -> None:
+    verified, listed = (backups(restored.first, verb) for verb in ("verify", "list"))
+    assert verified.keys() == listed.keys() == {"database", "queue"}
+    for backup in (*verified.values(), *listed.values()):
+        assert (backup.problem, backup.report and backup.report.files[0].where) == ("", "both"), backup
+    assert all(each.report and each.report.files[0].is_whole for each in verified.values()), verified
 
 
 def test_the_queue_and_the_records_are_there_in_the_new_namespace(restored: Restored) -> None:

@@ -6,6 +6,8 @@
 -- comment too, which its owner cannot write: the scheduler trusts only that. Jobs of the scheduler's own user are
 -- recognised by their user.
 --
+-- A person whose jobs take a quarter of slurmctld's volume gets no more jobs once that is half full.
+--
 -- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node.
 --
 -- The site's own script, if there is one, is asked before, about each job. It can refuse any. Of a job that stands for pods it sees
@@ -58,8 +60,45 @@ local KEEPS_NODES = "a running job keeps its nodes here: Slurm would send its la
 local PODS_RELY_ON_IT = " of this job cannot be changed here: it stands for Kubernetes pods. Change or delete the pods"
 local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
 
+-- slurmctld keeps the script and the environment of each batch job on its volume for as long as it knows the job. Of environments
+-- Slurm bounds neither size nor number: sbatch --export-file reads any. A script is not shown their size, so it looks at the files.
+-- slurm.jobs has the jobs that slurmctld knows, by their number as text.
+local STATE = "/var/lib/slurm/state"
+local LOOK_S = 2
+local FREE = "df -B1 --output=size,avail " .. STATE .. " 2> /dev/null"
+local FILES = "find " .. STATE .. "/hash.* -type f -printf '%s %h\\n' 2> /dev/null"
+local TOO_MUCH = "your jobs have %d MB of scripts and environments on slurmctld's volume, which is half full: "
+  .. "cancel jobs, and try again after five minutes"
+local looked_at, bytes_of, most = 0, {}, 0
+
+local function look_at_volume()
+  local pipe = io.popen(FREE)
+  local size, free = pipe:read("*a"):match("(%d+)%s+(%d+)%s*$")
+  pipe:close()
+  bytes_of = {}
+  if size == nil or tonumber(free) > size / 2 then return end
+  most = size / 4
+  pipe = io.popen(FILES)
+  for line in pipe:lines() do
+    local bytes, id = line:match("^(%d+) .*/job%.(%d+)$")
+    local job = id and slurm.jobs[id]
+    if job then bytes_of[job.user_id] = (bytes_of[job.user_id] or 0) + bytes end
+  end
+  pipe:close()
+end
+
+-- Bytes of a user who has too much there; nil of everybody else.
+local function too_much_of(user)
+  if math.abs(os.time() - looked_at) >= LOOK_S then
+    looked_at = os.time()
+    look_at_volume()
+  end
+  local bytes = bytes_of[user] or 0
+  if bytes > most then return bytes end
+end
+
 -- What share-gpus keeps there of each partition: cpus and MiB for each GPU.
-local SHARES = "/var/lib/slurm/state/gpu-shares"
+local SHARES = STATE .. "/gpu-shares"
 local ASK_GPUS = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }
 
 local function is_set(value) return value ~= nil and value ~= "" and not UNSET[value] end
@@ -170,6 +209,8 @@ function slurm_job_submit(job_desc, partitions, submit_uid)
   if not is_sealed then
     if job_desc.user_id ~= scheduler then
       if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
+      local bytes = too_much_of(job_desc.user_id)
+      if bytes then return refuse(DENIED, TOO_MUCH:format(bytes / 1e6)) end
       give_share_of_gpus(job_desc, partitions)
     end
     if not SENDS_MAIL and job_desc.mail_type > 0 and not UNSET[job_desc.mail_type] then slurm.log_user("%s", NO_MAIL) end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,13 +13,17 @@ from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
-from tests.integration.slurm.site import PEOPLE, VALUES, Site
+from tests.integration.slurm.daemons import KEEP_SLURMCTLD
+from tests.integration.slurm.site import PEOPLE, VALUES, Node, Site
 from tests.polling import until
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
 BYTES = 1048576
+STATE = "var/lib/slurm/state"
+SMALL = 64 << 20
+TOO_MUCH = "on slurmctld's volume, which is half full: cancel jobs, and try again after five minutes"
 FEW = {"rl_bucket_size": 40, "rl_refill_rate": 2}
 FEW_CALLS = VALUES | {
     "slurmConfig": VALUES["slurmConfig"] | {"conf": VALUES["slurmConfig"]["conf"] | {"SlurmctldParameters": FEW}}
@@ -30,6 +35,46 @@ def script(size: int) -> str:
     begin = "#!/bin/bash\\ntrue #"
     padding = size - len(begin) + 1
     return f"cd; (printf '{begin}'; head -c {padding} /dev/zero | tr '\\0' x) > big; sbatch --hold big"
+
+
+@pytest.fixture
+async def small(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """slurmctld's volume has 64 MB."""
+    volume = f"mount -t tmpfs -o size={SMALL},uid=401,gid=401,mode=755 tmpfs /{STATE}\n"
+    site = Site(tmp_path_factory.mktemp("small"), nodes=(Node("c1"),), slurmctld=volume + KEEP_SLURMCTLD)
+    try:
+        await site.settle()
+        yield site
+    finally:
+        site.stop()
+
+
+ENVIRONMENT = """\
+cd; ulimit -s unlimited; text=$(head -c 130000 /dev/zero | tr '\\0' x)
+for number in {1..46}; do export "V$number=$text"; done
+sbatch --hold --output=/dev/null --wrap=true
+"""
+"""A job with six megabytes of it, which is what the kernel lets a program have."""
+
+
+def stored(site: Site) -> int:
+    """Bytes of scripts and environments on slurmctld's volume."""
+    (slurmctld,) = site.slurm.running("/usr/sbin/slurmctld .*")
+    return sum(file.stat().st_size for file in Path(f"/proc/{slurmctld}/root/{STATE}").glob("hash.*/job.*/*"))
+
+
+async def test_who_has_a_quarter_of_a_volume_that_is_half_full_submits_no_more(small: Site) -> None:
+    async def is_refused() -> bool:
+        code, said = small.shell("ann", ENVIRONMENT)
+        assert (code == 0) is (TOO_MUCH not in said), said
+        return code != 0
+
+    await until(is_refused, timeout_s=60, every_s=2, what="ann is refused")
+    assert SMALL / 2 < stored(small) < SMALL * 0.8
+    code, said = small.shell("bob", "cd; sbatch --hold --output=/dev/null --wrap=true")
+    assert code == 0, said
+    code, said = small.shell("ann", "cd; srun --version && sbatch --hold --output=/dev/null --wrap=true")
+    assert (code, TOO_MUCH in said) == (1, True), said
 
 
 def test_a_script_of_over_a_megabyte_is_refused(site: Site, scheduler: Slurm) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from devcluster.waiting import wait_until
 from tests.integration.slurm.site import GPU_SHARES, Site
+from tests.roots import SUITE
 
 pytestmark = pytest.mark.integration
 
@@ -56,6 +57,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
         r"printf '#!/bin/bash\n#SBATCH --job-name=lines\n#SBATCH --time=5\n' > s; j=$(submit --hold s); "
         "echo $(field $j JobName) $(field $j TimeLimit); scancel $j",
         r"^lines 00:05:00$",
+    ),
+    "sbatch --export-file": Command(  # docs/surprises.md
+        r"printf 'A=1\0B=two words\0' > f; sbatch --wait --export-file=f --output=o --wrap='echo A=$A B=$B'; cat o",
+        r"A=1 B=two words$" if SUITE != "sid" else r"A= B=$",
     ),
     "sbatch: what is no script": Command("echo date > s; sbatch s", "This does not look like a batch script", 1),
     "sbatch --test-only": Command(
